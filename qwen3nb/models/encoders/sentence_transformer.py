@@ -86,6 +86,7 @@ class SentenceTransformerEncoder(Encoder):
             )
         self.normalize = own or bool(given.normalize)
         self.runner = _runner(self._model, given, normalize=self.normalize)
+        attention = self.runner.attention if self.runner else None
         version = importlib.metadata.version("sentence-transformers").split(".")[0]
         super().__init__(
             source,
@@ -95,7 +96,7 @@ class SentenceTransformerEncoder(Encoder):
                 **unit_and_similarity(source, given=given.normalize, unit=self.normalize),
                 "dtype": given.dtype,
                 "versions": {**library_versions(), "sentence-transformers": version},
-                **({"attention": "varlen"} if self.way == "varlen" else {}),
+                **({"attention": attention} if attention else {}),
             },
         )
         self.prompted(self.prompts)  # refuses those that it cannot use

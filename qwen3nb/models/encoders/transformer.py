@@ -80,7 +80,7 @@ class TransformerEncoder(Encoder):
                 "dtype": given.dtype,
                 "causal": source.kind.directed and not given.bidirectional,
                 # Packing changes nothing beyond rounding; another kernel in 16 bits does.
-                "attention": "varlen" if self.runner.way == "varlen" else attention,
+                "attention": self.runner.attention or attention,
                 "versions": library_versions(),
             },
         )

@@ -121,6 +121,14 @@ def no_int8(model: Any) -> str:
     )
 
 
+def attention_dtype() -> torch.dtype | None:
+    """Return bfloat16 if this processor multiplies in it, else None for float32.
+
+    Its rounding is a tenth of that of the linear layers.
+    """
+    return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else None
+
+
 def share_codes(layer: nn.Module) -> None:
     """Let the linear layers that ``layer`` calls on its input round it once, not each."""
     if any(isinstance(each, Int8Linear) for each in layer.children()):

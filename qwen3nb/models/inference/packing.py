@@ -70,6 +70,7 @@ class PackedLayout:
     kernel: Kernel | None = None
     # texts by similar length, for attention by products; None for PyTorch's own
     buckets: BucketLayout | None = None
+    dtype: torch.dtype | None = None  # of attention; None for that of the states
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None) -> Tensor:
         """Return attention (1, T, heads, D) of (1, heads, T, D), within each text."""
@@ -108,6 +109,7 @@ class Packing:
     first: int = 0  # the position of a text's first token
     kernel: Kernel | None = None  # see `PackedLayout`
     products: bool = False  # whether attention runs as matrix products
+    dtype: torch.dtype | None = None  # see `PackedLayout`
 
     def states(self, model: Any, rows: Sequence[Sequence[int]]) -> tuple[Tensor, PackedLayout]:
         """Return the token states (T, H) of ``rows``, and their layout.
@@ -126,7 +128,7 @@ class Packing:
             heads = int(model.config.num_attention_heads)
             shared = int(getattr(model.config, "num_key_value_heads", None) or heads)
             buckets = BucketLayout.of(
-                lengths.tolist(), heads=(heads, shared), causal=self.causal, dtype=model.dtype
+                lengths.tolist(), heads=(heads, shared), causal=self.causal, dtype=self.dtype or model.dtype
             )
         layout = PackedLayout(
             tuple(groups),
@@ -134,6 +136,7 @@ class Packing:
             limits=sent(torch.nn.functional.pad(ends, (1, 0)).int(), model.device),
             kernel=self.kernel,
             buckets=buckets,
+            dtype=self.dtype,
         )
         ids = torch.tensor([list(chain.from_iterable(rows))])
         positions = torch.arange(start) - (ends - lengths).repeat_interleave(lengths) + self.first
@@ -184,7 +187,8 @@ def _attention(
     """
     if packing is None:
         raise ValueError("this model was prepared for packed texts and needs their layout")
-    return packing.attend(query, key, value, scale=scaling), None
+    states = (each.to(packing.dtype or each.dtype) for each in (query, key, value))
+    return packing.attend(*states, scale=scaling).to(query.dtype), None
 
 
 def pool_packed(states: Tensor, layout: PackedLayout, *, how: str, normalize: bool) -> Tensor:

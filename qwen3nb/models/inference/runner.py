@@ -36,10 +36,10 @@ import torch
 from torch import Tensor
 
 from qwen3nb.models.inference.fused_layers import fuse_layers
-from qwen3nb.models.inference.int8_linear import no_int8
+from qwen3nb.models.inference.int8_linear import attention_dtype, no_int8
 from qwen3nb.models.inference.packing import packing_of, pool_packed, prepare, varlen_kernel
-from qwen3nb.models.inference.product_attention import runs_as_products
-from qwen3nb.models.inference.token_budget import TokenBudget, tokens_per_pass
+from qwen3nb.models.inference.product_attention import has_fast_products, runs_as_products
+from qwen3nb.models.inference.token_budget import TokenBudget, keep_memory, tokens_per_pass
 from qwen3nb.models.modeling.pooling import pool
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
@@ -56,6 +56,8 @@ class Runner:
     Attributes:
         way: how the model runs: ``packed``, ``varlen`` or ``padded``.
         onednn: whether its linear layers run in oneDNN.
+        attention: what about attention changes vectors beyond rounding: ``varlen``, ``bfloat16``
+            if the rest is in ``int8``, or None.
     """
 
     def __init__(
@@ -96,14 +98,20 @@ class Runner:
         self.way = "padded" if self._packing is None else "varlen" if kernel else "packed"
         if linear == "int8" and self.way != "packed":
             raise SpecError(no_int8(model))
+        self.attention = "varlen" if self.way == "varlen" else None
         # An unknown model may access the insides of its linear layers, so only known ones change.
         self.onednn = (
             self._packing is not None
             and linear != "torch"
             and fuse_layers(model, force=linear == "onednn", int8=linear == "int8")
         )
+        if device == "cpu":
+            keep_memory()
         if self._packing is not None:
-            self._packing = replace(self._packing, products=runs_as_products(model))
+            dtype = attention_dtype() if linear == "int8" else None
+            products = runs_as_products(model) if dtype is None else has_fast_products(dtype)
+            self._packing = replace(self._packing, products=products, dtype=dtype)
+            self.attention = "bfloat16" if dtype is not None else self.attention
             prepare(model)
 
     @property
