@@ -1,4 +1,4 @@
-"""Benchmark encoding against sentence-transformers and other runtimes, and in 16 bits.
+"""Benchmark encoding against sentence-transformers and other runtimes, and in 16 and 8 bits.
 
 The methods take turns in one process (`qwen3nb.bench.harness`), each peer at its best batch size;
 times include tokenising. A ratio is the median time of sentence-transformers over that of a method.
@@ -43,6 +43,7 @@ from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
 from qwen3nb.models.encoders.transformer import TransformerEncoder
+from qwen3nb.models.inference.int8_linear import Codes, Int8Linear, runs_in_int8, to_codes
 from qwen3nb.models.inference.onednn_linear import prepack
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.load import load_encoder
@@ -325,9 +326,9 @@ class PrecisionBench:
     """Results for one model.
 
     A timing has, of each ``dtype``, float32 first: ``texts_per_second`` of this package, its speed
-    relative to float32 (``float32_ratio``) and to sentence-transformers in the same dtype
-    (``peer_ratio``) at its best batch size, the ``peak_share``, smallest and mean cosine of a
-    vector with that in float32, ``ndcg`` on PyDocs, the mean difference from float32
+    relative to float32 (``float32_ratio``) and to sentence-transformers in the same dtype, or
+    float32 for int8 (``peer_ratio``), at its best batch size, the ``peak_share``, smallest and mean
+    cosine of a vector with that in float32, ``ndcg`` on PyDocs, the mean difference from float32
     (``ndcg_difference``) with the 95 % ``interval`` (None for float32 and a single query), whether
     it shows that the difference is within the margin (``equivalent``), and how many queries that
     differ like these would (``queries_needed``, or None).
@@ -351,7 +352,7 @@ def bench_precision(
     model: str,
     *,
     pydocs: PyDocs,
-    dtypes: Sequence[str] = ("bfloat16",),
+    dtypes: Sequence[str] | None = None,
     texts: int = 128,
     rounds: int = 3,
 ) -> PrecisionBench:
@@ -360,13 +361,15 @@ def bench_precision(
     Args:
         model: as for `qwen3nb.bench.encode.bench_encode`.
         pydocs: what is searched, PyDocs or a sample of it.
-        dtypes: besides float32.
+        dtypes: besides float32; None for bfloat16, and int8 where the CPU has VNNI.
         texts: number of timed texts.
         rounds: number of timed rounds, after an untimed one.
 
     Raises:
         ValueError: an unknown model or dtype.
     """
+    if dtypes is None:
+        dtypes = ("bfloat16", "int8") if runs_in_int8() else ("bfloat16",)
     for each in dtypes:
         one_of("dtype", each, DTYPES)
     names = tuple(dict.fromkeys(("float32", *dtypes)))
@@ -457,7 +460,7 @@ def product_shapes(model: Any, call: Callable[[], object]) -> Counter[Shape]:
     shapes: Counter[Shape] = Counter()
 
     def note(layer: Any, inputs: tuple[Tensor, ...]) -> None:
-        rows = inputs[0].numel() // layer.in_features
+        rows = inputs[0].shape[:-1].numel()
         shapes[rows, layer.in_features, layer.out_features] += 1
 
     hooks = [layer.register_forward_pre_hook(note) for layer in _linear_layers(model)]
@@ -479,8 +482,8 @@ class MatrixPeak:
 
         Of the shapes of one layer, the one with the median row is measured.
         """
-        self._device, kind = torch.device(device), torch_dtype(dtype)
-        self._products: list[tuple[Shape, int, Tensor, list[nn.Module]]] = []
+        self._device, self._dtype = torch.device(device), dtype
+        self._products: list[tuple[Shape, int, Tensor | Codes, list[nn.Module]]] = []
         layers: dict[tuple[int, int], Counter[int]] = {}
         for (size, inputs, outputs), count in shapes.items():
             layers.setdefault((inputs, outputs), Counter())[size] += count
@@ -489,22 +492,25 @@ class MatrixPeak:
             rows = np.cumsum([size * counts[size] for size in sizes])
             shape = (sizes[int(np.searchsorted(rows, rows[-1] / 2))], inputs, outputs)
             flop = 2 * int(rows[-1]) * inputs * outputs
-            self._products.append((shape, flop, *self._layers(shape, kind)))
+            self._products.append((shape, flop, *self._layers(shape)))
         self._best = {shape: float("inf") for shape, *_ in self._products}
 
-    def _layers(self, shape: Shape, dtype: torch.dtype) -> tuple[Tensor, list[nn.Module]]:
-        """Return an input and a layer per library."""
+    def _layers(self, shape: Shape) -> tuple[Tensor | Codes, list[nn.Module]]:
+        """Return an input and a layer per library; in 8 bits there is one."""
         rows, inputs, outputs = shape
         random = torch.Generator().manual_seed(0)  # does not touch the global generator
         layers: list[nn.Module] = []
         weight = torch.randn(outputs, inputs, generator=random) * inputs**-0.5
+        states = torch.randn(rows, inputs, generator=random)
+        if self._dtype == "int8":
+            return to_codes(states), [Int8Linear(weight, None)]
+        dtype = torch_dtype(self._dtype)
         for fast in (False, True):
             linear = nn.Linear(inputs, outputs, bias=False, device="meta")
             linear.weight = nn.Parameter(weight.to(self._device, dtype), requires_grad=False)
             layer = nn.Sequential(linear)
             if not fast or prepack(layer, force=True):
                 layers.append(layer)
-        states = torch.randn(rows, inputs, generator=random)
         return states.to(self._device, dtype), layers
 
     @torch.inference_mode()
@@ -515,7 +521,7 @@ class MatrixPeak:
                 times = [self._seconds(layer, states) for _ in range(_REPEATS)]
                 self._best[shape] = min(self._best[shape], *times)
 
-    def _seconds(self, layer: nn.Module, states: Tensor) -> float:
+    def _seconds(self, layer: nn.Module, states: Tensor | Codes) -> float:
         return timed(partial(layer, states), device=self._device)[1].seconds
 
     @property

@@ -5,7 +5,8 @@ arrives: as a code times a scale plus the middle of its token's range, which fit
 outlier on one side, as behind a GELU or in a channel of BERT, better than a range around zero
 does. So there is nothing to calibrate, an outlier costs precision in its own token only, and no
 token depends on its neighbours. Sums of products of codes are integers, exact in any order;
-everything around them (bias, activation, norms, attention, embeddings) stays in float32.
+everything around them (bias, activation, norms, embeddings) stays in float32, and attention too,
+unless the processor multiplies in bfloat16.
 
 PyTorch's public products of 8 bits are slower or scale a whole tensor (`torch._int_mm`,
 `torch.ao.quantization`); so oneDNN's operator, which `torch.compile` uses, is called directly, as

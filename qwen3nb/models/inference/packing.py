@@ -128,7 +128,10 @@ class Packing:
             heads = int(model.config.num_attention_heads)
             shared = int(getattr(model.config, "num_key_value_heads", None) or heads)
             buckets = BucketLayout.of(
-                lengths.tolist(), heads=(heads, shared), causal=self.causal, dtype=self.dtype or model.dtype
+                lengths.tolist(),
+                heads=(heads, shared),
+                causal=self.causal,
+                dtype=self.dtype or model.dtype,
             )
         layout = PackedLayout(
             tuple(groups),

@@ -7,14 +7,14 @@ can be packed. The results agree up to rounding.
 If memory runs out, the number of tokens per forward pass is halved, with a warning, and the
 pass is repeated.
 
-Does a vector depend on its neighbours? Where a packed model runs in oneDNN in float32, on one
-processor model with the same versions of all libraries, no bit of it does: neither on the texts,
-passes, threads and shards beside it nor on other work. Elsewhere on a CPU in float32 (MKL, or a
-model that is padded) the same texts in the same parts with the same number of threads give the
-same bits; in other parts, with other threads or on another processor no component of a unit
-vector changes by more than 1e-6. On a GPU the libraries choose kernels by the size of a pass, so
-equal texts of different passes agree to the rounding of the dtype only; PyTorch's attention, of
-which each text has its own, is asked for the same order of sums in every pass. `benchmarks/gpu.py`
+Does a vector depend on its neighbours? Where a packed model runs in oneDNN in float32 or int8, on
+one processor model with the same versions of all libraries, no bit of it does: neither on the
+texts, passes, threads and shards beside it nor on other work. Elsewhere on a CPU in float32 (MKL,
+or a model that is padded) the same texts in the same parts with the same number of threads give the
+same bits; in other parts, with other threads or on another processor no component of a unit vector
+changes by more than 1e-6. On a GPU the libraries choose kernels by the size of a pass, so equal
+texts of different passes agree to the rounding of the dtype only; PyTorch's attention, of which
+each text has its own, is asked for the same order of sums in every pass. `benchmarks/gpu.py`
 measures the cosine on the GPU at hand, and fails below 0.99 in 16 bits; a record names the GPU.
 
 On a GPU the host prepares and starts a pass while the one before it still runs; it waits once

@@ -75,10 +75,10 @@ def precision_table(benches: Sequence[PrecisionBench]) -> Table:
             )
     return Table.of(
         rows,
-        note="On the CPU; sentence-transformers has the same dtype, and the peak is that of the "
-        "dtype. Equivalent to float32 by the 95 % interval.",
+        note="On the CPU; sentence-transformers has the same dtype, or float32 for int8, and the "
+        "peak is that of the dtype. Equivalent to float32 by the 95 % interval.",
         name="precision",
-        caption="Speed, vectors and scores in 16 bits.",
+        caption="Speed, vectors and scores in 16 and 8 bits.",
     )
 
 
