@@ -132,7 +132,7 @@ class Parity:
     Attributes:
         same: whether every probe has at least the ``least`` cosine, and all numbers are there.
         causes: why it is not; empty if no difference can be seen.
-        cosines: of each probe to ours, by its name and role; None if it was refused.
+        cosines: of each probe to ours, by its name and role; None without a vector.
         explained: the least cosine once the causes are allowed for.
     """
 
@@ -153,7 +153,7 @@ class Parity:
             lines.append(f"  with that allowed for, cosines are {self.explained:.6f} or more")
         for name, cosine in self.cosines.items():
             if cosine is None or cosine < self.least:
-                lines.append(f"  {name}: {'refused' if cosine is None else f'{cosine:.6f}'}")
+                lines.append(f"  {name}: {'no vector' if cosine is None else f'{cosine:.6f}'}")
         least = min(each for each in self.cosines.values() if each is not None)
         lines.append(f"  {len(self.cosines)} texts, least cosine {least:.6f}")
         if (found := self.rankings) is not None:
@@ -546,6 +546,9 @@ def _graph(file: Path, ours: _Reference) -> Callable[[list[str]], Vectors]:
         rows = []
         for text in texts:
             ids = np.array([ours.row(ours.base, text)], dtype=np.int64)
+            if not ids.size:  # zero, as ours is
+                rows.append(np.zeros(ours.encoder.width, dtype=np.float32))
+                continue
             feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
             feeds |= {"token_type_ids": 0 * ids, "position_ids": np.arange(ids.size)[None]}
             states = torch.from_numpy(np.array(run({key: feeds[key] for key in names}))).float()
