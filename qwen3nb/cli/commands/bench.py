@@ -71,7 +71,9 @@ def bench_encode(
     from qwen3nb.bench.encode import bench_texts, texts_of_file, texts_of_tasks
 
     opt.hide_library_bars()
-    sets = {file.name: texts_of_file(file, texts) for file in files}
+    sets = {
+        f"{file.resolve().parent.name}/{file.name}": texts_of_file(file, texts) for file in files
+    }
     sets |= texts_of_tasks(tasks.split(","), texts) if tasks else {}
     sets = sets or bench_texts(texts)
     _show((result for model in models for result in run(model, texts=sets, **options)), as_json)
