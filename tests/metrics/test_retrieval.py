@@ -197,5 +197,7 @@ def test_the_first_change_of_the_handbook_works_as_it_is_written(monkeypatch):
     (source, *_) = re.findall(r"```python\n(.*?)```", handbook, re.DOTALL)
     metrics = dict(METRICS)
     monkeypatch.setattr(retrieval, "METRICS", metrics)
-    exec(source, {"METRICS": metrics})  # noqa: S102 - our own page
-    assert score_rankings([["a", "b"], ["b"]], [{"b"}, {"b"}], ["First@1"]) == {"First@1": 0.5}
+    exec(source, {**vars(retrieval), "METRICS": metrics})  # noqa: S102 - our own page
+    rankings, relevant = [["a", "b"], ["b"], []], [{"b"}] * 3
+    wanted = {"First@1": pytest.approx(1 / 3), "First@2": pytest.approx(2 / 3)}
+    assert score_rankings(rankings, relevant, list(wanted)) == wanted
