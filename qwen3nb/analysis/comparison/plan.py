@@ -16,7 +16,7 @@ import json
 import math
 import tomllib
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import combinations
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 MOST = 1 << 24  # queries, and
 _MOST_SEEDS = 100
+_NAMED = 3  # tasks or models that a deviation from the plan names, at most
 _QUANTILE = 0.9  # of the deviations of other pairs, if the planned models have no records
 
 
@@ -221,7 +222,8 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
         "correction": (plan.correction, how.correction),
         "baseline": (plan.baseline, names.get(comparison.baseline, comparison.baseline)),
     }
-    lists = {
+    fewer: list[str] = []
+    lists: dict[str, Collection[str]] = {
         "models missing": wanted - models,
         "models not planned, which widen the family": models - wanted,
         "tasks missing": {*plan.tasks} - {*tasks},
@@ -230,15 +232,16 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
     for task, each in tasks.items():
         choices[f"metric of {task}"] = (plan.metric or each.metric, each.metric)
         needed = plan.queries.get(task, 0)
-        least = min((pair.n for pair in each.with_baseline), default=needed)
-        choices[f"queries of {task}"] = (needed, min(needed, least))
+        if (least := min((pair.n for pair in each.with_baseline), default=needed)) < needed:
+            fewer.append(f"{task} ({least:,} instead of {needed:,})")
+    lists["tasks with fewer queries than planned"] = fewer
     return [
         *(
             f"{what}: {planned} planned, {used} used"
             for what, (planned, used) in choices.items()
             if planned != used
         ),
-        *(f"{what}: {', '.join(sorted(each))}" for what, each in lists.items() if each),
+        *(f"{what}: {_some(each)}" for what, each in lists.items() if each),
     ]
 
 
@@ -248,5 +251,13 @@ def plan_words(comparison: Comparison, file: Path | None = None) -> str:
     if not file.is_file():
         return ""
     plan = read_plan(file)
-    planned, otherwise = f"planned on {plan.made} ({file.name})", deviations(plan, comparison)
-    return f"Otherwise than {planned}: {'; '.join(otherwise)}." if otherwise else f"As {planned}."
+    otherwise = deviations(plan, comparison)
+    if not otherwise:
+        return f"As planned on {plan.made} ({file.name})."
+    return f"Deviations from the plan of {plan.made} ({file.name}): {'; '.join(otherwise)}."
+
+
+def _some(names: Iterable[str]) -> str:
+    some = sorted(names)
+    more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+    return ", ".join(some[:_NAMED]) + more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
@@ -54,7 +54,8 @@ def scores_table(
     tables = []
     for kind in kinds:
         own = [each for each in scores if each.type == kind]
-        tables.append((f"{kind} ({len(own)})", _table(own, files, kind=kind)))
+        title = "Means" if kind == MEAN else kind
+        tables.append((f"{title} ({len(own)})", _table(own, files, kind=kind)))
     return Sections(tuple(tables), about)
 
 
@@ -86,9 +87,10 @@ def _table(
     compared = any(each.difference is not None for each in scores)
     rows: list[dict[str, Any]] = []
     for each in scores:
+        metric, _, tasks = each.metric.partition(" of ")  # of a mean over tasks
         row: dict[str, Any] = {
             "task": Cell(short_task(each.task), id=task_anchor(each.task)),
-            "metric": Cell(each.metric, link=formula_link(each.metric)),
+            "metric": Cell(metric, tasks and f"of {tasks}", link=formula_link(each.metric)),
             "score\n95 % interval": number(each.score, link=files.get(each.task, "")),
         }
         if compared:
@@ -106,7 +108,7 @@ def _table(
             }
         row["n"] = Cell(f"{each.score.n} {each.unit}", value=each.score.n)
         rows.append(row)
-    note = f"Intervals: 95 %, {interval_words(each.score.interval for each in scores)}, over n."
+    note = _about_intervals(scores)
     if compared:
         note += (
             " In bold: differences Δ from the baseline that are significant (two-sided paired "
@@ -120,6 +122,15 @@ def _table(
         name=f"scores-{kind}" if kind else "scores",
         caption=f"Scores of {scores[0].model if scores else 'the model'}{kind and f': {kind}'}.",
     )
+
+
+def _about_intervals(scores: Iterable[AgainstBaseline]) -> str:
+    """Say how the intervals of scores were made."""
+    methods = [each.score.interval for each in scores if each.score.low is not None]
+    made = [f"{interval_words(methods)}, over n"] if any(methods) else []
+    if not all(methods):
+        made.append("of means combined from those of the tasks, which are given")
+    return f"Intervals: 95 %, {'; '.join(made)}." if made else "These scores have no intervals."
 
 
 def terminal_table(

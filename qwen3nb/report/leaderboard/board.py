@@ -60,8 +60,8 @@ _NEAR = (
 _MEANS = (
     "Means over the tasks of one benchmark; a group such as CQADupStack counts as one task. No "
     "metric: the main scores, averaged as on MTEB's leaderboard. 95 % intervals, combined from "
-    "those of the tasks, which are given. 12 of 15: a mean needs a score on every task; the tables "
-    "of tasks show what is missing. Best of each column in bold, second best underlined."
+    "those of the tasks, which are given. Incomplete: a mean needs a score on every task; the "
+    "tables of tasks show what is missing. Best of each column in bold, second best underlined."
 )
 
 

@@ -113,7 +113,7 @@ def test_a_plan_is_read_as_it_was_written_and_a_damaged_one_is_refused(tmp_path)
             read_plan(file)
 
 
-def test_a_comparison_says_what_it_does_otherwise_than_planned(tmp_path):
+def test_a_comparison_says_what_it_does_otherwise_than_planned():
     scores = {"T": np.linspace(0, 1, 30), "U": np.linspace(0, 0.5, 30)}
     records = [make(n, row, task=t) for n in "abc" for t, row in scores.items()]
     plan = Plan(
@@ -131,12 +131,20 @@ def test_a_comparison_says_what_it_does_otherwise_than_planned(tmp_path):
         "margin: 0.02 planned, 0.05 used",
         "correction: holm planned, none used",
         "baseline: b planned, c used",
-        "queries of T: 40 planned, 30 used",
         "models missing: z",
         "models not planned, which widen the family: c",
         "tasks missing: V",
         "tasks not planned: U",
+        "tasks with fewer queries than planned: T (30 instead of 40)",
     ]
+    many = replace(plan, tasks=tuple("TUVWXYZ"), queries=dict.fromkeys("TUWXYZ", 10))
+    lines = deviations(many, compare(records, baseline="b", minimum=0.02, correction="none"))
+    assert "tasks missing: V, W, X and 2 more" in lines
+
+
+def test_a_comparison_says_whether_it_is_as_planned(tmp_path):
+    scores = {"T": np.linspace(0, 1, 30), "U": np.linspace(0, 0.5, 30)}
+    records = [make(n, row, task=t) for n in "abc" for t, row in scores.items()]
     same = Plan(baseline="b", models=("a",), tasks=("T",), margin=0.05, correction="holm")
     kept = [each for each in records if each.task.key == "T" and each.model.label != "c"]
     as_planned = compare(kept, baseline="b", correction="holm")
@@ -144,5 +152,5 @@ def test_a_comparison_says_what_it_does_otherwise_than_planned(tmp_path):
     file = write_plan(replace(same, made="2026-01-02"), tmp_path / "plan.toml")
     assert plan_words(as_planned, file) == "As planned on 2026-01-02 (plan.toml)."
     words = plan_words(compare(records, baseline="c"), file)
-    assert words.startswith("Otherwise than planned on 2026-01-02 (plan.toml): correction: holm")
+    assert words.startswith("Deviations from the plan of 2026-01-02 (plan.toml): correction: holm")
     assert plan_words(as_planned, tmp_path / "none.toml") == ""
