@@ -32,7 +32,7 @@ from pandas.util import hash_array
 
 from qwen3nb.datasets.mirror import load_here
 from qwen3nb.datasets.rows import DataError, csv_rows, json_rows, numbered_lines
-from qwen3nb.evaluation.mteb.per_query import task_slices
+from qwen3nb.evaluation.mteb.per_query import by_reader, task_slices
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.run import SEARCH_TYPES
 from qwen3nb.metrics.aggregate import REPORTED, aggregate, numbered
@@ -109,8 +109,10 @@ def task_texts(task: Any) -> list[Texts]:
 
         def rows() -> Iterator[tuple[str, str]]:
             for part in task_slices(task):
-                ids = numbered(range(len(part.data)))
-                for name, row in zip(ids, part.data, strict=True):
+                each: Any = part.data
+                if task.metadata.type == "PairClassification" and len(each) == 1:  # row of lists
+                    each = list(zip(*each[0].values(), strict=True))
+                for name, row in zip(numbered(range(len(each))), each, strict=True):
                     yield from ((part.prefix + name, text) for text in _strings(row))
 
         return [Texts(key, "queries", rows)]
@@ -118,7 +120,10 @@ def task_texts(task: Any) -> list[Texts]:
 
     def read(table: str, joined: Callable[[Any], str]) -> Iterator[tuple[str, str]]:
         for part in task_slices(task):
-            yield from ((part.prefix + row["id"], joined(row)) for row in part.data[table])
+            for row in part.data[table]:
+                grouped = table == "queries" and by_reader(task)  # as they are scored
+                name = row["id"].rpartition("_")[0] if grouped else row["id"]
+                yield part.prefix + name, joined(row)
 
     return [
         Texts(key, "queries", lambda: read("queries", joined_query)),

@@ -4,17 +4,19 @@ import csv
 import gzip
 import json
 import re
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset
 from helpers.records import make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation import contamination
-from qwen3nb.evaluation.contamination import Texts, look_up, training_files, without
+from qwen3nb.evaluation.contamination import Texts, look_up, task_texts, training_files, without
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
 QUERIES = {
@@ -138,6 +140,42 @@ def test_batches_change_nothing(tmp_path, monkeypatch):
     whole = looked_up(tmp_path, TRAINING)
     monkeypatch.setattr(contamination, "_BATCH", 10)
     assert looked_up(tmp_path, TRAINING) == whole
+
+
+@pytest.mark.parametrize(
+    ("kind", "score", "data", "texts"),
+    [
+        (
+            "PairClassification",  # as MTEB has it: all pairs in one row
+            "max_ap",
+            Dataset.from_dict({"sentence1": [["a", "b"]], "sentence2": [["c", "d"]]}),
+            [("00000", "a"), ("00000", "c"), ("00001", "b"), ("00001", "d")],
+        ),
+        (
+            "STS",
+            "cosine_spearman",
+            Dataset.from_dict({"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": [1, 2]}),
+            [("00000", "a"), ("00000", "c"), ("00001", "b"), ("00001", "d")],
+        ),
+        (
+            "Reranking",  # the queries of a reader are scored as one
+            "max_over_subqueries_map_at_1000",
+            {"queries": [{"id": "7_0", "text": "a"}, {"id": "7_1", "text": "b"}], "corpus": []},
+            [("7", "a"), ("7", "b")],
+        ),
+    ],
+)
+def test_texts_have_the_ids_of_the_scores_in_records(kind, score, data, texts, monkeypatch):
+    monkeypatch.setattr(contamination, "load_here", lambda task: None)
+    task = SimpleNamespace(
+        metadata=SimpleNamespace(type=kind, main_score=score, name="T", eval_splits=["test"]),
+        hf_subsets=["default"],
+        eval_splits=["test"],
+        dataset={"default": {"test": data}},
+        convert_v1_dataset_format_to_v2=lambda num_proc: None,
+    )
+    monkeypatch.setattr(contamination, "task_key", lambda task: "T")
+    assert list(task_texts(task)[0].read()) == texts
 
 
 def test_records_without_the_queries_that_were_found(tmp_path):

@@ -174,7 +174,7 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
         size = {"documents": documents, "queries": queries}
     else:
         size = {"pairs" if unit == "pairs" else "texts": sum(_count(task, each) for each in data)}
-    unit = "readers" if _by_reader(task) else unit
+    unit = "readers" if by_reader(task) else unit
     return TaskScores(columns, metrics, main, unit, size, tuple(parts), qrels, run)
 
 
@@ -208,7 +208,7 @@ def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:
             query: {document: score for document, score in ranked.items() if document != query}
             for query, ranked in predicted.items()
         }
-    if not _by_reader(task):
+    if not by_reader(task):
         return judged, run
     documents: dict[str, dict[str, float]] = {}
     judgements: dict[str, Any] = {}
@@ -221,7 +221,7 @@ def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:
     return judgements, documents
 
 
-def _by_reader(task: Any) -> bool:
+def by_reader(task: Any) -> bool:
     """Whether the queries of one reader, such as ``7_0`` and ``7_1``, are scored as one."""
     return str(task.metadata.main_score).startswith("max_over_subqueries_")
 
