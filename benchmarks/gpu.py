@@ -61,6 +61,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
 LENGTHS = (50, 75, 512)  # tokens per text, on average
 COSINE = 0.99  # least cosine in 16 bits that counts as right; what is measured is printed
 _YES = 0.1  # largest difference of P(yes) in 16 bits that counts as right
+_HITS = 1e-6  # largest difference of the scores of a search that counts as right
 _MOST = 200_000  # texts
 _SAMPLE = 64  # texts that warm up, and of which equality is tested
 _COUNTED = 1000  # texts whose tokens are counted
@@ -76,10 +77,12 @@ class GpuBench:
     """All that was measured.
 
     A row of ``equality`` has, of a model's ``vectors`` or ``scores``, how it runs, the smallest
-    cosine of a sample with float32 on the CPU (of scores the largest difference of P(yes)), the
-    same of all texts together with one text at a time, and whether both are within the bounds. A
-    row of ``speed`` has, of ``encode`` or ``rerank``, tokens per text, texts, texts per second of
-    ours and of the best method of sentence-transformers, and ours as a share of the peak.
+    cosine of a sample with float32 on the CPU (of scores the largest difference of P(yes), of
+    the ``hits`` of a search the largest difference of a score, where the ids must be the same),
+    the same of all texts together with one text at a time, and whether both are within the
+    bounds. A row of ``speed`` has, of ``encode``, ``rerank`` or ``search`` (of 1,000 queries in
+    vectors of 1,024 dimensions), tokens per text, texts, texts per second of ours and of the
+    best method of sentence-transformers, and ours as a share of the peak.
     """
 
     device: str  # name of the GPU, or ``cpu``
@@ -107,7 +110,7 @@ class GpuBench:
             f"{self.device}, {self.machine}",
             f"matrix products in {self.dtype}: {self.peak / 1e12:.4g} TFLOP/s",
             "",
-            "equality: cosine of vectors, difference of P(yes) of scores",
+            "equality: cosine of vectors, difference of P(yes) of scores and of the scores of hits",
         )
         notes = [f"left out: {each}" for each in self.left_out]
         below = table("", rows=rows, shown=speed, notes=notes)
@@ -166,6 +169,7 @@ def bench_gpu(
                 raise
             left_out.append(f"{name}, in part: {str(error).splitlines()[0]}")
         gc.collect()  # models hold each other in cycles
+    measured.extend(_searched(device, 200_000 if device != "cpu" else 2_000))
     return GpuBench(
         device=torch.cuda.get_device_name(device) if device != "cpu" else "cpu",
         machine=machine(),
@@ -308,6 +312,33 @@ class _Subject:
             "peer": len(drawn) / medians[method].seconds,
             "method": method,
         }
+
+
+def _searched(device: str, documents: int) -> Iterator[dict[str, Any]]:
+    """Search random vectors on the device and by NumPy; their ids are the same, or it is wrong."""
+    from qwen3nb.models.search.exact import search
+
+    draw = np.random.default_rng(0)
+    queries = draw.standard_normal((1000, 1024), dtype=np.float32)
+    corpus = draw.standard_normal((documents, 1024), dtype=np.float32)
+    corpus[documents // 2 :] = corpus[: documents - documents // 2]  # ties
+    calls = {
+        "ours": partial(search, queries, corpus, k=100, backend="torch", device=device),
+        "numpy on the CPU": partial(search, queries, corpus, k=100),
+        "blocks": partial(
+            search, queries, corpus, k=100, backend="torch", device=device, block=999
+        ),
+    }
+    calls["ours"]()
+    done = {name: timed(call, device=device) for name, call in calls.items()}
+    ours, numpy, blocks = (hits for hits, _ in done.values())
+    far, apart = (float(abs(ours.scores - each.scores).max()) for each in (numpy, blocks))
+    same = bool((ours.ids == numpy.ids).all() and (ours.ids == blocks.ids).all())
+    equal = same and max(far, apart) <= _HITS
+    yield _equality("vectors", "hits", "torch", len(queries), far, apart, equal)
+    rates = [documents / took.seconds for _, took in done.values()]
+    row = {"tokens": 1024, "texts": documents, "ours": rates[0], "peer": rates[1]}
+    yield {"model": "vectors", "what": "search", **row, "method": "numpy on the CPU", "share": None}
 
 
 def _write_encoder(folder: Path, config: Any, *, device: str, dtype: str) -> None:

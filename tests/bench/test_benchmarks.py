@@ -108,8 +108,9 @@ def test_a_rehearsal_on_the_cpu_measures_equality_then_speed():
     assert [(each["what"], each["equal"]) for each in done.equality] == [
         ("vectors", True),
         ("scores", True),
+        ("hits", True),
     ]
-    assert [each["what"] for each in done.speed] == ["encode", "rerank"]
+    assert [each["what"] for each in done.speed] == ["encode", "rerank", "search"]
     assert all(each["ours"] > 0 and each["peer"] > 0 for each in done.speed)
     assert "x" in done.table().splitlines()[-1]
     with pytest.raises(ValueError, match="unknown"):

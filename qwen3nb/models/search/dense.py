@@ -1,8 +1,8 @@
 """Search with an encoder: exact, and by blocks, so that no corpus of vectors is held.
 
-The documents are encoded block by block and each block is searched as it comes. Memory is
-bounded by a block and the hits, whatever the size of the corpus; every vector still goes to
-the embedding cache. Scores are those of `exact.search`, and depend on no block size.
+The documents are encoded block by block and each block is searched as it comes, on the GPU if
+the encoder runs there. Memory is bounded by a block and the hits, whatever the size of the corpus;
+every vector still goes to the embedding cache. Scores are those of `exact.search`, and depend on no block size.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ def search_texts(
     settings = dict(encoding or {})
     vectors = encoder.encode(list(queries), role="query", **settings)
     blocks = encode_blocks(encoder, documents, total=total, role="passage", **settings)
+    if encoder.device != "cpu" and options.get("boosts") is None:
+        options = {"backend": "torch", "device": encoder.device, **options}
     return search(vectors, blocks, **options)
 
 

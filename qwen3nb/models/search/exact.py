@@ -65,6 +65,7 @@ def search(
     *,
     k: int,
     backend: str = "numpy",
+    device: str = "cpu",
     block: int = _BLOCK,
     cosine: bool = False,
     boosts: Doubles | None = None,
@@ -80,6 +81,7 @@ def search(
             ``encode --shards``, or blocks (n, D) in order.
         k: hits per query.
         backend: the library that screens the documents, ``numpy`` or ``torch``.
+        device: where torch does so, such as ``cuda:1``; each block is moved there once.
         block: documents read and compared at once.
         cosine: score by cosine, computed in float64; otherwise by dot product.
         boosts: a positive factor per document (N,), see `boosted`; numpy only.
@@ -97,7 +99,8 @@ def search(
     for name, value in (("k", k), ("block", block)):
         if value < 1:
             raise ValueError(f"expected {name} of at least 1; got {value}")
-    prepared = partial(_prepared, cosine=cosine, zeros=zeros)
+    move = partial(_moved, device=device) if backend == "torch" else np.asarray
+    prepared = partial(_prepared, cosine=cosine, zeros=zeros, move=move)
     rows = prepared(queries, kind="query", first=0, dimension=None)
     dimension = rows.rough.shape[1]
     score = _rescored if rescore else _product
@@ -145,6 +148,7 @@ class _Operand:
 
     rough: Floats
     exact: Floats | Doubles
+    moved: Any  # the rough ones where they are screened
 
     def __len__(self) -> int:
         return len(self.rough)
@@ -153,15 +157,22 @@ class _Operand:
         """The rows in groups of at most `_QUERIES`."""
         starts = range(0, len(self), _QUERIES)
         return [
-            _Operand(self.rough[start : start + _QUERIES], self.exact[start : start + _QUERIES])
+            _Operand(*(part[start : start + _QUERIES] for part in vars(self).values()))
             for start in starts
         ]
 
 
 def _prepared(
-    vectors: Any, *, kind: str, first: int, dimension: int | None, cosine: bool, zeros: bool
+    vectors: Any,
+    *,
+    kind: str,
+    first: int,
+    dimension: int | None,
+    cosine: bool,
+    zeros: bool,
+    move: Callable[[Floats], Any],
 ) -> _Operand:
-    """Check vectors and, for cosines, scale them to unit length in float64."""
+    """Check vectors and, for cosines, scale them to unit length in float64; move them."""
     array: Floats = np.ascontiguousarray(vectors, dtype=np.float32)
     if array.ndim != 2 or dimension not in (None, array.shape[1]):
         raise ValueError(
@@ -169,14 +180,15 @@ def _prepared(
         )
     _refuse(~np.isfinite(array).all(axis=1), f"the vector of {kind} {{}} is not finite", first)
     if not cosine:
-        return _Operand(array, array)
+        return _Operand(array, array, move(array))
     wide = array.astype(np.float64)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     empty = np.equal(lengths, 0)
     if not zeros:
         _refuse(empty[:, 0], f"the vector of {kind} {{}} is zero and has no cosine", first)
     unit: Doubles = wide / np.where(empty, 1, lengths)
-    return _Operand(unit.astype(np.float32), unit)
+    rough = unit.astype(np.float32)
+    return _Operand(rough, unit, move(rough))
 
 
 def _refuse(bad: Any, message: str, first: int) -> None:
@@ -262,7 +274,7 @@ class _Best:
         if factors is not None:
             screen = partial(screen, factors=factors)
         floor = self._worst - error
-        rows, ids = screen(self._queries.rough, documents.rough, self._k, floor, error)
+        rows, ids = screen(self._queries.moved, documents.moved, self._k, floor, error)
         self._add(rows, ids + first, self._score(self._queries, documents, (rows, ids), factors))
 
     def _add(self, rows: Ids, ids: Ids, scores: Floats) -> None:
@@ -324,23 +336,36 @@ def _by_numpy(
     scores = queries @ documents.T
     if factors is not None:
         scores = boosted(scores, factors)
-    if k < len(documents):
-        best = np.partition(scores, len(documents) - k, axis=1)[:, len(documents) - k]
-        floor = np.maximum(floor, best - error)
-    rows, ids = np.nonzero(scores >= floor[:, None])
+    kept = scores >= floor[:, None]
+    many = np.count_nonzero(kept, axis=1) > k  # in few blocks but the first
+    if many.any():
+        best = np.partition(scores[many], len(documents) - k, axis=1)[:, len(documents) - k]
+        kept[many] = scores[many] >= np.maximum(floor[many], best - error[many])[:, None]
+    rows, ids = np.nonzero(kept)
     return rows, ids
 
 
-def _by_torch(queries: Floats, documents: Floats, k: int, floor: Doubles, error: Doubles) -> Pairs:
+def _moved(vectors: Floats, *, device: str) -> Any:
     import torch
 
-    with torch.inference_mode():
-        scores = torch.from_numpy(queries) @ torch.from_numpy(documents).T
-        least = torch.from_numpy(floor)
-        if k < len(documents):
-            best = scores.topk(k, dim=1, sorted=False).values.amin(dim=1)
-            least = torch.maximum(least, best.double() - torch.from_numpy(error))
-        # Round down, so that no candidate is lost.
-        bound = torch.nextafter(least.float(), torch.tensor(-torch.inf))
-        rows, ids = (scores >= bound[:, None]).nonzero(as_tuple=True)
-    return rows.numpy(), ids.numpy()
+    return torch.from_numpy(vectors).to(device)
+
+
+def _by_torch(queries: Any, documents: Any, k: int, floor: Doubles, error: Doubles) -> Pairs:
+    import torch
+
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")  # TF32 would err by more than the bound
+    try:
+        with torch.inference_mode():
+            scores = queries @ documents.T
+            least = torch.from_numpy(floor).to(scores.device)
+            if k < len(documents):
+                best = scores.topk(k, dim=1, sorted=False).values.amin(dim=1).double()
+                least = torch.maximum(least, best - torch.from_numpy(error).to(scores.device))
+            # Round down, so that no candidate is lost.
+            bound = torch.nextafter(least.float(), torch.tensor(-torch.inf).to(scores.device))
+            rows, ids = (scores >= bound[:, None]).nonzero(as_tuple=True)
+            return rows.cpu().numpy(), ids.cpu().numpy()
+    finally:
+        torch.set_float32_matmul_precision(precision)

@@ -38,6 +38,12 @@ def test_any_block_gives_the_hits_of_the_whole_corpus(encoder, block, k):
     np.testing.assert_array_equal(hits.scores, whole.scores)
 
 
+def test_the_products_of_a_search_run_where_the_encoder_does(encoder, monkeypatch):
+    monkeypatch.setattr(encoder, "device", "meta")  # of PyTorch: has shapes, and no values
+    with pytest.raises(NotImplementedError, match="nonzero"):
+        search_texts(encoder, QUERIES, DOCUMENTS, k=3, cosine=True, zeros=True)
+
+
 def rows(texts, prefix):
     return [{"id": f"{prefix}{n}", "text": text} for n, text in enumerate(texts)]
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +35,18 @@ def assert_hits(hits, ids, scores):
 def test_every_backend_and_block_size_gives_the_same(backend, given_, k, block):
     hits = search(*given_, k=k, backend=backend, block=block)
     assert_hits(hits, *by_definition(*given_, k))
+
+
+def test_a_lower_precision_of_torch_loses_no_document():
+    queries, corpus = (np.random.default_rng(n).standard_normal((n, 64)) for n in (9, 500))
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        hits = search(queries.astype("f4"), corpus.astype("f4"), k=20, backend="torch")
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert_hits(hits, *by_definition(queries.astype("f4"), corpus.astype("f4"), 20))
 
 
 @given(given_=vectors(60, 6), k=st.integers(1, 70), block=st.integers(1, 30), factors=st.booleans())
