@@ -2,32 +2,49 @@
 
     python -m benchmarks.search --documents 50000
     python -m benchmarks.search --corpora 50000 200000 400000
+    python -m benchmarks.search --passages 450000 --queries 200 --k 1000
 
 Each method runs in a process of its own. The naive method holds the corpus and all scores in
 float32 and sorts them completely. Rounding decides its near ties, so ids are compared with those of
-float64 scores. The limit is the matrix peak: the product of the queries and a block of documents.
+float64 scores. The limit is the matrix peak: the product of the queries and a block of documents;
+its rate is given for each library that is installed.
 
 With ``--corpora``: what encoding a corpus and searching it takes by its size, with all vectors
 held, in blocks that are searched as they are encoded, and with the vectors in a file, as for
 several passes; of random vectors with 384 dimensions. Ratios and ids are to the vectors held.
+
+With ``--passages``: BM25 over synthetic passages in an Arrow file, 56 words on average as in MS
+MARCO, of a million words by Zipf's law; ours, ours with the index kept, bm25s as its documentation
+uses it, and rank_bm25 with a tenth of the queries, if it is installed. Ratios are to bm25s.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.options import command, in_child
-from qwen3nb.bench.harness import table
+from qwen3nb.bench.harness import machine, table, timed
+from qwen3nb.utils.atomic_files import read_json, write_json
 
 _DIMENSION = 384  # of the encoded vectors
 _BLOCK = 8192  # documents in the product alone, as in a search
 _ENCODED = ("held", "blocks", "file")
+_VOCABULARY = 1_000_000  # words
+_WORDS = {"passage": 56, "query": 6}  # on average
+_SYLLABLES = [
+    a + b for a in "bcdfghjklmnprstvwz" for b in ("a", "e", "i", "o", "an", "er", "ing", "es")
+]
+_OURS, _KEPT, _PLAIN, _RANK = "qwen3nb", "qwen3nb, kept", "bm25s", "rank_bm25"
 
 
 @dataclass(frozen=True)
@@ -47,15 +64,31 @@ class SearchTiming:
 
 
 @dataclass(frozen=True)
+class WordsTiming:
+    """One implementation of BM25."""
+
+    method: str
+    index: float  # CPU seconds
+    megabytes: float  # peak memory above that before, of indexing and searching
+    query: float  # milliseconds per query
+    query_cpu: float  # CPU milliseconds per query
+    same: float | None  # share of queries with the scores of bm25s, bit by bit; None of other BM25
+
+
+@dataclass(frozen=True)
 class SearchBench:
     """The timings, and the matrix peak in 10⁹ operations per second."""
 
     title: str
     timings: tuple[SearchTiming, ...]
     peak_gflops: float = 0.0
+    products: tuple[tuple[str, float], ...] = ()  # the same per library
+    words: tuple[WordsTiming, ...] = ()
 
     def table(self) -> str:
         """The timings as plain text."""
+        if self.words:
+            return self._words()
         sizes = [each.documents for each in self.timings]
         small = {each.method: each for each in self.timings if each.documents == min(sizes)}
         held = {each.documents: each for each in self.timings if each.method == "held"}
@@ -75,7 +108,27 @@ class SearchBench:
                 }
             )
         to = "the vectors held" if held else "the smaller corpus"
-        return table(f"{self.title}; ratios to {to}", rows=rows)
+        rates = ", ".join(f"{name} {rate:.0f}" for name, rate in self.products)
+        notes = [f"products in GFLOP/s: {rates}"] if rates else []
+        return table(f"{self.title}; ratios to {to}", rows=rows, notes=notes)
+
+    def _words(self) -> str:
+        plain = next(each for each in self.words if each.method == _PLAIN)
+        shown = (
+            "method: {method} | index CPU s: {index:.1f} | faster: {indexed:.1f}x | "
+            "peak MB: {megabytes:.0f} | ms/query: {query:.2f} | faster : {searched:.1f}x | "
+            "CPU ms: {query_cpu:.2f} | faster  : {searched_cpu:.1f}x | same scores: {same:.1%}"
+        )
+        rows = [
+            {
+                **vars(each),
+                "indexed": plain.index / each.index,
+                "searched": plain.query / each.query,
+                "searched_cpu": plain.query_cpu / each.query_cpu,
+            }
+            for each in self.words
+        ]
+        return table(machine(), self.title, rows=rows, shown=shown)
 
 
 def bench_search(
@@ -85,10 +138,13 @@ def bench_search(
     queries: int = 500,
     k: int = 100,
     corpora: tuple[int, ...] = (0,),
+    passages: int = 0,
 ) -> SearchBench:
-    """Measure each backend, naive search and encoding to a file; or `_corpora`."""
+    """Measure each backend, naive search and encoding to a file; or `_corpora`; or `_passages`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if passages:
+            return _passages(folder, passages, queries, k)
         if any(corpora):
             _write(folder / "queries.npy", queries, _DIMENSION, seed=1)
             return _corpora(folder, corpora, f"{queries} queries, dimension {_DIMENSION}, k {k}", k)
@@ -106,6 +162,7 @@ def bench_search(
                     agreement = _agreement(folder, method, "exact")
                 megabytes = done.above / 1e6
                 timings.append(SearchTiming(method, size, done.seconds, megabytes, agreement))
+        rates = in_child(measure_products, name).output
     timings.sort(key=lambda timing: methods.index(timing.method))
     gflop = 2 * queries * dimension / 1e9  # per document
     timings = [
@@ -115,7 +172,7 @@ def bench_search(
         for each in timings
     ]
     title = f"{queries} queries, dimension {dimension}, k {k}; matrix peak {peak:.0f} GFLOP/s"
-    return SearchBench(title, tuple(timings), peak)
+    return SearchBench(title, tuple(timings), peak, tuple(map(tuple, rates)))
 
 
 def _corpora(folder: Path, corpora: tuple[int, ...], title: str, k: int) -> SearchBench:
@@ -150,6 +207,38 @@ def measure_peak(folder: str, documents: int) -> Callable[[], float]:
         for _ in range(3):
             peak.sample()
         return peak.gflops
+
+    return measure
+
+
+def measure_products(folder: str) -> Callable[[], list[tuple[str, float]]]:
+    """10⁹ operations per second of the products of a search, in each library."""
+    import torch
+
+    from qwen3nb.models.search.exact import _QUERIES
+
+    queries = np.load(Path(folder) / "queries.npy")[:_QUERIES]
+    corpus = np.load(Path(folder) / "corpus.npy", mmap_mode="r")[:_BLOCK].copy()
+    left, right = torch.from_numpy(queries), torch.from_numpy(corpus)
+    calls: dict[str, Callable[[], Any]] = {
+        "NumPy": lambda: queries @ corpus.T,
+        "PyTorch": lambda: left @ right.T,
+        "oneDNN": lambda: torch.ops.mkldnn._linear_pointwise(left, right, None, "none", [], ""),
+    }
+    if importlib.util.find_spec("faiss"):
+        import faiss
+
+        inner = faiss.METRIC_INNER_PRODUCT
+        calls["FAISS"] = lambda: faiss.pairwise_distances(queries, corpus, inner)
+    gflop = 2 * len(queries) * corpus.size / 1e9
+
+    def measure() -> list[tuple[str, float]]:
+        best = dict.fromkeys(calls, float("inf"))
+        with torch.inference_mode():
+            for _ in range(10):
+                for name, call in calls.items():
+                    best[name] = min(best[name], timed(call)[1].seconds)
+        return [(name, gflop / seconds) for name, seconds in best.items()]
 
     return measure
 
@@ -209,6 +298,118 @@ def encode_and_search(method: str, folder: Path, k: int, size: int, encoder: Any
 
 def _texts(size: int) -> Iterator[str]:
     return (f"document {index} {'word ' * (index % 50)}" for index in range(size))
+
+
+def _passages(folder: Path, passages: int, queries: int, k: int) -> SearchBench:
+    from datasets import Dataset, disable_progress_bars
+
+    disable_progress_bars()
+    rows = {"count": passages, "words": _WORDS["passage"], "seed": 0}
+    corpus = Dataset.from_generator(synthetic_rows, gen_kwargs=rows, cache_dir=str(folder / "hf"))
+    corpus.save_to_disk(folder / "passages")
+    write_json(folder / "queries.json", list(synthetic_rows(queries, _WORDS["query"], 1)))
+    methods = [_OURS, _KEPT, _PLAIN, *([_RANK] if importlib.util.find_spec(_RANK) else [])]
+    done = {method: in_child(prepare_words, method, str(folder), k) for method in methods}
+    expected = np.load(folder / f"{_PLAIN}.npy")
+    timings = []
+    for method, child in done.items():
+        indexed, searched, count = child.output
+        same = (np.load(folder / f"{method}.npy") == expected[:count]).all(axis=1).mean()
+        timings.append(
+            WordsTiming(
+                method,
+                indexed["cpu"],
+                child.above / 1e6,
+                1000 * searched["seconds"] / count,
+                1000 * searched["cpu"] / count,
+                None if method == _RANK else float(same),
+            )
+        )
+    title = f"{passages:,} passages, {queries} queries, k {k}; ratios to bm25s"
+    return SearchBench(title, (), words=tuple(timings))
+
+
+def synthetic_rows(count: int, words: int, seed: int) -> Iterator[dict[str, str]]:
+    """Random texts; a word's frequency is inverse to its rank, and the first are stop words."""
+    from bm25s.stopwords import STOPWORDS_EN
+
+    vocabulary = [*STOPWORDS_EN, *map(_word, range(len(STOPWORDS_EN), _VOCABULARY))]
+    draw = np.random.default_rng(seed)
+    for row in range(count):
+        length = max(1, int(draw.gamma(6, words / 6)))
+        ranks = (_VOCABULARY ** draw.random(length)).astype(int) - 1
+        yield {"id": str(row), "text": " ".join([vocabulary[rank] for rank in ranks])}
+
+
+def _word(number: int) -> str:
+    rest, last = divmod(number, len(_SYLLABLES))
+    return (_word(rest) if rest else "") + _SYLLABLES[last]
+
+
+def prepare_words(method: str, name: str, k: int) -> Callable[[], Any]:
+    """Return the work of one implementation: index, search, and keep the scores."""
+    from datasets import load_from_disk
+
+    folder = Path(name)
+    os.environ["QWEN3NB_CACHE"] = str(folder / "cache")
+    corpus, queries = load_from_disk(folder / "passages"), read_json(folder / "queries.json")
+    start = {_OURS: _ours, _KEPT: _ours, _PLAIN: _plain, _RANK: _rank_bm25}[method]
+    queries = queries[: max(1, len(queries) // 10)] if method == _RANK else queries
+
+    def run() -> tuple[dict[str, float], dict[str, float], int]:
+        search, indexed = timed(partial(start, corpus))
+        found, searched = timed(partial(search, queries, k))
+        scores = np.zeros((len(queries), k), dtype=np.float32)
+        for row, values in zip(scores, found, strict=True):
+            row[: len(values)] = -np.sort(-np.asarray(values, dtype=np.float32))
+        np.save(folder / f"{method}.npy", scores)
+        return vars(indexed), vars(searched), len(queries)
+
+    return run
+
+
+def _ours(corpus: Any) -> Callable[..., Any]:
+    from qwen3nb.models.kinds.resolve import find_source
+    from qwen3nb.models.search.bm25 import BM25
+
+    model = BM25(find_source("bm25"))
+    model.index(corpus)
+
+    def search(queries: list[dict[str, str]], k: int) -> list[list[float]]:
+        return [list(hits.values()) for hits in model.search(queries, top_k=k).values()]
+
+    return search
+
+
+def _tokens(texts: list[str]) -> list[list[str]]:
+    import bm25s
+    import Stemmer
+
+    options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "show_progress": False}
+    return bm25s.tokenize(texts, return_ids=False, **options)
+
+
+def _plain(corpus: Any) -> Callable[..., Any]:
+    import bm25s
+
+    model = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+    model.index(_tokens(list(corpus["text"])), show_progress=False)
+
+    def search(queries: list[dict[str, str]], k: int) -> Any:
+        tokens = _tokens([row["text"] for row in queries])
+        return model.retrieve(tokens, k=k, show_progress=False).scores
+
+    return search
+
+
+def _rank_bm25(corpus: Any) -> Callable[..., Any]:
+    model = importlib.import_module(_RANK).BM25Okapi(_tokens(list(corpus["text"])), k1=1.5, b=0.75)
+
+    def search(queries: list[dict[str, str]], k: int) -> list[Any]:
+        scores = map(model.get_scores, _tokens([row["text"] for row in queries]))
+        return [-np.partition(-each, k)[:k] for each in scores]
+
+    return search
 
 
 if __name__ == "__main__":

@@ -61,6 +61,16 @@ def test_searches_agree_with_exact_scores(monkeypatch):
 
 
 @pytest.mark.integration
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_bm25_is_measured_next_to_bm25s(home, monkeypatch):
+    monkeypatch.setattr(search, "in_child", one_child("none"))
+    monkeypatch.setattr(search, "_VOCABULARY", 3000)
+    done = search.bench_search(passages=300, queries=20, k=50)
+    assert [each.same for each in done.words if each.method != "rank_bm25"] == [1, 1, 1]
+    assert "ratios to bm25s" in done.table()
+
+
+@pytest.mark.integration
 def test_reading_records_is_measured(home, tmp_path):
     size = {"models": 2, "tasks": 1, "seeds": 1, "queries": 20, "folder": str(tmp_path / "records")}
     timings = bench_records(**size, only="load_results")
