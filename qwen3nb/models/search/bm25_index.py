@@ -1,19 +1,11 @@
 """The index of BM25: made from a stream of texts, kept on disk, mapped into memory.
 
-    <cache>/bm25/<key>/*.npy, *.json    as bm25s saves an index
-                       manifest.json    the SHA-256 of each of these files
+    <cache>/bm25/<key>/    the files of bm25s, and their SHA-256 in manifest.json
 
-bm25s holds the words of all texts as lists of Python integers, a hundred bytes and more per word.
-Here they are counted block by block, and what an index needs of a block waits in a temporary file;
-memory is that of the vocabulary and the finished index. Its scores are those of bm25s, bit by bit.
-
-The key is a digest of the texts in their order, the parameters and the versions of the libraries,
-so that all runs and all tasks on one corpus share an index. A file that is damaged is noticed by
-its digest; the index is then made again.
-
-References:
-    Kamphuis, de Vries, Boytsov and Lin 2020 (Lucene's variant, which needs no correction).
-    Lù 2024, BM25S (scores computed when indexing).
+bm25s holds all words of a corpus as Python integers. Here, each block of texts becomes a sparse
+matrix of counts, so that memory is that of the index and the vocabulary; its scores are the same
+bit by bit. The key is a digest of the texts in order, the parameters and the versions of the
+libraries, so that all runs and all tasks on a corpus share an index.
 """
 
 from __future__ import annotations
@@ -22,10 +14,10 @@ import hashlib
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Any, BinaryIO
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -33,8 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import Stemmer
 from bm25s.stopwords import STOPWORDS_EN
-from numpy.typing import NDArray
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csc_array
 
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import (
@@ -51,14 +42,13 @@ log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
 _WORDS = re.compile(r"\w{2,}")
 _SPACES = {code: " " for code in range(128) if not _WORDS.fullmatch(2 * chr(code))}
-_BLOCK = 1 << 24  # characters whose words are counted at once: about 200 MB
-Ints = NDArray[np.integer[Any]]
+_BLOCK = 1 << 16  # texts whose words are counted at once
 
 
 def kept_index(
     texts: Callable[[], Iterable[str]], *, english: bool, settings: Mapping[str, Any]
 ) -> bm25s.BM25:
-    """Return the index of texts from the cache, where it is put if it is not there.
+    """Return the index of texts from the cache; made if it is not there, or damaged.
 
     Args:
         texts: returns the texts from the first; called once more if there is no index yet.
@@ -68,30 +58,23 @@ def kept_index(
     Raises:
         ValueError: no text has a word.
     """
-    folder = paths.cache() / "bm25" / _key(texts(), canonical({**settings, "english": english}))
+    digest = hashlib.sha256(canonical({**settings, "english": english}))
+    for text in texts():
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little") + data)
+    folder = paths.cache() / "bm25" / digest.hexdigest()[:32]
     with turn(folder, what="indexes"):
-        if (index := _opened(folder)) is not None:
-            return index
+        if (kept := _opened(folder)) is not None:
+            return kept
         index = build_index(texts(), english=english, settings=settings)
         try:
             with new_folder(folder) as work:
                 index.save(work, show_progress=False)
-                write_json(
-                    work / MANIFEST, {file.name: sha256_file(file) for file in work.iterdir()}
-                )
+                digests = {file.name: sha256_file(file) for file in work.iterdir()}
+                write_json(work / MANIFEST, digests)
         except OSError as error:
             log.warning("the index of BM25 is not kept: %s", explained(error))
-            return index
-    return _opened(folder) or index
-
-
-def _key(texts: Iterable[str], about: bytes) -> str:
-    digest = hashlib.sha256(about)
-    for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()[:32]
+        return _opened(folder) or index
 
 
 def _opened(folder: Path) -> bm25s.BM25 | None:
@@ -111,16 +94,16 @@ def _opened(folder: Path) -> bm25s.BM25 | None:
 def build_index(texts: Iterable[str], *, english: bool, settings: Mapping[str, Any]) -> bm25s.BM25:
     """Return the index of texts in memory; see `kept_index`."""
     vocabulary = _Vocabulary(english=english)
+    source, blocks = map(_spaced, texts), []
+    while block := list(islice(source, _BLOCK)):
+        blocks.append(_counts(block, vocabulary))
+    if not vocabulary.stems:
+        raise ValueError(
+            f"expected documents with words to index; got {sum(b.shape[0] for b in blocks)} "
+            "without any (empty texts, or nothing but stop words)"
+        )
     index = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"])
-    with TemporaryFile() as file:
-        lengths, frequencies = _count(texts, vocabulary, file)
-        if not vocabulary.stems:
-            raise ValueError(
-                f"expected documents with words to index; got {sum(map(len, lengths))} without "
-                "any (empty texts, or nothing but stop words)"
-            )
-        file.seek(0)
-        index.scores = _postings(file, lengths, frequencies, k1=index.k1, b=index.b)
+    index.scores = _scores(blocks, len(vocabulary.stems), k1=index.k1, b=index.b)
     index.vocab_dict = vocabulary.stems
     index.nonoccurrence_array = None
     return index
@@ -132,7 +115,7 @@ class _Vocabulary(dict[str, int]):
     def __init__(self, *, english: bool) -> None:
         super().__init__(dict.fromkeys(STOPWORDS_EN if english else (), -1))
         self.stems: dict[str, int] = {}
-        # PyStemmer's own cache takes longer than it saves: each word is stemmed once.
+        # Without PyStemmer's own cache, which takes longer than it saves.
         self._stem = Stemmer.Stemmer("english", 0).stemWord if english else str
 
     def __missing__(self, word: str) -> int:
@@ -141,87 +124,53 @@ class _Vocabulary(dict[str, int]):
         return self[word]
 
 
-def _count(
-    texts: Iterable[str], vocabulary: _Vocabulary, file: BinaryIO
-) -> tuple[list[Ints], Ints]:
-    """Return the words of each text (n,) per block, and the texts that have each word (V,).
-
-    ``file`` gets, per block, offsets (V + 1,), and by word the texts that have it and how often.
-    """
-    lengths: list[Ints] = []
-    frequencies: Ints = np.zeros(0, dtype=np.int64)
-    for numbers, counts in _numbered(texts, vocabulary):
-        kept = numbers >= 0
-        rows = np.repeat(np.arange(len(counts), dtype=np.int32), counts)[kept]
-        once = np.ones(len(rows), dtype=np.float32)
-        shape = len(counts), max(1, len(vocabulary.stems))
-        block = coo_array((once, (rows, numbers[kept])), shape=shape).tocsc()  # adds up
-        for part in (block.indptr, block.indices, block.data):
-            np.save(file, part)
-        lengths.append(np.bincount(rows, minlength=len(counts)))
-        before, frequencies = frequencies, np.diff(block.indptr).astype(np.int64)
-        frequencies[: len(before)] += before
-    return lengths, frequencies
-
-
-def _numbered(texts: Iterable[str], vocabulary: _Vocabulary) -> Iterator[tuple[Ints, Ints]]:
-    """Yield, per block of texts, the numbers of all words and how many of them each text has."""
-    spaced: list[str] = []
-    characters = 0
-    for text in texts:
-        spaced.append(_spaced(text))
-        characters += len(text)
-        if characters >= _BLOCK:
-            yield _looked_up(spaced, vocabulary)
-            spaced, characters = [], 0
-    if spaced:
-        yield _looked_up(spaced, vocabulary)
-
-
 def _spaced(text: str) -> str:
-    """Return a text with spaces between its words, which are those that bm25s finds.
-
-    Words of one letter may be left; they are in no vocabulary.
-
-    >>> _spaced("It's a Naïve_1!"), _spaced("It's 1!")
-    ('it naïve_1', 'it s 1 ')
-    """
+    """Return a text with spaces between its words, which are those that bm25s finds."""
     lower = text.lower()
-    return lower.translate(_SPACES) if lower.isascii() else " ".join(_WORDS.findall(lower))
+    if lower.isascii():  # words of one letter are left; they are in no vocabulary
+        return lower.translate(_SPACES)
+    return " ".join(_WORDS.findall(lower))
 
 
-def _looked_up(spaced: list[str], vocabulary: _Vocabulary) -> tuple[Ints, Ints]:
-    """Split texts by Arrow, so that Python sees each word once per block."""
-    words = pc.ascii_split_whitespace(pa.array(spaced, type=pa.string()))
-    encoded = words.values.dictionary_encode()
-    numbers = map(vocabulary.__getitem__, encoded.dictionary.to_pylist())
-    known = np.fromiter(numbers, dtype=np.int32, count=len(encoded.dictionary))
-    return known[encoded.indices.to_numpy()], np.diff(words.offsets.to_numpy())
+def _counts(block: list[str], vocabulary: _Vocabulary) -> csc_array:
+    """Return how often each text has each word (n, V); Python sees each word of a block once."""
+    split = pc.ascii_split_whitespace(pa.array(block, type=pa.string()))
+    words = split.values.dictionary_encode()
+    known = np.array([vocabulary[word] for word in words.dictionary.to_pylist()], dtype=np.int32)
+    columns = known[words.indices.to_numpy()]
+    rows = np.repeat(np.arange(len(block), dtype=np.int32), np.diff(split.offsets.to_numpy()))
+    kept = columns >= 0
+    once = np.ones(np.count_nonzero(kept), dtype=np.float32)
+    shape = len(block), max(1, len(vocabulary.stems))
+    return coo_array((once, (rows[kept], columns[kept])), shape=shape).tocsc()  # adds up
 
 
-def _postings(
-    file: BinaryIO, lengths: list[Ints], frequencies: Ints, *, k1: float, b: float
-) -> dict[str, Any]:
-    """Return, by word, the texts that have it and its score in each: ``scores`` of bm25s.
+def _scores(blocks: list[csc_array], words: int, *, k1: float, b: float) -> dict[str, Any]:
+    """Return, by word, the texts that have it and its score in each; ``blocks`` is emptied.
 
-    Computed in float64 in bm25s's order of operations, and rounded to float32 where it does.
+    As in bm25s, computed in float64 and rounded to float32.
     """
-    every = np.concatenate(lengths)
+    lengths = np.concatenate([block.sum(axis=1, dtype=np.int64) for block in blocks])
+    frequencies = np.zeros(words, dtype=np.int64)
+    for block in blocks:
+        frequencies[: block.shape[1]] += np.diff(block.indptr)
     known, which = np.unique(frequencies, return_inverse=True)
-    rarity = [math.log(1 + (len(every) - n + 0.5) / (n + 0.5)) for n in known.tolist()]
+    rarity = [math.log(1 + (len(lengths) - n + 0.5) / (n + 0.5)) for n in known.tolist()]
     idf = np.array(rarity, dtype=np.float32).astype(np.float64)[which]
-    mean = every.mean()
+    norms = k1 * ((1 - b) + b * lengths / lengths.mean())
     offsets = np.concatenate([[0], np.cumsum(frequencies)])
     scores = np.empty(offsets[-1], dtype=np.float32)
     texts = np.empty(offsets[-1], dtype=np.int32)
     filled, first = offsets[:-1].copy(), 0
-    for own in lengths:
-        starts, rows, times = (np.load(file) for _ in range(3))
-        counts = np.diff(starts)
-        places = np.arange(len(rows)) + np.repeat(filled[: len(counts)] - starts[:-1], counts)
-        norm = k1 * ((1 - b) + b * own / mean)
-        scores[places] = np.repeat(idf[: len(counts)], counts) * (times / (norm[rows] + times))
-        texts[places] = rows + first
-        filled[: len(counts)] += counts
-        first += len(own)
-    return {"data": scores, "indices": texts, "indptr": offsets, "num_docs": len(every)}
+    blocks.reverse()
+    while blocks:
+        block = blocks.pop()
+        counts = np.diff(block.indptr)
+        starts = filled[: len(counts)]
+        places = np.arange(block.nnz) + np.repeat(starts - block.indptr[:-1], counts)
+        texts[places] = block.indices + first
+        tf = block.data / (norms[block.indices + first] + block.data)
+        scores[places] = np.repeat(idf[: len(counts)], counts) * tf
+        starts += counts
+        first += block.shape[0]
+    return {"data": scores, "indices": texts, "indptr": offsets, "num_docs": len(lengths)}

@@ -1,8 +1,9 @@
 """Search with an encoder: exact, and by blocks, so that no corpus of vectors is held.
 
 The documents are encoded block by block and each block is searched as it comes, on the GPU if
-the encoder runs there. Memory is bounded by a block and the hits, whatever the size of the corpus;
-every vector still goes to the embedding cache. Scores are those of `exact.search`, and depend on no block size.
+the encoder runs there. Memory is bounded by a block and the hits, whatever the size of the
+corpus; every vector still goes to the embedding cache. Scores are those of `exact.search`, and
+depend on no block size.
 """
 
 from __future__ import annotations

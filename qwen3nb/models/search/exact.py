@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +99,7 @@ def search(
     for name, value in (("k", k), ("block", block)):
         if value < 1:
             raise ValueError(f"expected {name} of at least 1; got {value}")
-    move = partial(_moved, device=device) if backend == "torch" else np.asarray
-    prepared = partial(_prepared, cosine=cosine, zeros=zeros, move=move)
+    prepared = partial(_prepared, cosine=cosine, zeros=zeros, device=device)
     rows = prepared(queries, kind="query", first=0, dimension=None)
     dimension = rows.rough.shape[1]
     score = _rescored if rescore else _product
@@ -148,7 +147,7 @@ class _Operand:
 
     rough: Floats
     exact: Floats | Doubles
-    moved: Any  # the rough ones where they are screened
+    device: str  # where torch screens them
 
     def __len__(self) -> int:
         return len(self.rough)
@@ -157,9 +156,16 @@ class _Operand:
         """The rows in groups of at most `_QUERIES`."""
         starts = range(0, len(self), _QUERIES)
         return [
-            _Operand(*(part[start : start + _QUERIES] for part in vars(self).values()))
-            for start in starts
+            _Operand(self.rough[rows], self.exact[rows], self.device)
+            for rows in (slice(start, start + _QUERIES) for start in starts)
         ]
+
+    @cached_property
+    def tensor(self) -> Any:
+        """The rough vectors on the device; they are moved there once."""
+        import torch
+
+        return torch.from_numpy(self.rough).to(self.device)
 
 
 def _prepared(
@@ -170,9 +176,9 @@ def _prepared(
     dimension: int | None,
     cosine: bool,
     zeros: bool,
-    move: Callable[[Floats], Any],
+    device: str,
 ) -> _Operand:
-    """Check vectors and, for cosines, scale them to unit length in float64; move them."""
+    """Check vectors and, for cosines, scale them to unit length in float64."""
     array: Floats = np.ascontiguousarray(vectors, dtype=np.float32)
     if array.ndim != 2 or dimension not in (None, array.shape[1]):
         raise ValueError(
@@ -180,15 +186,14 @@ def _prepared(
         )
     _refuse(~np.isfinite(array).all(axis=1), f"the vector of {kind} {{}} is not finite", first)
     if not cosine:
-        return _Operand(array, array, move(array))
+        return _Operand(array, array, device)
     wide = array.astype(np.float64)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     empty = np.equal(lengths, 0)
     if not zeros:
         _refuse(empty[:, 0], f"the vector of {kind} {{}} is zero and has no cosine", first)
     unit: Doubles = wide / np.where(empty, 1, lengths)
-    rough = unit.astype(np.float32)
-    return _Operand(rough, unit, move(rough))
+    return _Operand(unit.astype(np.float32), unit, device)
 
 
 def _refuse(bad: Any, message: str, first: int) -> None:
@@ -274,7 +279,7 @@ class _Best:
         if factors is not None:
             screen = partial(screen, factors=factors)
         floor = self._worst - error
-        rows, ids = screen(self._queries.moved, documents.moved, self._k, floor, error)
+        rows, ids = screen(self._queries, documents, self._k, floor, error)
         self._add(rows, ids + first, self._score(self._queries, documents, (rows, ids), factors))
 
     def _add(self, rows: Ids, ids: Ids, scores: Floats) -> None:
@@ -326,14 +331,14 @@ def _screen(backend: str, *, boosts: bool) -> Screen:
 
 
 def _by_numpy(
-    queries: Floats,
-    documents: Floats,
+    queries: _Operand,
+    documents: _Operand,
     k: int,
     floor: Doubles,
     error: Doubles,
     factors: Doubles | None = None,
 ) -> Pairs:
-    scores = queries @ documents.T
+    scores = queries.rough @ documents.rough.T
     if factors is not None:
         scores = boosted(scores, factors)
     kept = scores >= floor[:, None]
@@ -345,20 +350,16 @@ def _by_numpy(
     return rows, ids
 
 
-def _moved(vectors: Floats, *, device: str) -> Any:
-    import torch
-
-    return torch.from_numpy(vectors).to(device)
-
-
-def _by_torch(queries: Any, documents: Any, k: int, floor: Doubles, error: Doubles) -> Pairs:
+def _by_torch(
+    queries: _Operand, documents: _Operand, k: int, floor: Doubles, error: Doubles
+) -> Pairs:
     import torch
 
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")  # TF32 would err by more than the bound
     try:
         with torch.inference_mode():
-            scores = queries @ documents.T
+            scores = queries.tensor @ documents.tensor.T
             least = torch.from_numpy(floor).to(scores.device)
             if k < len(documents):
                 best = scores.topk(k, dim=1, sorted=False).values.amin(dim=1).double()
