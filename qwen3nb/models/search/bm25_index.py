@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import bm25s
@@ -25,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import Stemmer
 from bm25s.stopwords import STOPWORDS_EN
-from scipy.sparse import coo_array, csc_array
+from scipy.sparse import coo_array, csc_array, load_npz, save_npz
 
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import (
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
 _WORDS = re.compile(r"\w{2,}")
 _SPACES = {code: " " for code in range(128) if not _WORDS.fullmatch(2 * chr(code))}
-_BLOCK = 1 << 16  # texts whose words are counted at once
+_BLOCK = 1 << 16  # texts whose words are counted at once, and wait in a temporary file
 
 
 def kept_index(
@@ -93,17 +94,19 @@ def _opened(folder: Path) -> bm25s.BM25 | None:
 
 def build_index(texts: Iterable[str], *, english: bool, settings: Mapping[str, Any]) -> bm25s.BM25:
     """Return the index of texts in memory; see `kept_index`."""
-    vocabulary = _Vocabulary(english=english)
-    source, blocks = map(_spaced, texts), []
-    while block := list(islice(source, _BLOCK)):
-        blocks.append(_counts(block, vocabulary))
-    if not vocabulary.stems:
-        raise ValueError(
-            f"expected documents with words to index; got {sum(b.shape[0] for b in blocks)} "
-            "without any (empty texts, or nothing but stop words)"
-        )
+    vocabulary, source = _Vocabulary(english=english), map(_spaced, texts)
     index = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"])
-    index.scores = _scores(blocks, len(vocabulary.stems), k1=index.k1, b=index.b)
+    with TemporaryDirectory() as folder:
+        blocks: list[Path] = []
+        while block := list(islice(source, _BLOCK)):
+            blocks.append(Path(folder, f"{len(blocks)}.npz"))
+            save_npz(blocks[-1], _counts(block, vocabulary), compressed=False)
+        if not vocabulary.stems:
+            raise ValueError(
+                "expected documents with words to index; got none with any (empty texts, or "
+                "nothing but stop words)"
+            )
+        index.scores = _scores(blocks, len(vocabulary.stems), k1=index.k1, b=index.b)
     index.vocab_dict = vocabulary.stems
     index.nonoccurrence_array = None
     return index
@@ -145,15 +148,16 @@ def _counts(block: list[str], vocabulary: _Vocabulary) -> csc_array:
     return coo_array((once, (rows[kept], columns[kept])), shape=shape).tocsc()  # adds up
 
 
-def _scores(blocks: list[csc_array], words: int, *, k1: float, b: float) -> dict[str, Any]:
-    """Return, by word, the texts that have it and its score in each; ``blocks`` is emptied.
+def _scores(blocks: list[Path], words: int, *, k1: float, b: float) -> dict[str, Any]:
+    """Return, by word, the texts that have it and its score in each.
 
     As in bm25s, computed in float64 and rounded to float32.
     """
-    lengths = np.concatenate([block.sum(axis=1, dtype=np.int64) for block in blocks])
-    frequencies = np.zeros(words, dtype=np.int64)
-    for block in blocks:
+    every, frequencies = [], np.zeros(words, dtype=np.int64)
+    for block in map(load_npz, blocks):
+        every.append(block.sum(axis=1, dtype=np.int64))
         frequencies[: block.shape[1]] += np.diff(block.indptr)
+    lengths = np.concatenate(every)
     known, which = np.unique(frequencies, return_inverse=True)
     rarity = [math.log(1 + (len(lengths) - n + 0.5) / (n + 0.5)) for n in known.tolist()]
     idf = np.array(rarity, dtype=np.float32).astype(np.float64)[which]
@@ -162,9 +166,7 @@ def _scores(blocks: list[csc_array], words: int, *, k1: float, b: float) -> dict
     scores = np.empty(offsets[-1], dtype=np.float32)
     texts = np.empty(offsets[-1], dtype=np.int32)
     filled, first = offsets[:-1].copy(), 0
-    blocks.reverse()
-    while blocks:
-        block = blocks.pop()
+    for block in map(load_npz, blocks):
         counts = np.diff(block.indptr)
         starts = filled[: len(counts)]
         places = np.arange(block.nnz) + np.repeat(starts - block.indptr[:-1], counts)
