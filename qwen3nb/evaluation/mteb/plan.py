@@ -35,8 +35,10 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.load import load_model
+from qwen3nb.models.search.bm25 import BM25
+from qwen3nb.models.search.bm25_index import build_index
 from qwen3nb.models.types import EncoderError
-from qwen3nb.utils.hardware import available_memory, free_disk, peak_memory, resident_memory
+from qwen3nb.utils.hardware import available_memory, cores, free_disk, peak_memory, resident_memory
 from qwen3nb.vectors.cache import bytes_per_vector
 from qwen3nb.vectors.encode_file import block_size
 
@@ -52,6 +54,9 @@ _COMPRESSION = 10  # a file holds at most this many characters per byte
 _HITS = 1000  # of each query, as MTEB asks for
 _HIT = 256  # bytes: its score by name, in MTEB's run and in the one read back
 _COPIES = 4  # of a block of vectors: as encoded, in order, and scaled in float64
+_INDEX = 5e8  # bytes that BM25 takes to index a corpus, whatever its size
+_INDEXED = 1.5  # bytes per character, of which the index that is kept has 1
+_PAIR = 3e-9  # seconds of a core for a query and a document, with BM25
 _GB = 1e9
 _SEARCHED = ("documents", "queries")  # names of columns
 
@@ -66,6 +71,7 @@ class EncodingSpeed:
 
     characters: tuple[int, ...]
     seconds: tuple[float, ...]
+    pair: float = 0.0  # seconds per query and document searched, with BM25
 
     def minutes(self, texts: Iterable[tuple[float, float]]) -> float:
         """Return the minutes for texts, given as pairs of their number and mean length."""
@@ -88,6 +94,7 @@ class Planned:
     status: str = ""
     documents: int = 0  # texts of the largest corpus searched; 0 for other tasks
     queries: int = 0  # queries to it
+    characters: int = 0  # of its documents
 
 
 @dataclass(frozen=True)
@@ -181,9 +188,12 @@ def preflight(model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0) -
     if encoders and TO_RUN in statuses:
         speed = measure_encoding(encoders[0], batch_size=run.batch_size)
         batch = max(0, (peak_memory() or 0) - before)
+    elif TO_RUN in statuses and isinstance(model, BM25):
+        speed = measure_indexing(model)
     planned = costs(tasks, statuses, limit=limit, speed=speed)
     to_run = [each for each in planned if each.status == TO_RUN]
-    checks = (_memory(to_run, encoders, batch), _disk(to_run, encoders))
+    words = any(isinstance(part, BM25) for part in getattr(model, "parts", (model,)))
+    checks = (_memory(to_run, encoders, batch, words=words), _disk(to_run, encoders, words=words))
     return Preflight(tuple(planned), checks)
 
 
@@ -220,9 +230,10 @@ def costs(
     for task, status in zip(tasks, statuses, strict=True):
         columns = _columns(task, limit, read=bool(status))
         minutes = None
+        texts = {name: round(sum(n for own, n, _ in columns if own == name)) for name in _SEARCHED}
         if columns and speed is not None and status in ("", TO_RUN):
             minutes = speed.minutes((count, mean) for _, count, mean in columns)
-        texts = {name: round(sum(n for own, n, _ in columns if own == name)) for name in _SEARCHED}
+            minutes += speed.pair * texts["documents"] * texts["queries"] / 60
         one = Planned(
             task=task_key(task, limit=limit) if status else task.metadata.name,
             type=task.metadata.type,
@@ -231,6 +242,7 @@ def costs(
             texts=round(sum(count for _, count, _ in columns)) or None,
             minutes=minutes,
             status=status,
+            characters=round(sum(n * mean for own, n, mean in columns if own == "documents")),
             **texts,
         )
         planned.append(one)
@@ -308,21 +320,33 @@ def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed
     limit = getattr(encoder, "max_length", None)
     longest = int(limit * _CHARACTERS) if limit else _LONGEST
     lengths = sorted({min(each, longest) for each in (*_LENGTHS, longest)})
-    stream = " ".join(load_pydocs().corpus.values())
-
-    def sample(characters: int, count: int) -> list[str]:
-        step = max(1, (len(stream) - characters) // count)
-        return [stream[i * step : i * step + characters] for i in range(count)]
-
-    _timed(encoder, sample(_LENGTHS[0], _WARM_UP))
+    _timed(encoder, _sample(_LENGTHS[0], _WARM_UP))
     seconds = []
     for length in lengths:
-        chunk = sample(int(length * _SURPLUS) if length == longest else length, _CHUNK)
+        chunk = _sample(int(length * _SURPLUS) if length == longest else length, _CHUNK)
         count = 1 if encoder.device == "cpu" else min(batch_size, len(chunk))
         while (taken := _timed(encoder, chunk[:count])) < _ENOUGH and count < len(chunk):
             count = min(4 * count, len(chunk))
         seconds.append(taken / count)
     return EncodingSpeed(tuple(lengths), tuple(seconds))
+
+
+def measure_indexing(model: BM25) -> EncodingSpeed:
+    """Index texts of medium length, after a warm-up; the time is that of their characters."""
+    build_index(_sample(_LENGTHS[1], _WARM_UP), english=True, settings=model.settings)
+    texts = _sample(_LENGTHS[1], _CHUNK)
+    started = time.perf_counter()
+    build_index(texts, english=True, settings=model.settings)
+    seconds = (time.perf_counter() - started) / (_CHUNK * _LENGTHS[1])
+    most = 10**6
+    return EncodingSpeed((0, most), (0, most * seconds), pair=_PAIR / cores())
+
+
+def _sample(characters: int, count: int) -> list[str]:
+    """Return texts of so many characters from PyDocs."""
+    stream = " ".join(load_pydocs().corpus.values())
+    step = max(1, (len(stream) - characters) // count)
+    return [stream[i * step : i * step + characters] for i in range(count)]
 
 
 def _timed(encoder: Encoder, texts: Sequence[str]) -> float:
@@ -340,7 +364,9 @@ def _timed(encoder: Encoder, texts: Sequence[str]) -> float:
     return time.perf_counter() - started
 
 
-def _memory(planned: Sequence[Planned], encoders: Sequence[Encoder], batch: int) -> ResourceCheck:
+def _memory(
+    planned: Sequence[Planned], encoders: Sequence[Encoder], batch: int, *, words: bool
+) -> ResourceCheck:
     """Compare the largest search and a batch with the free memory; the model is loaded already."""
     free = available_memory()
     floats = max((each.dimension for each in encoders), default=0)
@@ -348,7 +374,10 @@ def _memory(planned: Sequence[Planned], encoders: Sequence[Encoder], batch: int)
     for each in planned:  # a block of vectors, those of the queries, and the hits
         vectors = _COPIES * min(each.documents, block_size(floats)) + each.queries
         hits = each.queries * min(each.documents, _HITS)
-        needed, task = max((needed, task), (batch + 4 * floats * vectors + _HIT * hits, each.task))
+        one = batch + 4 * floats * vectors + _HIT * hits
+        if words and each.documents:
+            one += int(_INDEX + _INDEXED * each.characters)
+        needed, task = max((needed, task), (one, each.task))
     text = f"{needed / _GB:.1f} GB next to {resident_memory() / _GB:.1f} GB loaded"
     problem = ""
     if needed > free:
@@ -359,8 +388,8 @@ def _memory(planned: Sequence[Planned], encoders: Sequence[Encoder], batch: int)
     return ResourceCheck("memory", text, f"{free / _GB:.1f} GB", problem)
 
 
-def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCheck:
-    """Compare the vectors to be kept with the free disk; each data set counts once."""
+def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder], *, words: bool) -> ResourceCheck:
+    """Compare the vectors and indexes to be kept with the free disk; each data set counts once."""
     folder = paths.cache()
     free = free_disk(folder)
     names, texts = {task.task for task in planned}, dict[str, int]()
@@ -370,7 +399,11 @@ def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCh
             texts[task.dataset] = max(texts.get(task.dataset, 0), task.texts or 0)
     caches = [(each.cache, each.width) for each in encoders if each.cache is not None]
     if not caches:
-        return ResourceCheck("disk", "nothing: no vectors are kept", f"{free / _GB:.1f} GB")
+        needed = "nothing: no vectors are kept"
+        if words and planned:
+            largest = max(each.characters for each in planned) / _GB
+            needed = f"{largest:,.1f} GB for the largest index of BM25, kept if there is room"
+        return ResourceCheck("disk", needed, f"{free / _GB:.1f} GB")
     size = sum(
         max(0, sum(texts.values()) - len(cache)) * bytes_per_vector(width)
         for cache, width in caches

@@ -114,8 +114,9 @@ def preflight_table(preflight: Preflight) -> Table:
     note = f"{left} of {len(preflight.planned)} tasks are to run."
     if preflight.minutes is not None:
         note += (
-            f" Encoding takes about {preflight.minutes:,.0f} minutes here: published sizes at the "
-            "speed of short, medium and the longest texts. It is less where vectors are stored."
+            f" Encoding or indexing takes about {preflight.minutes:,.0f} minutes here: published "
+            "sizes at the speed of short, medium and the longest texts. It is less where vectors are "
+            "stored."
         )
     return Table.of(
         (

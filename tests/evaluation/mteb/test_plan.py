@@ -189,6 +189,19 @@ def test_a_search_that_memory_cannot_hold_is_refused(encoder_folder, monkeypatch
     preflight(encoder).require()
 
 
+def test_bm25_is_planned_by_the_characters_of_a_corpus():
+    tasks = choose_tasks(tasks=["MSMARCO"], splits=["dev"])
+    (one,) = costs(tasks, [looks.TO_RUN], speed=EncodingSpeed((0,), (0,), pair=3e-9))
+    assert one.documents > 8_800_000
+    assert 300 < one.characters / one.documents < 400
+    assert one.minutes == pytest.approx(3e-9 * one.documents * one.queries / 60)
+    needed = looks._memory([one], [], 0, words=True).needed
+    assert 4 < float(needed.split()[0]) < 8
+    assert looks._disk([one], [], words=True).needed.startswith("3.0 GB")
+    seconds = 60 * looks.measure_indexing(load_model("bm25")).minutes([(1, 1000)])
+    assert 1e-6 < seconds < 1e-2
+
+
 @pytest.mark.integration
 def test_the_dry_run_prints_and_exits(cli, checkout, tmp_path, monkeypatch):
     done = cli("eval", "--checkpoint", "random", "--tasks", "AuthorSTS", "--dry-run")
