@@ -115,8 +115,7 @@ def preflight_table(preflight: Preflight) -> Table:
     if preflight.minutes is not None:
         note += (
             f" Encoding or indexing takes about {preflight.minutes:,.0f} minutes here: published "
-            "sizes at the speed of short, medium and the longest texts. It is less where vectors are "
-            "stored."
+            "sizes at the speed of short, medium and longest texts; less where vectors are stored."
         )
     return Table.of(
         (
