@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 # Copied unchanged next to the mean; all other files belong to a single step.
 _KEPT = ("config.json", "generation_config.json", *TOKENIZER_FILES)
-# Files of a tokenizer that all checkpoints of a training share, where they have them.
+# Tokenizer files, which must be equal in all checkpoints of a training.
 _VOCABULARIES = ("added_tokens.json", "merges.txt", "tokenizer.json", "vocab.json")
 # Settings that may differ between checkpoints of one training.
 _INCIDENTAL = ("transformers_version", "_name_or_path", "torch_dtype", "dtype")
@@ -50,7 +50,7 @@ class Selection:
 
     @property
     def name(self) -> str:
-        """A name for the mean: the rule, or the folder's name if there is only one."""
+        """Name of the mean: the rule, or the folder's name if there is only one."""
         if len(self.folders) == 1:
             return self.folders[0].name
         return re.sub(r"[^A-Za-z0-9]+", "-", self.rule.partition(" (")[0])
@@ -66,8 +66,8 @@ def select_checkpoints(
 ) -> Selection:
     """Select the ``last`` N checkpoints by step, or the ``best`` N by a metric, best last.
 
-    If there are fewer than N, all of them are selected; checkpoints without
-    ``trainer_state.json`` have no metric and are left out (best-N). `Selection.note` says so.
+    If there are fewer than N, all are selected; checkpoints without ``trainer_state.json`` have no
+    metric and are left out (best-N). `Selection.note` then says so.
 
     Raises:
         ValueError: not exactly one of ``last`` and ``best`` is given, or it is not positive.
@@ -95,7 +95,7 @@ def select_checkpoints(
         rule = f"best {count} by {metric} ({direction} is better)"
     notes = [f"{each}: left out, as it has no trainer_state.json" for each in unknown]
     if len(checkpoints) < count:
-        notes.append(f"{count} checkpoints requested, {len(checkpoints)} averaged: all there are")
+        notes.append(f"{count} checkpoints requested, {len(checkpoints)} averaged: no others exist")
     return Selection(tuple(checkpoints[-count:]), rule, metrics, "; ".join(notes))
 
 
@@ -125,7 +125,7 @@ def average_checkpoints(selection: Selection | Sequence[Path], output: Path | st
 
     The folder also holds the configuration and tokenizer of the last checkpoint and
     ``averaging_metadata.json``: the sources with their digests, the rule and the metrics.
-    A tensor that the sources hold under several names is written once. ``output`` is
+    A tensor stored under several names is written once. ``output`` is
     written completely or not at all.
 
     Raises:
@@ -177,7 +177,7 @@ def _check_folders(sources: Sequence[ModelFolder], output: Path) -> None:
 
 
 def _common_names(sources: Sequence[ModelFolder]) -> list[str]:
-    """Return the tensors to write, copies once; refuse sources that differ in more than values."""
+    """Return the names of the tensors to write, without copies; refuse incompatible sources."""
     first, *others = sources
     names = first.weights.tensors.keys() - extra_copies(first)
     config = _comparable(first)

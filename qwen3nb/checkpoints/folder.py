@@ -1,12 +1,12 @@
 """A model's folder, opened once and passed on.
 
-`ModelFolder` reads each JSON file, the headers of the weights and every digest at most once, and
-notes when: `ModelFolder.check_unchanged` says whether a file has changed since.
+`ModelFolder` reads each JSON file, the headers of the weights and every digest at most once;
+`ModelFolder.check_unchanged` checks that no file has changed since.
 
-One rule holds for every file that is read or copied: it lies in the folder. A link that leaves it
-is refused: its target would be read, copied into an export, and uploaded with it. Snapshots of the
-hub's cache link to that cache's own ``blobs/``, which is allowed. Pipes, devices and sockets are
-refused, because reading one may never end. The folder itself may be a link: its user named it.
+Every file that is read or copied must be inside the folder. A link that leaves it is refused: its
+target would be copied into an export and uploaded. Snapshots of the hub's cache may link to that
+cache's ``blobs/``. Pipes, devices and sockets are refused, because reading one may never end. The
+folder itself may be a link.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ tokenizer_config.json vocab.json
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 # Parts that torch.compile, FSDP and activation checkpointing insert into names, at any level.
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
-# Bytes of a JSON file. The largest in use, tokenizers, have 35 MB; parsed into Python objects,
-# a file that means harm grows twentyfold.
+# Bytes of a JSON file. The largest tokenizers in use have 35 MB; a malicious file can take twenty
+# times its size when parsed.
 JSON_LIMIT = 50_000_000
-_KEPT = 1_000_000  # bytes of a JSON file that is kept after it was parsed
+_KEPT = 1_000_000  # bytes of a JSON file whose parsed value is kept
 # Files that a library may read: configurations, tokenizers, weights, the card.
 _READ = {
     *(".bin", ".jinja", ".json", ".md", ".model", ".safetensors"),
     *(".spm", ".tiktoken", ".txt", ".vocab"),
 }
 _LIBRARY = "sentence_transformers."
-# Where modules of sentence-transformers have their settings, if not in config.json.
+# Configuration files of sentence-transformers modules other than config.json.
 _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "CNN": ("cnn_config.json",),
     "LSTM": ("lstm_config.json",),
@@ -70,7 +70,7 @@ class SentenceModule:
 
     name: str  # the name of its class, such as ``Dense``
     type: str  # the full name of its class
-    folder: ModelFolder  # where its files are; the model's own for the path ``""``
+    folder: ModelFolder  # the module's folder; the model's own for the path ``""``
     fields: Mapping[str, Any]  # its configuration; empty if it has no such file
     file: Path  # the file of its configuration
 
@@ -84,11 +84,11 @@ class ModelFolder(os.PathLike[str]):
     """
 
     def __init__(self, path: Path | str, *, whole: ModelFolder | None = None) -> None:
-        """Open a folder; nothing is read before it is needed.
+        """Open a folder; files are read when needed.
 
         Args:
             path: the folder.
-            whole: the model that this folder is a module of; its files may lie anywhere in that.
+            whole: the model that this folder is a module of; files may be anywhere in it.
         """
         self.path = Path(path)
         self.stamps: dict[Path, list[Any]] = {} if whole is None else whole.stamps
@@ -107,11 +107,11 @@ class ModelFolder(os.PathLike[str]):
         return (self.path / name).is_file()
 
     def json(self, name: str) -> Any:
-        """Return the JSON value in a file, unless two libraries may differ on it.
+        """Return the JSON value in a file; it must be unambiguous.
 
         Raises:
             CheckpointError: see `check_inside`; or more than `JSON_LIMIT` bytes, not JSON in UTF-8,
-                or a key that appears twice.
+                or a duplicate key.
         """
         if name in self._parsed:
             return self._parsed[name]
@@ -144,7 +144,7 @@ class ModelFolder(os.PathLike[str]):
         return value
 
     def sha256(self, name: str) -> str:
-        """Return the SHA-256 of a file's bytes; that of a large one is remembered on disk."""
+        """Return the SHA-256 of a file's bytes; those of large files are cached on disk."""
         file = self.path / name
         if name not in self._digests:
             self.stamps.setdefault(file, file_stamp(file))
@@ -202,9 +202,9 @@ class ModelFolder(os.PathLike[str]):
         )
 
     def weights_in(self, name: str) -> Weights:
-        """Return the weights in the file ``name``, which is read once.
+        """Return the weights in the file ``name``, read once.
 
-        By its ending, it is a safetensors file or one of ``torch.save``.
+        The suffix decides between safetensors and ``torch.save``.
         """
         if name not in self._weights:
             file = self.path / name
@@ -240,7 +240,7 @@ class ModelFolder(os.PathLike[str]):
         self.config, self.weights  # noqa: B018 - raise if malformed
 
     def changed(self) -> Path | None:
-        """Return a file that has changed or gone since it was read, if there is one."""
+        """Return a file that was changed or removed since it was read, or None."""
         for file, stamp in self.stamps.items():
             try:
                 if file_stamp(file) != stamp:
@@ -262,11 +262,11 @@ class ModelFolder(os.PathLike[str]):
             )
 
     def current(self) -> ModelFolder:
-        """Return this folder; opened again if one of its files has changed since it was read."""
+        """Return this folder, reopened if one of its files has changed since it was read."""
         return self if self.changed() is None else ModelFolder(self.path)
 
     def configured_inside(self) -> str:
-        """Return a sentence that names the folders in this one with a ``config.json``, if any."""
+        """Return a sentence naming the subfolders with a ``config.json``, or an empty string."""
         inside = (path for path in self.path.glob("*/") if (path / "config.json").is_file())
         names = sorted(path.name for path in inside)
         return f" Folders in it that have one: {', '.join(names)}." if names else ""
@@ -285,7 +285,7 @@ class ModelFolder(os.PathLike[str]):
             )
         if path.is_absolute() or ".." in path.parts or "\\" in entry["path"]:
             raise CheckpointError(
-                f"{file}: the path {entry['path']!r:.80} leaves the folder; expected one in it"
+                f"{file}: the path {entry['path']!r:.80} leaves the folder; expected one inside"
             )
         _check_target(self.path / path, self.path)
         name = kind.rpartition(".")[2]
@@ -298,7 +298,7 @@ class ModelFolder(os.PathLike[str]):
         )
 
     def _stripped(self, *names: str) -> Weights:
-        """Return the weights in the files ``names``, without the parts that wrappers insert."""
+        """Return the weights in the files ``names``, without wrapper prefixes in tensor names."""
         tensors: dict[str, TensorEntry] = {}
         for name in names:
             for stored, entry in self.weights_in(name).tensors.items():
@@ -310,7 +310,7 @@ class ModelFolder(os.PathLike[str]):
         return Weights(tensors)
 
     def _sharded(self, index: Path) -> Weights:
-        """Return the weights in the shards of an index, which must name exactly what they hold."""
+        """Return the weights in the shards of an index, which must match the shards exactly."""
         listed = self.object(index.name).get("weight_map")
         if not isinstance(listed, dict) or not listed:
             raise CheckpointError(f"{index}: not a shard index (no weight_map)")
@@ -333,8 +333,7 @@ def open_checkpoint(folder: Path | str) -> ModelFolder:
     """Open a folder with ``config.json`` and weights, and read the headers of the weights.
 
     Raises:
-        CheckpointError: no such folder, or a file that is invalid or outside; see
-            `ModelFolder.check_whole`.
+        CheckpointError: no such folder, or an invalid file; see `ModelFolder.check_whole`.
     """
     opened = ModelFolder(folder)
     if not opened.path.is_dir():
@@ -357,11 +356,11 @@ def strip_wrappers(name: str) -> str:
 
 
 def check_inside(file: Path, folder: Path | None = None) -> None:
-    """Check that ``file`` is a regular file that lies in ``folder``.
+    """Check that ``file`` is a regular file inside ``folder``.
 
     Args:
-        file: the file; there must be one.
-        folder: the model's folder; by default the one that ``file`` is in.
+        file: an existing file.
+        folder: the model's folder; by default the parent of ``file``.
 
     Raises:
         CheckpointError: a link out of the folder or to nothing, or not a regular file.
@@ -389,7 +388,7 @@ def _check_target(path: Path, folder: Path) -> None:
 
 
 def copy_present(names: Iterable[str], source: ModelFolder, target: Path) -> None:
-    """Copy the files with these names that ``source`` has to ``target``.
+    """Copy those files that exist in ``source`` to ``target``.
 
     Raises:
         CheckpointError: see `check_inside`.

@@ -1,9 +1,8 @@
-"""Names of an encoder-decoder's tensors: its encoder's, as in a stock Qwen3, and its embedding's.
+"""Map names of an encoder-decoder's tensors to those of a stock Qwen3.
 
 The encoder-decoder shares one embedding between both stacks and the output. Safetensors
 files store it once; pickled state dicts and those of wrappers repeat it under other
-names. The copies must be equal: if they differ, the file does not say which one the
-model had in training.
+names. The copies must be equal: if they differ, the one used in training is unknown.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def encoder_name(name: str) -> str | None:
 
 
 def encoder_tensors(checkpoint: ModelFolder, *, untied: bool = False) -> dict[str, str]:
-    """Return the names of the encoder's tensors by those that they have in a stock Qwen3.
+    """Return the names of the encoder's tensors, by their names in a stock Qwen3.
 
     Args:
         checkpoint: an encoder-decoder.
@@ -75,7 +74,7 @@ def extra_copies(checkpoint: ModelFolder) -> set[str]:
 
 
 def _equal_copies(checkpoint: ModelFolder) -> list[str]:
-    """Return the names of the embedding's copies; refuse copies of different values."""
+    """Return the names of the embedding's copies, which must have equal values."""
     tensors = checkpoint.weights.tensors
     untied = checkpoint.config.get("tie_word_embeddings") is False
     names = [n for n in EMBEDDINGS if n in tensors and not (untied and n == EMBEDDINGS[3])]

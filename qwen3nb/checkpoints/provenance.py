@@ -1,14 +1,13 @@
-"""Read the provenance that an extraction records next to the weights, and check its checksums.
+"""Read the provenance stored next to extracted weights, and check its checksums.
 
-What `qwen3nb.json` of an export, or the metadata of an average, says under ``checksums``:
+``checksums`` in `qwen3nb.json` of an export, or in the metadata of an average:
 
-    weights  the digest of the weights, whatever their file
-    files    the SHA-256 of every other file by its path, but of the README, which may change
+    weights  the digest of the weights, independent of the file format
+    files    the SHA-256 of every other file by path, except the README, which may change
     self     the SHA-256 of the rest of this file, as canonical JSON
 
-Weights, and other large files, are read once after they changed, and not each time
-(`Checkpoint.digest`). Files that a download of the model leaves out, as it loads without them, may
-be missing.
+Digests of weights and other large files are cached until the files change. Files that are not
+downloaded because the model loads without them may be missing.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def read_provenance(folder: Path | ModelFolder, *, name: str = PROVENANCE) -> di
 
 
 def with_checksums(fields: Mapping[str, Any], folder: Path, *, weights: str) -> dict[str, Any]:
-    """Return ``fields`` with the checksums of ``folder``, which holds everything else already."""
+    """Return ``fields`` with the checksums of ``folder``, whose other files are complete."""
     files = {
         file.relative_to(folder).as_posix(): sha256_file(file)
         for file in sorted(folder.rglob("*"))
@@ -62,7 +61,7 @@ def with_checksums(fields: Mapping[str, Any], folder: Path, *, weights: str) -> 
 
 
 def published(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the provenance without the path of this machine to the source, only its name."""
+    """Return the provenance with the source's name instead of its path on this machine."""
     source = dict(provenance.get("source", {}))
     fields = {**provenance, "source": source | {"folder": Path(source.get("folder", "")).name}}
     return _sealed(fields, provenance["checksums"]) if "checksums" in provenance else fields
@@ -94,8 +93,7 @@ def check_checksums(folder: ModelFolder) -> None:
     """Compare an export or an average with its own checksums; without any, do nothing.
 
     Raises:
-        CheckpointError: a file differs, or one that is loaded is missing; names it, and both
-            digests.
+        CheckpointError: a file differs, or a required one is missing; names it and both digests.
     """
     for own in (PROVENANCE, AVERAGING):
         file, whole = folder.path / own, read_provenance(folder, name=own)

@@ -10,7 +10,7 @@ FLOATS = {"F32": 4, "BF16": 2, "F16": 2}  # dtypes that weights may have, and th
 
 
 class CheckpointError(ValueError):
-    """An unusable checkpoint; the message says what is wrong, where, and what to do about it."""
+    """An unusable checkpoint; the message says what is wrong, where, and what to do."""
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,12 @@
-"""The weights of a model: where each tensor lies, its values, and one digest of them all.
+"""The weights of a model: positions of tensors in files, their values, and a digest.
 
-Headers are read without data. The safetensors library checks the header of its format; what it
-leaves to us is a name that appears twice.
-https://huggingface.co/docs/safetensors#format
+Headers are read without data. The safetensors library checks its own header, except for duplicate
+names, which are checked here. https://huggingface.co/docs/safetensors#format
 
 Values are read, never mapped: truncating a mapped file kills the process.
 
-A file that ``torch.save`` wrote (``pytorch_model.bin``) is a zip with a pickle. PyTorch opens it
-with ``weights_only``, which builds nothing but tensors, and here with tensors that own no memory.
+A file written by ``torch.save`` (``pytorch_model.bin``) is a zip archive with a pickle. PyTorch
+opens it with ``weights_only``, which creates only tensors, here without memory.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _BLOCK = 1 << 20
-# The largest model in use, with 36,000 tensors, has 5 MB; unpickled, it grows a hundredfold.
+# The largest in use has 5 MB, for 36,000 tensors; unpickled, it takes a hundred times that.
 _PICKLE_LIMIT = 10_000_000
 _DTYPES = {
     "float32": "F32",
@@ -53,7 +52,7 @@ class Weights:
     """
 
     def __init__(self, tensors: Mapping[str, TensorEntry]) -> None:
-        """Take entries from `read_safetensors` or `read_torch`; no values are read."""
+        """Create from the entries of `read_safetensors` or `read_torch`; reads no values."""
         self.tensors = dict(sorted(tensors.items()))
 
     @property
@@ -65,15 +64,15 @@ class Weights:
     def digest(self) -> str:
         """SHA-256 of the weights: name, dtype, shape and bytes of every tensor.
 
-        It does not depend on the file format or the number of shards, and is read once per
-        content: `qwen3nb.utils.files.journal` remembers it.
+        Independent of file format and number of shards. Computed once per content; cached by
+        `qwen3nb.utils.files.journal`.
         """
         return remembered_digest(
             self.files, lambda: combined_digest(self.tensors, self.sha256_each(self.tensors))
         )
 
     def remember(self, digest: str) -> None:
-        """Store a ``digest`` computed while copying, so that `digest` need not read the files."""
+        """Cache a ``digest`` computed while copying, which saves `digest` reading the files."""
         remembered_digest(self.files, lambda: digest)
 
     def read(self, name: str) -> Tensor:
@@ -143,7 +142,7 @@ def combined_digest(tensors: Mapping[str, TensorEntry], hashes: Mapping[str, str
 
 
 def read_safetensors(file: Path) -> dict[str, TensorEntry]:
-    """Return the tensors that a safetensors file declares.
+    """Return the tensors of a safetensors file.
 
     Raises:
         CheckpointError: not a regular file, truncated, or not safetensors (HTML pages and git-LFS
@@ -172,7 +171,7 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
 
 
 def torch_dtypes() -> dict[str, Any]:
-    """The torch dtype for each name in `FLOATS`."""
+    """Return the torch dtype for each name in `FLOATS`."""
     import torch
 
     return {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
@@ -203,14 +202,13 @@ def not_finite_error(entry: TensorEntry) -> CheckpointError:
 
 
 def read_torch(file: Path) -> dict[str, TensorEntry]:
-    """Return the tensors of a state dict that ``torch.save`` wrote.
+    """Return the tensors of a state dict written by ``torch.save``.
 
     Tensors that share storage get the same byte range.
 
     Raises:
-        CheckpointError: another kind of file; one that contains more than tensors, and so
-            could run code; not a flat state dict; or a tensor that claims more values
-            than its storage holds.
+        CheckpointError: another kind of file; content other than tensors, which could run code; not
+            a flat state dict; or a tensor larger than its storage.
     """
     with _opened(file) as handle:
         try:
@@ -231,7 +229,7 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
 
 
 def _ends(file: Path, handle: BinaryIO) -> list[int]:
-    """Check that values lie in the file as they are; return where its members end."""
+    """Check that the zip members are stored uncompressed; return their end offsets."""
     with zipfile.ZipFile(handle) as archive:
         infos = archive.infolist()
         members = {info.filename.partition("/")[2]: info for info in infos}
@@ -251,7 +249,7 @@ def _ends(file: Path, handle: BinaryIO) -> list[int]:
 
 
 def _load_without_data(file: Path) -> Any:
-    """Unpickle the structure; its tensors own no memory."""
+    """Unpickle the structure, with tensors without memory."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -301,7 +299,7 @@ def _torch_entry(file: Path, name: str, value: Tensor, ends: list[int]) -> Tenso
 
 
 def _checked_name(file: Path, name: object) -> str:
-    """Return the ``name`` of a tensor, which is shown in messages and becomes part of digests."""
+    """Return the ``name`` of a tensor after checking it: it appears in messages and digests."""
     if not isinstance(name, str) or not name or not name.isprintable():
         raise CheckpointError(f"{file}: {name!a:.80} is not the name of a tensor")
     return name
@@ -309,7 +307,7 @@ def _checked_name(file: Path, name: object) -> str:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[BinaryIO]:
-    """Open a weight file; refuse a git-LFS pointer or an HTML page in its place."""
+    """Open a weight file; refuse git-LFS pointers and HTML pages."""
     with file.open("rb") as handle:
         head = handle.read(8)
         if head.startswith(b"version "):

@@ -1,10 +1,9 @@
 """Write a safetensors file from tensors of checkpoints, block by block.
 
-The mean of several checkpoints, an encoder in another precision and a plain copy are all
-plans that map source tensors to output tensors. Values pass through one block at a time,
-so that memory does not grow with the model. The sources are hashed on the way, so that
-nothing is read twice. Sums are kept in float32 whatever the stored dtype (summed in
-bf16, ten bf16 checkpoints are off by 9e-3; in float32, by 1e-7).
+The mean of several checkpoints, an encoder in another precision and a plain copy are all described
+by pieces that map source tensors to output tensors. Values are processed block by block, so memory
+does not grow with the model, and hashed on the way, so sources are read once. Sums are in float32
+for any stored dtype (summed in bf16, ten bf16 checkpoints are off by 9e-3; in float32, by 1e-7).
 
 The safetensors library writes whole dictionaries only. The format allows more: 8 bytes
 of header length, a JSON header padded with spaces to a multiple of 8, then the tensors;
@@ -57,7 +56,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Written:
-    """A file that `write_pieces` wrote."""
+    """Result of `write_pieces`."""
 
     digest: str  # SHA-256 of its weights, as `qwen3nb.checkpoints.weights.Weights.digest`
     warnings: list[str]  # warnings about suspicious tensors
@@ -91,11 +90,11 @@ def write_pieces(
         checkpoints: the checkpoints to read.
         pieces: the tensors to write.
         file: the safetensors file to create.
-        format: stored in the file's metadata; transformers 4 loads none but ``pt``.
+        format: stored in the file's metadata; transformers 4 only loads ``pt``.
 
     Raises:
-        CheckpointError: a tensor that is not of a float dtype or not finite, or a file
-            that changed while it was read. ``file`` is then incomplete.
+        CheckpointError: a tensor with another dtype or values that are not finite, or a file that
+            changed while it was read. ``file`` is then incomplete.
         OSError: a file that cannot be read or written; names it.
     """
     header, transfers = _layout(checkpoints, pieces, format)
@@ -207,7 +206,7 @@ def _mean(blocks: Sequence[Tensor], total: Tensor, entries: Sequence[TensorEntry
         total.add_(block)
     if len(blocks) > 1:
         total.div_(len(blocks))
-    # The sum is not finite if a value is not, or if values are absurdly large: look closer.
+    # The sum is not finite if a value is not, or if values are very large: distinguish.
     if not total.sum().isfinite():
         for block, entry in zip(blocks, entries, strict=True):
             if not block.isfinite().all():
@@ -225,7 +224,7 @@ def _too_large_error(entry: TensorEntry, dtype: str) -> CheckpointError:
 
 
 def _warning(transfer: _Transfer) -> str | None:
-    """Return a warning about a finite but suspicious matrix; a norm may well be all ones."""
+    """Return a warning about a suspicious matrix, or None; norms may be all ones."""
     entry = transfer.entries[0]
     if transfer.piece.name is None or len(entry.shape) < 2 or entry.count < 2:
         return None

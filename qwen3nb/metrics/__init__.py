@@ -1,1 +1,1 @@
-"""Compute values per query from qrels and runs, and aggregate them. Pure functions."""
+"""Pure functions that score queries from qrels and runs, and aggregate the scores."""

@@ -90,8 +90,8 @@ class Aggregate:
     how: Annotated[str, choice(*AGGREGATES, REPORTED)]  # name in `AGGREGATES`, or ``reported``
     columns: Names  # names of the per-query columns
     undefined: Text = ""  # why there is no value, or empty
-    # the beginning of the query ids of each part of which the value is the mean; empty if all
-    # queries are one sample
+    # prefixes of query ids, one per part; the value is the mean over the parts; empty for a single
+    # sample
     parts: tuple[Text, ...] = ()
     # the interval's method, a key of `qwen3nb.metrics.intervals.INTERVALS`; empty without an
     # interval
@@ -124,8 +124,8 @@ def aggregate(
         per_query: value per column and query id.
         how: name in `AGGREGATES`.
         columns: the columns to aggregate.
-        parts: the beginnings of query ids, such as ``test/en/``; the value is the mean of the
-            aggregates of these parts, and the interval combines theirs.
+        parts: prefixes of query ids, such as ``test/en/``; the value is the mean of the aggregates
+            of these parts, and the interval combines theirs.
 
     Raises:
         ValueError: unknown ``how``, columns that do not cover the same queries, or a
@@ -136,7 +136,7 @@ def aggregate(
 
 
 def numbered(values: Iterable[float], *, digits: int = 5) -> dict[str, float]:
-    """Return a column of values that have no ids: by their position, as in ``00042``."""
+    """Return a column with positions as ids, such as ``00042``."""
     return {f"{index:0{digits}d}": float(value) for index, value in enumerate(values)}
 
 
@@ -179,7 +179,7 @@ def sample_of(
     Raises:
         ValueError: columns that do not cover the same queries, or a value that is not finite.
     """
-    scores = [per_query[column] for column in columns]  # of a stored record, each is built anew
+    scores = [per_query[column] for column in columns]  # built anew on each access
     queries = sorted(query for query in scores[0] if query.startswith(part))
     for column, others in zip(columns[1:], scores[1:], strict=True):
         if sorted(query for query in others if query.startswith(part)) != queries:

@@ -1,24 +1,23 @@
 """Confidence intervals of an aggregate of per-query values, in closed form.
 
-From 20 to 200 queries, each contains the true value in at least .93 of the samples of every
-population in `qwen3nb.analysis.calibration`, among them scores that are nearly all equal, skewed,
-or of two kinds, and differences that are rare and large. A percentile bootstrap does not.
+With 20 to 200 queries, each covers the true value in at least .93 of the samples from every
+population in `qwen3nb.analysis.calibration`: scores that are nearly all equal, skewed or bimodal,
+differences that are rare and large, and others. A percentile bootstrap does not.
 
-    widened     means of scores from 0 to 1, and of paired differences. Student's interval, made
-                wider on each side by what a sample shows too little of: its skewness, and, where it
-                hardly spreads to that side, queries at the bound that it may lack. On symmetric
-                values that spread it is Student's.
-    student     Student's interval of a mean, for values with other bounds, and for the draws of an
-                algorithm such as clustering, which lack no rare queries.
-    wilson      macro F1. Wilson's score interval, with the variance of a share, m (1 − m), scaled
+    widened     means of scores from 0 to 1, and of paired differences. Student's interval, widened
+    on each side for skewness and, if the values hardly spread to that side, for queries at the
+    bound that the sample may lack. Equal to Student's for symmetric values with enough spread.
+    student     Student's interval of a mean, for values with other bounds, and for random draws of
+    an algorithm such as clustering, where no rare queries are missing. wilson      macro F1.
+    Wilson's score interval, with the variance of a share, m (1 − m), scaled
                 to that of the influence values.
     fisher      correlations. Student's interval on Fisher's z scale; the standard error is the
                 larger of that of normal data and that of the sample's own influence values.
-    percentile  the percentile bootstrap, which the others are compared with.
+    percentile  the percentile bootstrap, for comparison.
 
-What no method can see: values that spread by more than 5 % of the way to a bound, of which rare
-ones are far from all the others. Of fewer than 20 queries, coverage may fall below .93 too. For one
-query, or a correlation of fewer than 4 pairs, there is no interval.
+No method detects rare values far from all others if the sample spreads by more than 5 % of the way
+to a bound. With fewer than 20 queries, coverage may also fall below .93. A single query, or a
+correlation of fewer than 4 pairs, has no interval.
 
 References:
     Student 1908; Johnson 1978 (the shift of Student's interval by skewness); Clopper and Pearson
@@ -44,11 +43,11 @@ Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 _TINY = 1e-12
-_NARROW = 0.05  # share of the way to a bound below which a sample's spread may miss values there
-_SKEWED = 2.5  # of the shift by the skewness beyond its standard error
-_SHOWS_NOTHING = 3  # so many queries that hardly spread leave the whole range open
+_NARROW = 0.05  # spread, as a share of the way to a bound, below which values there may be missing
+_SKEWED = 2.5  # weight of the shift by skewness beyond its standard error
+_SHOWS_NOTHING = 3  # up to this many queries without spread, the interval is the whole range
 
-# What each method is called wherever an interval is shown; ``paired``: of differences.
+# Name of each method as shown with an interval; ``paired``: of differences.
 INTERVALS = {
     "widened": "widened Student's",
     "paired": "widened Student's",
@@ -74,8 +73,8 @@ def student_interval(values: Array, *, level: float) -> Interval | None:
 def difference_interval(differences: Array, *, level: float) -> Interval | None:
     """Interval of the mean of paired differences (n,) of scores from 0 to 1.
 
-    It is the only interval of paired differences that is shown. Of larger differences, the
-    largest is taken as the bound. None for a single query.
+    The only interval shown for paired differences. If differences exceed 1, the largest is the
+    bound. None for a single query.
     """
     return difference_intervals(differences[None], level=level)[0]
 
@@ -85,7 +84,7 @@ def difference_intervals(
 ) -> list[Interval | None]:
     """Intervals of the means of many rows of paired differences (rows, n).
 
-    ``queries``: of so many queries, by default n, whose differences are distributed like these.
+    ``queries``: number of queries with differences distributed like these; by default n.
     """
     bounds = np.maximum(1.0, np.maximum(differences.max(axis=1), -differences.min(axis=1)))
     return _widened(differences, -bounds, bounds, level=level, queries=queries)
@@ -94,13 +93,13 @@ def difference_intervals(
 def mean_interval(
     values: Array, *, level: float, drawn: bool = False
 ) -> tuple[str, Interval | None]:
-    """The method for the mean of ``values`` (n,), and the interval; None for a single value.
+    """Return the method for the mean of ``values`` (n,), and the interval; None for a single value.
 
-    ``drawn``: whether the values are draws of an algorithm, which lack no rare ones.
+    ``drawn``: whether the values are random draws of an algorithm.
     """
     if values.min() < -_TINY or values.max() > 1 + _TINY:
         return "student", student_interval(values, level=level)
-    values = values.clip(0, 1)  # a V-measure may exceed 1 by a rounding error
+    values = values.clip(0, 1)  # a V-measure may exceed 1 by rounding
     if drawn and np.ptp(values):
         low, high = student_interval(values, level=level) or (0.0, 1.0)
         return "student", (max(0.0, low), min(1.0, high))
@@ -112,7 +111,7 @@ def _widened(
 ) -> list[Interval | None]:
     """Intervals of the means of rows (rows, n) of values from ``low`` to ``high`` (rows,).
 
-    With mean m, standard deviation s and skewness g, a side is as long as
+    With mean m, standard deviation s and skewness g, the length of a side is
     ``sqrt((t s / sqrt(n) + 2.5 e s (1 + 2 t²) / (6 n))² + (f q d)²)``:
 
         e   g on the longer side, less its standard error in normal data, at least 0
@@ -148,7 +147,7 @@ def _widened(
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:
-    """The ratio, 0 where the denominator is."""
+    """Divide; 0 where the denominator is 0."""
     zeros = np.zeros_like(numerator)
     return np.divide(numerator, denominator, out=zeros, where=denominator > 0)
 
@@ -158,7 +157,7 @@ def mean_of_intervals(
 ) -> Interval:
     """Interval of the weighted mean of independent values, from their own intervals (MOVER).
 
-    The distances of the ends from the values add up as errors do, each side by itself (Zou and
+    Distances of the ends from the values add up in quadrature, separately for each side (Zou and
     Donner 2008). ``weights`` sum to 1; by default all are equal.
 
     >>> mean_of_intervals([0.5], [(0.4, 0.7)])
@@ -177,8 +176,8 @@ def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | N
     """Interval of macro F1 over class numbers (n,), as that of a mean of its influence values.
 
     Ends m of ``|mean − m| = t sqrt(ratio m (1 − m) / freedom)``. The ratio of the variance to that
-    of a share, mean (1 − mean), is estimated from n values. Of few values it is likely too small,
-    as the rare ones are missing; it is therefore moved towards 1.
+    of a share, mean (1 − mean), is estimated from n values. With few values it is likely too small,
+    because rare ones are missing; it is therefore shrunk towards 1.
     """
     n, parts, scores = len(truth), [], []
     for label in np.union1d(truth, predicted):
@@ -217,7 +216,7 @@ def correlation_interval(first: Array, second: Array, *, how: str, level: float)
 
 
 def correlation_influence(first: Array, second: Array, *, how: str) -> tuple[float, Array]:
-    """A correlation, and how far each pair moves it (n,): the correlation's values per pair.
+    """Return a correlation and its influence values (n,), one per pair.
 
     The standard deviation of the influence values, over the root of n, is the standard error; that
     of the difference of two systems' influence values gives the error of their difference.
@@ -236,12 +235,12 @@ def correlation_influence(first: Array, second: Array, *, how: str) -> tuple[flo
 
 
 def _inside(r: float, n: int) -> float:
-    """A correlation whose Fisher's z is finite, also where all pairs are on a line."""
+    """Clip a correlation to keep Fisher's z finite, also if all pairs are on a line."""
     return min(max(r, 1 / n**2 - 1), 1 - 1 / n**2)
 
 
 def _jackknife(a: Array, b: Array, r: float) -> Array:
-    """How each pair moves Fisher's z: n − 1 times the difference without the pair."""
+    """Jackknife influence on Fisher's z: n − 1 times the difference without each pair."""
     n = len(a)
     step = n / (n - 1)
     spread = np.sqrt(np.maximum(_TINY, (n - step * a**2) * (n - step * b**2)))
@@ -251,7 +250,7 @@ def _jackknife(a: Array, b: Array, r: float) -> Array:
 
 
 def _rank_influence(ranks: Array, other: Array) -> Array:
-    """How each value moves the ranks of the others: mean of (1[r_i <= r_j] - F(r_j)) other_j."""
+    """Influence of values on the others' ranks: mean of (1[r_i <= r_j] - F(r_j)) other_j."""
     from scipy.stats import rankdata
 
     order = np.argsort(ranks, kind="stable")
@@ -261,7 +260,7 @@ def _rank_influence(ranks: Array, other: Array) -> Array:
     upto = sums[np.searchsorted(ascending, ranks, side="right")]
     n = len(ranks)
     above = (sums[-1] - (below + upto) / 2) / n
-    scale = n / rankdata(ranks).std()  # of a rank's share of n, in standard deviations
+    scale = n / rankdata(ranks).std()  # from shares of n to standard deviations
     return np.asarray((above - above.mean()) * scale)
 
 
@@ -270,17 +269,17 @@ def _quantile(freedom: int, level: float) -> float:
 
 
 def excludes_zero(interval: Interval) -> bool:
-    """Return whether 0 is outside an interval, ends included."""
+    """Return whether 0 is outside a closed interval."""
     return not interval[0] <= 0 <= interval[1]
 
 
 def no_worse(interval: Interval | None, margin: float) -> bool:
-    """Return whether a difference's interval leaves out losses of ``margin`` or more."""
+    """Return whether a difference's interval excludes losses of ``margin`` or more."""
     return interval is not None and interval[0] > -margin
 
 
 def within(interval: Interval | None, margin: float) -> bool:
-    """Return whether a difference's interval is within ±``margin``: all that shows equivalence."""
+    """Return whether a difference's interval is within ±``margin``, which shows equivalence."""
     return interval is not None and -margin < interval[0] and interval[1] < margin
 
 
@@ -288,7 +287,7 @@ def interval_words(methods: Iterable[str]) -> str:
     """Name the methods of the intervals shown together, as in ``Wilson's and Fisher's z``.
 
     Raises:
-        ValueError: an unknown method; lists those that are known.
+        ValueError: an unknown method; lists the known ones.
     """
     known = [one_of("interval", method, INTERVALS) for method in set(methods) if method]
     names = list(dict.fromkeys(INTERVALS[method] for method in INTERVALS if method in known))

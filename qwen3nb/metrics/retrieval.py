@@ -31,7 +31,7 @@ def _dcg(gains: Sequence[float]) -> float:
 
 
 def _ndcg_exponential(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    """NDCG with gains of 2^grade - 1 (Burges et al. 2005), which stresses high grades."""
+    """NDCG with gains of 2^grade - 1 (Burges et al. 2005), which emphasises high grades."""
     ours, best = ([2.0 ** max(grade, 0) - 1 for grade in each[:k]] for each in (grades, ideal))
     return _dcg(ours) / _dcg(best)
 
@@ -43,7 +43,7 @@ def _mrr(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
 def _judged(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
     """Share of judged documents among the first k: how far the other metrics can be trusted.
 
-    As in ir_measures, it refers to what was retrieved if that is fewer than k.
+    As in ir_measures, the denominator is the number of retrieved documents if fewer than k.
     """
     retrieved = grades[:k]
     return sum(grade != UNJUDGED for grade in retrieved) / max(len(retrieved), 1)
@@ -92,7 +92,7 @@ class Measure(str):
     depth: int
 
     def __new__(cls, name: str) -> Measure:
-        """Return the measure that has a name."""
+        """Return the measure of a name such as ``nDCG@10``."""
         match = _NAME.fullmatch(name)
         if match is None or match["name"] not in METRICS:
             raise ValueError(
@@ -108,8 +108,8 @@ class Measure(str):
         return METRICS[self.metric](grades, ideal, self.depth)
 
 
-# What records have, by what is evaluated, in the order of their tables. A measure that is added
-# here is computed for the next record; a stored one that lacks it is made again.
+# Measures of records by kind of evaluation, in the order of tables. A measure added here is
+# computed for the next record; stored records without it are evaluated again.
 RECORDED: dict[str, tuple[Measure, ...]] = {
     kind: tuple(map(Measure, names.split()))
     for kind, names in {

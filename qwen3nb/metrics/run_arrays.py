@@ -1,4 +1,4 @@
-"""Runs as arrays: a run of 7 million scores takes 84 MB and its ids; as dictionaries, 2 GB.
+"""Runs as arrays: 7 million scores take 84 MB plus ids; as dictionaries, 2 GB.
 
 Shapes: Q queries, N scores of all queries, one query after the other.
 """
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunArrays(Mapping[str, Mapping[str, float]]):
-    """A run that is read like a dictionary of dictionaries, each made when it is read."""
+    """A run as a mapping of query id to a dictionary of scores, created on access."""
 
     queries: tuple[str, ...]  # ids of the Q queries
-    offsets: NDArray[np.int64]  # where the scores of each query begin, and N at the end (Q + 1,)
+    offsets: NDArray[np.int64]  # start of the scores of each query, then N (Q + 1,)
     names: tuple[str, ...]  # ids of documents, ascending; runs of the same documents share them
     documents: NDArray[np.int32]  # positions in ``names`` (N,)
     scores: NDArray[np.float64]  # (N,)
@@ -50,7 +50,7 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         return [self.names[each] for each in documents.tolist()]
 
     def part(self, query: str) -> slice:
-        """Where the documents and scores of ``query`` are.
+        """Return the slice of the documents and scores of ``query``.
 
         Raises:
             KeyError: the run lacks the query.
@@ -59,11 +59,11 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         return slice(int(self.offsets[row]), int(self.offsets[row + 1]))
 
     def listed(self, query: str) -> list[str]:
-        """The documents of ``query``, in the order of the arrays."""
+        """Return the documents of ``query``, in the order of the arrays."""
         return self._named(self.documents[self.part(query)])
 
     def ranked(self, query: str, depth: int | None = None) -> list[str]:
-        """The first ``depth`` documents of ``query``, sorted as by `rank_documents`.
+        """Return the first ``depth`` documents of ``query``, sorted as by `rank_documents`.
 
         Raises:
             ValueError: a score is NaN or infinite; names the document.
@@ -79,14 +79,14 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         return self._named(documents[order[::-1][:depth]])
 
     def by_name(self) -> RunArrays:
-        """The same run with the documents of each query in ascending order of their ids."""
+        """Return the run with the documents of each query in ascending order of ids."""
         order = np.empty(len(self.documents), dtype=np.int64)
         for start, stop in zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True):
             order[start:stop] = start + np.argsort(self.documents[start:stop])
         return replace(self, documents=self.documents[order], scores=self.scores[order])
 
     def of_queries(self, queries: Iterable[str]) -> RunArrays:
-        """The run of ``queries``, in their order; one without documents if it is not there."""
+        """Return the run of ``queries``, in their order; missing queries have no documents."""
         wanted = tuple(queries)
         if wanted == self.queries:
             return self
@@ -128,7 +128,7 @@ class RunBuilder:
         self._scores.extend(scores)
 
     def run(self) -> RunArrays:
-        """Return what was added, queries in the order in which they came."""
+        """Return the run, with queries in the order in which they were added."""
         rows = np.frombuffer(self._rows, dtype=np.int32)
         documents = np.frombuffer(self._documents, dtype=np.int32)
         scores = np.frombuffer(self._scores, dtype=np.float64)
@@ -147,12 +147,12 @@ class RunBuilder:
 
 
 def _numbers(names: Collection[str], known: dict[str, int]) -> Iterator[int]:
-    """Return the number of each name; a new one gets the next."""
+    """Yield the number of each name; a new name gets the next number."""
     for name in dict.fromkeys(names):
         known.setdefault(name, len(known))
     return map(known.__getitem__, names)
 
 
 def _ends(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where parts of these lengths begin, and where the last one ends."""
+    """Return the start offsets of parts of these lengths, and the end of the last."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

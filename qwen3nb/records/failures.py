@@ -2,8 +2,7 @@
 
     results/failed/<page>.json
 
-The records that it saved before it failed are whole and count like any other; the next
-attempt reuses them.
+Records that the run saved before it failed count like any other; the next attempt reuses them.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ class FailedRun:
     page: Unicode  # name of the page it would have produced
     notebook: Unicode  # name of the notebook
     parameters: dict[str, Any]  # all parameters, defaults filled in
-    error: Unicode  # name of the exception, or what else ended the run
+    error: Unicode  # name of the exception, or another cause
     message: Unicode  # the error's message
     started: Unicode  # time of the start, UTC, ISO 8601 to the second
     failed: Unicode  # time of the failure, likewise
     seconds: Number  # time until it failed
-    more: tuple[Unicode, ...] = ()  # where to read more: the log, the partly executed notebook
+    more: tuple[Unicode, ...] = ()  # paths of the log and the partly executed notebook
 
     @property
     def reason(self) -> str:
@@ -48,13 +47,13 @@ def note_failure(run: FailedRun) -> Path:
 
 
 def forget_failure(page: str) -> None:
-    """Delete the note of a page whose run has succeeded, and the notebook that had failed."""
+    """Delete the note and the partly executed notebook of a page whose run has succeeded."""
     _remove_partial(page)
     _file(page).unlink(missing_ok=True)
 
 
 def _remove_partial(page: str, *, kept: tuple[str, ...] = ()) -> None:
-    """Delete the partly executed notebook that the note of a page names."""
+    """Delete the partly executed notebook named in a page's note."""
     earlier = failed_run(page)
     for name in earlier.more if earlier else ():
         file = paths.root() / name
@@ -71,7 +70,7 @@ def failed_run(page: str) -> FailedRun | None:
 def failed_runs(folder: Path | str | None = None) -> list[FailedRun]:
     """Return the notes of all pages whose last run failed, sorted by page.
 
-    A note that is damaged is one of a run of which no more is known.
+    A damaged note is returned as a failed run without details.
     """
     files = (Path(folder or paths.results()) / "failed").glob("*.json")
     return [_read(file) for file in sorted(files) if file.is_file()]

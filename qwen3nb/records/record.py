@@ -2,18 +2,18 @@
 
     results/<label>-<identity>/seed_<n>/<task>.json
     results/<label>-<identity>/seed_<n>/<task>.<digest>.scores.parquet
-    results/checksums.jsonl                    of every record that was ever written there
+    results/checksums.jsonl                    of every record ever written there
 
-The dataclasses below are the schema: their annotations are the types and bounds that a file is
-checked against before anything uses it, and their fields are what is written. A record with
-anything else is refused as a whole, by the name of the field.
+The dataclasses below are the schema: files are validated against their annotations, and their
+fields are what is written. A record with an invalid field is refused as a whole; the error names
+the field.
 
 A record stores the score of every query; its aggregates are derived from these scores and
-can be recomputed (`verification.problems`). What has a row per query, the scores and each
-query's best documents, is in files next to the JSON (`qwen3nb.records.side_files`), which holds
-their digests; they are read when they are needed. Records are written whole or not at all, as
-strict JSON, and looked up by the identity of model and task, never by name alone. A record's
-checksum is the SHA-256 of everything else in its JSON.
+can be recomputed (`verification.problems`). Data with a row per query (scores and best documents)
+is in files next to the JSON (`qwen3nb.records.side_files`), which contains their digests; they are
+read when needed. Records are written atomically, as strict JSON, and looked up by the identity of
+model and task, never by name alone. A record's checksum is the SHA-256 of everything else in its
+JSON.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _ONLY_THESE = ConfigDict(extra="forbid")
 
 
 class _Files(TypedDict, total=False):
-    """What a run's parameters say of files next to its record; there may be any others."""
+    """Parameters of a run that refer to files next to its record; others are allowed."""
 
     runs: dict[FileName, Name]
     qrels: dict[FileName, Name]
@@ -115,8 +115,7 @@ class ModelInfo:
 class MTEBScore:
     """The main score that MTEB itself reports for a task, under MTEB's own metric name.
 
-    ``file`` is the SHA-256 of MTEB's own file of the same evaluation; empty if there is none, or
-    in older records.
+    ``file`` is the SHA-256 of MTEB's own file of the same evaluation; empty if there is none.
     """
 
     __pydantic_config__ = _ONLY_THESE
@@ -144,20 +143,19 @@ class TaskInfo:
     splits: Names = ()  # splits that were evaluated; empty if the record does not say
     subsets: Names = ()  # subsets that were evaluated, likewise
     languages: Names = ()  # languages that were evaluated, likewise
-    selection: Name = ""  # the subsets and splits, if they are not all that the task has; see `key`
-    # what a reader of the scores should know of the data, each with its number, such as queries
-    # without a relevant document; empty if there is nothing to tell
+    selection: Name = (
+        ""  # the subsets and splits, if only some of the task were evaluated; see `key`
+    )
+    # notes on the data with their counts, such as queries without a relevant document; empty if
+    # there are none
     counts: dict[Name, Count] = field(default_factory=dict)
-    # cluster per query id: queries of one document, module or user, which count together in tests;
-    # not in the file if empty
+    # cluster per query id: queries of one document, module or user, treated as dependent by tests;
+    # omitted from the file if empty
     clusters: dict[Unicode, Unicode] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
-        """The name of the task and of what was selected of it, as in ``STS17-en-en``.
-
-        It distinguishes what `name` does not, and names the record's file.
-        """
+        """The task's name and selection, as in ``STS17-en-en``; also the record's file name."""
         return f"{self.name}-{self.selection}" if self.selection else self.name
 
 
@@ -223,18 +221,17 @@ class Result:
         task: the task and its data.
         metrics: aggregate per metric name.
         per_query: column, then query id, to value. If the task has several splits or subsets,
-            ids begin with the part, as in ``test/en/q7``. Of a record that was loaded, the values
-            are read from the file next to it when they are needed; see `scores`.
+            ids begin with the part, as in ``test/en/q7``. In a loaded record, values are read from
+            the file next to it when needed; see `scores`.
         seed: seed of the run, for intervals and random vectors.
-        config: the parameters of the run; of a search also ``top``, the ids of each query's best
-            documents, best first, which older records lack. It, too, is read when it is needed.
+        config: the parameters of the run; for a search also ``top``, the ids of each query's best
+            documents, best first, read when needed.
         environment: versions, device, precision.
         cost: seconds, texts per second, peak memory.
         run: id of the run, shared by all its records.
         finished: time of completion, UTC, ISO 8601.
-        checksum: as in the file it was loaded from, see `checksum`; empty if it was written
-            without one.
-        parts: the splits and subsets that the scores are means over; empty if there is only one.
+        checksum: as stored in the file, see `checksum`; empty if there is none.
+        parts: splits and subsets over which the scores are averaged; empty if there is only one.
     """
 
     model: ModelInfo
@@ -285,7 +282,7 @@ class Result:
         return QueryScores.of(self.per_query)
 
     def save(self, folder: Path | None = None) -> Path:
-        """Write the record with its checksum, whole or not at all, and return its path.
+        """Write the record with its checksum atomically, and return its path.
 
         Raises:
             ResultError: a name, a query id or a score that cannot be stored.
@@ -295,7 +292,7 @@ class Result:
         _checked(json.loads(json.dumps(value)), path.name, per_query={})
         secrets = known_secrets()
         secrets.values.refuse(json.dumps(value), where=str(path))
-        # What a config holds of data may look like a secret, and so may the id of a document.
+        # Data in a config, or the id of a document, may look like a secret.
         task = {**value["task"], "clusters": None}
         secrets.refuse(json.dumps({**value, "config": None, "task": task}), where=str(path))
         with turn(path):
@@ -308,7 +305,7 @@ class Result:
         return path
 
     def in_one_file(self) -> dict[str, Any]:
-        """Return the record as one JSON value, with all that `save` keeps in files next to it."""
+        """Return the record as one JSON value, including what `save` stores in files next to it."""
         rows: dict[str, Any] = {"per_query": dict(self.scores)}
         if isinstance(top := self.config.get("top"), Mapping):
             rows["config"] = self.config | {"top": {query: list(top[query]) for query in top}}
@@ -317,16 +314,16 @@ class Result:
 
     @classmethod
     def load(cls, file: Path) -> Result:
-        """Read a record; its scores are read when they are needed.
+        """Read a record; its scores are read when needed.
 
         Raises:
-            ResultError: not JSON, not of a known schema, or a field that is missing or wrong.
+            ResultError: not JSON, an unknown schema, or a missing or invalid field.
         """
         return read_record(file)[0]
 
 
 def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
-    """Return the record in a file, and the JSON that it was read from.
+    """Return the record in a file, and its JSON.
 
     Raises:
         ResultError: as `Result.load`.
@@ -385,11 +382,11 @@ def _checked(value: dict[str, Any], where: Path | str, *, per_query: Any) -> Res
 
 
 def _check_file(file: Path) -> None:
-    """Refuse what is not a file of its own folder of results, before it is opened.
+    """Check, before opening it, that a record is a regular file inside its results folder.
 
     Raises:
         ResultError: a folder, a pipe or device, or a link that leaves the folder.
-        OSError: there is nothing.
+        OSError: no such file.
     """
     base = file.absolute().parents[2].resolve()
     if not (stat.S_ISREG(file.stat().st_mode) and file.resolve().is_relative_to(base)):
@@ -397,7 +394,7 @@ def _check_file(file: Path) -> None:
 
 
 def _without_rows(result: Result) -> dict[str, Any]:
-    """Return the fields of a record as JSON, without what has a row per query."""
+    """Return the fields of a record as JSON, without data with a row per query."""
     config = dict(result.config)
     if isinstance(config.get("top"), Mapping):
         del config["top"]
@@ -419,10 +416,10 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
 
 
 def safe_name(name: str) -> str:
-    """Return ``name``, which is safe in a path.
+    """Return ``name`` if it is safe in a path.
 
     Raises:
-        ResultError: it is not.
+        ResultError: it is not safe.
     """
     if not _NAME.fullmatch(name):
         raise ResultError(f"{name!r} is not safe as a file name; use letters, digits, . _ -")
@@ -430,10 +427,10 @@ def safe_name(name: str) -> str:
 
 
 def in_checksums(record: Path, digest: str) -> AbstractContextManager[None]:
-    """Note in the folder's list that a block writes a record with this checksum, and that it did.
+    """Record in the folder's list, before and after the block, that it writes a record.
 
-    A record that the list says was written, and that is not there, was removed; one that is there
-    with a checksum that the list does not have was written by another program.
+    A listed record that is missing was removed; a record whose checksum is not listed was written
+    by another program.
     """
     base = record.absolute().parents[2]
     name = record.absolute().relative_to(base).as_posix()
@@ -441,6 +438,6 @@ def in_checksums(record: Path, digest: str) -> AbstractContextManager[None]:
 
 
 def checksum(value: dict[str, Any]) -> str:
-    """SHA-256 of a record's JSON without its checksum, whatever the order of its keys."""
+    """Return the SHA-256 of a record's JSON without its checksum, for any order of keys."""
     content = {name: part for name, part in value.items() if name != "checksum"}
     return sha256_json(json.loads(json.dumps(content, allow_nan=False)))

@@ -1,13 +1,13 @@
-"""Releases of a study: what stood behind its numbers on one day, kept and never changed again.
+"""Releases of a study: immutable copies of the records and pages behind its numbers.
 
     releases/<name>/results/       the records with the files next to them, MTEB's results
     releases/<name>/pages/         the executed notebooks
-    releases/<name>/html/          the book as it was built last, if it was
+    releases/<name>/html/          the book as last built, if any
     releases/<name>/CITATION.cff   how to cite it
     releases/<name>/release.json   versions, revisions of the data, the SHA-256 of every file
 
-A release is written whole or not at all. Files that are named by their content are hard links
-where the file system has them: they are replaced, never changed.
+A release is written atomically. Files named by their content are hard links where the file system
+supports them: such files are replaced, never changed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from qwen3nb.utils.atomic_files import (
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.code_version import __version__, git_commit
 
-NOW = "results"  # in place of a release's name: the study's records as they are
+NOW = "results"  # instead of a release's name: the study's current records
 _FILE, _SCHEMA = "release.json", "qwen3nb.release/1"
 _NAMED_BY_CONTENT = (".parquet", ".trec", ".qrels")
 _OF_RUNS = ("logs", "partial")  # folders of results that a release leaves out
@@ -46,11 +46,11 @@ _MOST = 3  # problems that a message lists
 
 
 class ReleaseError(ValueError):
-    """A release cannot be made, or is not what it was; the message says why."""
+    """A release cannot be created, or was modified; the message says why."""
 
 
 def freeze(name: str) -> Path:
-    """Keep the study's records, executed pages and built book as a release; return its folder.
+    """Freeze the study's records, executed pages and built book as a release; return its folder.
 
     Raises:
         ReleaseError: a name that is taken or unsafe, no records, or records that were changed
@@ -109,10 +109,10 @@ def released(name: str) -> Results:
     """Return the records of a release, of a folder of records, or for `NOW` the study's own.
 
     Args:
-        name: of a release of this study, or the path of any; or the path of a folder of records.
+        name: name of a release of this study, path of any release, or path of a folder of records.
 
     Raises:
-        ReleaseError: there is none, or a file of the release was changed, added or removed.
+        ReleaseError: no such release, or a file of it was changed, added or removed.
     """
     if name == NOW:
         return load_results(whole=False)
@@ -130,7 +130,7 @@ def released(name: str) -> Results:
 
 
 def _check(folder: Path) -> None:
-    """Refuse a release that is not as it was frozen."""
+    """Check that a release was not modified."""
     facts = read_json(folder / _FILE)
     stated = facts.pop("checksum", "") if isinstance(facts, dict) else ""
     if stated != sha256_json(facts) or facts.get("schema") != _SCHEMA:
@@ -151,7 +151,7 @@ def _check(folder: Path) -> None:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Yield the paths of all files below a folder, but of hidden ones."""
+    """Yield the paths of all files below a folder, except hidden ones."""
     for file in sorted(folder.rglob("*")):
         within = file.relative_to(folder)
         if file.is_file() and not any(part.startswith(".") for part in within.parts):
@@ -161,7 +161,7 @@ def _files(folder: Path) -> Iterator[str]:
 def _copy(
     source: Path, target: Path, *, only: tuple[str, ...] = (), leave: tuple[str, ...] = ()
 ) -> None:
-    """Copy the files below a folder, if there is one; those named by their content as links."""
+    """Copy the files below a folder, if it exists; those named by their content as hard links."""
     for name in _files(source):
         file, copy = source / name, target / name
         if (only and file.suffix not in only) or name.split("/")[0] in leave:

@@ -1,4 +1,4 @@
-"""A collection of records: count them, filter them, convert them to a DataFrame or a file."""
+"""A collection of records, to be filtered, compared and converted to a DataFrame or a file."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ class Results(Sequence[Result]):
     >>> Results([]).filter(tier="smoke")
     <Results: no records>
 
-    ``results[0]`` is a record, ``results[:5]`` are several, ``results["bm25"]`` those of a model
-    or of a task.
+    ``results[0]`` is a record; ``results[:5]`` and ``results["bm25"]`` are `Results`.
 
     Attributes:
-        unreadable: why a record was left out when they were loaded, by its file.
+        unreadable: reason for each record that could not be loaded, by file.
     """
 
     def __init__(
@@ -153,10 +152,10 @@ class Results(Sequence[Result]):
         """Return a table of numbers: a row per model, a column per task, missing where not run.
 
         Args:
-            metric: by default each task's main metric. Of several records, the newest counts.
+            metric: by default each task's main metric. The newest of several records counts.
 
         Raises:
-            ValueError: a metric that no record has; lists those there are.
+            ValueError: a metric that no record has; lists the available ones.
         """
         frame = self.to_frame(all_metrics=bool(metric)).sort_values("finished")
         if metric:
@@ -165,13 +164,13 @@ class Results(Sequence[Result]):
         return newest.pivot(index="model", columns="task", values="value")
 
     def compare(self, **options: Any) -> Any:
-        """Compare the models query by query; see `qwen3nb.compare`, which has these options."""
+        """Compare the models query by query; for the options see `qwen3nb.compare`."""
         import qwen3nb as q
 
         return q.compare(self, **options)
 
     def leaderboard(self, **options: Any) -> Any:
-        """Return a table of all models; see `qwen3nb.leaderboard`, which has these options.
+        """Return a table of all models; for the options see `qwen3nb.leaderboard`.
 
         By default, on the richest tier with records, else on all tasks.
         """
@@ -183,14 +182,14 @@ class Results(Sequence[Result]):
         """Return a figure of all scores with their intervals, a panel per task or mean.
 
         Args:
-            options: ``tier`` or ``tasks``, of which the default is that of `leaderboard`.
+            options: ``tier`` or ``tasks``; defaults as in `leaderboard`.
         """
         import qwen3nb as q
 
         return q.figures.comparison_figure(self, **self._shown(options))
 
     def _shown(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ``options`` with the tasks to show, if they name none."""
+        """Return ``options`` with default tasks if they name none."""
         if "tier" in options:
             return dict(options)
         tier = richest_tier(self)
@@ -201,9 +200,9 @@ class Results(Sequence[Result]):
     def write_scores(self, file: Path | str) -> Path:
         """Write the score of every query to a ``.parquet`` or ``.csv`` file, a row per score.
 
-        Every column of a record's scores is a metric, also those that an aggregate is computed
-        from, such as ``cosine`` and ``gold`` of STS. In CSV, a text that a spreadsheet would read
-        as a formula starts with an apostrophe; numbers and Parquet are as they are.
+        Every column of a record's scores is a metric, including inputs of aggregates, such as
+        ``cosine`` and ``gold`` of STS. In CSV, text that a spreadsheet would read as a formula is
+        preceded by an apostrophe; numbers and Parquet are unchanged.
 
             model, identity, seed     the model's label, its whole identity, and the seed
             task, type, revision      name, type and data of the task
@@ -265,7 +264,7 @@ def _located(record: Result) -> Iterator[tuple[str, str, str]]:
     pairs = [(part.split, part.subset) for part in record.parts] or [
         (split, subset) for subset in task.subsets for split in task.splits
     ]
-    # As `qwen3nb.evaluation.mteb.per_query` names queries: those of one whole task have no prefix.
+    # Ids as by `qwen3nb.evaluation.mteb.per_query`: without a prefix if a task has only one part.
     alone = pairs[0] if len(pairs) == 1 else ("", "")
     whole = len(pairs) == 1 and alone[1] == "default"
     prefixes = {} if whole else {f"{split}/{subset}/": (split, subset) for split, subset in pairs}
@@ -283,11 +282,11 @@ def _is_model(record: Result, name: str) -> bool:
 def richest_tier(results: Iterable[Result]) -> str:
     """Return the largest tier that has results; ``smoke`` if none has.
 
-    A tier has results if a run of it made one, or if a model has all of its tasks. Where no tier
-    has, it is the smallest with a result of some of its tasks.
+    A tier has results if a run of it produced one, or if a model has all of its tasks. If there is
+    none, the smallest tier with a result of some of its tasks is returned.
     """
     models: dict[str, set[str]] = {}
-    of_runs: set[tuple[Any, str]] = set()  # tier of a run, rather than of tasks named one by one
+    of_runs: set[tuple[Any, str]] = set()  # tiers of runs
     for result in results:
         models.setdefault(result.model.identity, set()).add(result.task.key)
         if not any(result.config.get(name) for name in ("tasks", "types", "benchmark")):

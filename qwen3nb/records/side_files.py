@@ -1,20 +1,20 @@
-"""The files next to a record, in which it keeps what has a row per query.
+"""Files next to a record, for data with a row per query.
 
     results/<label>-<identity>/seed_<n>/<task>.json
     results/<label>-<identity>/seed_<n>/<task>.<digest>.scores.parquet
     results/<label>-<identity>/seed_<n>/<task>.<digest>.top.parquet
-    results/<label>-<identity>/seed_<n>/<task>.<digest>.trec     the run of a search or reranking
-    results/<label>-<identity>/seed_<n>/<task>.<digest>.qrels    the judgements that score it
-    results/first_stages/<task>-<digest>.trec                    a run that all rerankers share
+    results/<label>-<identity>/seed_<n>/<task>.<digest>.trec     run of a search or reranking
+    results/<label>-<identity>/seed_<n>/<task>.<digest>.qrels    its relevance judgements
+    results/first_stages/<task>-<digest>.trec                    a run shared by all rerankers
 
 The scores have a column of 64-bit floats per metric, null where the query has no score; the best
-documents a list of ids, best first; both the queries' ids in ``query_id``. They are read when they
-are needed.
+documents a list of ids, best first; both the queries' ids in ``query_id``. Files are read when
+needed.
 
-A file's name holds the first digits of its SHA-256, and the record holds all of them. A record
-is replaced in three steps, each atomic: the new files are written under names of their own, then
-the JSON that names them replaces the old one, then the old files go. Whenever a process is
-killed, the JSON on disk names the files it was written with.
+A file's name contains the first digits of its SHA-256; the record contains the whole digest. A
+record is replaced in three atomic steps: new files are written under new names, the new JSON
+replaces the old one, the old files are removed. Whenever a process is killed, the JSON on disk
+names the files it was written with.
 
     >>> QueryScores.of({"nDCG@10": {"a": 0.5, "b": 1.0}, "MRR@10": {"b": 1.0}})
     <QueryScores: 2 queries; columns nDCG@10, MRR@10>
@@ -54,7 +54,7 @@ class ResultError(ValueError):
 
 _QUERY_ID, _DOCUMENTS = "query_id", "documents"  # columns: of both kinds, of the best documents
 _DIGITS = 12  # of the SHA-256, in the file's name
-_ABANDONED = 3600.0  # seconds after which a file that no record names is no one's work in progress
+_ABANDONED = 3600.0  # seconds after which a file named by no record counts as abandoned
 _RECENT = 64  # tables that stay in memory: about 1 MB of 6,980 queries each
 _STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(scores|top)\.parquet"
@@ -63,7 +63,7 @@ _RUN_END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(trec|qrels)"
 
 @dataclass(frozen=True)
 class SideEntry:
-    """What a record's JSON says of a file next to it: its name, digest and number of rows."""
+    """Entry in a record's JSON for a file next to it: name, digest and number of rows."""
 
     file: Annotated[str, StringConstraints(pattern=f"^{_STEM}{_END}$", max_length=255)]
     sha256: Name
@@ -72,7 +72,7 @@ class SideEntry:
 
 @dataclass(frozen=True)
 class ScoresEntry(SideEntry):
-    """What it says of the scores."""
+    """Entry for the scores."""
 
     ids: Name  # digest of the query ids and their order
     columns: dict[Unicode, Count]  # number of queries with a score, by column
@@ -95,7 +95,7 @@ class SideFile:
         return cls(path, entry.sha256, entry.queries, (_QUERY_ID, *own))
 
     def read(self) -> bytes:
-        """Return the file's bytes, which are those that the record was written with.
+        """Return the file's bytes, after checking their digest.
 
         Raises:
             ResultError: the file is missing, or has another digest.
@@ -112,7 +112,7 @@ class SideFile:
         digest = hashlib.sha256(data).hexdigest()
         if digest != self.sha256:
             raise ResultError(
-                f"{shown}: its SHA-256 is {digest}, the record next to it expects {self.sha256}: "
+                f"{shown}: its SHA-256 is {digest}, but its record expects {self.sha256}: "
                 "it was changed after it was written. Restore it, or run the task again with "
                 "--fresh"
             )
@@ -124,7 +124,7 @@ def read_table(file: SideFile) -> pa.Table:
     """Return the table in a file.
 
     Raises:
-        ResultError: as `SideFile.read`, or it is not the table that the record states.
+        ResultError: as `SideFile.read`, or not the table that the record states.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -184,16 +184,16 @@ def _sorted_rows(queries: tuple[str, ...], part: str) -> npt.NDArray[np.intp]:
 
 
 class QueryScores(Mapping[str, Mapping[str, float]]):
-    """Column, then query id, to score; also as an array per column.
+    """Mapping of column, then query id, to score; also one array per column.
 
-    Create one with `of`; that of a record is `Result.scores`.
+    Create with `of`, or see `Result.scores`.
     """
 
     ids: str  # digest of the query ids and their order
     counts: Mapping[str, int]  # number of queries with a score, by column
 
     def __init__(self, queries: tuple[str, ...], arrays: Mapping[str, Array]) -> None:
-        """Hold arrays of float64, a value per query, NaN for a query without one."""
+        """Create from arrays of float64, one value per query, NaN for a missing score."""
         self.ids = _digest(queries)
         self._queries = _known.setdefault(self.ids, queries)
         self._arrays = {name: _read_only(array) for name, array in arrays.items()}
@@ -203,7 +203,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
 
     @classmethod
     def of(cls, scores: Mapping[str, Mapping[str, float]]) -> QueryScores:
-        """Return the scores of ``scores``, itself if it is one already.
+        """Return ``scores`` as `QueryScores`; unchanged if it is one.
 
         Raises:
             ResultError: an id that is not a string, or a value that is not a finite number.
@@ -296,23 +296,22 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         """Return the scores as the bytes of a Parquet file.
 
         Raises:
-            ResultError: a query id is not a string of valid Unicode, or a column has the name of
-                the ids' column.
+            ResultError: a query id is not valid Unicode, or a column has the name of the id column.
         """
         import pyarrow as pa
 
         if _QUERY_ID in self:
-            raise ResultError(f"a column of scores is called {_QUERY_ID!r}, as is that of the ids")
+            raise ResultError(f"a column of scores has the reserved name {_QUERY_ID!r}")
         _texts(self, what="column")
         columns = {name: pa.array(self.array(name), from_pandas=True) for name in self}
         return _encoded({_QUERY_ID: _texts(self.queries, what="query id")} | columns)
 
 
 class StoredScores(QueryScores):
-    """The scores in the file next to a record, read when they are needed."""
+    """The scores in the file next to a record, read when needed."""
 
     def __init__(self, file: SideFile, entry: ScoresEntry) -> None:
-        """Name the file and what the record says of it; nothing is read."""
+        """Create from a file and its entry in the record; reads nothing."""
         self.file, self.ids, self.counts = file, entry.ids, entry.columns
 
     @property
@@ -325,16 +324,16 @@ class StoredScores(QueryScores):
         return _known.get(self.ids) or self.check()
 
     def check(self) -> tuple[str, ...]:
-        """Return the query ids in the file, which are those that its record names.
+        """Return the query ids in the file, after comparing them with the record.
 
         Raises:
-            ResultError: as `read_table`, or they are others.
+            ResultError: as `read_table`, or different ids.
         """
         ids = tuple(read_table(self.file)[_QUERY_ID].to_pylist())
         if _digest(ids) != self.ids:
             raise ResultError(
-                f"{paths.shown(self.file.path)}: its query ids are not those that its record "
-                "names: one of them was changed after it was written. Restore both, or run the "
+                f"{paths.shown(self.file.path)}: its query ids are not those in its "
+                "record: one of them was changed after it was written. Restore both, or run the "
                 "task again with --fresh"
             )
         return _known.setdefault(self.ids, ids)
@@ -362,10 +361,10 @@ def _read_only(array: Array) -> Array:
 
 
 class StoredTop(Mapping[str, list[str]]):
-    """Query id to the ids of its best documents, in the file next to a record."""
+    """Mapping of query id to the ids of its best documents, in the file next to a record."""
 
     def __init__(self, file: SideFile) -> None:
-        """Name the file; nothing is read."""
+        """Create from a file; reads nothing."""
         self.file = file
 
     def check(self) -> None:
@@ -413,7 +412,7 @@ def encode_top(top: Mapping[str, Sequence[str]]) -> bytes:
 def write_tables(
     record: Path, scores: QueryScores, top: Mapping[str, Sequence[str]] | None
 ) -> dict[str, Any]:
-    """Write the files next to ``record``, which does not name them yet; return what names them."""
+    """Write the files next to ``record``; return the fields of the record that name them."""
 
     def write(kind: str, data: bytes) -> tuple[str, str]:
         digest = hashlib.sha256(data).hexdigest()
@@ -447,15 +446,15 @@ def first_run_file(record: Path, config: Mapping[str, Any]) -> Path:
 
 
 def reranked_run_file(record: Path, config: Mapping[str, Any]) -> Path:
-    """Return the file of the run of ``record``, which has one."""
+    """Return the file of the run of ``record``."""
     return record.with_name(next(iter(config.get("runs") or ("",))) or f"{record.stem}.trec")
 
 
 def named_files(record: Path) -> tuple[Path, ...]:
     """Return the files that the record on disk names, in the order in which to copy them.
 
-    They come before the record itself, so that a copy is complete once it has its JSON. A record
-    that is missing or unreadable names none.
+    They precede the record itself, so a copy is complete once its JSON exists. A missing or
+    unreadable record names none.
     """
     try:
         value = read_json(record)
@@ -468,12 +467,12 @@ def named_files(record: Path) -> tuple[Path, ...]:
 
 
 def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
-    """Remove files that the record on disk does not name, and those of writers that were killed.
+    """Remove files that the record on disk does not name, and leftovers of killed writers.
 
     Args:
         record: path of the record, which has just been written.
-        replaced: the files that the record before it named. Others are removed once they are an
-            hour old: until then, another process may be about to write the record that names them.
+        replaced: files of the previous record. Others are removed once they are an hour old: until
+            then, another process may be about to write their record.
     """
     named, old = ({file.name for file in files} for files in (named_files(record), replaced))
     stem = re.escape(record.stem)

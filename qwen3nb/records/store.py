@@ -1,4 +1,4 @@
-"""Find, load and verify the records on disk; many are verified on all cores."""
+"""Find, load and verify the records on disk."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from qwen3nb.records.verification import (
 from qwen3nb.utils.atomic_files import turn
 from qwen3nb.utils.hardware import cores
 
-# Seconds after which records are verified on all cores, if the rest would take this long on one.
+# Remaining seconds on one core above which records are verified on all cores.
 _PATIENCE = 1.0
 _START_UP = 3.0
-_PART = 32  # records that a process verifies at a time
+_PART = 32  # records per batch of a process
 
-# Settings by which one model gets several rows if its records differ in them, each with the
-# value that an older record without the setting implies.
+# Settings in which records of one model may differ, each then with its own row, and the value
+# implied by records without the setting.
 _USES: dict[str, Any] = {
     "pooling": None,
     "max_length": None,
@@ -50,10 +50,9 @@ def load_results(
 
     Args:
         folder: by default `paths.results`.
-        adapters: whether to include records of trained adapters, which are repeated runs of one
-            training (``qwen3nb.evaluation.studies.lora_runs``) that no leaderboard lists.
-        whole: whether to check the files next to each record, too, from which its scores are read
-            when they are needed.
+        adapters: whether to include records of trained adapters, repeated runs of one training
+            (``qwen3nb.evaluation.studies.lora_runs``), which leaderboards leave out.
+        whole: whether to check the files next to each record, too.
     """
     records, unreadable = [], {}
     for file in result_files(folder):
@@ -89,7 +88,7 @@ def load_failures(folder: Path | str | None = None) -> dict[str, str]:
 
 
 def verify(records: Result | Iterable[Result] | Path | str | None = None) -> list[str]:
-    """Check that the numbers of records follow from what they hold; return what does not.
+    """Check that the numbers of records follow from their scores; return the problems.
 
     Args:
         records: one or several records, a record's file, or a folder of records; by default
@@ -112,7 +111,7 @@ def verify(records: Result | Iterable[Result] | Path | str | None = None) -> lis
 
 
 def verify_folder(folder: Path, *, checksums_only: bool = False) -> dict[Path, list[str]]:
-    """Return the problems of the records in a folder, of their list and of their summary."""
+    """Return the problems of a folder's records, list and summary."""
     files = [*result_files(folder), *removed_records(folder)]
     return verify_files(files, checksums_only=checksums_only) | folder_problems(folder)
 
@@ -126,10 +125,9 @@ def verify_files(files: Iterable[Path], *, checksums_only: bool = False) -> dict
 def check_files(
     files: Sequence[Path], *, checksums_only: bool = False
 ) -> Generator[tuple[Path, list[str]]]:
-    """Yield each record's file with what is wrong with it, in the order of ``files``.
+    """Yield each record's file with its problems, in the order of ``files``.
 
-    Many records are verified on all cores: once the first have shown that the rest would take
-    longer than processes take to start.
+    All cores are used if the time per record shows that this outweighs starting processes.
     """
     with closing(_checks(files, checksums_only=checksums_only)) as checks:
         for file, wrong in zip(files, checks, strict=True):
@@ -152,10 +150,10 @@ def _checks(files: Sequence[Path], *, checksums_only: bool) -> Generator[list[st
 
 
 def _checks_of_processes(files: Sequence[Path], *, checksums_only: bool) -> Iterator[list[str]]:
-    """Yield what is found in each file, in their order.
+    """Yield the problems of each file, in order.
 
-    joblib's processes are not forked: a kernel that verifies has threads and libraries that a fork
-    would break, and a script needs no ``if __name__ == "__main__"``.
+    Processes of joblib are not forked, which would break threads and libraries of a kernel, and a
+    script needs no ``if __name__ == "__main__"``.
     """
     from joblib import Parallel, delayed
 
@@ -173,8 +171,8 @@ def _check_part(files: Sequence[Path], checksums_only: bool) -> list[list[str]]:
 def latest(results: Iterable[Result]) -> list[Result]:
     """Return only the latest of records that differ in the model's content alone.
 
-    A checkpoint that is overwritten is another model under the same label; its old
-    records stay on disk, but not in the tables.
+    An overwritten checkpoint is another model with the same label; its old records stay on disk,
+    but tables leave them out.
     """
     newest: dict[tuple[Any, ...], Result] = {}
     for result in results:
@@ -185,7 +183,7 @@ def latest(results: Iterable[Result]) -> list[Result]:
 
 
 def model_use(result: Result) -> tuple[Any, ...]:
-    """Return what the records of one model have in common, though its content be replaced."""
+    """Return a key shared by the records of one model, even if its content is replaced."""
     settings = result.model.settings
     use = tuple(str(settings.get(name, before)) for name, before in _USES.items())
     return result.model.label, use, result.seed

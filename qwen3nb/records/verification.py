@@ -1,9 +1,9 @@
-"""Verify records: do their numbers follow from what they and the files next to them hold?
+"""Verify that the numbers of records follow from their scores and the files next to them.
 
-A record is compared with its checksum, with the list of all records that were ever written in its
-folder, with its per-query scores, its settings, the files of its runs and MTEB's own result; the
-summary of a folder with its records. Nothing is signed: what someone can change who recomputes
-every checksum is in the help of ``qwen3nb verify``.
+A record is compared with its checksum, the list of all records ever written in its folder, its
+per-query scores, settings and runs, and MTEB's own result; the summary of a folder with its
+records. Nothing is signed: the help of ``qwen3nb verify`` lists changes that are not detected if
+every checksum is recomputed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.files.journal import Journal
 
 SUMMARY, SUMMARY_SCHEMA = "all_results.json", "qwen3nb.all-results/3"
-_ROUNDING = 1e-9  # between two computations of one number
-_SCORE_ROUNDING = 1e-6  # between a score that is stored and one computed from its run
+_ROUNDING = 1e-9  # tolerance between two computations of a number
+_SCORE_ROUNDING = 1e-6  # tolerance between a stored score and one computed from its run
 _TOLERANCE = 1e-5  # MTEB rounds some of its scores to five digits
 _CHANGED = "its content is not that of its checksum: it was changed after it was written"
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
@@ -41,13 +41,10 @@ _META = "model_meta.json"
 
 
 class Verifier:
-    """Verifies records; what several of them need is listed or computed once for all.
-
-    The files must not change while one verifier is in use.
-    """
+    """Verifies records, and computes shared digests once. The files must not change meanwhile."""
 
     def __init__(self, *, checksums_only: bool = False) -> None:
-        """Check everything, or only checksums and the digests of the files next to the records."""
+        """Create a verifier; ``checksums_only`` limits it to checksums and digests."""
         self._checksums_only = checksums_only
         self._digest = cache(sha256_file)  # of runs, which records may share
         self._listed = cache(listed_records)
@@ -55,7 +52,7 @@ class Verifier:
         self._mteb_file = cache(_mteb_file)
 
     def check(self, file: Path) -> list[str]:
-        """Return what is wrong with the record in ``file``; an unreadable file is a problem."""
+        """Return the problems of the record in ``file``; an unreadable file is one."""
         base = file.absolute().parents[2]
         known = self._listed(base).get(file.absolute().relative_to(base).as_posix(), {})
         if not os.path.lexists(file) and any(known.values()):
@@ -82,9 +79,9 @@ class Verifier:
         return wrong
 
     def _mteb_problems(self, file: Path, result: Result) -> Iterator[str]:
-        """Yield what is wrong with MTEB's results of the record in ``file``.
+        """Yield the problems of MTEB's results for the record in ``file``.
 
-        A record of a part of a task is not compared, as MTEB's file may be of another part.
+        Records of a part of a task are not compared, because MTEB's file may be of another part.
         """
         if result.task.mteb is None or result.task.selection:
             return
@@ -98,7 +95,7 @@ class Verifier:
 
 
 def _mteb_file(file: Path) -> tuple[str, str]:
-    """Return the digest of a file of MTEB's, and why it is not one that was written there."""
+    """Return the digest of one of MTEB's files, and why it is not valid, or an empty string."""
     digest, checksums = sha256_file(file) if file.is_file() else "", file.with_name(CHECKSUMS)
     journal = Journal(checksums)
     known = [key for key in sorted(journal.keys()) if key.startswith(f"{file.name} ")]
@@ -114,10 +111,10 @@ def _mteb_file(file: Path) -> tuple[str, str]:
 
 
 def problems(result: Result) -> list[str]:
-    """Return what does not follow from the rest of the record; empty if it is consistent.
+    """Return the inconsistencies of a record; empty if there are none.
 
-    Aggregates follow from the per-query scores, the identity from the settings, and a reported
-    main score is MTEB's.
+    Aggregates follow from the per-query scores, the identity from the settings; a reported main
+    score equals MTEB's.
     """
     wrong = []
     try:
@@ -139,7 +136,7 @@ def problems(result: Result) -> list[str]:
         f"{task.main_metric} on {part.split}/{part.subset}": part.score for part in result.parts
     }
     for name, aggregate in stored.items():
-        if aggregate.how == REPORTED:  # another program's value: there are no per-query scores
+        if aggregate.how == REPORTED:  # value of another program, without per-query scores
             if name in result.per_query or name in result.metrics.keys() - {task.main_metric}:
                 wrong.append(f"{name}: reported by another program, which only a main score may be")
             continue
@@ -159,7 +156,7 @@ def problems(result: Result) -> list[str]:
 
 
 def _location_problems(file: Path, result: Result) -> Iterator[str]:
-    """Compare the names of a record's file and folders with what it contains."""
+    """Compare the names of a record's file and folders with its content."""
     model, task = result.model, result.task.key
     if file.name != f"{task}.json":
         yield f"contains the task {task!r}"
@@ -175,7 +172,7 @@ def _location_problems(file: Path, result: Result) -> Iterator[str]:
 def run_problems(
     file: Path, result: Result, *, digest: Callable[[Path], str] = sha256_file
 ) -> Iterator[str]:
-    """Yield what is wrong with the runs of the record in ``file``."""
+    """Yield the problems of the runs of the record in ``file``."""
     config = result.config
     named = {**(config.get("runs") or {}), **(config.get("qrels") or {})}
     digests = {file.with_name(name): digest for name, digest in named.items()}
@@ -189,7 +186,7 @@ def run_problems(
 
 
 def _rescored_problems(file: Path, result: Result) -> Iterator[str]:
-    """Score the run of the record in ``file`` again, by its qrels; yield what differs."""
+    """Rescore the run of the record in ``file`` with its qrels; yield the differences."""
     config = result.config
     if not (config.get("runs") and config.get("qrels")):
         return
@@ -199,7 +196,7 @@ def _rescored_problems(file: Path, result: Result) -> Iterator[str]:
     qrels: dict[str, dict[str, int]] = {}
     for query, _, document, grade in _rows(file.with_name(next(iter(config["qrels"])))):
         qrels.setdefault(query, {})[document] = int(grade)
-    # Scores of one's own data by relevant documents are of those above a threshold.
+    # In custom data, documents are relevant from a threshold.
     scored = ("nDCG",) if "relevance_threshold" in config else METRICS
     names = [name for name in result.per_query if name.partition("@")[0] in scored]
     for name, values in score_run(qrels, run, names, zeros=True).items():
@@ -217,21 +214,20 @@ def _rows(file: Path) -> Iterator[list[str]]:
 
 
 def unchanged_record(file: Path, *, alone: bool = False) -> Result:
-    """Return the record in ``file`` if it and the files that it names are as they were written.
+    """Return the record in ``file`` if it and the files that it names are unchanged.
 
-    What its numbers follow from is up to `Verifier`. Query ids are read once for all records of
-    the same queries, as long as one of these is in use.
+    Its numbers are not recomputed; see `Verifier`. Records with the same queries share their ids.
 
     Args:
         file: the record.
-        alone: whether to leave the files next to it unread.
+        alone: whether to skip the files next to it.
 
     Raises:
-        ResultError: it cannot be read, or it or a file next to it was changed; names the file.
+        ResultError: the record cannot be read, or a file was changed; names the file.
     """
     result, raw = read_record(file)
     lost = [] if alone else side_file_problems(result)
-    if lost and read_json(file) != raw:  # replaced meanwhile, with the files that it named
+    if lost and read_json(file) != raw:  # replaced meanwhile, with its files
         return unchanged_record(file)
     for problem in (*(f"{file}: {each}" for each in _own_problems(raw)), *lost):
         raise ResultError(problem)
@@ -239,7 +235,7 @@ def unchanged_record(file: Path, *, alone: bool = False) -> Result:
 
 
 def side_file_problems(result: Result) -> list[str]:
-    """Return which files of a record's scores and best documents are missing or were changed."""
+    """Return problems of files with scores and best documents: missing or changed."""
     wrong = []
     for stored in _stored(result):
         try:
@@ -255,13 +251,13 @@ def _stored(result: Result) -> list[StoredScores | StoredTop]:
 
 
 def _own_problems(raw: dict[str, Any]) -> list[str]:
-    """Return whether a JSON value is not that of its checksum."""
+    """Return a problem if a JSON value does not match its checksum."""
     content = {name: value for name, value in raw.items() if name != "checksum"}
     return [] if raw.get("checksum") == sha256_json(content) else [_CHANGED]
 
 
 def folder_problems(folder: Path) -> dict[Path, list[str]]:
-    """Return what is wrong with the list of the records in ``folder``, and with their summary."""
+    """Return the problems of the list of records in ``folder``, and of their summary."""
     problems = {}
     if not (folder / CHECKSUMS).is_file() and any(folder.glob("*/seed_*/*.json")):
         problems[folder / CHECKSUMS] = [
@@ -273,15 +269,15 @@ def folder_problems(folder: Path) -> dict[Path, list[str]]:
 
 
 def removed_records(folder: Path) -> list[Path]:
-    """Return the records that the list of a folder has, but that are not there any more."""
+    """Return the records that are listed in a folder but missing."""
     listed = {name for name, each in listed_records(folder).items() if any(each.values())}
     return [folder / name for name in sorted(listed) if not os.path.lexists(folder / name)]
 
 
 def _summary_problems(file: Path) -> Iterator[str]:
-    """Compare a summary with its checksum and with the records that it is made from.
+    """Compare a summary with its checksum and its records.
 
-    It may be older than they are: an entry whose record was replaced since is not compared.
+    It may be older than they are: entries of replaced records are not compared.
     """
     try:
         value = read_json(file)
@@ -304,7 +300,7 @@ def _summary_problems(file: Path) -> Iterator[str]:
 
 
 def scores_of(result: Result) -> dict[str, Any]:
-    """Return the scores of a record without those of its queries, and the record's checksum."""
+    """Return the aggregates of a record, and its checksum."""
     task, model = result.task, result.model
     return {
         "identity": model.identity,
@@ -321,7 +317,7 @@ def scores_of(result: Result) -> dict[str, Any]:
         "size": task.size,
         "counts": task.counts,
         "seconds": result.cost.seconds,
-        # As in `Result.path`, which refuses names that a record was not saved under here.
+        # As in `Result.path`, which refuses unsafe names.
         "record": f"{model.label}-{model.identity[:8]}/seed_{result.seed}/{task.key}.json",
         "checksum": result.checksum,
     }
@@ -330,7 +326,7 @@ def scores_of(result: Result) -> dict[str, Any]:
 def listed_records(folder: Path) -> dict[str, dict[str, bool]]:
     """Return the checksums of all records ever written in ``folder``, by the record's path.
 
-    With each, whether the record was written, or only about to be.
+    Each with whether writing it was completed.
     """
     journal = Journal(folder / CHECKSUMS)
     listed: dict[str, dict[str, bool]] = {}
@@ -341,7 +337,7 @@ def listed_records(folder: Path) -> dict[str, dict[str, bool]]:
 
 
 def _mteb_differences(theirs: Path, result: Result, digest: str) -> Iterator[str]:
-    """Compare a record with MTEB's own file, unless that is of a later evaluation."""
+    """Compare a record with MTEB's own file, unless it is from a later evaluation."""
     task, where = result.task, paths.shown(theirs)
     own = task.mteb.file if task.mteb else ""
     if own and Journal(theirs.with_name(CHECKSUMS)).get(f"{theirs.name} {own}") is None:
@@ -352,7 +348,7 @@ def _mteb_differences(theirs: Path, result: Result, digest: str) -> Iterator[str
     try:
         outcome = json.loads(theirs.read_bytes())  # MTEB writes NaN
         entries = [each for part in outcome["scores"].values() for each in part]
-        # As MTEB averages: over the splits' means over subsets.
+        # As MTEB averages: over splits, of the means over subsets.
         value = fmean(
             fmean(each["main_score"] for each in part) for part in outcome["scores"].values()
         )
