@@ -1,14 +1,14 @@
-"""Test collections: documents, queries and qrels, in memory or from what a person names.
+"""Test collections: documents, queries and qrels, in memory or from folders and MTEB tasks.
 
 BEIR folder      corpus.jsonl, queries.jsonl, qrels/test.tsv (or .jsonl; or .gz)
 CQADupStack      a folder of BEIR folders: one collection each, averaged as a group
 MS MARCO dev     queries.dev.small.tsv, qrels.dev.small.tsv, top1000.dev or collection.tsv
 MTEB             any retrieval or reranking task, by name or object, including PyDocs
 
-The revision of a collection is the digest of its content. Nothing odd is passed over silently:
-it is counted, and `TestCollection.counts` carries the numbers to the record and the page. The
-scores of a collection that misses most of its judged documents mean nothing; it is refused. The
-rules are a table of the guide, `book/guide/what-is-refused.md`.
+The revision of a collection is the digest of its content. Irregularities are counted in
+`TestCollection.counts`, which is stored in the record and shown on the page. A collection that
+lacks most of its judged documents is refused, because its scores would be meaningless.
+`book/guide/what-is-refused.md` lists the rules.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ DUPLICATES = "texts with the id of an earlier one, which they replace"
 WITHOUT_CANDIDATES = "queries without candidates, counted as 0"
 _MOST = 0.5  # refuse when more than this share of the judged documents is missing
 
-# Data sets whose queries are documents too: MTEB removes a document with the query's own id
-# from their rankings. By the name of their folders in BEIR and on the hub, in lower case.
+# Data sets whose queries are also documents: MTEB removes a document with the query's own id from
+# the ranking. Lower-case names of their folders in BEIR and on the hub.
 SKIP_SELF = ("arguana", "fever", "fever_test_top_250_only_w_correct-v2", "fiqa", "msmarco", "quora")
 
 
@@ -71,16 +71,16 @@ class TestCollection:
     Attributes:
         name: name of the collection, safe in file names.
         documents: text per id, starting with the title if there is one.
-        queries: text per id, for the queries that are scored: those with a relevant document,
-            of an MTEB task all that are judged.
+        queries: text per id of the scored queries: those with a relevant document; for MTEB tasks,
+            all that are judged.
         qrels: grade per query and document.
         candidates: documents to rerank per query, if the data provide them.
         ordered: whether the candidates are sorted, best first.
         skip_self: whether to remove a document with the query's own id from its ranking.
         group: the group of collections this one is averaged with, or empty.
         language: three-letter code of the texts' language; `BM25` stems English only.
-        counts: what is odd about the data, with its number: judged documents that are missing,
-            queries without a relevant document, empty texts; only what there is.
+        counts: irregularities of the data and their numbers, such as missing judged documents,
+            queries without a relevant document, empty texts; without zeros.
     """
 
     name: str
@@ -110,21 +110,21 @@ class TestCollection:
         Args:
             queries: text per id, or a list of texts.
             documents: text per id, or a list of texts.
-            relevant: for each query, a grade per document or a list of relevant documents; of
-                lists, their positions, which are their ids.
+            relevant: for each query, a grade per document or a list of relevant documents;
+                positions if the documents are a list.
             name: name of the collection, safe in file names.
 
         Raises:
-            DataError: a judged query or document has no text; an id is blank, given twice or
-                has control characters or lone surrogates; a text is not a string or has a lone
-                surrogate; a grade is not a whole number; or there is no relevant document.
+            DataError: a judged query or document has no text; an id is blank, a duplicate or has
+                control characters or lone surrogates; a text is not a string or has a lone
+                surrogate; a grade is not an integer; or there is no relevant document.
 
         >>> TestCollection.from_texts({"q": "sort a list"}, {"d": "list.sort"}, {"q": ["d"]})
         TestCollection('custom', 1 documents, 1 queries)
         >>> TestCollection.from_texts(["sort a list"], ["str.join", "list.sort"], [[1]]).qrels
         {'0': {'1': 1}}
 
-        The prefixes of a model belong to the model: `load_encoder` takes them as ``prompts``.
+        Prompts of a model are not part of a collection: pass them to `load_encoder`.
         """
         queries, documents = _texts(name, queries), _texts(name, documents)
         qrels = {
@@ -147,9 +147,9 @@ class TestCollection:
     def from_beir(cls, folder: Path | str, *, split: str = "test") -> TestCollection:
         """Read a BEIR folder.
 
-        A document with the query's own id is removed from its ranking only where MTEB's task
-        says so: in ArguAna, FEVER, FiQA, MS MARCO and Quora (`SKIP_SELF`), by the name of the
-        folder. BEIR's own code removes it everywhere, even if it is judged.
+        A document with the query's own id is removed from its ranking only where MTEB does so: in
+        ArguAna, FEVER, FiQA, MS MARCO and Quora (`SKIP_SELF`), by the name of the folder. BEIR's
+        own code always removes it, even if it is judged.
 
         Args:
             folder: with corpus.jsonl, queries.jsonl and qrels/<split>.tsv (or .jsonl; or .gz).
@@ -177,17 +177,16 @@ class TestCollection:
     def checked(
         self, where: Any, *, counted: Mapping[str, int] | None = None, zeros: bool = False
     ) -> TestCollection:
-        """Keep the queries that are scored; each must have a text. Count what is odd.
+        """Return the collection with only its scored queries, and count irregularities.
 
         Judged documents may be missing from the corpus, as in some BEIR data sets, and count as
         not retrieved; most of them must be there. Candidates must not be missing.
 
         Args:
-            where: what an error names.
-            counted: what is odd about the data and was counted while they were read.
-            zeros: do as MTEB: keep the queries whose judgements are all zero, which score 0, and
-                candidates that are given twice. Otherwise these queries are left out, and such
-                candidates are refused.
+            where: location, for error messages.
+            counted: irregularities counted while reading the data.
+            zeros: as MTEB, keep queries whose judgements are all zero, which score 0, and duplicate
+                candidates. Otherwise these queries are left out, and such candidates are refused.
 
         Raises:
             DataError: no query has a relevant document, a judged query or a candidate has no
@@ -263,12 +262,12 @@ class TestCollection:
 
     @cached_property
     def revision(self) -> str:
-        """SHA-256 of documents, queries, qrels and candidates, and of how they are used."""
+        """SHA-256 of documents, queries, qrels, candidates and the settings of their use."""
         digest = hashlib.sha256()
         for part in (self.documents, self.queries):
             for name in sorted(part):
                 text = part[name]
-                if "\1" in text:  # which ends a text below
+                if "\1" in text:  # the separator of texts below
                     digest.update(f"{len(text)}\2".encode())
                 digest.update(f"{name}\0{text}\1".encode("utf-8", "surrogatepass"))
             digest.update(b"\2")
@@ -303,7 +302,7 @@ def _texts(where: str, values: Mapping[str, str] | Sequence[str]) -> dict[str, s
 
 
 def _by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict[str, Any]:
-    """Return the values of numbered rows of id and value; refuse unfit and repeated ids."""
+    """Return values by id from numbered rows; refuse invalid and duplicate ids."""
     values: dict[str, Any] = {}
     for number, (name, value) in rows:
         if name in values:
@@ -315,10 +314,10 @@ def _by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict[str, A
 def _read_qrels(
     file: Path, *, columns: int = 3
 ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Read the grade per query and document from BEIR's TSV or JSONL, or from a TSV of TREC.
+    """Read grades per query and document from BEIR's TSV or JSONL, or from TREC qrels.
 
-    Of several grades for one pair the last counts, as in BEIR and MTEB; a TSV of TREC has 4
-    ``columns``. The second value is the count of `CONFLICTING`.
+    The last of several grades for a pair counts, as in BEIR and MTEB; TREC qrels have 4
+    ``columns``. Also returns the count of `CONFLICTING`.
     """
     rows: Iterator[tuple[int, Any]]
     if ".jsonl" in file.name:
@@ -340,7 +339,7 @@ def _read_qrels(
 
 
 def _read_grade(grade: Any, *, where: str) -> int:
-    """Return a grade as an integer; refuse all but whole numbers from -1,000 to 1,000.
+    """Return a grade as an integer; refuse anything but integers from -1,000 to 1,000.
 
     >>> _read_grade("2.0", where="test.tsv:7")
     2
@@ -363,9 +362,9 @@ def judgement_counts(
     where: Any,
     zeros: bool,
 ) -> dict[str, int]:
-    """Count judged documents that are missing, and queries that cannot be answered.
+    """Count missing judged documents and queries without a relevant document.
 
-    With ``zeros`` these queries count as 0, else they are left out; an error names ``where``.
+    With ``zeros``, such queries count as 0, else they are left out; errors name ``where``.
 
     Raises:
         DataError: most of the judged documents are missing; names some of them.
@@ -376,7 +375,7 @@ def judgement_counts(
         some = ", ".join(f"{name!r:.60}" for name in islice(documents, 3)) or "none"
         raise DataError(
             f"{where}: {len(lost)} of {len(judged)} judged documents are not in the corpus "
-            f"({listed(lost[:10])}, ...); its own ids are like {some}. Are the qrels those of "
+            f"({listed(lost[:10])}, ...); its ids look like {some}. Do the qrels belong to "
             "this corpus?"
         )
     known = set(queries)
@@ -392,9 +391,9 @@ def judgement_counts(
 
 
 def shared_documents(qrels: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
-    """The relevant document of each query: the cluster of queries that are of one document.
+    """Return the relevant document of each query, as clusters of queries.
 
-    None if a query has another number of relevant documents, or each has a document of its own.
+    Empty unless each query has exactly one, and some share it.
 
     >>> shared_documents({"q1": {"a": 1, "b": 0}, "q2": {"a": 1}, "q3": {"c": 2}})
     {'q1': 'a', 'q2': 'a', 'q3': 'c'}
@@ -410,7 +409,7 @@ def shared_documents(qrels: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
 
 
 def text_counts(kind: str, texts: Iterable[str]) -> dict[str, int]:
-    """Count texts that are empty, have control characters or occur before; numbers may be 0.
+    """Count texts that are empty, have control characters or are duplicates; counts may be 0.
 
     >>> text_counts("documents", ["a", "", "a"])  # doctest: +NORMALIZE_WHITESPACE
     {'empty documents': 1, 'documents with control characters': 0,
@@ -432,12 +431,12 @@ def text_counts(kind: str, texts: Iterable[str]) -> dict[str, int]:
 
 
 def nonzero(counts: Mapping[str, int]) -> dict[str, int]:
-    """Drop what does not occur."""
+    """Return the counts that are not 0."""
     return {name: count for name, count in counts.items() if count}
 
 
 def find_collections(spec: Any) -> list[TestCollection]:
-    """Return the collections that a folder, an MTEB task or a collection stands for.
+    """Return the collections of a folder or an MTEB task; a collection is returned as it is.
 
     Raises:
         DataError: ``spec`` is none of these.
@@ -477,8 +476,8 @@ def find_collections(spec: Any) -> list[TestCollection]:
 def _from_msmarco(folder: Path) -> TestCollection:
     """Read the MS MARCO dev set: 6,980 queries, their qrels, and the official top 1,000.
 
-    ``top1000.dev`` includes its passages. The order of its lines is not a ranking; a run
-    ``run.dev.small.tsv`` (query, passage, rank) orders them, if it exists. Without
+    ``top1000.dev`` includes its passages. The order of its lines is not a ranking;
+    ``run.dev.small.tsv`` (query, passage, rank), if it exists, gives the order. Without
     ``top1000.dev``, the documents are ``collection.tsv`` (8.8 million passages).
     """
     file = required(folder, "queries.dev.small.tsv", "queries.dev.tsv")
@@ -511,7 +510,7 @@ def _from_msmarco(folder: Path) -> TestCollection:
 def from_mteb(task: Any) -> list[TestCollection]:
     """Return the collections of an MTEB task, one per split and language, or part.
 
-    The queries are those that MTEB scores: one whose judgements are all zero counts as 0.
+    The queries are those that MTEB scores: a query whose judgements are all zero scores 0.
 
     Raises:
         DataError: the task has no corpus, or it is a reranking task whose candidates did
@@ -547,7 +546,9 @@ def from_mteb(task: Any) -> list[TestCollection]:
             data["top_ranked"],
             skip_self=bool(task.ignore_identical_ids),
             group="" if len(parts) == 1 else name,
-            language=ENGLISH if ENGLISH in languages else min(languages),  # as BM25 treats it
+            language=ENGLISH
+            if ENGLISH in languages
+            else min(languages),  # BM25 stems English if present
         )
         collections.append(collection.checked(name, counted=counted, zeros=True))
     return collections

@@ -1,14 +1,14 @@
 """Keep data sets and models in a local mirror, for machines without a network.
 
-A mirror has a folder ``DIR/<organisation>/<name>`` per id, for data sets and models alike. If
-``QWEN3NB_MIRROR`` (or ``--mirror``) is set, every id is looked up there before the hub. A note
-next to the files records what was fetched, so that an incomplete or changed copy is recognised.
+A mirror has a folder ``DIR/<organisation>/<name>`` per data set or model. If ``QWEN3NB_MIRROR`` (or
+``--mirror``) is set, every id is looked up there before the hub. A note next to the files lists
+what was fetched, to detect incomplete or changed copies.
 
-What tasks and models need (`needs`) is looked for once, before the first run: in the mirror, in
-the caches of the hub's libraries, and on the hub itself. `fetch_all` fills a mirror on a connected
-machine from pinned revisions: whole repositories, every file compared with its digest. A
-repository is downloaded next to its folder and moved there when it is complete; an interrupted
-download goes on.
+The data and models required by tasks (`needs`) are looked up once, before the first run: in the
+mirror, in the caches of the hub's libraries, and on the hub. `fetch_all` fills a mirror on a
+connected machine from pinned revisions: whole repositories, every file compared with its digest. A
+repository is downloaded next to its folder and moved there when complete; interrupted downloads are
+resumed.
 """
 
 import os
@@ -30,8 +30,8 @@ from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, writ
 from qwen3nb.utils.files.journal import remembered_digest
 
 NOTE = ".qwen3nb-fetched.json"
-_PARTIAL = ".partial"  # downloads that are not complete, below the mirror
-# By kind of what is needed: the option of `qwen3nb fetch`, and the files to download; None for all.
+_PARTIAL = ".partial"  # folder of incomplete downloads in the mirror
+# By kind: the option of `qwen3nb fetch`, and the files to download; None for all.
 _OPTIONS = {"dataset": "--tasks", "model": "--model"}
 _WANTED = {"dataset": None, "model": MODEL_FILES}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -39,7 +39,7 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class MirrorError(ValueError):
-    """Data or a model that is not available; the message says how to fetch it."""
+    """Data or a model is not available; the message says how to fetch it."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def mirrored(id_: str) -> Path | None:
 
 
 def is_filled(id_: str) -> bool:
-    """Return whether the mirror has files of ``id_`` and no download that was cut off."""
+    """Return whether the mirror has files of ``id_`` and no interrupted download."""
     folder = mirrored(id_)
     if folder is None or any(folder.rglob("*.incomplete")):
         return False
@@ -72,7 +72,7 @@ def is_filled(id_: str) -> bool:
 def _fetched_note(folder: Path, *, unchanged: bool = False) -> dict[str, Any] | None:
     """Return the note on a folder: the revision, and the SHA-256 of each file.
 
-    With ``unchanged``, only if the folder has the files of the note.
+    With ``unchanged``, None unless the folder has exactly these files.
     """
     try:
         note: dict[str, Any] = read_json(folder / NOTE)
@@ -85,7 +85,7 @@ def _fetched_note(folder: Path, *, unchanged: bool = False) -> dict[str, Any] | 
 
 
 def _copied_files(folder: Path) -> dict[str, Path]:
-    """Return all files of a copy by name, also below links, but the note and the hub's own."""
+    """Return all files of a copy by name, following links, except the note and files of the hub."""
     tops = os.walk(folder, followlinks=True)
     files = sorted(Path(top, name) for top, _, names in tops for name in names)
     own = {folder / NOTE, folder / ".cache"}
@@ -104,16 +104,16 @@ def _content(folder: Path) -> str:
 
 
 def data_revision(task: Any) -> str:
-    """Return what identifies a task's data; see `current_revision`."""
+    """Return the revision of a task's data; see `current_revision`."""
     data = task.metadata.dataset
     return current_revision(data["path"], pinned=str(data.get("revision")))
 
 
 def current_revision(id_: str, *, pinned: str) -> str:
-    """Return what identifies a data set: a revision, or the digest of a local copy.
+    """Return the identity of a data set: a revision, or the digest of a local copy.
 
-    A folder of the mirror that `fetch` filled and that is unchanged since, with no file added, is
-    identified by its revision; any other folder by its content; without a folder it is ``pinned``.
+    An unchanged folder of the mirror filled by `fetch` is identified by its revision, any other
+    folder by its content; without a folder, return ``pinned``.
     """
     folder = mirrored(id_)
     if folder is None:
@@ -127,12 +127,12 @@ def current_revision(id_: str, *, pinned: str) -> str:
 def local_data(task: Any) -> Iterator[None]:
     """Make an MTEB task load from the mirror, if its data are there.
 
-    MTEB tasks share the metadata of their class, and unloading a task restores it. Therefore path
-    and revision are replaced in the class, and restored afterwards; MTEB's result then carries the
-    revision that the record does.
+    MTEB tasks share the metadata of their class, and unloading a task restores it. Path and
+    revision are therefore replaced in the class, and restored afterwards; MTEB's result then has
+    the same revision as the record.
 
-    The datasets library gets a cache of its own for this content: it caches a folder by its base
-    name, its card and the times of its files, so that changed rows would be served as they were.
+    The datasets library gets a separate cache per content, because it caches a folder by base name,
+    card and file times, and would serve outdated rows after a change.
     """
     data = type(task).metadata.dataset
     folder = mirrored(data["path"])
@@ -157,10 +157,10 @@ def local_data(task: Any) -> Iterator[None]:
 
 
 def load_data(task: Any) -> None:
-    """Load an MTEB task's data, to be called in `local_data`.
+    """Load an MTEB task's data; call it within `local_data`.
 
     Raises:
-        MirrorError: the data are not available, or cannot be loaded; says how to fetch them.
+        MirrorError: the data are not available or cannot be loaded; says how to fetch them.
     """
     path = task.metadata.dataset["path"]
     if path.startswith("qwen3nb/"):  # built in, not fetched
@@ -176,7 +176,7 @@ def load_data(task: Any) -> None:
 
 
 def _check_revision(data: Any, revision: str) -> None:
-    """Raise if data are of another revision: the library falls back on what its cache has."""
+    """Raise if data have another revision: the library falls back on its cache."""
     if isinstance(data, dict):
         for part in data.values():
             _check_revision(part, revision)
@@ -200,7 +200,7 @@ def explain(task: Any, error: Exception) -> MirrorError:
 
 
 def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
-    """List what tasks (MTEB objects) and models need, each once."""
+    """List the data sets and models that tasks (MTEB objects) and models need, each once."""
     used: dict[tuple[str, str, str | None], list[str]] = {}
     for task in tasks:
         for part in getattr(task.metadata, "tasks", None) or [task]:
@@ -218,10 +218,10 @@ def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
 def hub_access(
     needed: Iterable[Need], reachable: Callable[[], bool] | None = None
 ) -> Iterator[None]:
-    """Guard the requests of the hub's libraries; without a hub, keep them to their own caches.
+    """Guard the requests of the hub's libraries; without a hub, restrict them to their caches.
 
-    They would ask several times for every file, though it is there. If all that is ``needed`` is in
-    the mirror, no hub is asked.
+    Otherwise they would request cached files several times. If everything ``needed`` is in the
+    mirror, no request is made.
     """
     import datasets
     from huggingface_hub import constants
@@ -230,7 +230,7 @@ def hub_access(
         yield
         return
     online = (reachable or hub_reachable)()
-    # A download is counted at another server, to which there may be no route.
+    # Downloads are counted at another server, which may be unreachable.
     changed: list[tuple[Any, str, bool]] = [(datasets.config, "HF_UPDATE_DOWNLOAD_COUNTS", False)]
     if not online:
         changed += [(each, "HF_HUB_OFFLINE", True) for each in (constants, datasets.config)]
@@ -246,7 +246,7 @@ def hub_access(
 def missing(needed: Iterable[Need], *, reachable: Callable[[], bool] | None = None) -> list[Need]:
     """Return the needs that are neither in the mirror, nor in the hub's cache, nor on the hub.
 
-    ``reachable`` is `hub_reachable`, perhaps remembered; called only if something is not here.
+    ``reachable`` is like `hub_reachable`; called only if something is not stored locally.
     """
     absent = [each for each in needed if not is_filled(each.id) and not _in_hub_cache(each)]
     if not absent:
@@ -258,7 +258,7 @@ def load_here(task: Any) -> None:
     """Load an MTEB task's data if they are in the mirror or in the hub's cache, or built in.
 
     Raises:
-        MirrorError: they are in neither; nothing is downloaded.
+        MirrorError: they are in neither.
     """
     needed = needs([task])
     if absent := missing(needed, reachable=lambda: False):
@@ -270,10 +270,10 @@ def load_here(task: Any) -> None:
 def missing_error(
     absent: list[Need], *, command: str = "", problem: str = "the hub does not answer"
 ) -> MirrorError:
-    """Return one error that lists what is missing, and the one command that fetches it.
+    """Return one error that lists what is missing, with the command that fetches it.
 
-    ``command`` are options of ``qwen3nb fetch`` to name, by default every task and model;
-    ``problem`` is why the hub cannot be used.
+    ``command`` are options of ``qwen3nb fetch``, by default every task and model; ``problem`` is
+    why the hub cannot be used.
     """
     mirror = paths.mirror()
     where = f"in the mirror {mirror}" if mirror else "in a mirror (QWEN3NB_MIRROR is not set)"
@@ -290,9 +290,9 @@ def missing_error(
 
 
 def _in_hub_cache(need: Need) -> bool:
-    """Return whether the libraries' own caches hold the revision: models as files, data prepared.
+    """Return whether the libraries' caches contain the revision: files of models, prepared data.
 
-    Data that were downloaded but not prepared cannot be loaded without the hub.
+    Downloaded data that were not prepared cannot be loaded without the hub.
     """
     import datasets
     from huggingface_hub import constants
@@ -313,16 +313,16 @@ def fetch_all(
     say: Callable[[str], object] = print,
     arrived: Callable[[], object] = lambda: None,
 ) -> dict[str, str]:
-    """Download each need into the mirror; a hub that cannot be used is not tried for the rest.
+    """Download each need into the mirror; stop if the hub cannot be used.
 
     Args:
         needed: what to download.
         mirror: the folder.
-        say: called with a line on each.
-        arrived: called for each that is in the mirror then.
+        say: called with a line per need.
+        arrived: called for each need once it is in the mirror.
 
     Returns:
-        By id, why it is not in the mirror; empty for those that were not tried.
+        The reason per id that is not in the mirror; empty for those not tried.
     """
     failures: dict[str, str] = {}
     useless = False
@@ -341,16 +341,16 @@ def fetch_all(
 
 
 def _is_fetched(need: Need, mirror: Path) -> bool:
-    """Return whether the mirror has a need, complete and unchanged."""
+    """Return whether a need is in the mirror, complete and unchanged."""
     note = _fetched_note(mirror / need.id, unchanged=True)
     return note is not None and note.get("revision") == need.revision
 
 
 def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> Path:
-    """Download one need into the mirror, unless it is there already; resume what was cut off.
+    """Download one need into the mirror unless it is there; resume interrupted downloads.
 
     Raises:
-        MirrorError: the download fails, or would replace files that are not the hub's.
+        MirrorError: the download fails, or would replace files that are not from the hub.
     """
     folder = mirror / need.id
     if _is_fetched(need, mirror):
@@ -377,11 +377,11 @@ def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> 
     digests = {name: sha256_file(partial / name) for name in sorted(files)}
     note = {"id": need.id, "kind": need.kind, "revision": need.revision, "files": digests}
     write_json(partial / NOTE, note)
-    shutil.rmtree(partial / ".cache", ignore_errors=True)  # the hub library's own notes
+    shutil.rmtree(partial / ".cache", ignore_errors=True)  # metadata of the hub's library
     folder.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)  # its files are the hub's
+    shutil.rmtree(folder, ignore_errors=True)  # contains only files of the hub
     partial.rename(folder)
-    with suppress(OSError):  # other downloads are not complete
+    with suppress(OSError):  # not empty: other downloads are incomplete
         partial.parent.rmdir()
     return folder
 

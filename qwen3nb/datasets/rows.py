@@ -1,11 +1,10 @@
-"""Read rows from data files, plain or gzipped, and check each of them and their values.
+"""Read and check rows of data files, plain or gzipped.
 
-What other readers pass over silently (a truncated line, a NaN, a number instead of text)
-is an error here, with file, line and cause. The rules are a table of the guide,
-`book/guide/what-is-refused.md`.
+Problems that other readers ignore (a truncated line, a NaN, a number instead of text) are errors
+here, with file, line and cause. `book/guide/what-is-refused.md` lists the rules.
 
-A small file cannot take much memory: a line has at most 16 MiB, and a ``.gz`` file unpacks to
-at most 200 times its size (or 16 MiB). `size_limit` says how to raise these limits.
+Memory is limited: a line has at most 16 MiB, and a ``.gz`` file unpacks to at most 200 times its
+size (or 16 MiB). See `size_limit` for how to raise these limits.
 """
 
 import csv
@@ -25,13 +24,13 @@ import yaml
 from qwen3nb.utils.format import parse_size
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
-LARGEST_GRADE = 1000  # 2 to its power, a gain of nDCGexp, is still a number
+LARGEST_GRADE = 1000  # 2^grade, a gain of nDCGexp, is still finite
 
 READ_LIMIT = "QWEN3NB_READ_LIMIT"
 LINE = 16 << 20  # bytes of a line
 RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold
 _RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
-_FREE = 16 << 20  # bytes that may be unpacked whatever the ratio
+_FREE = 16 << 20  # bytes that may be unpacked at any ratio
 _LISTED = 30
 _BOM = b"\xef\xbb\xbf"
 # Control characters, line and paragraph separators, and lone surrogates.
@@ -49,7 +48,7 @@ class DataError(ValueError):
 
 
 def printable(text: str) -> str:
-    """Replace control characters, which a terminal would interpret, by a mark.
+    """Replace control characters, which a terminal would interpret, by U+FFFD.
 
     >>> printable("a\x1b[2Jb")
     'a�[2Jb'
@@ -79,7 +78,7 @@ def required(folder: Path, *names: str) -> Path:
 
 
 def size_limit(default: int) -> int:
-    """Return a limit in bytes: ``default``, or what ``--read-limit`` says if that is more."""
+    """Return a limit in bytes: ``default``, or ``--read-limit`` if larger."""
     try:
         return max(default, parse_size(os.environ.get(READ_LIMIT) or "0"))
     except ValueError as error:
@@ -92,7 +91,7 @@ def raised_limit(limit: int) -> str:
 
 
 def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each line of UTF-8, with its end.
+    """Yield number and text of each line of a UTF-8 file, with its line break.
 
     A byte order mark is skipped.
 
@@ -101,8 +100,8 @@ def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int
         most: bytes to read at most, unpacked; see `size_limit`.
 
     Raises:
-        DataError: it is unreadable, not UTF-8 (names the line), too large, or has a too long
-            line, or its compression is damaged.
+        DataError: unreadable, not UTF-8 (names the line), too large, a line that is too long, or
+            damaged compression.
     """
     if file.exists() and not file.is_file():
         raise DataError(f"{file}: not a regular file")
@@ -136,7 +135,7 @@ def read_text(file: Path, *, most: int) -> str:
     """Return the text of a file of at most ``most`` bytes, without a byte order mark.
 
     Raises:
-        DataError: it is unreadable, not UTF-8 (names the line), or too large.
+        DataError: unreadable, not UTF-8 (names the line), or too large.
     """
     if not file.is_file():
         raise DataError(f"{file}: no such file, or not a regular file")
@@ -172,11 +171,10 @@ def json_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, dic
 
 
 def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Yield the number and the named fields of each JSON line, checked for their types.
+    """Yield number and named fields of each JSON line, after checking their types.
 
     Raises:
-        DataError: a line is not JSON, or a field is missing, of another type, or no valid
-            Unicode.
+        DataError: a line is not JSON, or a field is missing, of another type, or not valid Unicode.
     """
     for number, row in json_rows(file):
         where = f"{file}:{number}"
@@ -192,12 +190,12 @@ def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[
 
 
 def given_rows(data: Any, *, what: str) -> list[dict[str, Any]]:
-    """Return the rows of a data frame or of a list of dictionaries, without what is missing.
+    """Return the rows of a data frame or a list of dictionaries, without missing values.
 
     Raises:
-        DataError: it is neither.
+        DataError: neither of these.
     """
-    if hasattr(data, "to_json"):  # of pandas: the values are Python's own then
+    if hasattr(data, "to_json"):  # pandas: converts values to Python types
         data = json.loads(data.to_json(orient="records", date_format="iso"))
     rows = list(data) if isinstance(data, Iterable) else [data]
     for number, row in enumerate(rows, start=1):
@@ -210,7 +208,7 @@ def given_rows(data: Any, *, what: str) -> list[dict[str, Any]]:
 
 
 def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
-    """Parse ``line`` as a JSON object; raise DataError, which starts with ``where``, for others."""
+    """Parse ``line`` as a JSON object; raise DataError, starting with ``where``, for others."""
     try:
         row = parse_json(line, nan=nan)
     except ValueError as error:
@@ -221,7 +219,7 @@ def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
 
 
 def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the fields of each line; quotes are characters like others."""
+    """Yield number and fields of each line; quotes are ordinary characters."""
     for number, line in numbered_lines(file):
         fields = line.rstrip("\r\n").split("\t")
         if len(fields) != columns:
@@ -230,7 +228,7 @@ def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]
 
 
 def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list[str]]]:
-    """Yield the last line and the cells of each row of a CSV file, or of a quoted TSV file.
+    """Yield last line number and cells of each row of a CSV file, or of a quoted TSV file.
 
     Raises:
         DataError: quotes that do not match.
@@ -248,7 +246,7 @@ def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list
 def named_rows(
     file: Path, columns: Sequence[str], *, most: int | None = None
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the last line and the cells in ``columns`` of each row of a file with a header.
+    """Yield last line number and cells in ``columns`` of each row of a file with a header.
 
     Raises:
         DataError: see `csv_rows`; a column is missing or given twice; or a row has more or fewer
@@ -268,7 +266,7 @@ def named_rows(
 
 
 def checked_id(value: Any, *, where: str) -> str:
-    """Return text that is not blank, without control characters and lone surrogates, or raise."""
+    """Return an id; raise DataError if blank or with control characters or lone surrogates."""
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{where}: the id is {value!r:.60}; expected text that is not blank")
     if not value.isprintable() and _UNFIT.search(value):
@@ -277,7 +275,7 @@ def checked_id(value: Any, *, where: str) -> str:
 
 
 def finite_number(value: Any) -> float | None:
-    """Return a number of JSON as a float; None for anything else, NaN and infinities.
+    """Return a JSON number as a float; None for anything else, including NaN and infinities.
 
     >>> finite_number(2), finite_number("2"), finite_number(True), finite_number(10**400)
     (2.0, None, None, None)
@@ -291,10 +289,9 @@ def finite_number(value: Any) -> float | None:
 
 
 def stated_number(value: Any) -> float | None:
-    """Return the number that a value of JSON or a text is; None as `finite_number`.
+    """Return a JSON value or a text as a number; None as in `finite_number`.
 
-    Python also reads ``1_0`` as 10 and digits of other scripts, which no other program writes
-    on purpose.
+    Unlike Python, does not read ``1_0`` as 10, nor digits of other scripts.
 
     >>> stated_number("1e-3"), stated_number("1_0"), stated_number("nan")
     (0.001, None, None)
@@ -315,12 +312,12 @@ def has_control_characters(text: str) -> bool:
 def scored_pairs(file: Path, *, of: str) -> list[tuple[str, str, float]]:
     """Read two texts and their score from each row of JSONL, CSV or TSV, in order.
 
-    They are called ``sentence1``, ``sentence2`` and ``score``. A table without these names has
-    them in its three columns; its first line is a header if its score is not a number.
+    Columns are ``sentence1``, ``sentence2`` and ``score``, or the three columns of a table without
+    these names; its first line is a header if its score is not a number.
 
     Args:
         file: the file.
-        of: what the texts are, in messages.
+        of: name of the texts in messages.
 
     Raises:
         DataError: no rows, or a malformed one; a score that is not a finite number; a text that is
@@ -356,7 +353,7 @@ def _table_pairs(file: Path) -> Iterator[tuple[int, list[str]]]:
     for row, (number, cells) in enumerate(csv_rows(file)):
         if len(cells) != len(_PAIR):
             raise DataError(f"{file}:{number}: expected two texts and a score; got {listed(cells)}")
-        if row or _NUMBER.fullmatch(cells[2].lower()):  # else it is the header
+        if row or _NUMBER.fullmatch(cells[2].lower()):  # otherwise a header
             yield number, [cell.strip() for cell in cells]
 
 
@@ -392,7 +389,7 @@ def load_analogies(file: Path | str) -> list[Analogy]:
     return analogies
 
 
-_CONFIGURATION = 128 << 10  # bytes; PyYAML takes seconds for them
+_CONFIGURATION = 128 << 10  # bytes, for which PyYAML takes seconds
 _LOG = 256 << 20  # bytes
 
 
@@ -400,7 +397,7 @@ def read_settings(file: Path) -> Any:
     """Return the content of a YAML file of at most 128 KiB.
 
     Raises:
-        DataError: unreadable, or not YAML of plain values; names the file.
+        DataError: unreadable, or not YAML with plain values; names the file.
     """
     text = read_text(file, most=_CONFIGURATION)
     try:

@@ -1,10 +1,10 @@
 """Read and write runs in TREC format, ``query Q0 document rank score tag``; write qrels.
 
-See https://trec.nist.gov/data/qrels_eng/ and the README of trec_eval. Ranks follow
-trec_eval (32-bit scores, ties by id, descending), whatever the order of the lines. A file whose
-ranks say otherwise is refused: one of its columns is not what it should be. Scores keep all
-their digits, so that a run survives a round trip. Programs differ in how they order equal scores;
-a run for others is therefore written with ``distinct=True``, which all of them rank alike.
+See https://trec.nist.gov/data/qrels_eng/ and the README of trec_eval. Ranks follow trec_eval
+(32-bit scores, ties by id, descending), independent of the order of lines. A file whose ranks
+contradict its scores is refused. Scores are written with all digits, for lossless round trips.
+Programs order equal scores differently; runs for other programs are therefore written with
+``distinct=True``, without ties.
 """
 
 import hashlib
@@ -34,8 +34,8 @@ def write_run(file: Path, run: Run, *, tag: str, distinct: bool = False) -> Path
         file: the file to write.
         run: score per query and document.
         tag: name of the system, the last column.
-        distinct: lower a score that equals the one before it in 32 bits to the next 32-bit
-            number, so that no two documents of a query are tied.
+        distinct: break ties: lower a score that equals the previous one in 32 bits to the next
+            32-bit number.
 
     Raises:
         DataError: an id is empty or contains white space, which the format cannot express.
@@ -46,7 +46,7 @@ def write_run(file: Path, run: Run, *, tag: str, distinct: bool = False) -> Path
 
 
 def run_digest(file: Path, run: Run, *, tag: str, distinct: bool = False) -> str:
-    """Return the SHA-256 of what `write_run` would write; an error names ``file``."""
+    """Return the SHA-256 of the file that `write_run` would write; errors name ``file``."""
     digest = hashlib.sha256()
     for block in _blocks(file, run, tag=tag, distinct=distinct):
         digest.update(block)
@@ -70,7 +70,7 @@ def _blocks(file: Path, run: Run, *, tag: str, distinct: bool) -> Iterator[bytes
 
 
 def _lowered(scores: list[float]) -> list[float]:
-    """Return descending scores of which no two are equal as 32-bit numbers.
+    """Return descending scores without ties as 32-bit numbers.
 
     >>> _lowered([2.0, 1.0, 1.0, 0.5])
     [2.0, 1.0, 0.9999999403953552, 0.5]
@@ -92,7 +92,7 @@ def _lowered(scores: list[float]) -> list[float]:
 def qrels_bytes(file: Path, qrels: Qrels) -> bytes:
     """Return ``qrels`` in TREC format: ``query 0 document grade``, one per line.
 
-    Negative grades are written as 0, as which they count. Raise DataError as `write_run` does.
+    Negative grades are written as 0. Raises DataError as `write_run`.
     """
     lines = []
     for query in sorted(qrels):
@@ -149,7 +149,7 @@ def load_run(file: Path) -> RunArrays:
 
 
 def _check_ranks(file: Path, run: RunArrays, ranks: NDArray[np.int32]) -> None:
-    """Refuse a document that is ranked below one with a lower score; equal ranks say nothing."""
+    """Refuse ranks that contradict the scores; equal ranks are ignored."""
     rows = np.repeat(np.arange(len(run)), np.diff(run.offsets))
     with np.errstate(over="ignore"):
         scores = run.scores.astype(np.float32)
@@ -163,7 +163,7 @@ def _check_ranks(file: Path, run: RunArrays, ranks: NDArray[np.int32]) -> None:
         raise DataError(
             f"{file}: query {run.queries[rows[at]]!r:.60}: rank {ranks[at]} has a higher score "
             f"than rank {ranks[at - 1]} ({len(odd)} such ranks in the file); expected scores of "
-            "which higher ones are better, or ranks that are all 0"
+            "which higher is better, or ranks that are all 0"
         )
 
 

@@ -1,4 +1,4 @@
-"""Check that this directory computes here what it computed when it was written.
+"""Check that this model still computes the same vectors as when it was exported.
 
     python check_encoder.py [FOLDER]
 

@@ -1,8 +1,8 @@
-"""Write the files besides the weights, so that the directory loads everywhere.
+"""Write the files of an export other than its weights.
 
 These are ``config.json`` with both spellings of the rope settings, the module files of
-sentence-transformers with both the old and the new keys, and a script that checks the export on
-any machine. The README is the model card (`qwen3nb.report.card`).
+sentence-transformers with both the old and the new keys, and a script that checks the export on any
+machine. The README is the model card (`qwen3nb.report.card`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 
 CHECK = "check_encoder.py"
-# The first releases that load an export. An older sentence-transformers warns of that; what is
-# installed here would be part of the model's identity, and would be warned of without need.
+# The first releases that load an export. Older sentence-transformers warn about newer versions; the
+# installed versions would become part of the model's identity and cause needless warnings.
 _OLDEST = {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
-# Other servers than sentence-transformers read these, and some refuse a file that lacks one.
+# Read by other servers, some of which refuse a file that lacks one.
 _BEFORE_5_4 = """
 pooling_mode_cls_token pooling_mode_max_tokens pooling_mode_mean_tokens
 pooling_mode_mean_sqrt_len_tokens pooling_mode_weightedmean_tokens pooling_mode_lasttoken
@@ -47,7 +47,7 @@ pooling_mode_mean_sqrt_len_tokens pooling_mode_weightedmean_tokens pooling_mode_
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """How an exported encoder is used; stored with the export."""
+    """Options of an exported encoder, stored with the export."""
 
     pooling: str = "mean"  # one of `qwen3nb.models.modeling.pooling.POOLINGS`
     normalize: bool = True  # whether vectors are scaled to length 1
@@ -72,18 +72,18 @@ def copy_tokenizer(
 ) -> tuple[Tokenizer, list[str]]:
     """Copy the tokenizer files and check that they match the embedding.
 
-    The files are copied, not saved again: transformers 5 writes files that transformers
-    4.57 cannot read. A prefix or an end token changes only the template in ``tokenizer.json``;
-    in ``tokenizer_config.json``, only the maximum length is set, and for the pooling ``last``
-    the padding side: transformers.js takes the last column, padding or not.
+    The files are copied, not saved again: transformers 5 writes files that transformers 4.57 cannot
+    read. A prefix or an end token changes only the template in ``tokenizer.json``; in
+    ``tokenizer_config.json``, only the maximum length is set and, for ``last`` pooling, the padding
+    side: transformers.js takes the last column, even if it is padding.
 
     Returns:
-        The tokenizer as it was written, and warnings.
+        The tokenizer as written, and warnings.
 
     Raises:
-        CheckpointError: no ``tokenizer.json``, or one that does not fit the embedding's
-            ``rows``, see `qwen3nb.models.gate.tokenizer`; no padding token; or no room for a
-            text between prefix and end token.
+        CheckpointError: no ``tokenizer.json``, or one that does not match the embedding's ``rows``,
+            see `qwen3nb.models.gate.tokenizer`; no padding token; or a maximum length too small for
+            prefix, text and end token.
     """
     tokenizer, tokens = check_tokenizer(source)
     if tokenizer is None:
@@ -143,7 +143,7 @@ def _end_warnings(
 
 
 def listed_modules(kinds: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the content of the ``modules.json`` of sentence-transformers, by names of classes."""
+    """Return the content of sentence-transformers' ``modules.json`` for names of classes."""
     return [
         {
             "idx": index,
@@ -165,8 +165,8 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
 
     kinds = ["Transformer", "Pooling"] + ["Normalize"] * options.normalize
     write_json(folder / "modules.json", listed_modules(kinds), indent=2)
-    # The dimension has its newer name only. With the older one beside it, each load would say
-    # that it is deprecated; with that one alone, sentence-transformers before 5.4 would load the
+    # The dimension has its new name only. With the old one as well, each load would print a
+    # deprecation warning; with the old one alone, sentence-transformers before 5.4 would load the
     # model, most often with a transformers that runs it causally.
     rule = POOLINGS[options.pooling]
     pooling: dict[str, Any] = dict.fromkeys(_BEFORE_5_4, False) | {

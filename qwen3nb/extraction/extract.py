@@ -31,7 +31,7 @@ from qwen3nb.models.kinds.prompts import mistyped_roles
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
 from qwen3nb.utils.atomic_files import may_replace, new_folder, write_json, write_text
 
-# transformers 4 refuses the weights with this text; with "pt", it would run them in silence.
+# transformers 4 refuses weights with this text; with "pt", it would silently run them.
 _FORMAT = "pt for transformers 5.2 or newer, as older releases would run this encoder causally"
 _STORED = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
@@ -66,10 +66,10 @@ def extract_encoder(
     Args:
         checkpoint: a folder with ``config.json``, weights and a tokenizer.
         output: the directory to create; an earlier export is replaced after verification.
-        label: label in results; by default that of an export of the same weights in ``output``,
-            else the last two parts of the checkpoint's path.
+        label: label in results; by default the label of an export of the same weights in
+            ``output``, else the last two parts of the checkpoint's path.
         onnx: whether to write an ONNX graph too, see `qwen3nb.extraction.onnx_graph`.
-        describe: returns the README of a directory that is complete but for it; None for none.
+        describe: returns the README of the otherwise complete directory; None for no README.
         options: the fields of `qwen3nb.extraction.export.ExportOptions`.
 
     Raises:
@@ -102,7 +102,7 @@ def extract_encoder(
     pieces = [Piece(new, dtype, (name,)) for new, name in used.items()]
     pieces += [Piece(None, dtype, (name,)) for name in checked]
     earlier: dict[str, Any] = {}
-    with suppress(CheckpointError):  # of what is replaced, damaged or not
+    with suppress(CheckpointError):  # the replaced export may be damaged
         earlier = read_provenance(output) or {}
     with new_folder(output) as work:
         tokenizer, more = copy_tokenizer(source, work, rows=config.vocab_size, options=export)

@@ -2,12 +2,10 @@
 
 The graph is ``onnx/model.onnx``, where sentence-transformers and other programs look for it. From
 ``input_ids`` and ``attention_mask`` (B, T), for any B and T, it computes ``last_hidden_state``
-(B, T, H). It holds the weights in float32, whatever the dtype of the export. Pooling and
-normalisation are the reader's, as they are with the weights in PyTorch.
-
-It is written operation by operation: the layers of an export are always the same, see
-`qwen3nb.models.modeling.configuration.encoder_config`, and what it computes is then compared with
-the source.
+(B, T, H). The weights are in float32, for any dtype of the export. Pooling and
+normalisation are not part of it. It is written operation by operation: the layers of an export are
+always the same, see `qwen3nb.models.modeling.configuration.encoder_config`. Its output is then
+compared with the source.
 """
 
 from __future__ import annotations
@@ -29,18 +27,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 GRAPH = "onnx/model.onnx"
-# Bytes of weights in the graph's own file, which cannot have more than 2 GiB. Larger weights lie
-# beside it, under the one name that other programs download from the hub.
+# Bytes of weights in the graph's own file, which cannot exceed 2 GiB. Larger weights are next to
+# it, under the name that other programs download from the hub.
 ONE_FILE = 1_000_000_000
 _BESIDE = "model.onnx_data"
-_PAGE = 4096  # bytes; where weights beside the graph begin, so that they can be mapped
+_PAGE = 4096  # bytes; alignment of weights next to the graph, for memory mapping
 _OPSET, _IR = 17, 8  # read by runtimes since 2022
 _INPUTS, _OUTPUT = ("input_ids", "attention_mask"), "last_hidden_state"
 _LEAST = float(np.finfo(np.float32).min)
 
 
 def require_onnx() -> None:
-    """Check that the optional packages are there.
+    """Check that the optional packages are installed.
 
     Raises:
         CheckpointError: one of them is not installed.
@@ -60,7 +58,7 @@ def write_graph(folder: Path, *, one_file: int = ONE_FILE) -> Path:
 
     Args:
         folder: an export with its configuration and weights.
-        one_file: bytes of weights, as float32, above which they lie in a file of their own.
+        one_file: bytes of float32 weights above which they are written to a separate file.
 
     Raises:
         CheckpointError: the folder cannot be read.
@@ -75,7 +73,7 @@ def write_graph(folder: Path, *, one_file: int = ONE_FILE) -> Path:
 
 
 class _Graph:
-    """The operations and weights of a graph; a method returns the name of what it computes."""
+    """The operations and weights of a graph; methods return the names of their outputs."""
 
     def __init__(self, source: ModelFolder, data: BinaryIO | None) -> None:
         self._source, self._data = source, data
@@ -130,13 +128,13 @@ class _Graph:
         return self._op("Cos", both), self._op("Sin", both)
 
     def _bias(self, mask: str) -> str:
-        """Return what is added to scores (B, 1, 1, T): 0 for real tokens, else the least number."""
+        """Return the attention bias (B, 1, 1, T): 0 for real tokens, else the lowest number."""
         padding = self._op("Sub", self._number(1.0), self._op("Cast", mask, to=1))
         bias = self._op("Mul", padding, self._number(_LEAST))
         return self._op("Unsqueeze", bias, self._whole([1, 2]))
 
     def _attention(self, states: str, layer: str, rotary: tuple[str, str], bias: str) -> str:
-        """Return the attention's output (B, T, H); queries of a shared head are taken together."""
+        """Return the attention's output (B, T, H); queries of a shared head are grouped."""
         heads, shared, size = (
             self._config[key] for key in ("num_attention_heads", "num_key_value_heads", "head_dim")
         )
@@ -176,7 +174,7 @@ class _Graph:
         return self._linear(inner, f"{layer}mlp.down_proj")
 
     def _norm(self, states: str, name: str) -> str:
-        """Return states by their root mean square, in operations that runtimes know and fuse."""
+        """Return the RMS norm of states, in operations that runtimes recognise and fuse."""
         square = self._op("Pow", states, self._number(2.0))
         mean = self._op("ReduceMean", square, axes=[-1], keepdims=1)
         root = self._op("Sqrt", self._op("Add", mean, self._number(self._config["rms_norm_eps"])))
@@ -215,7 +213,7 @@ class _Graph:
         return self._tensor(name, weight.t() if transposed else weight)
 
     def _tensor(self, name: str, value: Tensor) -> str:
-        """Add a tensor of float32, here or in the file beside the graph."""
+        """Add a float32 tensor, in the graph or in the file next to it."""
         from onnx import TensorProto
 
         raw = value.contiguous().numpy().tobytes()
@@ -234,7 +232,7 @@ class _Graph:
 
 
 def graph_states(file: Path) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return what computes states (B, T, H) of ids and mask (B, T) by a graph, on the CPU."""
+    """Return a function that runs a graph on the CPU: ids and mask (B, T) to states (B, T, H)."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,7 +1,7 @@
 """Upload an export to the hub, after scanning it for secrets.
 
-The scan runs before anything leaves the machine: a key, a token or a pickle stops the
-upload. Messages name the file, never its content.
+The scan runs before the upload, and stops it if it finds a key, a token or a pickle. Messages name
+the file, never its content.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def plan_push(folder: Path | str) -> dict[str, int]:
     """Return the files of an export that would be uploaded: size in bytes by path in the folder.
 
     Raises:
-        CheckpointError: the folder is not an export, or contains something that must not leave
-            the machine: a secret (by name or by content), a pickle or a link.
+        CheckpointError: the folder is not an export, or contains something that must not be
+            uploaded: a secret (by name or by content), a pickle or a link.
     """
     folder = Path(folder)
     opened = open_checkpoint(folder)
@@ -41,7 +41,7 @@ def plan_push(folder: Path | str) -> dict[str, int]:
         raise CheckpointError(
             f"{folder}: no qwen3nb.json, so this is not an export; run `qwen3nb extract` first"
         )
-    fingerprint(find_source(str(folder)))  # refuses what changed since it was verified
+    fingerprint(find_source(str(folder)))  # raises if changed since it was verified
     files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     secrets = known_secrets()
     problems = [
@@ -78,7 +78,7 @@ def push(
 ) -> str:
     """Upload an export to the hub and return the URL of the commit.
 
-    Its provenance goes without the path of this machine to the checkpoint, only with its name.
+    The uploaded provenance contains the checkpoint's name, not its path on this machine.
 
     Args:
         folder: the export.

@@ -1,4 +1,4 @@
-"""Verify that an export computes what its source computes.
+"""Verify that an export computes the same as its source.
 
 The source runs in the encoder-decoder's own class, under its own weight names; the export
 is loaded from disk by the stock class. Errors in renamed weights, configuration or tokenizer
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     _Run = Callable[[Tensor, Tensor], Tensor]
 
 MAX_DIFFERENCE = 1e-5
-# Of the largest state, for a graph. Another library adds up in another order, so its rounding
-# differs, and grows with the size of what is added up.
+# Relative to the largest state, for a graph. Another library sums in another order, with other
+# rounding, which grows with the size of the terms.
 MAX_PART = 1e-4
 # Short, long, in several scripts; none contains a special token.
 TEXTS = (
@@ -46,7 +46,7 @@ TEXTS = (
 )
 _RANDOM_LENGTHS = (2, 7, 33, 120, 1)
 _SIDES = ("right", "left")
-_TOGETHER = (1, 3)  # texts in a batch of a graph, besides all of them
+_TOGETHER = (1, 3)  # batch sizes for a graph, in addition to all texts
 _SETTINGS = """
 vocab_size hidden_size intermediate_size num_hidden_layers rms_norm_eps num_attention_heads
 num_key_value_heads max_position_embeddings
@@ -67,8 +67,8 @@ class Verification:
     leak: float  # change of the first state when only the last token changes
     lengths: tuple[int, ...]  # number of tokens of each compared input
     probe: dict[str, Any]  # a fixed input and its vector, for ``check_encoder.py``
-    # of the ONNX graph, if there is one: the ``max_difference`` as a part of the largest state of
-    # the source, or of 1 if that is smaller, the ``leak``, and texts and tokens of the ``batches``
+    # of the ONNX graph, if there is one: the ``max_difference`` relative to the largest state of
+    # the source (at least 1), the ``leak``, and the shapes of the ``batches``
     graph: Mapping[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def verify_export(
     Args:
         source: the encoder-decoder.
         embedding: name of the encoder's embedding tensor.
-        export: a complete model directory, with an ONNX graph or without.
+        export: a complete model directory, with or without an ONNX graph.
         config: the encoder's configuration, as read from the source.
         options: the options of the export.
         tokenizer: the source's tokenizer, with the prefix and end token of the options.
@@ -164,7 +164,7 @@ def _source_states(
 def _source_model(
     source: ModelFolder, embedding: str, config: Qwen3EncoderConfig, *, dtype: torch.dtype
 ) -> Qwen3ForSeq2SeqLM:
-    """Return the encoder-decoder with the encoder's weights; its decoder takes no memory."""
+    """Return the encoder-decoder with the encoder's weights, and a decoder without memory."""
     fields = {key: getattr(config, key) for key in _SETTINGS}
     fields |= {"_head_dim": config.head_dim, "rope_theta": config.rope_parameters["rope_theta"]}
     with torch.device("meta"):
@@ -235,8 +235,8 @@ def _compare(
 ) -> tuple[float, float, tuple[tuple[int, int], ...]]:
     """Return the largest difference of states, the leak, and the batches (B, T).
 
-    ``run`` returns states (B, T, H) of ids and mask (B, T). All rows are one batch; for a
-    ``graph``, they are in small batches, too, and the difference is a part of the largest state.
+    ``run`` returns states (B, T, H) of ids and mask (B, T). All rows form one batch; for a
+    ``graph``, also small batches, and the difference is relative to the largest state.
     """
     bound, unit, sizes = MAX_DIFFERENCE, 1.0, [len(rows)]
     if graph:
@@ -260,7 +260,7 @@ def _compare(
                 batches.append((ids.shape[0], ids.shape[1]))
                 real = zip(run(ids, mask), mask.bool(), states[part], strict=True)
                 apart += [(ours[kept] - other).abs().max() for ours, kept, other in real]
-    difference = float(torch.stack(apart).max()) / unit  # NaN if any is
+    difference = float(torch.stack(apart).max()) / unit  # NaN if any value is
     if not difference <= bound:
         raise CheckpointError(
             f"{what} differs from its source by {difference:.2e}, more than {bound:.0e}; nothing "

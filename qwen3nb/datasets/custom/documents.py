@@ -1,8 +1,8 @@
 """Read your own documents: JSONL or CSV (plain or .gz), or a table of SQLite or DuckDB.
 
-Files are opened read-only, and nothing in them is executed. Of a database only tables are read: a
-view is a program that may never end, and so is a generated column. Every error names file, line (or
-row) and cause. The rules are a table of the guide, `book/guide/what-is-refused.md`.
+Files are opened read-only, and nothing in them is executed. In databases, only tables are read:
+views and generated columns are programs that may never end. Errors name file, line (or row) and
+cause. `book/guide/what-is-refused.md` lists the rules.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class DocumentLayout:
-    """Where the parts of a document are in a row."""
+    """Columns of a row that make up a document."""
 
     id_column: str = "id"  # the column of ids
     text: str = "{text}"  # a `TextTemplate`
     table: str | None = None  # the table of a database; None for its only table
-    # column per name in the template, where they differ
+    # column per name in the template, if different
     columns: Mapping[str, str] = field(default_factory=dict)
     # names in the template that hold a list (or JSON of one); joined by spaces
     lists: tuple[str, ...] = ()
@@ -99,11 +99,11 @@ class Documents:
 
 @dataclass(frozen=True)
 class TextTemplate:
-    """How the text of a document is composed: ``{full_name}. {purpose}. {description}``.
+    """A template for the text of a document: ``{full_name}. {purpose}. {description}``.
 
-    A template consists of literal text and field names in braces, and runs no code. An empty field
-    is dropped together with the text between it and the field before it; the text before the
-    first and after the last field always stays.
+    A template consists of literal text and field names in braces, without code. An empty field is
+    dropped with the text between it and the previous field; the text before the first and after the
+    last field is always kept.
 
     >>> TextTemplate.parse("{name}. {purpose}. {topics}").fill({"name": "a", "topics": "x y"})
     'a. x y'
@@ -114,7 +114,7 @@ class TextTemplate:
 
     @classmethod
     def parse(cls, text: str) -> TextTemplate:
-        """Parse a template; raise DataError for anything but field names in braces, or for none."""
+        """Parse a template; raise DataError unless it has fields, all plain names in braces."""
         *parts, after = _FIELD.split(text)
         if not parts or any(brace in part for part in (*parts, after) for brace in "{}"):
             raise DataError(
@@ -205,10 +205,10 @@ def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tup
 def _json_rows(
     file: Path, objects: Iterable[tuple[int, Row]], columns: Sequence[str], *, sparse: bool = False
 ) -> Iterator[tuple[str, Row]]:
-    """Yield the objects of a JSONL file; a key may be absent from some lines, not from all.
+    """Yield the objects of a JSONL file; a key may be absent from some lines, but not from all.
 
-    Nor may a line have one that is spelt alike in its place or, unless what is null is left out
-    (``sparse``), none besides the id: its text would be empty.
+    A line with a similarly spelt key instead is refused, as is one with only an id (unless
+    ``sparse``: null fields are omitted), whose text would be empty.
     """
     seen: set[str] = set()
     for number, row in objects:
@@ -260,14 +260,14 @@ def _duckdb_rows(file: Path, table: str | None, columns: Sequence[str]) -> Itera
         raise DataError(f"{file}: DuckDB: {printable(cause)}") from None
 
 
-# By the first bytes, or those from the ninth on.
+# By the bytes at the start, or from the ninth.
 _DATABASES = {b"SQLite format 3\0": _sqlite_rows, b"DUCK": _duckdb_rows}
 
 
 def _selected(
     file: Path, base: Any, schema: tuple[str, str], wanted: str | None, columns: Sequence[str]
 ) -> Iterator[Any]:
-    """Yield the rows of a table; names come from the file's own schema and are quoted anyway."""
+    """Yield the rows of a table; names from the file's schema are quoted."""
     tables = sorted(name for (name,) in base.execute(schema[0]).fetchall())
     if wanted not in tables and (wanted is not None or len(tables) != 1):
         what = (

@@ -1,10 +1,10 @@
-"""Join your own queries and documents into one task.
+"""Join custom queries and documents into one task.
 
-The grades of the query file are the ground truth. nDCG uses them as they are; MRR,
-precision and recall count grades of at least ``relevance_threshold`` as relevant. A grade
-for a document that does not exist is ignored and reported, unless most do not exist. A query
-without any relevant document left is dropped and reported. An ``expected`` list that contradicts
-the grades is reported, and has no effect. What is odd is counted as in a `TestCollection`.
+The grades of the query file are the ground truth. nDCG uses them as they are; for MRR, precision
+and recall, grades of at least ``relevance_threshold`` are relevant. Grades for missing documents
+are ignored and reported; if most are missing, the data is refused. Queries without a relevant
+document are dropped and reported. An ``expected`` list that contradicts the grades is reported,
+without effect. Irregularities are counted as in a `TestCollection`.
 
 Stars and recency may change scores: a cosine of 0 or more is multiplied by the document's factor
 (`document_factors`); a negative one is divided by it. The factor is positive, so more stars or a
@@ -38,7 +38,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Domain:
-    """A retrieval task from your own queries and documents."""
+    """A retrieval task from custom queries and documents."""
 
     # name of the task; ends in eight digits of the revision, so that two versions of the data, or
     # two dates, never share a record
@@ -53,9 +53,9 @@ class Domain:
     threshold: int  # lowest grade that counts as relevant in binary metrics
     dropped: tuple[str, ...]  # queries without a relevant document, which no metric counts
     notes: tuple[str, ...]  # issues in the data, one line each
-    # what is odd about the data, with its number; only what there is
+    # irregularities of the data and their numbers, without zeros
     counts: Mapping[str, int] = field(default_factory=dict)
-    # cluster per scored query, its own id if it names none; empty if no query names one
+    # cluster per scored query, by default its id; empty if no query names one
     clusters: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -67,11 +67,13 @@ class Domain:
         }
 
     def collection(self) -> TestCollection:
-        """Return a test collection of the same texts and grades, for what takes any, as `rerank`.
+        """Return a test collection of the same texts and grades, for functions such as `rerank`.
 
-        It has neither boosts nor threshold: metrics without grades count every grade above 0.
+        It has neither boosts nor threshold: binary metrics count every grade above 0 as relevant.
         """
-        name = self.name.replace("domain-", "collection-", 1)  # other metrics, so other records
+        name = self.name.replace(
+            "domain-", "collection-", 1
+        )  # different metrics, hence different records
         collection = TestCollection.from_texts(self.queries, self.texts, self.grades, name=name)
         return replace(collection, counts={**collection.counts, **self.counts})
 
@@ -93,10 +95,10 @@ def load_domain(
             "expected": ["list.sort"]}``.
         documents: a JSONL, CSV, SQLite or DuckDB file (see `qwen3nb.datasets.custom.documents`), or
             its rows as a list of dictionaries or a data frame: ``{"id": "list.sort", "text": …}``.
-        layout: where the parts of a document are in a row.
+        layout: the columns that make up a document.
         boost: whether stars and recency change scores, if the layout has them.
         on: the reference date of recency.
-        name: name of the task; by default that of the document file.
+        name: name of the task; by default the name of the document file.
 
     Raises:
         DataError: an invalid file, no query with a relevant document, most judged documents
@@ -155,7 +157,7 @@ def _known(grades: Mapping[str, int], texts: Mapping[str, str]) -> dict[str, int
 
 
 def _notes(queries: QueryFile, texts: Mapping[str, str], threshold: int) -> Iterator[str]:
-    """Yield a line for each query that is dropped, or whose list contradicts its grades."""
+    """Yield a line for each query that is dropped or whose list contradicts its grades."""
     for query in queries.queries:
         where = f"{queries.file.name}: query {query.id!r}"
         unknown = [d for d in dict.fromkeys((*query.grades, *query.expected)) if d not in texts]
@@ -177,9 +179,8 @@ def document_factors(
 
         factor = (1 + a · log10(stars + 1) / 6) · (1 - b · min(1, days / d))
 
-    with a = 0.1, b = 0.2, d = 365 unless the query file sets others, as `gh star-search` has it.
-    Days are whole days from the last change to the given date, never to today, so that scores
-    are reproducible.
+    with a = 0.1, b = 0.2, d = 365 by default, as in `gh star-search`. Days are whole days from the
+    last change to the given date, never to today, which keeps scores reproducible.
 
     A document without a star count has 0 stars, one without a date counts as oldest, and
     one changed after ``on`` counts as changed on that day.

@@ -22,9 +22,9 @@
     [settings]                      # optional; see `ScoringSettings`
     relevance_threshold = 2
 
-The grades are the ground truth. If a query has grades, its ``expected`` list is only
-compared with them; if it has none, every expected document has grade 3. What is refused and
-what is counted is a table of the guide, `book/guide/what-is-refused.md`.
+The grades are the ground truth. If a query has grades, its ``expected`` list is only compared with
+them; otherwise every expected document has grade 3. `book/guide/what-is-refused.md` lists what is
+refused and what is counted.
 """
 
 import re
@@ -56,7 +56,7 @@ UNCATEGORISED = "uncategorised"
 _RELATIVE = ("./", "../")
 _SHOWN = 20  # errors reported at once
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# Clearer than pydantic's own messages, which speak of Python's types.
+# Clearer than pydantic's own messages, which name Python types.
 _MESSAGES = {
     "dict_type": "Input should be a table",
     "list_type": "Input should be a list",
@@ -77,7 +77,7 @@ def _must_be(expected: str, holds: Callable[[Any], bool]) -> AfterValidator:
 
 
 def _whole(value: Any) -> Any:
-    """Return 2 for 2.0; pydantic refuses what is not a whole number."""
+    """Convert 2.0 to 2; pydantic refuses other floats."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -94,7 +94,7 @@ _Ids = Annotated[
 _Grade = Annotated[int, Field(ge=-LARGEST_GRADE, le=HIGHEST_GRADE), BeforeValidator(_whole)]
 _Count = Annotated[int, Field(gt=0, lt=10**6)]
 _Prompt = Annotated[str, _must_be("text without NUL", lambda text: "\0" not in text)]
-# Written as 1 or as 1.0, a number is part of a record's identity as it is written.
+# 1 and 1.0 differ in a record's identity: keep numbers as written.
 _Boost = Annotated[
     Any, _must_be("a number from 0 to 10", lambda x: type(x) in (int, float) and 0 <= x <= 10)
 ]
@@ -110,7 +110,7 @@ class _TomlTable(BaseModel):
 
 
 class ScoringSettings(_TomlTable):
-    """What determines scores besides the model."""
+    """Settings that affect scores, apart from the model."""
 
     # lowest grade that counts as relevant in binary metrics
     relevance_threshold: Annotated[int, Field(ge=1, le=HIGHEST_GRADE)] = 2
@@ -122,12 +122,12 @@ class ScoringSettings(_TomlTable):
 
 
 class Query(_TomlTable):
-    """One query; its fields are called as in the file (the aliases) or by name."""
+    """One query; fields are given by their names or their aliases in the file."""
 
     id: _Name  # its id
     text: str = Field(validation_alias="query")  # the text to search for
     category: _Name = UNCATEGORISED  # for breakdowns
-    cluster: _Text | None = None  # for tests; None: it is on its own
+    cluster: _Text | None = None  # for tests; None for a query of its own
     # grade per document; the ground truth
     grades: dict[str, _Grade] = Field({}, validation_alias="relevance_grades")
     # the ``expected`` list, or empty
@@ -166,7 +166,7 @@ _TABLES: Mapping[str, type[_TomlTable]] = {
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model that the file names."""
+    """A model named in the file."""
 
     name: str  # the name of its table, such as ``current``
     spec: str  # as for `load_model`
@@ -194,7 +194,7 @@ class QueryFile:
 def model_entry(model: Any, file: QueryFile) -> Any:
     """Return the entry of ``file`` with this label or name, or one for ``LABEL=SPEC``.
 
-    Anything else, such as a spec, stays what it is.
+    Anything else, such as a spec, is returned as it is.
     """
     text = str(model)
     for each in file.models:
@@ -233,9 +233,9 @@ def read_queries(source: Any) -> QueryFile:
 
 
 def _data_error(file: Path, errors: ValidationError) -> DataError:
-    """Return one exception with a line per error: the path of the key, what was expected and got.
+    """Return an exception with a line per error: path of the key, expected and actual value.
 
-    It says how many more there are than it lists.
+    The number of errors not listed is given at the end.
     """
     shown = []
     for error in errors.errors()[:_SHOWN]:
@@ -260,7 +260,7 @@ def _data_error(file: Path, errors: ValidationError) -> DataError:
 
 
 def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:
-    relative = table.model_id.startswith(_RELATIVE)  # then a plus sign belongs to its name
+    relative = table.model_id.startswith(_RELATIVE)  # a plus sign is then part of the name
     parts = [table.model_id] if relative else table.model_id.split("+")
     spec = "+".join(str(folder / part) if part.startswith(_RELATIVE) else part for part in parts)
     prompts = None if table.prompts is None else {str(k): v for k, v in table.prompts.items()}

@@ -1,8 +1,8 @@
 """Build PyDocs, a benchmark of API search, from the docstrings of installed libraries.
 
-The summary of a public function's docstring is a query; the rest of the docstring, with
-the function's own name masked, is its document. Nothing is downloaded, so the benchmark is
-available on an air-gapped node as well as on a laptop.
+The summary of a public function's docstring is a query; the rest of the docstring, with the
+function's own name masked, is its document. Nothing is downloaded, so the benchmark also works
+offline.
 
 Rules
 -----
@@ -78,7 +78,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class PyDocs:
-    """The benchmark, or a sample of it: entries by name, and those whose summaries are queries."""
+    """The benchmark or a sample of it: entries by name, and the names of the queries."""
 
     entries: tuple[Entry, ...]
     query_names: tuple[str, ...]
@@ -117,7 +117,7 @@ class PyDocs:
     def sample(self, *, documents: int, queries: int) -> PyDocs:
         """Sample ``queries`` queries with their judged documents, filled up to ``documents``.
 
-        Raise ValueError if the queries have more judged documents.
+        Raises ValueError if the queries have more judged documents.
         """
         names = tuple(sorted(sorted(self.query_names, key=_shuffled)[:queries]))
         judged = {name for query in names for name in self.qrels[query]}
@@ -140,7 +140,7 @@ def load_pydocs() -> PyDocs:
     """
     file = cache_file()
     if not file.is_file():
-        # -P: a file of the working directory is not a module of a library.
+        # -P: do not import files of the working directory.
         options = ("-P", "-W", "ignore", "-m", "qwen3nb.datasets.pydocs.build")
         command = [sys.executable, *options, str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -185,7 +185,7 @@ def build_pydocs() -> PyDocs:
                 related=tuple(_resolve(related, name, known)),
             )
         )
-    # Of functions with the same summary, the first one names the query.
+    # The first of several functions with the same summary names the query.
     named = {entry.summary: entry.name for entry in reversed(entries)}
     return PyDocs(tuple(entries), tuple(sorted(named.values())), _versions())
 
@@ -213,7 +213,7 @@ def _functions(modules: Iterable[str]) -> Iterator[tuple[str, Any]]:
             public = getattr(module, "__all__", None) or [n for n in dir(module) if n[0] != "_"]
             members = {}
             for name in sorted(public):
-                with suppress(AttributeError, ImportError):  # behind an experimental switch
+                with suppress(AttributeError, ImportError):  # experimental
                     members[name] = getattr(module, name)
         home = path.split(".")[0]
         for name, member in members.items():
@@ -225,7 +225,7 @@ def _functions(modules: Iterable[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _at_home(function: Any, home: str) -> bool:
-    """Return whether a function belongs to the package and was not merely imported by it.
+    """Return whether a function is defined in the package, not imported by it.
 
     The module of ``os.getcwd`` is ``posix``: C modules of built-ins count as the package.
     """
@@ -258,7 +258,7 @@ def split_docstring(
 
 def _without_signature(doc: str, own: str) -> str:
     """Drop leading ``name(...)`` and ``name(...) -> ...`` lines, including wrapped ones."""
-    if f"{own}(" not in doc:  # spares most names a pattern of their own
+    if f"{own}(" not in doc:  # avoids compiling a pattern for most names
         return doc
     lines = doc.split("\n")
     call = re.compile(rf"(?:[\w, ()]+ = )?(?:\w+\.)*{re.escape(own)}\(")

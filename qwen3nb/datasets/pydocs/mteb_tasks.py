@@ -1,8 +1,8 @@
 """MTEB task classes that need no download.
 
 MTEB runs them unchanged: ``mteb.evaluate(model, embedded_task("PyDocsRetrieval"))``.
-The dataset revision of each class is the digest of its data, so that results on different
-library versions are never confused.
+The dataset revision of each class is the digest of its data, which keeps results on different
+library versions apart.
 
 The ``smoke`` tier runs the sample of PyDocs; tasks on all of PyDocs have different names.
 """
@@ -28,7 +28,7 @@ AUTHOR_STS = Path(__file__).with_name("author_sts.tsv")
 
 
 def pydocs_sample() -> PyDocs:
-    """Return the fixed sample that the ``smoke`` tier runs."""
+    """Return the fixed sample of the ``smoke`` tier."""
     return load_pydocs().sample(**SAMPLE)
 
 
@@ -55,7 +55,7 @@ def embedded_task(name: str) -> AbsTask:
 
 
 class _Embedded(AbsTask):
-    """A task whose data are built from ``pydocs``, once, by ``_data``."""
+    """A task whose data are built once, by ``_data``."""
 
     data_loaded: bool
     pydocs: PyDocs

@@ -1,15 +1,15 @@
-"""Pairs of summary and body to train on, from docstrings that are in no benchmark.
+"""Training pairs of summary and body, from docstrings that are not in the benchmarks.
 
 Rules
 -----
-- Public functions, methods and classes in the sources of `LIBRARIES`, none of which PyDocs
-  uses. The files are parsed, not imported. A library that is not installed is left out.
+- Public functions, methods and classes in the sources of `LIBRARIES`, which PyDocs does not use.
+  The files are parsed, not imported. Libraries that are not installed are left out.
 - Summary and body are cut as in PyDocs; a body has at least 8 words.
 - A pair that repeats a text of PyDocs or AuthorSTS is dropped (`BenchmarkTexts`): libraries
   copy docstrings from numpy and the standard library.
-- A pair whose summary or body another pair has is dropped: within a batch, the other's body
-  would count as wrong.
-- The libraries in `DEVELOPMENT` are kept apart, to tune on.
+- A pair that shares its summary or body with another is dropped: within a batch, the other's body
+  would count as a negative.
+- The libraries in `DEVELOPMENT` form the development set.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @dataclass(frozen=True)
 class DocstringPair:
-    """The docstring of a definition in ``library``: its first paragraph, and the masked rest."""
+    """A docstring in ``library``: its first paragraph, and the rest with the name masked."""
 
     library: str
     summary: str
@@ -59,7 +59,7 @@ class DocstringPair:
 
 @dataclass(frozen=True)
 class TrainingPairs:
-    """All pairs by library, file and line; the number dropped by reason; all versions."""
+    """All pairs by library, file and line; numbers of dropped pairs by reason; versions."""
 
     pairs: tuple[DocstringPair, ...]
     dropped: dict[str, int]
@@ -72,12 +72,12 @@ class TrainingPairs:
 
     @property
     def train(self) -> list[DocstringPair]:
-        """The pairs to train on."""
+        """The training pairs."""
         return [pair for pair in self.pairs if pair.library not in DEVELOPMENT]
 
     @property
     def development(self) -> list[DocstringPair]:
-        """The pairs to tune on."""
+        """The development pairs."""
         return [pair for pair in self.pairs if pair.library in DEVELOPMENT]
 
 
@@ -94,7 +94,7 @@ def load_training_pairs() -> TrainingPairs:
 
 
 def benchmark_texts() -> BenchmarkTexts:
-    """The texts of PyDocs, all of it, and of AuthorSTS."""
+    """Return the texts of all of PyDocs and of AuthorSTS."""
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 
     entries = load_pydocs().entries
@@ -142,7 +142,7 @@ def _docstrings(library: str) -> Iterator[tuple[str, str]]:
 
 def _definitions(source: str) -> Iterator[tuple[str, str]]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes in the sources of others
+        warnings.simplefilter("ignore")  # invalid escapes in other libraries' sources
         try:
             nodes: list[Any] = [ast.parse(source)]
         except (SyntaxError, ValueError):  # a file for another version of Python
@@ -156,11 +156,11 @@ def _definitions(source: str) -> Iterator[tuple[str, str]]:
 
 
 class BenchmarkTexts:
-    """The texts of a benchmark, to recognise those that repeat them.
+    """The texts of a benchmark, for detecting texts that repeat them.
 
-    Texts are compared as words: case, white space and punctuation do not count. A text repeats
-    the benchmark if it holds eight consecutive words of a benchmark text, or all words of one
-    that has fewer than eight.
+    Texts are compared as words: case, white space and punctuation do not count. A text repeats the
+    benchmark if it contains eight consecutive words of a benchmark text, or all words of a shorter
+    one.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
