@@ -1,8 +1,8 @@
 """Simulated error rates of tests and intervals, as ``qwen3nb bench calibration`` measures them.
 
 Under the null hypothesis, 0.05 of the p-values should be below 0.05; intervals of level 0.95
-should contain the true value in 0.95 of the cases. Each measured share comes with the range in
-which the share of an exact method falls with probability 0.99, given the number of simulations.
+should contain the true value in 0.95 of the cases. Each measured share comes with the range that
+contains the share of an exact method with probability 0.99, given the number of simulations.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Share:
 
     method: str  # the test or interval that is simulated
     # ``false positives``, ``false equivalence``, ``coverage`` (of differences), ``score coverage``
-    # or ``power``; of families of tests: ``family-wise error``, ``family power`` (the mean share of
-    # the true differences that are found) or ``false discoveries`` (of those found, the mean share)
+    # or ``power``; for families of tests ``family-wise error``, ``family power`` (mean share of
+    # true differences found) or ``false discoveries`` (mean share among those found)
     kind: str
-    # the distribution the data are drawn from; for power, with the true difference; for families,
-    # with ``complete`` or ``partial``, the null hypothesis
+    # the distribution of the data; for power, with the true difference; for families, with the null
+    # hypothesis, ``complete`` or ``partial``
     process: str
     n: str  # number of queries, or ``seeds x queries``
     simulations: int  # number of simulations
@@ -40,7 +40,7 @@ class Share:
     def verdict(self) -> str:
         """``holds``, ``conservative`` (fewer errors than nominal), ``anti-conservative`` (more).
 
-        Empty if nothing is expected.
+        Empty if no share is expected.
         """
         if self.low is None or self.high is None:
             return ""

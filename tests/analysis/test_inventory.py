@@ -175,9 +175,9 @@ def test_contradicting_files_are_flagged(tmp_path):
     [
         ("{", "not readable as JSON"),
         ('{"per_dataset": {"A": {"aggregate": {}}}}', "KeyError: 'per_query'"),
-        ('{"per_task": {"A": {"main_score": NaN}}}', "missing or not finite"),
+        ('{"per_task": {"A": {"main_score": NaN}}}', "missing, not finite"),
         ('{"schema": "qwen3nb.result/1"}', "schema is 'qwen3nb.result/1'"),
-        ('{"per_task": {"A": {"main_score": "0.5"}}}', "missing or not finite"),
+        ('{"per_task": {"A": {"main_score": "0.5"}}}', "missing, not finite"),
         ('{"per_task": {}, "per_task": {}}', "occurs twice"),
         ("[" * 100_000, "nested too deeply"),
     ],

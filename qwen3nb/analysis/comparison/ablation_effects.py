@@ -28,7 +28,7 @@ class Effect:
 
     @property
     def significant(self) -> bool:
-        """Whether it is significant, as a difference is anywhere."""
+        """Whether the effect is significant; see `differences.significant`."""
         return significant(self.p_value, self.estimate.interval)
 
 
@@ -58,10 +58,10 @@ def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]
 
 
 def component_effects(outcomes: Sequence[TrainingOutcome], *, seed: int = 0) -> list[Effect]:
-    """Effect of each component of a training, from every pair that differs in it alone.
+    """Effect of each component of a training, from pairs that differ only in this component.
 
-    The later training of a pair is compared with the earlier one, paired by query. Two seeds
-    of one training are such a pair: their difference shows what an effect must exceed.
+    The later training of a pair is compared with the earlier one, paired by query. Two seeds of one
+    training are such a pair: their difference is what an effect must exceed.
 
     Raises:
         ValueError: outcomes of several tasks or without a score per query, or no two trainings
@@ -82,7 +82,7 @@ def component_effects(outcomes: Sequence[TrainingOutcome], *, seed: int = 0) -> 
 
 
 def _tested(rows: Sequence[tuple[str, str, str, Array, Array, int]], seed: int) -> list[Effect]:
-    """Effects of factor, level and reference, from the scores with the one and with the other."""
+    """Effects per factor and level, from the scores with the level and with the reference."""
     adjusted = holm([permutation_test(a, b, seed=seed).p_value for *_, a, b, _ in rows])
     return [
         Effect(factor, level, base, mean_difference(a, b), p, count)

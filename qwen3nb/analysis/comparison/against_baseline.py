@@ -1,7 +1,7 @@
-"""One model's scores, task by task, each next to the paired difference from a baseline.
+"""Scores of one model on each task, with the paired difference from a baseline.
 
-Baselines are those of `qwen3nb.analysis.comparison.alignment`. Differences come from a `Comparison`
-of all models, so that they are those of every other page.
+Baselines are chosen by `qwen3nb.analysis.comparison.alignment`. Differences come from a
+`Comparison` of all models, as on every other page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class AgainstBaseline:
     task: str  # key of the task
     type: str  # MTEB's type of the task
     metric: str  # the main metric
-    unit: str  # what n counts
+    unit: str  # what ``n`` counts
     score: Aggregate  # the model's score
     baseline: str = ""  # label of the baseline; empty if there is none
     other: float | None = None  # the baseline's score; None without one
@@ -40,17 +40,17 @@ class AgainstBaseline:
 
     @property
     def significant(self) -> bool:
-        """Whether the difference is significant, as on every other page."""
+        """Whether the difference is significant; see `differences.significant`."""
         return significant(self.p_value, self.interval)
 
     @property
     def reference(self) -> str:
-        """The baseline in words: random vectors are called the floor."""
+        """The baseline as shown: random vectors are called the floor."""
         return in_words(self.baseline)
 
     @property
     def verdict(self) -> str:
-        """``better``, ``worse``, ``not shown``, or empty without a difference."""
+        """``better``, ``worse`` or ``not shown``; empty without a difference."""
         if self.difference is None:
             return ""
         if not self.significant:
@@ -66,16 +66,17 @@ def against_baseline(
     tier: str = "",
     seed: int = 0,
 ) -> list[AgainstBaseline]:
-    """Return a model's score on every task next to its difference from a baseline.
+    """Return a model's score on every task, with its difference from a baseline.
 
-    The mean of a tier comes first, where it has one.
+    The mean of a tier comes first, if it has one.
 
     Args:
         results: records of one model.
         others: records of any models; its own are ignored.
-        baseline: label of the baseline; by default that of ``_config.yml`` or of the rule.
+        baseline: label of the baseline; by default the one in ``_config.yml`` or chosen by the
+            rule.
         tier: the tier that was run as a whole; empty for other tasks.
-        seed: of the sign flips.
+        seed: seed of the sign flips.
     """
     own = list(results)
     if not own:
@@ -84,7 +85,7 @@ def against_baseline(
     identities = {result.model.identity for result in own}
     every = latest([*own, *others])
     if tier and not {each.task.key for each in own} <= set(TIERS[tier].task_keys):
-        tier = ""  # of some queries only, such as a rehearsal
+        tier = ""  # only some queries, such as a rehearsal
     compared = compare(every, baseline=own[0].model.label, tier=tier, seed=seed)
     means = compared.means[0].records(compared.records) if compared.means else []
     own = [*(each for each in reversed(means) if each.model.identity in identities), *own]

@@ -1,15 +1,13 @@
 """Scores of several systems aligned by task and query.
 
-Whatever cannot be paired is reported: a query that a system did not answer, a task of a single
-system, a record of another revision of the data, a metric without per-query scores. Nothing is
-dropped silently.
+Anything that cannot be paired is reported: queries that a system did not answer, tasks of a single
+system, records of another revision of the data, metrics without per-query scores.
 
-The baseline, with which the others are compared, is the model that the reader names, as a parameter
-or as ``baseline:`` below ``qwen3nb:`` in ``_config.yml``. Else it is a reference model: bm25 or one
-of the registry's, as published; of a study's ``models.toml``, those with ``baseline = true``. Of
-several, the one with scores on most of the tasks shown; if tied, the first in this order. A task
-that it lacks takes the next reference model. Random vectors are a floor: they take a task that no
-reference model has.
+The baseline that the others are compared with is named by a parameter or by ``baseline:`` below
+``qwen3nb:`` in ``_config.yml``. Otherwise it is a reference model: bm25, a published model of the
+registry, or one with ``baseline = true`` in a study's ``models.toml``; the one with scores on most
+of the tasks shown, then the first in this order. For a task without it, the next reference model is
+used. Random vectors are a floor, used for tasks without any reference model.
 """
 
 from __future__ import annotations
@@ -35,17 +33,18 @@ def pair_results(
     tasks: Sequence[str] | None = None,
     names: Names | None = None,
 ) -> tuple[list[ScoreMatrix], list[str]]:
-    """Join records into one matrix per task, by name, and say why others are in none.
+    """Join records into one matrix per task, by name; return notes on records left out.
 
-    A model that was run with several seeds counts as one system per seed. Of several records
-    of the same model, seed and task, the one finished last is used; of several revisions of a
-    task's data, the one with most records (if tied, the newer).
+    A model that was run with several seeds counts as one system per seed. The last finished of
+    several records of the same model, seed and task is used, and the revision of a task's data with
+    most records (if tied, the newer).
 
     Args:
         results: records of any models, tasks and seeds.
         metric: the per-query metric; by default each task's main metric.
         tasks: names of the tasks to include; all by default.
-        names: of the systems, by identity and seed; by default `system_names` of these records.
+        names: names of the systems, by identity and seed; by default `system_names` of these
+            records.
     """
     given = [result for result in results if tasks is None or result.task.key in tasks]
     records, left_out = newest_records(given)
@@ -73,9 +72,9 @@ def pair_results(
 
 
 def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
-    """The newest record per model identity, seed and task, and a note on each older one.
+    """Return the newest record per model identity, seed and task, and a note on each older one.
 
-    There is no note on a record of the same content under another label, which `model_names` shows.
+    Records of the same content under another label get no note: `model_names` shows the label.
     """
     newest: dict[tuple[str, int, str], Result] = {}
     replaced = []
@@ -91,10 +90,10 @@ def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
 
 
 def by_part(results: Iterable[Result]) -> list[Result]:
-    """Replace the record of a task with several splits or subsets by a record of each.
+    """Replace records of tasks with several splits or subsets by one record per part.
 
-    Queries are paired within one subset and split only. The key of a part is that of a task
-    restricted to it: ``STS17-en-en``, or ``PoemSentiment-test``.
+    Queries are paired within a split and subset. The key of a part is that of a restricted task:
+    ``STS17-en-en``, or ``PoemSentiment-test``.
     """
     records = []
     for result in results:
@@ -128,14 +127,14 @@ def by_part(results: Iterable[Result]) -> list[Result]:
 
 
 def newest_clusters(records: Iterable[Result]) -> Mapping[str, str]:
-    """Cluster per query id of the newest record of a task that has them; older ones lack them."""
+    """Return the clusters by query id of the newest record that has them."""
     with_them = [each for each in records if each.task.clusters]
     newest = max(with_them, key=lambda each: each.finished, default=None)
     return newest.task.clusters if newest else {}
 
 
 def comparable(one: Result, other: Result) -> bool:
-    """Whether both records score the same queries of the same data by the first's main metric."""
+    """Return whether both records score the same queries and data by the first's main metric."""
     metric = one.task.main_metric
     return (
         one.task.key == other.task.key
@@ -147,7 +146,7 @@ def comparable(one: Result, other: Result) -> bool:
 
 
 def model_names(results: Iterable[Result]) -> dict[str, str]:
-    """Names by model identity: the newest label, with pooling or digest if not unique.
+    """Return names by model identity: the newest label, with pooling or digest if not unique.
 
     A model with several labels shows the others as well: ``demo-average (= runs-ul2-best)``.
     """
@@ -172,7 +171,7 @@ def model_names(results: Iterable[Result]) -> dict[str, str]:
 
 
 def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
-    """Names by identity and seed: the model's, with the seed if there are several."""
+    """Return names by identity and seed: the model's name, with the seed if there are several."""
     given = list(results)
     names = model_names(given)
     systems = dict.fromkeys((result.model.identity, result.seed) for result in given)
@@ -188,7 +187,7 @@ def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
 def score_columns(
     task: str, records: Iterable[Result], names: Names, metric: str, revision: str
 ) -> tuple[dict[str, SystemScores], list[str]]:
-    """Scores per query of the systems that can be compared, and why others cannot.
+    """Return scores per query of the systems that can be compared, and notes on the others.
 
     Records of another revision of the data, or without the metric per query, are left out.
     """
@@ -215,7 +214,7 @@ def score_columns(
 
 
 def common_revision(records: Sequence[Result]) -> str:
-    """The revision of the data with most records; if tied, the newer."""
+    """Return the revision of the data with most records; if tied, the newer."""
     counts: dict[str, tuple[int, str]] = {}
     for result in records:
         count, last = counts.get(str(result.task.revision), (0, ""))
@@ -227,7 +226,7 @@ FLOOR = "random"
 
 
 def in_words(baseline: str) -> str:
-    """Name of a baseline as pages show it.
+    """Return the name of a baseline as shown on pages.
 
     >>> in_words("bm25"), in_words("random")
     ('bm25', 'random (the floor)')
@@ -237,18 +236,16 @@ def in_words(baseline: str) -> str:
 
 
 def reference_models() -> dict[str, str]:
-    """Hub ids of the reference models, by name, in the order of the rule; bm25 has its name."""
+    """Return the hub ids of the reference models by name, in the order of the rule."""
     known = {name: each for name, each in registry().items() if each.get("baseline", True)}
     return {"bm25": "bm25", **{name: str(each.get("id", name)) for name, each in known.items()}}
 
 
 def baselines(results: Iterable[Result], names: Names, *, named: str = "") -> list[str]:
-    """Names of the systems that a task may be compared with, the first choice first.
+    """Return the names of possible baselines, the first choice first.
 
-    Args:
-        results: records with scores on the tasks shown.
-        names: of the systems, by identity and seed.
-        named: label of the model that the reader names, which comes first if it has a record.
+    Args: results: records with scores on the tasks shown. names: names of the systems, by identity
+    and seed. named: label chosen by the user, which comes first if it has a record.
     """
     ids = reference_models()
     order, of_id = list(ids), {each: name for name, each in ids.items()}
@@ -261,7 +258,7 @@ def baselines(results: Iterable[Result], names: Names, *, named: str = "") -> li
         if result.model.label == named:
             first.append(name)
         spec = of_id.get(result.model.spec, result.model.spec)
-        if spec in order:  # a training's result is in a folder
+        if spec in order:  # but not results of a training, which are in a folder
             ranks[name] = order.index(spec)
         elif spec.partition(":")[0] == FLOOR:
             floors.append(name)

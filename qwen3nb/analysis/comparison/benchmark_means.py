@@ -1,9 +1,9 @@
 """Means over the tasks of a benchmark, as its public leaderboard computes them.
 
-A mean is over one benchmark only: BEIR by nDCG@10 (with MS MARCO, and without it, as papers
-report either), MS MARCO by MRR@10, MTEB's by the main score of each task, over tasks and over
-types. A group of tasks, such as CQADupStack's forums, counts as one task with the mean of its
-parts. A mean exists only if every task has a score; otherwise what is missing is named.
+A mean is over a single benchmark: BEIR by nDCG@10 (papers report it with and without MS MARCO), MS
+MARCO by MRR@10, MTEB by the main score of each task, over tasks and over types. A group of tasks,
+such as the forums of CQADupStack, counts as one task with the mean of its parts. A mean is defined
+only if every task has a score; otherwise missing tasks are listed.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 
-_WITHOUT = {"BEIR": "MSMARCO"}  # reported without this task too
+_WITHOUT = {"BEIR": "MSMARCO"}  # also reported without this task
 _GROUPED = tuple(name for name, each in BENCHMARKS.items() if {*GROUPS} & {*each.tasks})
-MEAN = "mean"  # type of the "task" that a record of a mean has
-_AGREE = 1e-5  # MTEB's score and a record's, to which they are compared when a task is run
+MEAN = "mean"  # task type in the record of a mean
+_AGREE = 1e-5  # tolerance between MTEB's score and a record's, as in the check of an evaluation
 
 
 @dataclass(frozen=True)
 class MeanColumn:
-    """One mean that a leaderboard reports."""
+    """A mean reported by a leaderboard."""
 
     benchmark: str  # name of the benchmark
     name: str  # name of the mean; unique among a tier's
@@ -53,7 +53,7 @@ class MeanColumn:
         return self.metric or "main score"
 
     def entries(self) -> dict[str, list[str]]:
-        """Return its tasks, each with its parts; a group's if all of them are averaged."""
+        """Return its tasks, each with its parts (several for a group that is averaged whole)."""
         groups = {
             part: name
             for name, parts in GROUPS.items()
@@ -72,7 +72,7 @@ class BenchmarkMean:
 
     column: MeanColumn  # what the mean is over
     value: float | None  # the mean; None if a task has no score
-    # see `column_mean`; None without a value, or if a task has no interval
+    # see `column_mean`; None without a value, or if a task lacks an interval
     interval: Interval | None
     missing: tuple[str, ...]  # keys of the tasks without a score
 
@@ -84,7 +84,7 @@ class BenchmarkMean:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """Tasks that are missing; of a group, the number of its parts that are not."""
+        """Missing tasks; for a group, with the number of available parts."""
         gaps = []
         for name, keys in self.column.entries().items():
             there = len({*keys} - {*self.missing})
@@ -110,14 +110,14 @@ def benchmark_columns(benchmark: Benchmark) -> tuple[MeanColumn, ...]:
         rest = tuple(task for task in tasks if task != left_out)
         name = f"{benchmark.name} without {left_out.replace('MSMARCO', 'MS MARCO')}"
         columns.append(_over([rest], benchmark, name))
-    if several:  # under the names of MTEB's own leaderboard
+    if several:  # with the names on MTEB's leaderboard
         columns.append(_over(kinds, benchmark, f"{benchmark.name} Mean (TaskType)"))
         columns += [_over([tasks], benchmark, kind) for kind, tasks in benchmark.types.items()]
     return tuple(columns)
 
 
 def task_column(benchmark: Benchmark, task: str) -> MeanColumn:
-    """Return the "mean" over one task of a benchmark; over its parts if it is a group."""
+    """Return the mean of a single task of a benchmark; over its parts if it is a group."""
     return _over([(task,)], benchmark, task)
 
 
@@ -138,8 +138,8 @@ def _over(parts: Sequence[Sequence[str]], benchmark: Benchmark, name: str) -> Me
 def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
     """Return one model's mean over the tasks of a column.
 
-    Its interval combines those of the tasks, whose queries are independent: each end is as far
-    from the mean as the root of the sum of the squared, weighted distances of the tasks' ends.
+    Its interval combines those of the tasks, whose queries are independent: the distances of the
+    ends from the means, weighted, add up in quadrature.
     """
     by_task = {record.task.key: record for record in records}
     scores = {
@@ -185,7 +185,7 @@ def main_score(record: Result) -> float | None:
 
 
 def ranked_columns(tier: str) -> dict[str, MeanColumn]:
-    """Return the means on which models can be ranked, by title: of each benchmark, by type."""
+    """Return the means to rank models on, by title: of each benchmark, and by type."""
     columns = {}
     for name in TIERS[tier].benchmarks:
         benchmark = BENCHMARKS[name]
@@ -198,7 +198,7 @@ def ranked_columns(tier: str) -> dict[str, MeanColumn]:
 def column_matrices(
     results: Iterable[Result], column: MeanColumn, *, names: Names | None = None
 ) -> list[ScoreMatrix]:
-    """Return the tasks of a mean that models can be ranked on, without groups that lack a part."""
+    """Return the tasks of a mean to rank models on, without incomplete groups."""
     matrices, _ = pair_results(
         results, metric=column.metric or None, tasks=list(column.weights), names=names
     )
@@ -209,7 +209,7 @@ def column_matrices(
 
 
 def rankable(matrices: Iterable[ScoreMatrix]) -> list[ScoreMatrix]:
-    """Return the tasks to rank on, without the sparsest until two systems have them all."""
+    """Return the tasks to rank on, dropping the sparsest until two systems have all of them."""
     left = list(matrices)
     while left and len(set.intersection(*(set(each.systems) for each in left))) < 2:
         left.remove(min(left, key=lambda matrix: len(matrix.systems)))
@@ -230,16 +230,16 @@ def counted_tasks(tasks: Iterable[str], name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class MeanComparison(TaskComparison):
-    """Systems on the mean over tasks; of a query, the scores are scaled to have this mean.
+    """Systems compared on the mean over tasks; scores of queries are scaled to have this mean.
 
-    Differences have the intervals and p-values of the ranking on these tasks.
+    Intervals and p-values of differences are those of the ranking on these tasks.
     """
 
     parts: tuple[ScoreMatrix, ...] = ()  # the scores on each task
     shares: tuple[float, ...] = ()  # of the tasks; they add up to 1
 
     def records(self, of: Mapping[tuple[str, str], Result]) -> list[Result]:
-        """One record per system with its mean and interval, made of one of its own."""
+        """Return a record per system, with its mean and interval as the score."""
         tasks, records = {each.task for each in self.parts}, []
         for name, own in self.columns.items():
             ends = self._interval([each.column(name) for each in self.parts], paired=False)

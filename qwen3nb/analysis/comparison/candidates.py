@@ -1,8 +1,8 @@
-"""The rule that decides whether a candidate should replace the model in use, and whom it judges.
+"""The rule for replacing the model in use by a candidate, and the choice of candidates.
 
 A candidate matters if its difference from the model in use is significant (see `differences`)
-**and** larger than ``minimum``. The best of those that matter and are better should replace the
-model in use; without one, it stays.
+**and** larger than ``minimum``. The best candidate that matters and is better should replace the
+model in use; without one, the model stays.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Recommendation:
     """The rule's verdict on one candidate."""
 
     model: str
-    verdict: str  # what is shown, as of `differences.verdict`
+    verdict: str  # see `differences.verdict`
     matters: bool  # whether the difference is significant and larger than the minimum
     text: str  # the verdict with its reason
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Which model to use from now on."""
+    """The decision which model to use."""
 
     use: str
     current: str  # name of the model in use
-    reason: str  # why, with the numbers
+    reason: str  # the reason, with numbers
 
     @property
     def title(self) -> str:
@@ -86,7 +86,7 @@ def recommend(difference: PairedDifference, *, comparison: Comparison) -> Recomm
 
 
 def decide(differences: Sequence[PairedDifference], *, comparison: Comparison) -> Decision:
-    """Take the best candidate that is better than the model in use, or keep that."""
+    """Recommend the best candidate that is better than the model in use, or keep it."""
     how = comparison.procedure
     by_gain = sorted(differences, key=lambda each: -each.difference)
     current, best = by_gain[0].second, by_gain[0]
@@ -107,7 +107,7 @@ def decide(differences: Sequence[PairedDifference], *, comparison: Comparison) -
 
 
 def evidence(difference: PairedDifference) -> str:
-    """A candidate's difference from the model in use with its interval and its test, in words."""
+    """Describe a candidate's difference from the model in use, with interval and test."""
     each = difference
     over = f", corrected for {each.family} pairs of models" if each.family > 1 else ""
     ends = interval_text(each.interval, absent="(no interval)")
@@ -119,19 +119,19 @@ def evidence(difference: PairedDifference) -> str:
 
 
 def rule(comparison: Comparison, deciding: TaskComparison) -> str:
-    """The rule in words, with its parameters and the family of tests."""
+    """Describe the rule, with its parameters and the family of tests."""
     how = comparison.procedure
     return (
         f"Rule: a candidate is taken if it is better by {deciding.metric}, by more than "
         f"{how.minimum:g}. Better or worse: the corrected p-value is below {how.alpha:g} and the "
-        f"interval leaves out 0. Equivalent: the interval lies within ±{how.minimum:g}. Two-sided "
+        f"interval excludes 0. Equivalent: the interval is within ±{how.minimum:g}. Two-sided "
         f"paired permutation test ({deciding.draws:,} sign flips), "
         f"{comparison.family(deciding.task)}, by that metric."
     )
 
 
 def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:
-    """The ``most`` queries on which the first system differs most from the second, if any."""
+    """Return up to ``most`` queries with the largest differences between two systems."""
     changes = [
         QueryChange(matrix.systems[0], query, current, score, score - current)
         for query, (score, current) in zip(matrix.queries, matrix.scores.T.tolist(), strict=True)
@@ -148,18 +148,18 @@ def select_candidates(
     models: Sequence[str] = (),
     tested: Sequence[str] = (),
 ) -> tuple[list[Result], list[str]]:
-    """Return the newest record per model, the model in use first, and why others are left out.
+    """Return the newest record per model, the model in use first, and notes on those left out.
 
     Args:
         results: any records.
         current: label of the model in use.
         task: name of the task or its data set; by default the only custom data set of the model in
-            use, else its only task. Of several versions of a data set, the last.
+            use, else its only task. The last of several versions of a data set is used.
         models: labels of the candidates; by default all with a record.
-        tested: metrics that a record must have per query.
+        tested: metrics required per query.
 
     Raises:
-        ValueError: an unknown model or task, several tasks, or nothing to compare; lists those
+        ValueError: an unknown model or task, several tasks, or nothing to compare; lists what is
             available.
     """
     newest = latest(results)
@@ -209,7 +209,7 @@ def _custom_data(result: Result) -> str:
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """One run."""
+    """One run in a trend."""
 
     label: str  # of the model
     finished: str  # time, ISO 8601
@@ -247,7 +247,7 @@ def trend(
 
 
 def _point(before: Result | None, result: Result, metric: str, draws: int, seed: int) -> TrendPoint:
-    """A run, and its paired difference from the one before, if both ran on the same data."""
+    """Return a run, with its paired difference from the previous one if on the same data."""
     scores = result.per_query[metric]
     values = np.array([scores[query] for query in sorted(scores)])
     point = TrendPoint(

@@ -1,4 +1,4 @@
-"""What changed between two sets of records: a release and another, or the records of now."""
+"""Changes between two sets of records: releases, or a release and the current records."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Changes:
-    """What the second of two sets of records has otherwise than the first.
+    """Changes from one set of records to another.
 
-    Records are of one model if they have its label, settings and seed: a model that was trained
-    again under its label is the same one, changed.
+    Records belong to the same model if label, settings and seed are equal: a model trained again
+    under its label has changed.
     """
 
     first: str  # name of the release, or of the folder
@@ -31,10 +31,10 @@ class Changes:
     removed: tuple[str, ...]  # records of the first only
     changed: tuple[str, ...]  # records of both, with another checksum
     same: int  # number of records that are equal
-    # second - first where scores differ; p-values are corrected over all of them, by Holm's method
+    # second - first where scores differ, with p-values Holm-corrected over all of them
     differences: tuple[PairedDifference, ...]
-    unpaired: tuple[str, ...]  # changed records whose scores cannot be paired, and why
-    # versions of libraries and revisions of data in the first and in the second, if they differ
+    unpaired: tuple[str, ...]  # changed records whose scores cannot be paired, with the reason
+    # versions of libraries and revisions of data in both sets, where they differ
     versions: Mapping[str, tuple[list[str], list[str]]]
     data: Mapping[str, tuple[list[str], list[str]]]
 
@@ -43,7 +43,7 @@ class Changes:
         return bool(self.added or self.removed or self.changed)
 
     def verdict(self, difference: PairedDifference) -> str:
-        """What is shown of a difference; see `differences.verdict`."""
+        """Return the verdict on a difference; see `differences.verdict`."""
         each = difference
         return verdict(each.difference, each.corrected, each.interval, margin=MARGIN)
 
@@ -64,20 +64,20 @@ class Changes:
             yield f"  {name}: {', '.join(before) or 'none'} -> {', '.join(after) or 'none'}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as one JSON document, with the verdict of each difference."""
+        """Return all fields as one JSON document, with the verdict of each difference."""
         shown = [asdict(each) | {"verdict": self.verdict(each)} for each in self.differences]
         return asdict(self) | {"differences": shown}
 
 
 def diff(first: str, second: str = NOW) -> Changes:
-    """Return what changed from one release to another, or to the study's records of now.
+    """Return the changes from one release to another, or to the study's current records.
 
     Args:
         first: name of a release, path of a release or of a folder of records, or ``results``.
-        second: likewise; by default the records of now.
+        second: likewise; by default the current records.
 
     Raises:
-        ReleaseError: there is none, or a release is not as it was frozen.
+        ReleaseError: no such release, or a release was modified.
     """
     before, after = (released(name) for name in (first, second))
     old, new = (_by_key(each) for each in (before, after))
@@ -122,7 +122,7 @@ def _title(result: Result) -> str:
 def _differences(
     pairs: Iterable[tuple[Result, Result]], first: str, second: str
 ) -> tuple[list[PairedDifference], list[str]]:
-    """Return the differences of one model's records, second − first, and what does not pair."""
+    """Return the differences second − first of each pair of records, and notes on unpaired ones."""
     records = []
     for both in pairs:
         for side, each in zip((first, second), both, strict=True):

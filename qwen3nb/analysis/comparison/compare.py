@@ -1,9 +1,9 @@
-"""Comparison of systems on shared queries, each paired difference computed once.
+"""Comparison of systems on shared queries; each paired difference is computed once.
 
-Every page, table, figure and card that shows a difference between two models reads it from a
-`Comparison`. The family of tests, over which p-values are corrected, is all pairs of the models
-compared on a task by one metric, whichever of them is the baseline. So a pair has the same
-corrected p-value wherever these models are compared, whichever tasks and metrics are shown with it.
+Every page, table, figure and card reads differences between models from a `Comparison`. P-values
+are corrected over the family of all pairs of the models compared on a task by one metric, for any
+baseline. A pair therefore has the same corrected p-value wherever these models are compared,
+whatever tasks and metrics are shown with it.
 """
 
 from __future__ import annotations
@@ -54,32 +54,31 @@ from qwen3nb.utils.choices import one_of
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Of a data frame of differences: first - second, the baseline.
+# Columns of a data frame of differences: first - second (the baseline).
 _COLUMNS = """
     task metric first second n value baseline difference low high p_value corrected family d_z won
     tied lost unpaired
 """.split()  # noqa: SIM905 - a list of words reads better as a line
-_FEWEST_PAIRS = 4  # of a correlation that has an interval
+_FEWEST_PAIRS = 4  # required for the interval of a correlation
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Systems compared with a baseline and with one another, task by task."""
+    """Systems compared with a baseline and with each other, task by task."""
 
-    # name of the system that the others are compared with, on most tasks (see `baseline`); empty
-    # if there is none
+    # name of the baseline on most tasks (see `alignment`); empty if there is none
     baseline: str
     tasks: tuple[TaskComparison, ...]  # one comparison per task and metric
-    # the records behind them, by task and name of the system
+    # the records compared, by task and name of the system
     records: Mapping[tuple[str, str], Result]
     procedure: Procedure  # how differences are tested
-    names: Names  # of the systems, by identity and seed
+    names: Names  # names of the systems, by identity and seed
     left_out: tuple[str, ...] = ()  # records that are not compared, each with the reason
-    # name of the system by each label that its records carry
+    # name of the system by label of its records
     labels: Mapping[str, str] = field(default_factory=dict)
-    # comparisons on the tasks that are scored by a correlation (see `_as_means`)
+    # comparisons on tasks scored by a correlation (see `_as_means`)
     correlations: tuple[TaskComparison, ...] = ()
-    # comparisons on the means of a tier's benchmarks, the first of which stands for it
+    # comparisons on the means of a tier's benchmarks; the first represents the tier
     means: tuple[MeanComparison, ...] = ()
 
     @property
@@ -88,15 +87,15 @@ class Comparison:
         return tuple(each for task in self.tasks for each in task.with_baseline)
 
     def differences_on(self, *tasks: str) -> tuple[PairedDifference, ...]:
-        """Every system against the baseline on some tasks or means; the others are not computed."""
+        """Every system against the baseline on some tasks or means, computed only for these."""
         every = (*self.tasks, *self.correlations, *self.means)
         shown = [task for task in every if task.task in tasks]
         return tuple(each for task in shown for each in task.with_baseline)
 
     def leaders(self, most: int) -> tuple[str, ...]:
-        """At most ``most`` systems besides the baseline, in the order of `differences`.
+        """At most ``most`` systems other than the baseline, in the order of `differences`.
 
-        Of more, those with most tasks, and of these, the best by their mean difference from the
+        Systems with most tasks come first, then those with the largest mean difference from the
         baseline.
         """
         own: dict[str, list[float]] = {}
@@ -106,7 +105,7 @@ class Comparison:
         return tuple(name for name in own if name in best[:most])
 
     def scored(self, task: str) -> list[Result]:
-        """The records of a task; of a benchmark's mean, one per system with it as its score."""
+        """The records of a task; for a benchmark's mean, one record per system with this score."""
         for mean in self.means:
             if mean.task == task:
                 return mean.records(self.records)
@@ -118,12 +117,12 @@ class Comparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not compared with the baseline, and why."""
+        """Notes on what is not compared with the baseline, and why."""
         notes = [note for task in self.tasks for note in task.notes]
         return tuple(dict.fromkeys([*self.left_out, *notes]))
 
     def name(self, result: Result) -> str:
-        """Name of the system that a record is of."""
+        """Name of the system of a record."""
         return self.names[result.model.identity, result.seed]
 
     def on(self, task: str, metric: str = "") -> TaskComparison | None:
@@ -161,8 +160,8 @@ class Comparison:
     def detectable(self, difference: PairedDifference) -> float | None:
         """The smallest true difference that is significant in 80 % of such samples, or None.
 
-        By a paired t-test, at the level at which the corrected test of the pair decides, and by the
-        interval, whichever asks for more.
+        Both a paired t-test, at the level of the pair's corrected test, and the interval have to
+        show it.
         """
         how, (ours, theirs) = self.procedure, self._units(difference)
         by_test = minimum_detectable_effect(ours, theirs, alpha=how.decides_at(difference.family))
@@ -170,26 +169,26 @@ class Comparison:
         return None if by_test is None or by_interval is None else max(by_test, by_interval)
 
     def queries_needed(self, difference: PairedDifference) -> int | None:
-        """How many queries like a pair's would show it to be equivalent, or None."""
+        """Number of queries like a pair's that would show equivalence, or None."""
         how, (ours, theirs) = self.procedure, self._units(difference)
         if how.minimum <= 0:
             return None
         needed = queries_to_show(ours - theirs, margin=how.minimum)
-        # Of clusters like these, whose number it is, each has so many queries.
+        # The number of clusters times their mean size.
         return needed and math.ceil(needed * difference.n / len(ours))
 
     def could_turn(self, difference: PairedDifference) -> bool:
-        """Whether rare queries that are not among a pair's could turn the sign."""
+        """Whether rare queries that were not sampled could turn the sign of a difference."""
         ours, theirs = self._units(difference)
         return unseen_outlier_could_turn(ours - theirs)
 
     def _units(self, difference: PairedDifference) -> Array:
-        """Scores of the two systems (2, G) on what was sampled: queries, or clusters of them."""
+        """Scores of the two systems (2, G) on the sampling units: queries, or clusters of them."""
         matrix = self.matrix(difference)
         return matrix.units(matrix.scores)
 
     def verdict(self, difference: PairedDifference) -> str:
-        """What is shown of a difference (see `differences.verdict`)."""
+        """Verdict on a difference; see `differences.verdict`."""
         how, each = self.procedure, difference
         return verdict(
             each.difference, each.corrected, each.interval, alpha=how.alpha, margin=how.minimum
@@ -218,7 +217,7 @@ class Comparison:
         return NAMES[how] + " (Holm, where models answered different queries)" * other
 
     def given(self, task: str) -> str:
-        """Over what the intervals of a mean are; empty for a task."""
+        """A sentence on the intervals of a mean; empty for a task."""
         if not any(each.task == task for each in self.means):
             return ""
         like_these = any(each.like_these for each in self.differences_on(task))
@@ -268,26 +267,26 @@ def compare(
 
     Args:
         results: any records; the newest of each model and task is used.
-        more: nothing: names of models in place of records are refused with what to write.
-        baseline: label or name of a model; by default that of ``_config.yml``, or a reference
-            model (see `qwen3nb.analysis.comparison.alignment`). Without one of these, the first
-            by name of the models with most tasks.
+        more: not used; names of models instead of records are refused with a hint.
+        baseline: label or name of a model; by default the one in ``_config.yml``, else a reference
+            model (see `qwen3nb.analysis.comparison.alignment`), else the first by name of the
+            models with most tasks.
         metric: one or several per-query metrics; by default each task's main metric.
         tier: name of the tier whose tasks are compared.
-        tasks: task names, or a comma-separated string, in place of a tier's; by default
-            every task with a record.
+        tasks: task names, or a comma-separated string, instead of a tier's; by default every task
+            with a record.
         alpha: level of the tests.
         minimum: smallest difference that matters.
         correction: one of `multiple_testing.CORRECTIONS`.
-        draws: number of sign flips; more are drawn where so many pairs need them.
-        seed: of the draws.
-        clusters: whether queries that records put in one cluster (`TaskInfo.clusters`) count
-            together in tests and intervals of differences; by default they do.
+        draws: number of sign flips; increased where the number of pairs requires it.
+        seed: seed of the sign flips.
+        clusters: whether tests and intervals of differences treat queries of one cluster
+            (`TaskInfo.clusters`) as dependent.
 
     Raises:
-        ValueError: an unknown tier or correction, or a baseline or a metric without records; lists
-            those available.
-        TypeError: names of models in place of records; says what to write.
+        ValueError: an unknown tier or correction, or a baseline or metric without records; lists
+            the available ones.
+        TypeError: names of models instead of records; says what to write.
     """
     if isinstance(results, str) or more:
         models = [each for each in (results, *more) if isinstance(each, str)]
@@ -307,7 +306,7 @@ def compare(
     _check_metrics(newest, metrics)
     names = system_names(given)
     labels: dict[str, str] = {}
-    for each in given:  # of several systems with one label, the first
+    for each in given:  # the first of several systems with one label
         labels.setdefault(each.model.label, names[each.model.identity, each.seed])
     own = book_settings().baseline
     if own and not baseline and (own in labels or own in names.values()):
@@ -345,7 +344,7 @@ def _tasks(results: Iterable[Result]) -> list[str]:
 
 
 def _check_metrics(results: Sequence[Result], metrics: Iterable[str]) -> None:
-    """Refuse a metric that no record has per query; of correlations, that is the main metric."""
+    """Refuse metrics that no record has per query; correlations only have the main metric."""
     recorded = {
         name
         for each in results
@@ -360,7 +359,7 @@ def _check_metrics(results: Sequence[Result], metrics: Iterable[str]) -> None:
 def _in_order(
     results: Iterable[Result], names: Names, metrics: Sequence[str], named: str
 ) -> list[str]:
-    """Names of the systems that tasks may be compared with, the first choice first."""
+    """Return the names of possible baselines, the first choice first."""
     scored = [
         each
         for each in results
@@ -380,7 +379,7 @@ def _on_task(
     named: str,
     procedure: Procedure,
 ) -> TaskComparison:
-    """Compare on one task, on the revision of the data of the baseline that is ``named``."""
+    """Compare on one task, on the data revision of the ``named`` baseline."""
     records = [_as_means(each) for each in records]
     task, metric = records[0].task.key, metric or records[0].task.main_metric
     ordered = sorted(records, key=lambda each: names[each.model.identity, each.seed])
@@ -404,10 +403,10 @@ def _on_task(
 
 
 def _as_means(result: Result) -> Result:
-    """A record that is scored by a correlation, with scores per pair of texts whose mean that is.
+    """Return a record scored by a correlation, with scores per pair of texts averaging to it.
 
-    The score of a pair is the correlation and the pair's influence on it. Their paired differences
-    have the intervals and tests of all others; without a correlation there are none.
+    The score of a pair is the correlation plus the pair's influence on it. Paired differences are
+    then tested as for other metrics; without a correlation, there are no scores.
     """
     if "gold" not in result.per_query:
         return result

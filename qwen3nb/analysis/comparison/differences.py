@@ -1,8 +1,8 @@
 """Paired differences between systems on one task: interval, test, effect size.
 
 Signs are flipped once for all pairs of systems that answered the same queries (see `resampling`).
-The draws depend only on the seed and the query ids, so a difference has the same values whichever
-other systems are compared.
+The draws depend only on the seed and the query ids, so a difference has the same values independent
+of which other systems are compared.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from qwen3nb.utils.hardware import cores
 
 Pair = tuple[str, str]  # names of two systems
 
-ALPHA = 0.05  # level of the tests where none is given
-_HELD = 500_000  # differences of scores held at once, which bounds the memory
-_LARGEST = 2000  # thousandths of the largest difference
+ALPHA = 0.05  # default level of the tests
+_HELD = 500_000  # score differences held at once, to bound memory
+_LARGEST = 2000  # in thousandths, the largest difference considered
 
 
 def significant(p: float | None, interval: Interval | None, *, alpha: float = ALPHA) -> bool:
-    """Whether a difference is significant: what every page, figure, card and command means by it.
+    """Return whether a difference is significant, as shown on every page, figure and card.
 
     Args:
-        p: its p-value, corrected over the family that is named next to it; None if it has none.
-        interval: the interval that is shown, which has to leave out 0; None for a single query.
+        p: its corrected p-value; None if it has none.
+        interval: the interval shown, which must exclude 0; None for a single query.
         alpha: level of the test.
     """
     return p is not None and p < alpha and (interval is None or excludes_zero(interval))
@@ -61,11 +61,11 @@ def verdict(
     alpha: float = ALPHA,
     margin: float,
 ) -> str:
-    """Say what is shown of a difference, in words that its interval and p-value bear out.
+    """Return the verdict that interval and p-value of a difference support.
 
-    ``better`` or ``worse`` if it is `significant`, ``better, by less than`` the margin if its
-    interval lies within ±``margin``; else ``equivalent`` if that lies there, ``no worse`` if it
-    ends above −margin, and otherwise ``not shown``.
+    ``better`` or ``worse`` if `significant`, with ``by less than`` the margin if the interval is
+    within ±``margin``; else ``equivalent`` if the interval is within it, ``no worse`` if it is
+    above −margin, otherwise ``not shown``.
     """
     near = within(interval, margin)
     if significant(p, interval, alpha=alpha):
@@ -75,9 +75,9 @@ def verdict(
 
 
 def shown_by_interval(differences: Array) -> float | None:
-    """The smallest true difference whose interval leaves out 0 in 80 % of the samples.
+    """Return the smallest true difference whose interval excludes 0 in 80 % of samples.
 
-    Of samples of n queries whose differences spread like these (n,), to three digits; None if
+    For samples of n queries with differences distributed like these (n,), to three digits; None if
     there is none.
     """
     n = len(differences)
@@ -115,7 +115,7 @@ class PairedDifference:
     won: int  # queries on which a is above b; ``tied`` and ``lost`` likewise
     tied: int
     lost: int
-    # of the mean over tasks like these, if it is one (see `ranking.on_tasks_like_these`)
+    # interval over tasks like these, for a mean over tasks (see `ranking.on_tasks_like_these`)
     like_these: Interval | None = None
 
     def significant(self, alpha: float) -> bool:
@@ -169,8 +169,8 @@ def _p_values(
 ) -> tuple[list[float], list[float]]:
     """P-values of the two-sided paired permutation test, uncorrected and by MaxT.
 
-    Scores are rounded relative to the largest one (see `resampling`): with a column of ones, scores
-    up to 1 are rounded the same whichever other systems are compared.
+    Scores are rounded relative to the largest one (see `resampling`): a column of ones makes the
+    rounding of scores up to 1 independent of the other systems.
     """
     ones = np.ones((1, len(matrix.queries)))
     return max_t_p_values(
@@ -188,7 +188,7 @@ def _described(
     *,
     family: int,
 ) -> list[PairedDifference]:
-    """The differences of pairs of systems, given their p-values, uncorrected and corrected."""
+    """The differences of pairs of systems, from their uncorrected and corrected p-values."""
     means = matrix.scores.mean(axis=1).tolist()
     unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
     with ThreadPoolExecutor(cores()) as pool:
@@ -247,15 +247,15 @@ class Procedure:
     minimum: float = 0.05  # smallest difference that matters
     correction: str = MAX_T  # one of `multiple_testing.CORRECTIONS`
     draws: int = DRAWS  # number of sign flips
-    level: float = LEVEL  # of the intervals
-    seed: int = 0  # of the draws
-    clusters: bool = True  # whether queries of one cluster, if records say so, count together
+    level: float = LEVEL  # level of the intervals
+    seed: int = 0  # seed of the sign flips
+    clusters: bool = True  # whether queries of one cluster are treated as dependent
 
     def decides_at(self, family: int) -> float:
-        """The level at which one of a family of tests decides, before any other has.
+        """The level of the first test of a family that is decided.
 
-        That is Holm's first step, so it holds for every pair, whatever the others show; that of
-        step-down MaxT is at least as high.
+        This is Holm's first step, which holds for every pair, whatever the other results; the level
+        of step-down MaxT is at least as high.
         """
         return self.alpha if self.correction == "none" else self.alpha / max(1, family)
 
@@ -289,25 +289,25 @@ class TaskComparison:
         return self.against(self.baseline)
 
     def against(self, baseline: str) -> tuple[PairedDifference, ...]:
-        """Every other system against one of them, largest first; none if it has no scores."""
+        """Every other system against ``baseline``, largest first; none if it has no scores."""
         others = [name for name in self.columns if name != baseline in self.columns]
         differences = self._described([(name, baseline) for name in others])
         return tuple(sorted(differences, key=lambda each: (-each.difference, each.first)))
 
     @property
     def family(self) -> int:
-        """Number of pairs of systems that share a query, all of which are one family of tests."""
+        """Number of pairs of systems that share a query: the size of the family of tests."""
         return sum(map(len, self._groups(self._pairs)))
 
     @property
     def draws(self) -> int:
-        """Number of sign flips: the procedure's, or as many as so many pairs need."""
+        """Number of sign flips: the procedure's, or more if the number of pairs requires it."""
         how = self.procedure
         return enough_draws(self.family, draws=how.draws, alpha=how.alpha, how=self.correction)
 
     @cached_property
     def outcomes(self) -> tuple[PairOutcome, ...]:
-        """Difference and significance of every pair, and nothing else."""
+        """Difference and significance of every pair."""
         alpha, outcomes = self.procedure.alpha, []
         for matrix, pairs in self._joined(self._pairs):
             low = [pair for pair in pairs if self._tests[frozenset(pair)][1] < alpha]
@@ -330,7 +330,7 @@ class TaskComparison:
         return next(iter(self._described([(first, second)])), None)
 
     def matrix(self, *systems: str) -> ScoreMatrix:
-        """The scores behind a difference, on the queries that all the systems answered.
+        """Scores on the queries that all the systems answered.
 
         Raises:
             ValueError: they share no query.
@@ -340,7 +340,7 @@ class TaskComparison:
 
     @property
     def clustered(self) -> str:
-        """How many clusters the compared queries are in, in words; empty if they are in none."""
+        """The number of clusters of the compared queries, in words; empty without clusters."""
         matrix = next((each for each, _ in self._joined(self._pairs)), None)
         if matrix is None or not matrix.clusters:
             return ""
@@ -348,7 +348,7 @@ class TaskComparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not compared with the baseline: records, and queries of one system only."""
+        """Notes on what is not compared with the baseline: records, and unpaired queries."""
         notes = list(self.left_out)
         if self.baseline:
             theirs = self.columns[self.baseline].queries
@@ -379,16 +379,16 @@ class TaskComparison:
 
     @cached_property
     def correction(self) -> str:
-        """The procedure's; in place of MaxT Holm, where not all pairs have the same queries."""
+        """The procedure's correction; Holm instead of MaxT where pairs have different queries."""
         how = self.procedure.correction
         return "holm" if how == MAX_T and len(self._groups(self._pairs)) > 1 else how
 
     def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[Pair]) -> tuple[list[float], list[float]]:
-        """P-values of pairs of systems from one set of draws: uncorrected, and by MaxT."""
+        """Uncorrected and MaxT p-values of pairs of systems, from one set of draws."""
         return _p_values(matrix, pairs, draws=self.draws, seed=self.procedure.seed)
 
     def _groups(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
-        """The pairs that share a query, by the set of queries that they share."""
+        """Pairs that share queries, grouped by the set of shared queries."""
         numbers: dict[tuple[str, ...], int] = {}  # of sets of queries
         own = {
             n: numbers.setdefault(each.queries, len(numbers)) for n, each in self.columns.items()
@@ -411,7 +411,7 @@ class TaskComparison:
             yield self.matrix(*dict.fromkeys(name for pair in group for name in pair)), group
 
     def _described(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
-        """Differences of the ``pairs`` that share a query, in their order."""
+        """Differences of the ``pairs`` that share a query, in order."""
         differences: dict[Pair, PairedDifference] = {}
         for matrix, group in self._joined(pairs):
             tests = [self._tests[frozenset(pair)] for pair in group]

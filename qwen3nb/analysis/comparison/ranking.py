@@ -1,8 +1,8 @@
 """Rankings with rank intervals, groups of systems that are not significantly different, categories.
 
-A rank's interval counts the systems that are significantly better or worse. The tests of all pairs
-are wrong about none with probability 1 − alpha; all true ranks are then in their intervals. Only
-systems with a score on every task are ranked; the others are reported.
+The interval of a rank follows from the numbers of systems that are significantly better or worse.
+With probability 1 − alpha, the tests of all pairs make no error, and all true ranks are in their
+intervals. Only systems with a score on every task are ranked; the others are reported.
 
 References:
     Mogstad, Romano, Shaikh and Wilhelm 2024 (rank intervals); Demšar 2006 (groups of systems
@@ -39,7 +39,7 @@ from qwen3nb.metrics.intervals import (
     student_interval,
 )
 
-FEWEST_TASKS = 5  # that say something of other tasks
+FEWEST_TASKS = 5  # for statements on tasks like these
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class Standing:
     """One system in the ranking."""
 
     system: str  # its name
-    mean: float  # mean over tasks of the means over queries, weighted as the ranking's tasks are
+    mean: float  # weighted mean over tasks of the means over queries
     interval: Interval  # interval of that mean, from those of the tasks
     rank: int  # 1 is best; equal means share the better rank
-    rank_interval: tuple[int, int]  # of the true rank; all hold at once with probability 1 - alpha
+    rank_interval: tuple[int, int]  # simultaneous interval of the true rank
     groups: tuple[int, ...]  # numbers of its tie groups, from 1
     borda: int  # rank by `borda_ranks`
-    like_these: Interval | None  # of the mean, see `on_tasks_like_these`
-    # share of bootstrap draws of the tasks in which it is first, a tie of k counting 1 / k; None of
-    # fewer than `FEWEST_TASKS`
+    like_these: Interval | None  # interval of the mean, see `on_tasks_like_these`
+    # share of bootstrap draws of the tasks in which it is first, a tie of k counting 1 / k; None
+    # with fewer than `FEWEST_TASKS`
     first: float | None
 
 
@@ -71,8 +71,8 @@ class Ranking:
     alpha: float  # family-wise level of the tests behind groups and rank intervals
     left_out: tuple[str, ...]  # systems without a score on every task, and queries that do not pair
     queries: tuple[int, ...]  # number of queries of each task
-    units: int  # number of tasks, a group being one
-    name: str = ""  # what the tasks are, such as the name of a benchmark; empty for any tasks
+    units: int  # number of tasks; a group counts as one
+    name: str = ""  # name of the tasks, such as a benchmark; may be empty
 
 
 def rank_systems(
@@ -86,15 +86,15 @@ def rank_systems(
 ) -> Ranking:
     """Rank the systems that are in all of ``matrices`` (one per task).
 
-    Tasks are weighted equally by default, whatever their number of queries.
+    Tasks are weighted equally by default, independent of their number of queries.
 
     Args:
         matrices: one per task.
         n_resamples: number of sign flips.
         seed: of the sign flips.
         weights: one per task; they are scaled to add up to 1.
-        name: what the tasks are.
-        units: the group that each task is a part of, or its own name; by default its own.
+        name: name of the tasks.
+        units: group of each task, or its own name; by default its own name.
 
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
@@ -103,7 +103,7 @@ def rank_systems(
     shares = np.asarray(weights or [1.0] * len(matrices)) / (sum(weights) or len(matrices))
     columns = [np.array([matrix.column(s) for s in systems]).T for matrix in matrices]
     seeds = [draw_seed(seed, matrix.sampled) for matrix in matrices]
-    # By exact sums: equal scores have equal means, whatever the order of the queries.
+    # Exact sums: equal scores have equal means in any order of queries.
     each = [[math.fsum(scores) / len(scores) for scores in column.T] for column in columns]
     means = shares @ np.array(each)
     of_units = unit_means(np.array(each), shares, units or [m.task for m in matrices])
@@ -116,7 +116,7 @@ def rank_systems(
     _, p_values = mean_p_values(flipped, seeds, shares, n_resamples=n_resamples)
     differ = np.zeros((len(systems), len(systems)), dtype=bool)
     for (i, j), p in zip(pairs, p_values, strict=True):
-        if p < ALPHA:  # an interval takes longer than its test
+        if p < ALPHA:  # the interval takes longer than the test
             parts = [
                 m.units(column[:, i] - column[:, j])
                 for m, column in zip(matrices, columns, strict=True)
@@ -163,16 +163,17 @@ def over_tasks(columns: Sequence[Array], shares: Array, *, paired: bool = False)
 
 
 def unit_means(means: Array, shares: Array, units: Sequence[str]) -> Array:
-    """Means of tasks (T, S) as those of their U groups (U, S), in the order of the groups."""
+    """Average the means of tasks (T, S) by group: (U, S), in the order of the groups."""
     weights = np.array([[unit == name for unit in units] for name in dict.fromkeys(units)]) * shares
     grouped: Array = weights @ means / weights.sum(axis=1, keepdims=True)
     return grouped
 
 
 def on_tasks_like_these(values: Array) -> Interval | None:
-    """Interval of a mean over tasks that were drawn like these; None of fewer than five.
+    """Interval of a mean over tasks like these; None for fewer than five.
 
-    Student's, over the means of the tasks (T,). A bootstrap of five tasks covers .84, not .95.
+    Student's interval over the means of the tasks (T,). A bootstrap of five tasks covers .84, not
+    .95.
     """
     return student_interval(values, level=LEVEL) if len(values) >= FEWEST_TASKS else None
 
@@ -180,8 +181,8 @@ def on_tasks_like_these(values: Array) -> Interval | None:
 def borda_ranks(means: Array) -> list[int]:
     """Borda ranks of S systems from their means on T tasks (T, S), as on MTEB's leaderboard.
 
-    On a task, a system has as many points as there are systems, less its rank; ties have their mean
-    rank. The ranks are by the sum of points; ties share the better one.
+    On each task, a system gets S minus its rank points, with mean ranks for ties. Systems are
+    ranked by the sum of points; ties share the better rank.
     """
     points = (means.shape[1] - scipy.stats.rankdata(-means, axis=1)).sum(axis=0)
     return [int(rank) for rank in scipy.stats.rankdata(-points, method="min")]
@@ -196,7 +197,7 @@ def _shares_first(means: Array, *, seed: int) -> list[float]:
 
 
 def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]]:
-    """Maximal runs of two or more neighbours in ``order`` of which no two differ.
+    """Maximal runs of two or more neighbours in ``order`` without a pair that differs.
 
     Args:
         order: systems from best to worst.
@@ -220,7 +221,7 @@ def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]
 
 
 def common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[str]]:
-    """The systems that have every task, and notes on the others and on queries left out."""
+    """Systems that have every task, and notes on the others and on queries left out."""
     if not matrices:
         raise ValueError("expected at least one task to rank on; got none")
     common = [s for s in matrices[0].systems if all(s in m.systems for m in matrices)]
@@ -243,7 +244,7 @@ def mean_p_values(
     *,
     n_resamples: int,
 ) -> tuple[list[float], list[float]]:
-    """P-values of the difference of means over tasks, of every pair of S systems: raw, and by MaxT.
+    """Raw and MaxT p-values of differences of means over tasks, for every pair of S systems.
 
     The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
     size; tasks with the same queries share the sign flips.
@@ -302,9 +303,9 @@ def breakdown(
 
     Args:
         first: score per query id of a.
-        second: of b.
-        categories: category per query id; queries without one form a category together.
-        names: of the two systems.
+        second: score per query id of b.
+        categories: category per query id; queries without one form their own category.
+        names: names of the two systems.
         n_resamples: number of sign flips.
         seed: of the draws.
 

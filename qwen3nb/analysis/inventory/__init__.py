@@ -1,1 +1,1 @@
-"""Score files found on disk, with the metadata of the runs behind them."""
+"""Score files on disk, with the metadata of their runs."""

@@ -6,14 +6,14 @@
                       one file per data set (written by `evaluation.studies.lora_runs`),
                       or copies named <config>-seed_<n>-mteb_results.json
 
-Files are recognised by their content. A flag asks a person to check; flagged scores stay in the
-table. Scores of adapters carry the facts of their training, which must agree before two runs are
+Files are recognised by their content. Flags mark anomalies for review; flagged scores stay in the
+table. Scores of adapters include the facts of their training, which must agree before two runs are
 compared.
 
 Kinds of flags:
     inconsistent   files that disagree on a run's score or on the revision of a task's data, or a
-                   mean that is not that of its queries
-    same scores    identical scores of different weights: a stale cache, or a file copied over
+    mean that differs from that of its queries same scores    identical scores of different weights:
+    a stale cache, or a file copied over
                    another
     unreadable     a broken file
 """
@@ -48,7 +48,7 @@ from qwen3nb.utils.strict_json import parse_json
 _LARGEST = 256 * 2**20  # bytes; a record of 100,000 queries has about 20 MB
 _SKIPPED = {"checkpoints", "partial", "logs", "_build", ".cache"}
 _RERANKING_METRIC = "ndcg@10"
-# Facts that describe a run, and their key paths in the training's configuration.
+# Facts of a run, and their key paths in the training's configuration.
 _KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
     "mode": (("training", "mode"), ("mode",)),
     "rank": (("lora", "rank"), ("rank",)),
@@ -57,7 +57,7 @@ _KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 FACTS = (*_KEY_PATHS, "steps", "steps_embedding", "steps_reranking", "weights")
 _AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
-_QUERIES = 10  # this many equal per-query scores, unless constant, are not a coincidence
+_QUERIES = 10  # so many equal per-query scores, unless constant, are no coincidence
 _TASKS = 2  # nor are equal means on this many tasks
 _COPY = re.compile(r"(?P<system>.+)-seed_(?P<seed>\d+)-(mteb|reranking)_results")
 _SEED = re.compile(r"seed_(\d+)")
@@ -92,7 +92,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Flag:
-    """An anomaly for a person to check."""
+    """An anomaly to review."""
 
     kind: str  # one of the kinds listed in the module's docstring
     text: str  # description with names and numbers
@@ -104,10 +104,10 @@ class Collection:
     """Scores collected from files, with their anomalies."""
 
     scores: tuple[Score, ...]  # one per system, seed, task and metric
-    flags: tuple[Flag, ...] = ()  # anomalies for a person to check, by kind
+    flags: tuple[Flag, ...] = ()  # anomalies to review, by kind
 
     def nested(self) -> dict[str, dict[int | None, dict[str, dict[str, float | None]]]]:
-        """``{system: {seed: {task: {metric: value}}}}``; of duplicates, the first."""
+        """``{system: {seed: {task: {metric: value}}}}``; the first of duplicates."""
         table: dict[str, dict[int | None, dict[str, dict[str, float | None]]]] = {}
         for score in self.scores:
             row = table.setdefault(score.system, {}).setdefault(score.seed, {})
@@ -158,7 +158,7 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
     """Read the scores of one file; none if it contains no results.
 
     Raises:
-        ValueError: it contains results that cannot be read.
+        ValueError: results that cannot be read.
     """
     value = _parsed(file)
     if not isinstance(value, dict):
@@ -229,7 +229,7 @@ def _from_record(file: Path) -> list[Score]:
 
 
 def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
-    """One score per split: the mean of main_score over its subsets."""
+    """Return one score per split: the mean of main_score over its subsets."""
     about = file.parent / "model_meta.json"
     meta = _parsed(about) if about.is_file() else {}
     splits, task = value["scores"], _name(file, value["task_name"])
@@ -253,7 +253,7 @@ def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
 def _of_queries(
     file: Path, task: str, content: dict[str, Any], flags: list[Flag], kind: str = "reranking"
 ) -> Score:
-    """Score of one data set, whose mean is compared with its queries, if there are any."""
+    """Return the score of one data set, after comparing its mean with the scores of its queries."""
     means, per_query = content["aggregate"], content["per_query"]
     metric = _RERANKING_METRIC if _RERANKING_METRIC in means else next(iter(means))
     stored = means[metric]
@@ -271,17 +271,17 @@ def _mean(file: Path, values: Iterable[Any]) -> float:
     numbers = [finite_number(value) for value in values]
     known = [number for number in numbers if number is not None]
     if not numbers or len(known) < len(numbers):
-        raise ValueError(f"a score of {file.name} is missing or not finite, or no number")
+        raise ValueError(f"a score of {file.name} is missing, not finite or not a number")
     return sum(known) / len(known)
 
 
 def _name(file: Path, name: Any) -> str:
-    """The name of a model, task or query, checked for blanks, control characters, surrogates."""
+    """Check a name of a model, task or query: no blanks, control characters or surrogates."""
     return checked_id(str(name), where=str(file))
 
 
 def _facts(config: Any, log: Mapping[str, Any]) -> dict[str, Any]:
-    """The known facts of a training: of its configuration, nested or flat, and of its log."""
+    """Return the known facts of a training, from its configuration (nested or flat) and log."""
     if not isinstance(config, Mapping):
         return dict(log)
     nested = config.get("settings")  # our own records contain the configuration
@@ -302,10 +302,10 @@ def _first_value(config: Mapping[str, Any], key_paths: tuple[tuple[str, ...], ..
 
 
 def _run(file: Path) -> Callable[..., Score]:
-    """What makes the scores in ``file``, which are of the adapter in whose folder it lies.
+    """Return a function that creates scores with the run of the adapter that ``file`` belongs to.
 
-    System and seed are the folders ``<system>/seed_<n>/results/``, or the name of a copy,
-    ``<system>-seed_<n>-mteb_results.json``, which has no facts.
+    System and seed follow from the folder ``<system>/seed_<n>/results/``, or from the name of a
+    copy, ``<system>-seed_<n>-mteb_results.json``, which has no facts.
     """
     folder, facts = file.parent.parent, dict[str, Any]()
     system, seed = file.parent.name, None
@@ -318,12 +318,12 @@ def _run(file: Path) -> Callable[..., Score]:
 
 
 def _folder_facts(folder: Path) -> dict[str, Any]:
-    """Facts of a training: of its settings, of its log, and the digest of its weights."""
+    """Return the facts of a training, from its settings and log, and the digest of its weights."""
     settings, log = folder / "config.yaml", folder / "train_log.jsonl"
     reached: dict[str, int] = {}
     for entry in json_lines(log)[0] if log.exists() else ():
         step = step_number(entry.get("global_step", entry.get("step")))
-        if step is not None:  # of a killed training, the steps it reached
+        if step is not None:  # the steps reached by a killed training
             reached["steps"] = max(reached.get("steps", 0), step)
         for kind, name in (("embedding", "epoch_emb_steps"), ("reranking", "epoch_rerank_steps")):
             if (steps := step_number(entry.get(name))) is not None:  # one summary per epoch
@@ -334,7 +334,7 @@ def _folder_facts(folder: Path) -> dict[str, Any]:
 
 
 def _disagreeing(scores: Sequence[Score]) -> Iterator[Flag]:
-    """Files that give one run different scores by a metric."""
+    """Flag files with different scores of one run by the same metric."""
     groups: dict[Hashable, list[Score]] = defaultdict(list)
     for each in scores:
         run = (each.system, each.seed, each.facts.get("use"), each.identity)
@@ -350,7 +350,7 @@ def _disagreeing(scores: Sequence[Score]) -> Iterator[Flag]:
 
 
 def _revisions(scores: Sequence[Score]) -> Iterator[Flag]:
-    """Runs on different revisions of a task's data."""
+    """Flag runs on different revisions of a task's data."""
     groups: dict[str, dict[str, list[Score]]] = defaultdict(lambda: defaultdict(list))
     for each in scores:
         if each.revision and each.main:
@@ -366,10 +366,10 @@ def _revisions(scores: Sequence[Score]) -> Iterator[Flag]:
 
 
 def _same_scores(scores: Sequence[Score]) -> Iterator[Flag]:
-    """Runs of different weights whose scores agree to the last digit.
+    """Flag runs of different weights with identical scores.
 
-    They agree either on ten or more queries of a task, with scores that vary, or, without
-    per-query scores, in the means of two or more tasks.
+    Scores agree either on ten or more queries of a task, if they vary, or, without per-query
+    scores, in the means of two or more tasks.
     """
     runs: dict[tuple[Hashable, ...], list[Score]] = defaultdict(list)
     for each in scores:

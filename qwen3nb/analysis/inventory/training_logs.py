@@ -5,8 +5,8 @@
                                parameter
     trainer_state.json         of a checkpoint by transformers' Trainer, with a cumulative log
 
-A killed training may leave a truncated last line, which is skipped and reported. Missing values
-stay missing and are never treated as 0.
+A killed training may leave a truncated last line, which is skipped and reported. Missing values are
+never treated as 0.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Conflicts:
     """Cosines of two objectives' gradients."""
 
     name: str  # of the training
-    steps: tuple[int, ...]  # at which they were measured
-    # per layer and module, such as ``("0", "q_proj")``, one value per step, or None; the mean over
-    # several parameters (a LoRA's A and B)
+    steps: tuple[int, ...]  # steps at which they were measured
+    # per layer and module, such as ``("0", "q_proj")``, one value per step, or None; mean over its
+    # parameters (A and B of a LoRA)
     cosines: dict[tuple[str, str], tuple[float | None, ...]] = field(repr=False)
     notes: tuple[str, ...] = ()  # lines that cannot be read
 
@@ -83,7 +83,7 @@ def read_trainer_state(state: Mapping[str, Any], *, name: str) -> TrainingLog:
 
 
 def step_number(value: Any) -> int | None:
-    """Return the number of a step; None for anything else."""
+    """Return a step number as an integer; None for anything else."""
     number = isinstance(value, int) and not isinstance(value, bool)
     return value if number and abs(value) <= _MOST_STEPS else None
 
@@ -145,7 +145,7 @@ def find_outputs(folder: Path) -> list[Path]:
 
 
 def log_files(folder: Path) -> list[Path]:
-    """All files below ``folder`` that pages about trainings depend on, in order."""
+    """All files below ``folder`` that pages on trainings depend on, in order."""
     patterns = ("config.yaml", LOG, CONFLICTS, "trainer_state.json", "results/*.json")
     return sorted({file for pattern in patterns for file in folder.rglob(pattern)})
 

@@ -1,6 +1,6 @@
 """Adjusted p-values for a declared family of tests.
 
-The family consists of all comparisons behind one claim. Callers declare it by the p-values they
+The family consists of all comparisons behind one claim. Callers define it by the p-values they
 pass, and report its size with the result.
 
 References:
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from qwen3nb.utils.choices import one_of
 
-MOST_DRAWS = 200_000  # of a test whose family of comparisons needs more than it was given
+MOST_DRAWS = 200_000  # limit of `enough_draws`
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -57,7 +57,7 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
 
 MAX_T = "max-t"
 CORRECTIONS: dict[str, Callable[[Sequence[float]], list[float]]] = {
-    MAX_T: holm,  # of p-values alone; of pairs that share sign flips, `resampling.max_t_p_values`
+    MAX_T: holm,  # for p-values alone; with sign flips, see `resampling.max_t_p_values`
     "holm": holm,
     "benjamini-hochberg": benjamini_hochberg,
     "none": list,
@@ -82,10 +82,10 @@ def adjust(p_values: Sequence[float], *, how: str = "holm") -> list[float]:
 
 
 def enough_draws(comparisons: int, *, draws: int, alpha: float = 0.05, how: str = "holm") -> int:
-    """Return ``draws``, or if no difference could be shown with them, as many as can show some.
+    """Return ``draws``, or more if no difference could be significant with them.
 
     The p-value of m random draws is at least 1 / (m + 1), and Holm multiplies the smallest by the
-    number of comparisons; it is then at most a quarter of ``alpha``, up to `MOST_DRAWS`.
+    number of comparisons. The result makes this at most ``alpha`` / 4, up to `MOST_DRAWS` draws.
 
     >>> enough_draws(66, draws=10_000), enough_draws(780, draws=10_000)
     (10000, 62400)

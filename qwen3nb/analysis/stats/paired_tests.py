@@ -1,16 +1,15 @@
 """Paired tests, intervals and effect sizes over queries.
 
-Two systems answered the same queries, so differences are taken query by query and queries are
-what is resampled. Every function takes two arrays of equal length with the queries in the same
-order; functions that draw random numbers take an explicit seed.
+Two systems answered the same queries, so differences are taken per query, and queries are
+resampled. Every function takes two arrays of equal length with the queries in the same order;
+functions that draw random numbers take an explicit seed.
 
 Degenerate samples have defined results:
 
-    equal systems           difference 0, p = 1 in every test; the interval has a width, as a tie
-                            on these queries does not make a tie on all
-    constant differences    the same; the permutation test is valid; the t-test and d_z are
-                            undefined, and the reason is given
-    a single query          no interval, permutation p = 1, no t-test
+    equal systems           difference 0, p = 1 in every test; the interval is not a point, since a
+    tie on these queries does not imply a tie on all constant differences    likewise; the
+    permutation test is valid; the t-test and d_z are undefined, and the reason is given a single
+    query          no interval, permutation p = 1, no t-test
 
 References:
     Efron and Tibshirani 1993, chapters 13 to 15; Phipson and Smyth 2010 (a p-value of
@@ -27,7 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import scipy  # loads scipy.stats when it is used, which takes a second
+import scipy  # loads scipy.stats on first use, which takes a second
 from numpy.typing import ArrayLike, NDArray
 
 from qwen3nb.analysis.stats.resampling import (
@@ -113,14 +112,13 @@ class EquivalenceResult:
 
     difference: float  # mean of a - b
     margin: float  # differences smaller than this do not matter
-    # of the difference, the one that every page shows; None for a single query
+    # interval of the difference, as shown on pages; None for a single query
     interval: Interval | None
     no_worse: bool  # whether a is non-inferior: the interval ends above -margin
     equivalent: bool  # whether the interval lies within ±margin
     alpha: float  # 1 - level of the interval
     n: int  # number of queries
-    # how many queries that differ like these would show it; n if these do, None if no number would
-    # (`queries_to_show`)
+    # number of queries like these needed to show it, see `queries_to_show`
     queries_needed: int | None
     undefined: str = ""  # why there is no interval, or empty
 
@@ -128,19 +126,19 @@ class EquivalenceResult:
 def mean_difference(
     a: ArrayLike, b: ArrayLike, *, level: float = LEVEL, cluster: ArrayLike | None = None
 ) -> MeanDifference:
-    """The mean of a − b over queries, with the interval that every page shows.
+    """Return the mean of a − b over queries, with its interval as shown on pages.
 
-    It is Student's, widened where the differences are skewed or hardly spread
+    Student's interval, widened where the differences are skewed or hardly spread
     (`metrics.intervals.difference_interval`). See `qwen3nb.analysis.calibration` for measured
-    coverages, and for those of Student's and of bootstrap intervals, which are too narrow where few
-    queries differ.
+    coverages, also of Student's and bootstrap intervals, which are too narrow where few queries
+    differ.
 
     Args:
         a: scores of one system.
         b: scores of the other, in the same order of queries.
         level: nominal coverage of the interval.
-        cluster: of each query; queries of one cluster are sampled together (see
-            `qwen3nb.analysis.stats.resampling`). By default, each is its own.
+        cluster: cluster of each query; queries of one cluster are dependent (see
+            `qwen3nb.analysis.stats.resampling`). By default, queries are independent.
 
     Raises:
         ValueError: arrays of different or zero length, a value that is not finite, or a level
@@ -166,7 +164,7 @@ def permutation_test(
         a: scores of one system.
         b: scores of the other, in the same order of queries.
         n_resamples: number of random sign flips.
-        seed: of the sign flips.
+        seed: seed of the sign flips.
         cluster: as in `mean_difference`: the signs of a cluster flip together.
 
     Raises:
@@ -208,7 +206,7 @@ def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:
 
 
 def effect_sizes(differences: Array) -> list[EffectSize]:
-    """The effect sizes of many pairs of systems, from differences of scores (pairs, n)."""
+    """Return the effect sizes of many pairs of systems, from differences of scores (pairs, n)."""
     n = differences.shape[1]
     means = differences.mean(axis=1).tolist()
     spread = differences.std(axis=1, ddof=min(1, n - 1)).tolist()
@@ -224,10 +222,7 @@ def effect_sizes(differences: Array) -> list[EffectSize]:
 
 
 def _constant(differences: Array) -> NDArray[np.bool_]:
-    """Whether the differences (…, n) are all the same, as those of one query are.
-
-    0.3 - 0.1 and 0.4 - 0.2 differ by rounding only, which does not count.
-    """
+    """Whether the differences (…, n) are all equal, up to rounding."""
     largest = np.abs(differences).max(axis=-1)
     return np.asarray(np.ptp(differences, axis=-1) <= 1e-12 * np.maximum(1.0, largest))
 
@@ -235,10 +230,10 @@ def _constant(differences: Array) -> NDArray[np.bool_]:
 def equivalence(
     a: ArrayLike, b: ArrayLike, *, margin: float, alpha: float = 0.05
 ) -> EquivalenceResult:
-    """Say whether the 1 − alpha interval of a − b shows non-inferiority, or equivalence.
+    """Return whether the 1 − alpha interval of a − b shows non-inferiority or equivalence.
 
-    Two systems are equivalent if the interval that is shown lies within ±``margin``. Where the true
-    difference is the margin, that happens in at most alpha / 2 of the samples.
+    Two systems are equivalent if the interval is within ±``margin``. If the true difference equals
+    the margin, this happens in at most alpha / 2 of the samples.
 
     Raises:
         ValueError: as in `mean_difference`, a margin that is not above 0, or an alpha
@@ -261,11 +256,10 @@ def equivalence(
 
 
 def queries_to_show(differences: Array, *, margin: float, level: float = LEVEL) -> int | None:
-    """How many queries would show that a difference is within ±``margin``.
+    """Return the number of queries that would show a difference within ±``margin``.
 
-    It is the smallest m at which the interval of m queries whose differences are distributed like
-    these (n,), with their mean, spread and ties, lies within the margin; n if the interval of these
-    does. None if the mean is outside the margin, so that more queries would show the contrary, or
+    This is the smallest m for which the interval of m queries with differences distributed like
+    these (n,) is within the margin; n if it already is. None if the mean is outside the margin, or
     for a single query.
 
     Raises:
@@ -290,13 +284,12 @@ def queries_to_show(differences: Array, *, margin: float, level: float = LEVEL) 
 
 
 def unseen_outlier_could_turn(differences: Array) -> bool:
-    """Whether rare queries that are not among these (n,) could turn the sign of the mean.
+    """Return whether rare queries missing in this sample (n,) could turn the sign of the mean.
 
-    Queries that are a share of less than q = 1 − .025^(1/n) of all are missing in a sample with a
-    probability above .025. If each has the largest difference of the other sign, they move the
-    mean by q times its distance from there: ``r = 1 + |mean|`` for scores from 0 to 1. The sign
-    may turn if ``q r > |mean|``. Where it may, neither a p-value nor an interval from these queries
-    excludes it.
+    Queries with a share below q = 1 − .025^(1/n) are missing in a sample with a probability above
+    .025. If each has the largest difference of the other sign, they move the mean by q times its
+    distance from there: ``r = 1 + |mean|`` for scores from 0 to 1. The sign may turn if ``q r >
+    |mean|``, which neither a p-value nor an interval from this sample excludes.
     """
     mean = abs(float(differences.mean()))
     bound = max(1.0, float(np.abs(differences).max()))
@@ -352,7 +345,7 @@ def _detectable(n: int, *, alpha: float, wanted: float) -> float:
 
 
 def _units(differences: Array, cluster: ArrayLike | None, *, centred: bool = True) -> Array:
-    """What was sampled: differences of queries, or one value per cluster of them."""
+    """The sampling units: differences of queries, or one value per cluster of them."""
     if cluster is None:
         return differences
     numbers = cluster_numbers(cluster, len(differences))
@@ -360,7 +353,7 @@ def _units(differences: Array, cluster: ArrayLike | None, *, centred: bool = Tru
 
 
 def _differences(a: ArrayLike, b: ArrayLike, **shares: float) -> Array:
-    """The differences a − b; each of ``shares``, such as a level, is checked to be one."""
+    """The differences a − b; checks that each of ``shares``, such as a level, is in (0, 1)."""
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape or len(first) == 0:
         raise ValueError(

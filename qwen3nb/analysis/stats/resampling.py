@@ -1,17 +1,16 @@
 """Bootstrap resamples and sign flips, drawn once for all systems.
 
-Tests flip signs. No interval of a score or difference that is shown is a bootstrap's, which are too
-narrow: those are in `qwen3nb.metrics.intervals`; calibration and benchmarks compare them. Only
-``P(A > B)`` over prompts has one (`qwen3nb.analysis.comparison.prompt_effects`).
+Tests flip signs. Intervals of scores and differences are not bootstrap intervals, which are too
+narrow, but those of `qwen3nb.metrics.intervals`; only ``P(A > B)`` over prompts has a bootstrap
+interval (`qwen3nb.analysis.comparison.prompt_effects`).
 
 A resample is a vector of counts: how often each query was drawn. The means of all systems are
-a single product of counts and scores. Counts and signs are generated and used in blocks, and pairs
-of systems are compared in blocks, so the memory depends on neither the number of resamples nor
-that of pairs.
+a single product of counts and scores. Resamples and pairs of systems are processed in blocks, so
+memory does not depend on their numbers.
 
 Scores are first rounded to multiples of a power of two, small enough that the sum over any
 resample is exact in float64 (about n times 1e-16 relative to the largest score). Sums are then
-independent of the order of summation: a seed gives the same bits for any number of threads,
+independent of the order of summation: a seed gives identical results for any number of threads,
 block size and processor.
 
 Shapes: n queries, S columns (systems), R resamples.
@@ -19,11 +18,11 @@ Shapes: n queries, S columns (systems), R resamples.
 References:
     Efron and Tibshirani 1993, chapters 13 (percentile), 14 (BCa), 15 (permutation).
 
-Queries of one document, one reader or one module are not independent: the units that were sampled
-are then clusters of queries. Every method for independent values whose mean is the difference
-serves, given one value per cluster (`cluster_values`) in place of one per query. Its standard error
-is the cluster-robust one of a mean (Liang and Zeger 1986; Cameron and Miller 2015, with the
-correction G / (G − 1) and t of G − 1 degrees of freedom).
+Queries of one document, user or module are not independent: the sampling units are then clusters of
+queries. All methods for means of independent values apply, given one value per cluster
+(`cluster_values`) instead of one per query. The standard error is then the cluster-robust one
+(Liang and Zeger 1986; Cameron and Miller 2015, with the correction G / (G − 1) and t with G − 1
+degrees of freedom).
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ DRAWS = 10_000  # resamples of a bootstrap, sign flips of a permutation test
 LEVEL = 0.95  # of intervals
 
 _BLOCK = 2_000_000  # counts held at once: 16 MB
-_FLIPS = (256, 2048)  # fewest and most sign flips in a block
-_COMPARED = 1 << 17  # differences of pairs held at once, which fit in a cache of 2 MB
+_FLIPS = (256, 2048)  # minimum and maximum of sign flips in a block
+_COMPARED = 1 << 17  # differences of pairs held at once, to fit a cache of 2 MB
 
 
 def draw_seed(seed: int, queries: Sequence[str]) -> tuple[int, int]:
-    """A seed that depends on the queries: equal queries are drawn alike wherever they occur.
+    """Return a seed that depends on the queries: equal queries have equal draws everywhere.
 
     >>> draw_seed(0, ["a", "b"]) == draw_seed(0, ["a", "b"])
     True
@@ -61,8 +60,8 @@ def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Arr
     """Column means of ``scores`` (n, S), and those of bootstrap resamples.
 
     Returns:
-        The means (S,) and the resampled means (R, S), in the same arithmetic: a resample
-        that equals the sample has exactly its means.
+        The means (S,) and the resampled means (R, S); a resample equal to the sample has exactly
+        its means.
     """
     _check_count(n_resamples)
     exact, scale = _fixed_point(scores)
@@ -91,7 +90,7 @@ def sign_flip_p_values(
         pairs: columns (i, j); the statistic is ``|sum(scores[:, i] - scores[:, j])|``, in
             which exchanging the two systems on a query flips a sign.
         n_resamples: number of sign flips R.
-        seed: of the sign flips, which are the same for all pairs.
+        seed: seed of the sign flips, shared by all pairs.
     """
     return max_t_p_values(scores, pairs, n_resamples=n_resamples, seed=seed)[0]
 
@@ -99,15 +98,16 @@ def sign_flip_p_values(
 def max_t_p_values(
     scores: Array, pairs: Sequence[tuple[int, int]], *, n_resamples: int, seed: Seed
 ) -> tuple[list[float], list[float]]:
-    """The p-values of `sign_flip_p_values`, and the same adjusted over all pairs by step-down MaxT.
+    """P-values of `sign_flip_p_values`, and adjusted over all pairs by step-down MaxT.
 
-    A pair's difference is divided by the root of its sum of squares, which no sign flip changes, so
-    that pairs of large and of small variance count alike. Its adjusted p-value is the share of the
-    sign flips in which the largest of these statistics, of all pairs but the more significant ones,
-    is at least its own; no less than that of any more significant pair. Pairs that are correlated
-    cost less than by Holm's method, as all share the flips. The family-wise error rate is at most
-    alpha where the differences of all pairs without a true one are jointly symmetric about 0
-    (Westfall and Young 1993, algorithm 4.1; Boytsov, Belova and Westfall 2013).
+    The statistic of a pair is its difference over the root of its sum of squares, which sign flips
+    do not change; pairs of large and small variance are thus treated alike. The adjusted p-value is
+    the share of sign flips in which the largest statistic of all pairs, except more significant
+    ones, is at least the pair's own, and no less than that of any more significant pair. For
+    correlated pairs, this is more powerful than Holm's method, because all pairs share the flips.
+    The family-wise error rate is at most alpha if the differences of all pairs without a true
+    difference are jointly symmetric about 0 (Westfall and Young 1993, algorithm 4.1; Boytsov,
+    Belova and Westfall 2013).
 
     Returns:
         Two lists, in the order of the pairs.
@@ -119,15 +119,15 @@ def max_t_p_values(
     first, second = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
     norms = np.array([np.linalg.norm(exact[:, i] - exact[:, j]) for i, j in pairs])
     weights = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
-    # Each of 2n scores was rounded by half a unit, on both sides.
+    # Each of 2n scores was rounded by up to half a unit, on both sides.
     least = np.abs(total[first] - total[second]) - 2.0 * n
     order = np.argsort(least * weights, kind="stable")  # the most significant pair is the last
     first, second, least, weights = (each[order] for each in (first, second, least, weights))
-    # Statistics of two pairs that differ by rounding only are tied.
+    # Statistics that differ only by rounding are tied.
     least_of_family = least * weights * (1 - 1e-9)
 
     def block(start: int) -> NDArray[np.int64]:
-        """Count the flips of a block that are as extreme as the sample: of a pair, of a family."""
+        """Count the flips of a block that are as extreme as the sample, per pair and per family."""
         coins = _coins(seed, start, min(step, n_resamples - start), n)
         sums = np.ascontiguousarray((2 * _sums(coins, exact) - total).T)
         counts = np.zeros((2, len(first)), dtype=np.int64)
@@ -177,10 +177,10 @@ def _fixed_point(scores: Array) -> tuple[Array, int]:
 
 
 def _coins(seed: Seed, start: int, count: int, n: int) -> NDArray[np.uint8]:
-    """Fair coins from the ``start``-th of a seed's draws of n: (count, n / 8), a bit each.
+    """Fair coins from the ``start``-th draw of a seed: packed bits (count, n / 8).
 
-    A draw takes whole words of 64, and blocks begin where they do in the stream of the seed, so
-    neither their size nor their order matters.
+    A draw takes whole 64-bit words at a fixed position in the stream of the seed, independent of
+    size and order of the blocks.
     """
     words = -(-n // 64)
     generator = np.random.PCG64(seed)
@@ -219,11 +219,11 @@ def cluster_numbers(cluster: Sequence[object] | ArrayLike, n: int) -> NDArray[np
 
 
 def cluster_values(values: Array, numbers: NDArray[np.intp], *, centred: bool = True) -> Array:
-    """One value per cluster (…, G), whose mean is that of the ``values`` (…, n) of queries.
+    """Return one value per cluster (…, G) with the same mean as the ``values`` (…, n).
 
-    ``(G / n) sum(v − mean) + mean``, summed over a cluster. Not ``centred``, it is
-    ``(G / n) sum(v)``: for sign flips, under which the sum of a cluster changes its sign.
-    Clusters of one query each give the values themselves.
+    This is ``(G / n) sum(v − mean) + mean`` over a cluster; if not ``centred``, ``(G / n) sum(v)``:
+    for sign flips, which change the sign of the sum of a cluster. For clusters of one query each,
+    the values are unchanged.
     """
     n, count = values.shape[-1], int(numbers.max(initial=-1)) + 1
     mean = values.mean(axis=-1, keepdims=True) if centred else np.zeros(1)

@@ -1,7 +1,7 @@
 """Scores of several systems on the same queries, as arrays aligned by query id.
 
-Systems that answered the same queries share one tuple of ids, by which they are aligned without
-a look at any id.
+Systems that answered the same queries share one tuple of ids, so they are aligned without comparing
+ids.
 """
 
 from __future__ import annotations
@@ -67,20 +67,20 @@ class ScoreMatrix:
     systems: tuple[str, ...]  # S names
     queries: tuple[str, ...]  # n ids, sorted
     scores: Array  # (S, n)
-    # per system, the query ids that are not shared by all systems
+    # per system, query ids that are not shared by all systems
     unpaired: dict[str, tuple[str, ...]]
     # the cluster of each query, in their order; empty if queries were sampled one by one
     clusters: tuple[str, ...] = ()
 
     @property
     def sampled(self) -> tuple[str, ...]:
-        """Names of what was sampled: G clusters, or the queries."""
+        """Names of the sampling units: G clusters, or the queries."""
         return tuple(sorted({*self.clusters})) or self.queries
 
     def units(self, values: Array, *, centred: bool = True) -> Array:
-        """Values of queries (…, n) as values of what was sampled (…, G), with the same mean.
+        """Convert values of queries (…, n) to values of sampling units (…, G), with the same mean.
 
-        Those of clusters are for intervals if ``centred``, else for sign flips (`cluster_values`).
+        Values of clusters are for intervals if ``centred``, else for sign flips (`cluster_values`).
         """
         if not self.clusters:
             return values
@@ -91,7 +91,7 @@ class ScoreMatrix:
         """One system's scores (n,).
 
         Raises:
-            ValueError: an unknown system; lists those available.
+            ValueError: an unknown system; lists the available ones.
         """
         if system not in self.systems:
             raise ValueError(
@@ -101,7 +101,7 @@ class ScoreMatrix:
         return scores
 
     def to_frame(self) -> DataFrame:
-        """A row per query, a column per system; of two, their difference, smallest first."""
+        """Return a row per query and a column per system; for two systems, also the difference."""
         from pandas import DataFrame, Index
 
         index = Index(self.queries, name="query")
@@ -131,7 +131,7 @@ def join(
 ) -> ScoreMatrix:
     """Join systems by query id.
 
-    ``clusters`` (a cluster per query id) count if all shared queries have one and some share it.
+    ``clusters`` (a cluster per query id) are used if all shared queries have one and some share it.
 
     >>> join({"a": {"q1": 1.0, "q2": 0.5}, "b": {"q1": 0.0}}).unpaired
     {'a': ('q2',), 'b': ()}

@@ -1,13 +1,13 @@
-"""Records by training, seed and step; the best checkpoint of a training, and what it changed.
+"""Records by training, seed and step; the best checkpoint and the gain of a training.
 
 Checkpoints are recognised by their label: ``demo-checkpoint-400`` is step 400 of ``demo``, and
 ``demo-init`` its step 0; ``seed_7`` or ``seed-7`` in a label is the seed of the training. The
-record of an adapter states all three (``config.training``: configuration, seed, steps). Under any
-other label, an extracted model stores the folder of its checkpoint, which names the training and
-the step. An average of checkpoints has no step.
+record of an adapter states all three (``config.training``: configuration, seed, steps). With other
+labels, training and step follow from the folder of the checkpoint, which an extracted model stores.
+An average of checkpoints has no step.
 
-A training that started from a checkpoint of another one has that checkpoint as its step 0, if the
-``training.json`` next to its checkpoints names it as ``start``.
+The step 0 of a training is the checkpoint it started from, if ``training.json`` next to its
+checkpoints names one as ``start``.
 
 The mean of the best of several checkpoints is biased upwards by the selection; a checkpoint is
 called the best only if it differs significantly from the next.
@@ -78,7 +78,7 @@ class Trajectory:
 
 
 def training_step(result: Result) -> TrainingStep | None:
-    """The training step that the record's model was saved at, or None."""
+    """Return the training step of a record's model, or None."""
     training = result.config.get("training")
     if isinstance(training, dict) and isinstance(training.get("steps"), int):
         name = str(training.get("configuration") or training.get("mode") or result.model.label)
@@ -97,9 +97,9 @@ def training_step(result: Result) -> TrainingStep | None:
 def trajectories(
     results: Iterable[Result], *, tasks: Sequence[str], metric: str = ""
 ) -> list[Trajectory]:
-    """Trainings ordered by task, as in ``tasks``, and name.
+    """Return trainings ordered by task, as in ``tasks``, and name.
 
-    Of several revisions of a task's data, the one with most records is used.
+    The revision of a task's data with most records is used.
     """
     given, ordered = list(results), []
     for task in dict.fromkeys(tasks):
@@ -118,7 +118,7 @@ def trajectories(
         same = [each for each in on_task if str(each.task.revision) == revision]
         for name in sorted(by_name):
             for own in by_name[name].records.values():
-                # The checkpoint that a training started from is its step 0, where it has none.
+                # The checkpoint that a training started from is its step 0, if it has none.
                 training = None if 0 in own else training_folder(own.values())
                 start = starting_record(training, same) if training is not None else None
                 if start is not None and by_name[name].metric in start.metrics:
@@ -132,7 +132,7 @@ PerStep = Mapping[int, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class BestCheckpoint:
-    """The checkpoint with the highest mean, and whether it differs from the next."""
+    """The checkpoint with the highest mean, and its difference from the next."""
 
     step: int  # of the best checkpoint
     mean: float  # its mean, slightly biased upwards by the selection
@@ -140,12 +140,12 @@ class BestCheckpoint:
     difference: float  # best - next
     interval: Interval | None  # paired interval of the difference; None for a single query
     p_value: float  # of best against next, Holm-corrected over best against each of the others
-    significant: bool  # whether the difference is
+    significant: bool  # whether the difference is significant
 
 
 @dataclass(frozen=True)
 class Gain:
-    """Difference between the last and the first step of a training; neither is selected."""
+    """Difference between the last and the first step of a training."""
 
     first: int  # the first step; ``last`` the last
     last: int
@@ -158,10 +158,10 @@ class Gain:
 
 
 def best_checkpoint(scores: PerStep, *, seed: int) -> BestCheckpoint:
-    """The best checkpoint, and whether it differs significantly from the next best.
+    """Return the best checkpoint, and whether it differs significantly from the next best.
 
-    Of equal means, the earliest step is the best. P-values are corrected for the number of
-    checkpoints it is compared with, but not for its selection as the best.
+    The earliest of equal means is the best. P-values are corrected for the number of checkpoints it
+    is compared with, but not for its selection as the best.
 
     Raises:
         ValueError: fewer than two steps, or no query shared by all.
@@ -190,7 +190,7 @@ def best_checkpoint(scores: PerStep, *, seed: int) -> BestCheckpoint:
 
 
 def gain(scores: PerStep, *, seed: int) -> Gain:
-    """What a training changed: its last step against its first, paired by query.
+    """Return the gain of a training: its last step against its first, paired by query.
 
     Raises:
         ValueError: fewer than two steps, or no query shared by all.
@@ -219,7 +219,7 @@ def _matrix(scores: PerStep) -> tuple[list[int], ScoreMatrix]:
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """What one training changed on one task."""
+    """The gain and best checkpoint of one training on one task."""
 
     task: str
     metric: str  # its metric
@@ -256,7 +256,7 @@ def training_summaries(
 
 
 def checkpoint_of(result: Result) -> Path | None:
-    """Folder of the checkpoint that the record's model was extracted from, if that is known."""
+    """Return the folder of the checkpoint that a record's model was extracted from, or None."""
     spec = result.model.spec
     provenance = read_provenance(paths.root() / spec) if spec else None
     folder = ((provenance or {}).get("source") or {}).get("folder")
@@ -264,13 +264,13 @@ def checkpoint_of(result: Result) -> Path | None:
 
 
 def training_folder(results: Iterable[Result]) -> Path | None:
-    """Folder of the training that the records' models are checkpoints of, if that is known."""
+    """Return the folder of the training with the records' checkpoints, or None."""
     checkpoints = map(checkpoint_of, results)
     return next((each.parent for each in checkpoints if each is not None), None)
 
 
 def starting_record(training: Path, results: Iterable[Result]) -> Result | None:
-    """The record of the checkpoint that the training in a folder started from, or None."""
+    """Return the record of the checkpoint that a training started from, or None."""
     file = training / "training.json"
     about: Any = read_json(file) if file.is_file() else {}
     start = about.get("start") if isinstance(about, dict) else None

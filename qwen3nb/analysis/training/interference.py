@@ -4,19 +4,18 @@ The task interference ratio (TIR) of a seed is (specialist − joint) / speciali
 the specialist's score that joint training loses; it is negative if the joint model is better.
 It is averaged over seeds; the maximum over tasks and seeds would find interference in noise.
 
-A joint run is paired with the specialists of its seed that agree with it in the required facts;
-otherwise a difference in rank, base, data or steps would be mistaken for interference. What cannot
-be compared is reported with the reason.
+A joint run is paired with the specialists of its seed that agree in the required facts; otherwise a
+difference in rank, base, data or steps would be mistaken for interference. Runs that cannot be
+compared are reported with the reason.
 
 The kill gate decides whether there is enough interference to be worth treating. There are two
-verdicts: by evidence, which is INCONCLUSIVE if the interval over seeds and queries crosses a
-threshold or there is one seed, and by point estimate. Evidence decides unless the point is asked
-for.
+verdicts: by evidence (the default), which is INCONCLUSIVE if the interval over seeds and queries
+crosses a threshold or there is only one seed, and by point estimate.
 
-`configuration_differences` tests any two configurations by the runs of the seeds that both have.
-With scores per query, each query's difference is averaged over the seeds, and the signs of these
-averages are flipped: the test is over queries, for these trainings. Without them only the seeds
-are left, and the test is the paired t-test of their differences.
+`configuration_differences` tests any two configurations on the seeds that both have. With scores
+per query, each query's difference is averaged over the seeds, and the signs of these averages are
+flipped: the test is over queries, for these trainings. Without them, it is a paired t-test over
+seeds.
 
 The models of all seeds answered the same queries: a crossed design in which both are random.
 
@@ -57,8 +56,8 @@ _TINY = 1e-12  # a rounding error
 class Gate:
     """The kill gate's thresholds, as shares."""
 
-    pass_at: float = 0.02  # PASS at this TIR or more: the interference is worth treating
-    fail_below: float = 0.01  # FAIL below this TIR: it is not
+    pass_at: float = 0.02  # PASS at this TIR or more: interference worth treating
+    fail_below: float = 0.01  # FAIL below this TIR
 
     def __post_init__(self) -> None:
         if not self.fail_below <= self.pass_at:
@@ -68,7 +67,7 @@ class Gate:
 
     @property
     def text(self) -> str:
-        """The rule in words."""
+        """Describe the rule."""
         high, low = 100 * self.pass_at, 100 * self.fail_below
         return (
             f"Kill gate, on the mean TIR over seeds of each task, and on the mean of the tasks: "
@@ -86,7 +85,7 @@ class Gate:
         return "FAIL" if tir < self.fail_below else "MARGINAL"
 
     def evidence(self, tir: float | None, interval: Interval | None) -> str:
-        """Verdict by evidence: that of both ends of the interval, if they agree."""
+        """Verdict by evidence: the common verdict of both ends of the interval."""
         if tir is None:
             return "NO RESULT"
         verdicts = {self.verdict(end) for end in interval or ()}
@@ -109,7 +108,7 @@ class Estimate:
     by_point: str = ""  # verdict by point estimate; ``by_evidence`` by the interval
     by_evidence: str = ""
     notes: tuple[str, ...] = ()  # caveats
-    # score of the specialist per seed; ``joints``: of the joint model. Empty for a mean of tasks
+    # score of the specialist per seed; ``joints``: of the joint model; empty for a mean of tasks
     specialists: tuple[float, ...] = ()
     joints: tuple[float, ...] = ()
 
@@ -127,7 +126,7 @@ class DataSetScores(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """An estimate and the error of its queries."""
+    """An estimate and the error over its queries."""
 
     estimate: Estimate
     moved: Mapping[Queries, Array] | None  # by the queries (n,) of each set; None if unknown
@@ -137,7 +136,7 @@ class Measured(NamedTuple):
 def estimate(
     name: str, seeds: Sequence[int | None], datasets: Sequence[DataSetScores], *, gate: Gate
 ) -> Measured:
-    """Estimate the TIR of the mean over data sets, of pairs of these seeds."""
+    """Estimate the TIR of the mean over data sets, from pairs of runs of these seeds."""
     values = np.mean([each.values for each in datasets], axis=0)
     specialist, joint = values
     has = specialist > 0
@@ -169,9 +168,9 @@ def estimate(
 
 
 def mean_estimate(tasks: Sequence[Measured], *, left_out: Sequence[str], gate: Gate) -> Estimate:
-    """Mean TIR of the tasks; per seed, for the seeds that all tasks have.
+    """Estimate the mean TIR of the tasks, over the seeds that all tasks have.
 
-    Tasks that are left out are reported, and the verdict by evidence is then INCONCLUSIVE.
+    Omitted tasks are reported, and make the verdict by evidence INCONCLUSIVE.
     """
     notes = [f"without {name}, which has no pair" for name in left_out]
     given = [each for each in tasks if each.estimate.tir is not None]
@@ -208,7 +207,7 @@ def mean_estimate(tasks: Sequence[Measured], *, left_out: Sequence[str], gate: G
 def _moved(
     values: Array, by_query: Sequence[tuple[Queries, Array]]
 ) -> tuple[dict[Queries, Array] | None, str]:
-    """How far each query moves the mean TIR (delta method), or why that is unknown.
+    """Influence of each query on the mean TIR (delta method), or why it is unknown.
 
     With scores s and g of a seed, a query's scores x and y move its TIR by (x g / s - y) / s, over
     the number of queries.
@@ -229,7 +228,7 @@ def _moved(
 
 
 def _sums(parts: Iterable[tuple[Queries, Array]]) -> dict[Queries, Array]:
-    """Sums per set of queries: what answers the same queries is not independent."""
+    """Sums per set of queries: models with the same queries are not independent."""
     sums: dict[Queries, Array] = defaultdict(lambda: np.zeros(()))
     for queries, part in parts:
         sums[queries] = sums[queries] + part
@@ -244,7 +243,7 @@ def _concluded(
     *,
     partial: bool = False,
 ) -> Estimate:
-    """The estimate with its deviations, intervals, verdicts and caveats."""
+    """Add deviations, intervals, verdicts and caveats to an estimate."""
     known = np.array([each for each in one.tirs if each is not None])
     deltas, parts, interval = np.array(one.deltas), list((moved or {}).values()), None
     if one.tir is not None and not problem:
@@ -267,20 +266,20 @@ def _concluded(
 def crossed_interval(
     mean: float, per_seed: Array, moved: Sequence[Array], *, level: float
 ) -> Interval | None:
-    """Interval of a mean over seeds and queries, which adds up the errors of both (MOVER).
+    """Interval of a mean over seeds and queries, combining the errors of both (MOVER).
 
-    Each error is Student's. That of the seeds also holds their interaction with the queries,
-    which the other one counts again: the interval is conservative where queries vary most.
+    Each error is Student's. The error of the seeds includes their interaction with the queries,
+    which the other counts again: the interval is conservative where queries vary most.
 
     Args:
         mean: the centre.
-        per_seed: the value of each seed (S,); of a single one, only the queries' error counts.
-        moved: how far each query moves the mean, (n,) per set of queries; may be empty, then only
-            the seeds' error counts.
-        level: of the interval.
+        per_seed: the value of each seed (S,); for a single seed, only the queries' error counts.
+        moved: influence of each query on the mean, (n,) per set of queries; if empty, only the
+            seeds' error counts.
+        level: level of the interval.
 
     Returns:
-        The interval, or None without any spread: equal seeds and queries show no error.
+        The interval; None if neither seeds nor queries vary.
     """
     low, high = student_interval(per_seed, level=level) or (0.0, 0.0)
     error, freedom = query_error(moved)
@@ -292,7 +291,7 @@ def query_error(moved: Sequence[Array]) -> tuple[float, float]:
     """Standard error of a sum over queries, and its degrees of freedom (Satterthwaite).
 
     Args:
-        moved: how far each of two or more queries moves the sum, (n,) per independent set.
+        moved: influence of each of two or more queries on the sum, (n,) per independent set.
     """
     sizes = np.array([len(each) for each in moved])
     parts = np.array([len(each) * each.var(ddof=1) for each in moved])
@@ -336,7 +335,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Group:
-    """One joint configuration against its specialists."""
+    """One joint configuration compared with its specialists."""
 
     system: str  # name of the joint configuration
     overall: Estimate  # mean TIR of the tasks
@@ -356,7 +355,7 @@ class Interference:
     missing: tuple[str, ...]  # specialists without a joint run
 
     def verdict(self, *, by: str = "evidence") -> str:
-        """The weakest verdict of all groups, ``by`` ``evidence`` or ``point``."""
+        """Return the weakest verdict of all groups, ``by`` ``evidence`` or ``point``."""
         verdicts = [group.overall.verdict(by) for group in self.groups]
         return min(verdicts, key=_ORDER.index, default="NO RESULT")
 
@@ -368,11 +367,11 @@ class Interference:
 def interference(
     scores: Iterable[Score], *, required: Sequence[str] = REQUIRED, gate: Gate | None = None
 ) -> Interference:
-    """Interference of every joint configuration among ``scores``.
+    """Estimate the interference of every joint configuration in ``scores``.
 
     Args:
-        scores: from `collect.load_all_results`; those of runs without a known mode are left out.
-        required: facts that have to agree, of `REQUIRABLE`, where unknown ones do not;
+        scores: from `collect.load_all_results`; runs without a known mode are left out.
+        required: facts of `REQUIRABLE` that have to agree (unknown facts do not);
             ``task_steps`` instead of ``steps`` compares the steps of the joint run on the task.
         gate: the thresholds.
 
@@ -382,7 +381,7 @@ def interference(
     for name in required:
         one_of("fact", name, REQUIRABLE)
     runs: dict[tuple[str, int | None], Run] = {}
-    # Of several records of one adapter on one task, the one finished last is used.
+    # The last finished of several records of one adapter on one task is used.
     for score in sorted(scores, key=lambda each: each.finished):
         if score.main and "mode" in score.facts:
             key = (score.system, score.seed)
@@ -442,7 +441,7 @@ def _group(
 def _specialist(
     task: str, joint: Run, candidates: Sequence[Run], required: Sequence[str]
 ) -> tuple[str, Run]:
-    """The specialist of a joint run that fits best, and why it is refused; empty if it is not."""
+    """Return the best matching specialist of a joint run, and why it is refused, or ""."""
     apart = {run.system: _disagreements(task, run, joint, required) for run in candidates}
     nearest = min(candidates, key=lambda run: len(apart[run.system]))
     if reasons := apart[nearest.system]:
@@ -470,7 +469,7 @@ def _disagreements(task: str, specialist: Run, joint: Run, required: Sequence[st
 def _scores(
     task: str, pairs: Sequence[tuple[Run, Run]]
 ) -> tuple[dict[str, DataSetScores], list[str]]:
-    """Scores on the data sets that all pairs have, and a note on each of the others."""
+    """Return scores on the data sets that all pairs have, and a note on each of the others."""
     runs = [run for pair in pairs for run in pair]  # specialist and joint of each seed in turn
     shape, tables, notes = (len(pairs), 2), {}, []
     for name in dict.fromkeys(name for run in runs for name in run.scores[task]):
@@ -504,9 +503,9 @@ class ConfigurationDifference:
     metric: str
     first: str  # name of a configuration
     second: str  # name of the other
-    seeds: tuple[int | None, ...]  # those that both have
+    seeds: tuple[int | None, ...]  # seeds that both have
     by_seed: tuple[float, ...]  # difference per seed
-    difference: float  # their mean
+    difference: float  # mean over seeds
     # over queries if there are scores per query, else over seeds; or None
     interval: Interval | None = None
     p_value: float | None = None  # two-sided, uncorrected; None if it cannot be computed
@@ -549,7 +548,7 @@ def configuration_differences(
 def _tested(
     one: ConfigurationDifference, pairs: Sequence[tuple[Score, Score]], draws: int, seed: int
 ) -> ConfigurationDifference:
-    """The difference with a permutation test of the queries' means over seeds, or a t-test."""
+    """Add the p-value: a permutation test of the queries' means over seeds, or a t-test."""
     columns = {f"{score.system} {score.seed}": score.per_query for pair in pairs for score in pair}
     if not all(columns.values()):
         values = np.array(one.by_seed)
