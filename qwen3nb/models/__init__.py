@@ -1,1 +1,1 @@
-"""The models that are evaluated: encoders, rerankers, search models and baselines."""
+"""Models to evaluate: encoders, rerankers, search models and baselines."""

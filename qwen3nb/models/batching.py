@@ -1,7 +1,7 @@
-"""Batching: which texts go through the model together.
+"""Batches of texts.
 
-Padding is wasted work, so texts of similar length share a batch, and equal texts are
-encoded once. Neither changes a vector; results are in input order.
+Padding is wasted work, so texts of similar length share a batch, and equal texts are encoded once.
+Neither changes a vector; results are in input order.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ def batches_by_tokens(
 ) -> Iterator[list[int]]:
     """Yield batches of indices with at most ``budget`` tokens each, longest texts first.
 
-    Longest first, so that memory runs out at the first batch or not at all. A text longer
-    than the budget gets its own batch.
+    If memory is too small, the first batch fails. A text longer than the budget gets its own batch.
 
     >>> list(batches_by_tokens([3, 9, 1, 5], budget=9))
     [[1], [3, 0, 2]]
@@ -30,9 +29,8 @@ def batches_by_tokens(
     Args:
         lengths: tokens per text.
         budget: tokens per batch; None for no limit.
-        size: texts per batch at most; None for no limit.
-        padded: count padding too: a batch costs its longest text times its number of
-            texts.
+        size: maximum number of texts per batch; None for no limit.
+        padded: count padding: a batch costs its longest text times its number of texts.
 
     Raises:
         ValueError: ``budget`` or ``size`` is not positive.

@@ -1,4 +1,4 @@
-"""The identity of a model that was loaded before, without loading it again."""
+"""Identities of models that were loaded before, without loading them again."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -20,16 +20,16 @@ _WITHOUT_EFFECT = ("batch_size", "cache", "show_progress")  # options that chang
 
 
 def known_or_loaded(spec: str, load: Callable[[], Any], options: Mapping[str, Any]) -> Any:
-    """Return the `KnownModel` of an earlier run; else load the model and remember it.
+    """Return the `KnownModel` of an earlier run, or load the model and store its identity.
 
-    Loading a model and its libraries takes seconds to minutes. Its label and identity are kept in
-    the cache under a digest of all that they follow from: the content of its files, ``options``,
-    and the versions, code and hardware that run it.
+    Loading a model and its libraries takes seconds to minutes. Label and identity are cached under
+    a digest of everything they depend on: the content of the files, ``options``, versions, code and
+    hardware.
 
     Args:
-        spec: names the model.
-        load: loads it.
-        options: what it is loaded with.
+        spec: spec of the model.
+        load: loads the model.
+        options: options of `load_model`.
 
     Raises:
         SpecError: no such model.
@@ -41,7 +41,7 @@ def known_or_loaded(spec: str, load: Callable[[], Any], options: Mapping[str, An
     except (OSError, ValueError, TypeError):
         pass  # missing or damaged
     model = load()
-    if _digest(spec, options) == digest:  # else its files were replaced while it was loaded
+    if _digest(spec, options) == digest:  # otherwise its files were replaced during loading
         kept = {each.name: getattr(model, each.name) for each in fields(KnownModel)[:-1]}
         try:
             write_json(file, kept)

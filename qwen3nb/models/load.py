@@ -49,8 +49,8 @@ def load_encoder(
 ) -> Encoder:
     """Load the encoder that ``spec`` names.
 
-    Prompts, pooling and maximum length: what is given here applies before what the registry
-    says, and that before what the model's folder stores.
+    Prompts, pooling and maximum length given here take precedence over the registry, and the
+    registry over the model's folder.
 
     Args:
         spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a
@@ -61,38 +61,37 @@ def load_encoder(
         pooling: one of `POOLINGS`; None or ``auto`` for the model's own. A causal
             language model has none, so it must be given.
         max_length: tokens after which a text is truncated; None or 0 for the model's own.
-        max_seq_length: the same, as sentence-transformers calls it.
+        max_seq_length: the same, under the name in sentence-transformers.
         prefix: text prepended to every input, such as the mode ``[R]`` of a UL2 training;
             for checkpoints and language models. An export stores its own.
         append_eos: whether the end-of-text token follows every input, likewise.
         normalize: whether vectors get unit length; None for the model's own setting. Without
             it, similarities are dot products.
-        dimensions: leading dimensions to keep (Matryoshka); None or 0 for all. What is left has
-            length 1 again if the model normalises.
+        dimensions: leading dimensions to keep (Matryoshka); None or 0 for all. Truncated vectors
+            are normalised again if the model normalises.
         bidirectional: let every token of a causal language model attend to every other.
         base: the base model of a LoRA adapter; None or empty for the one that the adapter names.
         instruction: for models with instructions, used if the task has none; None for the
             model's default. An adapter applies it to queries, and by default pools the
             last token, the end of text.
-        prompts: text prepended to an input, by role (``query``, ``passage``, or ``symmetric``
-            for an input without a role) or more narrowly by task; see
-            `qwen3nb.models.kinds.prompts`; or one line, as for `parse_prompts`. They replace all
-            others; ``{}`` for no prompts. None for those of the registry, else of the model's
-            folder (``config_sentence_transformers.json``); where there are none, but its authors
-            prescribe some, a warning names them.
-        label: its name in records and tables; empty for the model's own, which ends in
-            ``-prompts`` or ``-no-prompts`` if it is used with others than its own.
+        prompts: text prepended to an input, by role (``query``, ``passage``, or ``symmetric`` for
+            an input without a role) or task, see `qwen3nb.models.kinds.prompts`; or one line, as
+            for `parse_prompts`. They replace all others; ``{}`` for no prompts. None for those of
+            the registry, else of the model's folder (``config_sentence_transformers.json``); a
+            warning is given if there are none but the model's authors prescribe some.
+        label: name in records and tables; empty for the model's own, with the suffix ``-prompts``
+            or ``-no-prompts`` if other prompts than its own are used.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16``, ``float16``, or ``int8`` for linear layers in 8 bits on a
             CPU with VNNI.
-        batch_size: texts per batch if they must be padded, or if sentence-transformers runs
-            the model; changes the speed, not the vectors.
+        batch_size: texts per batch, for padded batches and for sentence-transformers; affects
+            speed, not vectors.
         seed: seed of the random baseline's vectors.
         cache: whether vectors are cached between runs.
         show_progress: whether long encodings show a progress bar.
 
     Raises:
-        SpecError: no such model, one that cannot be loaded, or that has fewer ``dimensions``.
+        SpecError: no such model, a model that cannot be loaded, or one with fewer ``dimensions``.
         ValueError: an unknown pooling, dtype or device.
     """
     source = find_source(str(spec), base=base)
@@ -100,7 +99,7 @@ def load_encoder(
     if source.kind.searches:
         raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
     if source.on_hub:
-        source = fetch_model(source)  # only its files show what it is
+        source = fetch_model(source)  # only its files show its kind
     if source.kind.adapts:
         trained = {"query": "Instruct: {instruction}\nQuery:"}
         source = replace(source, prompts=trained, instruction=INSTRUCTION)
@@ -141,7 +140,7 @@ def load_encoder(
     try:
         encoder: Encoder = source.kind.load(source, settings)
     except Exception:
-        unchanged(source)  # or it stumbled over files that are being replaced
+        unchanged(source)  # files that are being replaced may have caused the error
         raise
     return encoder
 

@@ -1,4 +1,4 @@
-"""Vectors, dtypes, counters and errors that every kind of model shares."""
+"""Types shared by all kinds of models: vectors, dtypes, counters and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Vectors: TypeAlias = "NDArray[np.float32]"
-# that a model can run in; ``int8``: its linear layers in 8 bits, the rest in float32
+# dtypes a model can run in; ``int8``: linear layers in 8 bits, the rest in float32
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 
 
@@ -32,8 +32,8 @@ class Stats:
     cut: int = 0  # encoded texts truncated to the maximum length
     unchecked: int = 0  # texts read from the cache that are long enough to have been truncated
     empty: int = 0  # empty or blank texts, duplicates included
-    # texts with a special token of the tokenizer, such as ``<|endoftext|>``, which is read as that
-    # token; duplicates included
+    # texts containing a special token, such as ``<|endoftext|>``, tokenised as that token;
+    # duplicates included
     special: int = 0
     tokens: int = 0  # tokens that a server counted, which it may charge for
 
@@ -47,21 +47,21 @@ class SpecError(ValueError):
 
 
 class ModelFolderError(SpecError, CheckpointError):
-    """A folder that is not a usable model; names file and key or tensor, and says what to do."""
+    """A folder without a usable model; names file and key or tensor, and says what to do."""
 
 
 @contextmanager
 def refusing(file: object, what: str) -> Iterator[None]:
-    """Translate what a library raises in the block into a `ModelFolderError` in one line.
+    """Translate errors of libraries within the block into a one-line `ModelFolderError`.
 
-    It names the ``file`` or folder at fault and ``what`` could not be done, such as ``the
-    tokenizer cannot be loaded``. Errors of this package stay as they are.
+    It names the ``file`` or folder at fault and ``what`` failed, such as ``the tokenizer cannot be
+    loaded``. Errors of this package are not changed.
     """
     try:
         yield
     except (SpecError, CheckpointError):
         raise
-    except Exception as error:  # libraries raise bare Exceptions, too  # noqa: BLE001
+    except Exception as error:  # libraries also raise bare Exceptions  # noqa: BLE001
         reason = " ".join(str(error).split())[:300]
         raise ModelFolderError(f"{file}: {what} ({type(error).__name__}: {reason})") from None
 
@@ -81,7 +81,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
 @dataclass(frozen=True)
 class KnownModel:
-    """A model that an earlier run loaded, and this one loads only to evaluate it on something."""
+    """A model loaded by an earlier run, now loaded only if it has to be evaluated."""
 
     label: str
     identity: str

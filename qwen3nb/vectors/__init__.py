@@ -1,1 +1,1 @@
-"""Vectors on disk: blocks of float32 with manifests, for the cache, corpora and `encode`."""
+"""Vectors on disk: float32 block files with manifests, for the cache, corpora and `encode`."""

@@ -1,19 +1,19 @@
-"""The one format of vectors on disk: ``.npy`` files of float32 (N, D), described by a manifest.
+"""The format of vectors on disk: ``.npy`` files of float32 (N, D), described by a manifest.
 
-The embedding cache, ``encode --out x.npy``, the parts of ``encode --shards`` and temporary
-stores of vectors all use it, so that `numpy.load` reads any of them. Files are read, never
-memory-mapped: truncating a mapped file kills the process, whereas reading a truncated file raises.
+It is used by the embedding cache, ``encode --out x.npy``, the parts of ``encode --shards`` and
+temporary stores of vectors; `numpy.load` reads any of them. Files are read, never memory-mapped:
+truncating a mapped file kills the process, whereas reading a truncated file raises.
 
-A manifest is a JSON object with a schema number and a digest of its own content. Vectors in parts
-are a folder of files and a manifest, as ``encode --shards`` writes it:
+A manifest is a JSON object with a schema number and a digest of its own content. ``encode
+--shards`` writes a folder of parts with a manifest:
 
     vectors/
-      plan.json          what is encoded, by which model, in which parts; written first
-      part-000000.npy    float32 (n, D), in the order of the input; appears whole
+      plan.json          input, model and parts; written first
+      part-000000.npy    float32 (n, D), in the order of the input; written atomically
       part-000001.npy
       manifest.json      the plan and the SHA-256 of every part; written last
 
-A folder without a manifest is not finished, and is not read.
+A folder without a manifest is unfinished, and is not read.
 
 Shapes: N rows or texts, D dimensions.
 """
@@ -36,12 +36,12 @@ from pydantic.dataclasses import dataclass
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.files.journal import remembered_digest
 
-HEADER = 128  # bytes of the header that is written: room for any number of rows
+HEADER = 128  # bytes of a written header: enough for any number of rows
 SCHEMA = 1  # of manifests
 Floats = NDArray[np.float32]
 PLAN, MANIFEST = "plan.json", "manifest.json"
 _Count = Annotated[int, Field(ge=0)]
-# A name in the folder, never a path.
+# A file name, not a path.
 _PartName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.npy$")]
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -69,7 +69,7 @@ def _read_header(file: Path) -> tuple[int, int, int]:
 
 
 def check_npy(file: Path, *, rows: int, dimension: int) -> None:
-    """Raise ValueError for all but a whole .npy file of float32 (``rows``, ``dimension``)."""
+    """Raise ValueError unless ``file`` is a complete .npy file of float32 (rows, dimension)."""
     if not file.is_file():
         raise ValueError(f"{file}: no such file")
     *shape, offset = _read_header(file)
@@ -96,7 +96,7 @@ def read_blocks(file: Path, size: int) -> Iterator[Floats]:
 
 
 def fill(rows: NDArray[Any], handle: FileIO) -> bool:
-    """Fill ``rows`` from where ``handle`` stands; return False if the file ends before that."""
+    """Fill ``rows`` from the position of ``handle``; return False if the file is too short."""
     target = rows.view(np.uint8).reshape(-1).data
     while target:
         count = handle.readinto(target)
@@ -107,20 +107,20 @@ def fill(rows: NDArray[Any], handle: FileIO) -> bool:
 
 
 def write_all(rows: NDArray[Any], handle: BinaryIO | FileIO) -> None:
-    """Write ``rows`` where ``handle`` stands, of which an unbuffered write may take a part."""
+    """Write all ``rows`` at the position of ``handle``, which may be unbuffered."""
     data = np.ascontiguousarray(rows).view(np.uint8).reshape(-1).data
     while data:
         data = data[handle.write(data) :]
 
 
 def write_manifest_fields(file: Path, fields: Mapping[str, Any], *, replace: bool = True) -> None:
-    """Write a manifest of ``fields`` with its digest; without ``replace``, unless there is one."""
+    """Write a manifest of ``fields`` with its digest; without ``replace``, keep an existing one."""
     content = {"schema": SCHEMA, **fields}
     write_json(file, {**content, "check": sha256_json(content)}, replace=replace)
 
 
 def read_manifest_fields(file: Path) -> dict[str, Any]:
-    """Return the fields of a manifest; raise ValueError for a foreign or changed one."""
+    """Return the fields of a manifest; raise ValueError if it has another schema or was changed."""
     value = read_json(file)
     schema = value.pop("schema", None) if isinstance(value, dict) else None
     if schema != SCHEMA:
@@ -143,10 +143,10 @@ class ShardSource:
 
 @dataclass(frozen=True, config=_STRICT)
 class ShardModel:
-    """The model that the vectors are of, and how it was used."""
+    """The model of the vectors, and how it was used."""
 
     label: str  # its name
-    identity: str  # SHA-256 of everything its vectors depend on but the role
+    identity: str  # SHA-256 of everything its vectors depend on, except the role
     dimension: Annotated[int, Field(ge=1)]  # D
     similarity: str  # ``cosine`` or ``dot``
     role: Literal["query", "passage"] | None  # ``query``, ``passage`` or None; selects the prompt
@@ -159,15 +159,15 @@ class Shard:
     file: _PartName  # name of the .npy file
     first: _Count  # position of its first text
     texts: _Count  # number of texts, n
-    offset: _Count  # where its lines begin in the input; ``bytes`` is their length
+    offset: _Count  # start of its lines in the input; ``bytes`` is their length
     bytes: _Count
-    source_sha256: str  # their digest
+    source_sha256: str  # digest of its lines
     sha256: str = ""  # digest of the .npy file; empty in a plan
 
 
 @dataclass(frozen=True, config=_STRICT)
 class ShardedVectors:
-    """What a plan or a manifest says: the input, the model, and the parts in order."""
+    """Content of a plan or manifest: the input, the model, and the parts in order."""
 
     source: ShardSource
     model: ShardModel
@@ -184,7 +184,7 @@ class ShardedVectors:
         return self.model.dimension
 
     def write(self, file: Path, *, replace: bool = True) -> None:
-        """Write the plan or the manifest; without ``replace``, unless there is one."""
+        """Write the plan or manifest; without ``replace``, keep an existing one."""
         write_manifest_fields(file, asdict(self), replace=replace)
 
     def check(self, shard: Shard, folder: Path) -> None:
@@ -193,13 +193,13 @@ class ShardedVectors:
 
 
 def read_manifest(folder: Path) -> ShardedVectors:
-    """Return the manifest of a finished folder, whose parts are there and have their size.
+    """Return the manifest of a finished folder, after checking existence and size of its parts.
 
-    Their content is read by `damaged_shards`.
+    `damaged_shards` checks their content.
 
     Raises:
-        ValueError: no such folder, one that is not finished, or a part that is missing,
-            truncated or of another shape; names the file.
+        ValueError: no such folder, an unfinished folder, or a part that is missing, truncated or of
+            another shape; names the file.
     """
     if not (folder / MANIFEST).is_file():
         if not (folder / PLAN).is_file():
@@ -220,7 +220,7 @@ def read_manifest(folder: Path) -> ShardedVectors:
 
 
 def read_shards(file: Path) -> ShardedVectors:
-    """Return what a plan or a manifest says, or raise ValueError."""
+    """Return the content of a plan or manifest; raise ValueError if it is invalid."""
     try:
         fields = read_manifest_fields(file)
     except ValueError as error:
@@ -242,7 +242,7 @@ def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:
     """Yield blocks (n, D), n at most ``size``, of the vectors of a folder, in order.
 
     Raises:
-        ValueError: see `read_manifest`; or a part whose content is not what the manifest says.
+        ValueError: see `read_manifest`; or a part that does not match its digest.
     """
     for shard in read_manifest(folder).shards:
         file = folder / shard.file
@@ -256,6 +256,6 @@ def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:
 
 
 def damaged_shards(folder: Path) -> list[str]:
-    """Return the parts of a finished folder whose content is not what the manifest says."""
+    """Return the parts of a finished folder that do not match their digests."""
     shards = read_manifest(folder).shards
     return [each.file for each in shards if sha256_file(folder / each.file) != each.sha256]

@@ -1,31 +1,30 @@
 """The embedding cache: vectors kept between runs, a folder per encoder identity.
 
-    <cache>/embeddings/<identity>/manifest.json    what the identity stands for
+    <cache>/embeddings/<identity>/manifest.json    description of the encoder
                                   <w>-<r>-<D>.npy  a segment: vectors, in order of arrival
-                                  <w>-<r>-<D>.keys of each row, its CRC-32 and its key
+                                  <w>-<r>-<D>.keys CRC-32 and key of each row
 
 A vector's key is the SHA-256 of the text as the encoder sees it, prompt included. Everything else
-that could change the vector (weights, tokenizer, pooling, precision, …) is part of the identity,
-which names the folder: that of the model without its prompts, so that all of them share it. A role
-affects a vector only through its prompt, so two roles share a vector only if they share the whole
-input.
+that affects the vector (weights, tokenizer, pooling, precision, …) is part of the identity that
+names the folder: that of the model without prompts, so that all prompts share a folder. A role
+affects a vector only through its prompt, so roles share a vector if their whole inputs are equal.
 
-A segment is a block file (`qwen3nb.vectors.block_file`) that only ever grows, by one writer at
-a time, which holds a lock on it. ``w`` names the running machine (a lock is trusted only there:
-network file systems differ), ``r`` is random, ``D`` the dimension. Vectors are synced before their
-keys are written, so a kill loses at most the vectors of the `put` it interrupts, and the next
-writer cuts off what it left. The CRC covers identity, key and vector: a row that is damaged, or of
-another model, fails it, is counted, and is computed and stored again.
+A segment is an append-only block file (`qwen3nb.vectors.block_file`) with one writer at a time,
+which holds a lock on it. ``w`` identifies the running machine (locks are trusted only there,
+because network file systems differ), ``r`` is random, ``D`` the dimension. Vectors are synced
+before their keys are written, so a kill loses at most the vectors of the interrupted `put`, and the
+next writer truncates incomplete rows. The CRC covers identity, key and vector: rows that fail it
+are counted, computed and stored again.
 
-A cache that cannot be read or written never stops a run: it logs one warning, and vectors are
-computed instead. It is safe to delete, and so are files of other names in its folders.
+A cache that cannot be read or written never stops a run: one warning is logged, and vectors are
+computed instead. It is safe to delete.
 
 ``QWEN3NB_CACHE_LIMIT`` (``--cache-limit``), such as ``50GB``, bounds the vectors of all models.
-When they reach it, the segments that were unused for longest are removed, of whatever model,
-but none that was used since this process began, nor one that is being written. If those alone
-reach the limit, nothing more is stored: what is there then serves the next run, while vectors
-that displace each other would serve none. Without a limit, the disk is one: `RESERVE` of it, or
-`SHARE`, stays free. A file's modification time is the time of its last use.
+When it is reached, the least recently used segments of any model are removed, except those used
+since this process started or being written. If these alone reach the limit, nothing more is stored:
+the stored vectors serve the next run, whereas vectors that displace each other would serve none.
+Without a limit, `RESERVE` bytes of the disk, or a share of `SHARE`, stay free. A file's
+modification time is the time of its last use.
 """
 
 from __future__ import annotations
@@ -70,10 +69,10 @@ LIMIT = "QWEN3NB_CACHE_LIMIT"
 RESERVE = 10**9  # bytes of the disk that stay free
 SHARE = 0.02  # or this share of a small disk
 MOST_ROWS, MOST_BYTES = 1 << 18, 1 << 30  # of a segment
-_PARTS = 16  # segments that a limit holds at least
-_RECENT = 60.0  # seconds in which a segment's time of use is not written again
+_PARTS = 16  # minimum number of segments within a limit
+_RECENT = 60.0  # seconds before a segment's time of use is updated
 _BLOCK = 1 << 18  # bytes read at once, at most
-_GAP = 1 << 14  # bytes between two rows above which they are read apart
+_GAP = 1 << 14  # bytes between two rows above which they are read separately
 _ROW = np.dtype([("crc", "<u4"), ("key", "u1", (32,))])
 _NUMBER = np.uint64(MOST_ROWS - 1)  # mask of a row's number in an entry
 _NAME = re.compile(r"[0-9a-f]+-[0-9a-f]+-(?P<dimension>[1-9][0-9]{0,6})\.npy")
@@ -81,7 +80,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 Bools = NDArray[np.bool_]
 Keys = NDArray[np.uint8]  # (N, 32)
 Rows = NDArray[np.int64]
-Entries = NDArray[np.uint64]  # the first 46 bits of a key, and 18 bits for the number of its row
+Entries = NDArray[np.uint64]  # the first 46 bits of a key, and 18 bits for its row number
 
 
 def text_key(text: str) -> bytes:
@@ -99,7 +98,7 @@ def bytes_per_vector(dimension: int) -> int:
 
 
 class Segment:
-    """A block file with the keys of its rows; keeps 8 bytes a row in memory, sorted."""
+    """A block file with the keys of its rows; needs 8 bytes of memory per row."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.keys_file = file, file.with_suffix(".keys")
@@ -109,7 +108,7 @@ class Segment:
         self._entries: Entries = np.empty(0, dtype=np.uint64)
 
     def __len__(self) -> int:
-        """The number of whole rows, those stored twice included."""
+        """The number of complete rows, including duplicates."""
         vectors = (self.file.stat().st_size - HEADER) // (4 * self.dimension)
         keys = self.keys_file.stat().st_size // _ROW.itemsize
         return max(0, min(MOST_ROWS, vectors, keys))
@@ -117,9 +116,9 @@ class Segment:
     def candidates(self, wanted: Entries) -> tuple[Rows, Rows]:
         """Return rows that may have the keys ``wanted``, ascending, and their positions in it."""
         known, count = len(self._entries), len(self)
-        if count < known:  # cut or replaced by hand
+        if count < known:  # truncated or replaced manually
             known, self._entries = 0, np.empty(0, dtype=np.uint64)
-        if count > known:  # rows that were appended since the last call
+        if count > known:  # rows appended since the last call
             offset = known * _ROW.itemsize
             new = np.fromfile(self.keys_file, dtype=_ROW, count=count - known, offset=offset)
             numbers = np.arange(known, known + len(new), dtype=np.uint64)
@@ -136,9 +135,9 @@ class Segment:
         return rows[order], positions[order]
 
     def read(self, rows: Rows) -> Iterator[tuple[slice, Keys, Floats, Bools]]:
-        """Yield (part of ``rows``, keys, vectors, which are sound) of ascending ``rows``.
+        """Yield (part of ``rows``, keys, vectors, whether valid) of ascending ``rows``.
 
-        Keys and vectors are valid until the next part. It ends early where a file does.
+        Keys and vectors are overwritten by the next part. Stops at the end of the file.
         """
         size = 4 * self.dimension
         most = max(1, _BLOCK // size)
@@ -163,9 +162,9 @@ class Segment:
                 yield slice(start, end), own["key"], values, sound
 
     def checksums(self, keys: Keys, vectors: Floats) -> NDArray[np.uint32]:
-        """Return the CRC-32 of each vector, which starts at the words of its key and the identity.
+        """Return the CRC-32 of each vector, seeded with the words of its key and the identity.
 
-        The words are joined by exclusive or, so that one flipped bit of a key changes it too.
+        The words are combined by exclusive or, so a flipped bit of a key changes it, too.
         """
         starts = np.bitwise_xor.reduce(keys.view("<u4"), axis=1) ^ self._seed
         sums = map(crc32, vectors, starts.tolist())
@@ -177,7 +176,7 @@ class Segment:
         return sum(int(sound.sum()) for *_, sound in self.read(rows)) if len(rows) else 0
 
     def remove(self) -> bool:
-        """Delete both files, unless a process is writing them; return whether they are gone."""
+        """Delete both files unless a process is writing them; return whether they were deleted."""
         try:
             with self.file.open("r+b", buffering=0) as handle:
                 if lock(handle.fileno()) is False:
@@ -207,17 +206,17 @@ def find_segments(folder: Path) -> list[Segment]:
 
 
 class SegmentWriter:
-    """Appends rows to a segment that no other process writes."""
+    """Appends rows to a segment, as its only writer."""
 
     def __init__(self, segment: Segment, vectors: FileIO) -> None:
-        """Take over a locked file: cut what a kill left behind."""
+        """Take over a locked file, and remove incomplete rows."""
         self.segment, self._vectors = segment, vectors
         self._keys = segment.keys_file.open("a+b", buffering=0)
         self.rows = len(segment)
         self._cut()
 
     def _cut(self) -> None:
-        """Leave whole rows, and a header that says how many."""
+        """Truncate to complete rows, and update the header."""
         self._vectors.truncate(self.size)
         self._keys.truncate(self.rows * _ROW.itemsize)
         self._vectors.seek(0)
@@ -225,12 +224,12 @@ class SegmentWriter:
 
     @classmethod
     def open(cls, folder: Path, dimension: int, *, full: int) -> SegmentWriter:
-        """Continue a segment of this machine that nobody writes, or begin a new one.
+        """Continue a segment of this machine without a writer, or begin a new one.
 
-        A segment of ``full`` bytes is full. Without locks, every writer begins a new one.
+        A segment of ``full`` bytes is full. Without locks, every writer begins a new segment.
         """
         name = _BOOT.read_text(encoding="ascii") if _BOOT.is_file() else platform.node()
-        machine = hashlib.sha256(name.encode()).hexdigest()[:8]  # another one after a restart
+        machine = hashlib.sha256(name.encode()).hexdigest()[:8]  # changes at a restart
         for segment in find_segments(folder):
             if segment.dimension == dimension and segment.file.name.startswith(f"{machine}-"):
                 with contextlib.suppress(FileNotFoundError):  # just removed
@@ -252,7 +251,7 @@ class SegmentWriter:
         return HEADER + 4 * self.rows * self.segment.dimension
 
     def append(self, keys: Keys, vectors: Floats) -> None:
-        """Write rows, all or none, at most `MOST_ROWS` in all; raise OSError if the disk fails."""
+        """Append rows, all or none, up to `MOST_ROWS` in total; raise OSError if the disk fails."""
         heads = np.empty(len(keys), dtype=_ROW)
         heads["key"], heads["crc"] = keys, self.segment.checksums(keys, vectors)
         try:
@@ -260,12 +259,12 @@ class SegmentWriter:
             write_all(vectors, self._vectors)
             os.fsync(self._vectors.fileno())
             if hasattr(os, "posix_fadvise"):
-                # Give back the memory of what is on the disk, which is rarely read at once: where
-                # the system has to find fresh memory for every page, writing slows down tenfold.
+                # Release the page cache of written data, which is rarely read soon: otherwise
+                # writing slows down tenfold once memory is short.
                 os.posix_fadvise(self._vectors.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             write_all(heads, self._keys)
         except OSError:
-            with contextlib.suppress(OSError):  # the next writer cuts it off
+            with contextlib.suppress(OSError):  # the next writer truncates it
                 self._cut()
             raise
         self.rows += len(heads)
@@ -289,11 +288,11 @@ class EmbeddingCache:
         folder: its files; created on the first write.
         about: description of the encoder, stored as the manifest.
         damaged: number of stored vectors that failed their checksum so far.
-        limit: the bytes that the vectors of all models may fill, or None.
+        limit: maximum bytes of the vectors of all models, or None.
     """
 
     def __init__(self, folder: Path, *, about: Mapping[str, Any] | None = None) -> None:
-        """Refer to the cache in ``folder``; neither reads nor writes it.
+        """Create a cache in ``folder``, without reading or writing it.
 
         Raises:
             ValueError: ``QWEN3NB_CACHE_LIMIT`` is not a size.
@@ -306,7 +305,7 @@ class EmbeddingCache:
             self.limit = parse_size(text) if text else None
         except ValueError as error:
             raise ValueError(f"{LIMIT}: {error}") from None
-        # Bytes from which a segment is full.
+        # Size of a full segment in bytes.
         self._full = min(MOST_BYTES, (self.limit or MOST_BYTES * _PARTS) // _PARTS)
         self._segments: dict[Path, Segment] = {}
         self._writer: SegmentWriter | None = None
@@ -323,7 +322,7 @@ class EmbeddingCache:
         self._close()
 
     def fill(self, keys: Sequence[bytes], vectors: Floats) -> Bools:
-        """Copy stored vectors into the rows of ``vectors`` (N, D); return which were filled, (N,).
+        """Copy stored vectors into ``vectors`` (N, D); return the mask of filled rows (N,).
 
         The N keys are distinct.
         """
@@ -335,7 +334,7 @@ class EmbeddingCache:
     def _fill(self, keys: Keys, vectors: Floats, filled: Bools) -> None:
         damaged = np.zeros(len(keys), dtype=bool)
         by_key = np.argsort(_first_bits(keys))
-        # What is known of the segments that are still there is kept.
+        # Keep the index of segments that still exist.
         present = {each.file: each for each in find_segments(self.folder)}
         self._segments = {file: self._segments.get(file, each) for file, each in present.items()}
         for segment in self._segments.values():
@@ -359,14 +358,14 @@ class EmbeddingCache:
                     with contextlib.suppress(OSError):
                         os.utime(segment.file)
         if count := int((damaged & ~filled).sum()):
-            log.warning("%s: %d damaged vectors, which will be computed again", self.folder, count)
+            log.warning("%s: %d damaged vectors will be computed again", self.folder, count)
             self.damaged += count
 
     def put(self, vectors: Mapping[bytes, Floats]) -> bool:
         """Store vectors durably; return whether they were stored.
 
-        After an error such as a full disk, a read-only folder or a limit that is reached, which
-        is logged once, nothing more is stored.
+        After an error (a full disk, a read-only folder, the limit), which is logged once, nothing
+        more is stored.
         """
         if not vectors:
             return True
@@ -397,17 +396,17 @@ class EmbeddingCache:
             self._writer = None
 
     def _reserve(self, size: int) -> None:
-        """Make room for ``size`` bytes, removing what was unused for longest if needed.
+        """Make room for ``size`` bytes, removing the least recently used segments if needed.
 
-        Raise OSError if there is none; nothing that this process uses is removed.
+        Raise OSError if that is not enough; segments used by this process are kept.
         """
         folder = self.folder.parent
         disk = shutil.disk_usage(next(p for p in (folder, *folder.resolve().parents) if p.exists()))
         reserve = min(RESERVE, int(SHARE * disk.total))
         if disk.free - size < reserve:
             raise OSError(
-                f"the disk is nearly full: {disk.free / 1e9:.2f} GB are free, and "
-                f"{reserve / 1e9:.2f} GB stay so"
+                f"the disk is nearly full: {disk.free / 1e9:.2f} GB are free, of which "
+                f"{reserve / 1e9:.2f} GB are reserved"
             )
         if self.limit is None:
             return
@@ -416,13 +415,13 @@ class EmbeddingCache:
         began, most = min(float(psutil.Process().create_time()), time.time()), self.limit - size
         if shrink(folder, to=most, before=began) > most:
             raise OSError(
-                f"what this run uses fills the limit of {self.limit / 1e9:g} GB ({LIMIT}, "
+                f"the vectors of this run fill the limit of {self.limit / 1e9:g} GB ({LIMIT}, "
                 "--cache-limit)"
             )
 
     @property
     def manifest(self) -> Path:
-        """The description; its modification time is that of the last use."""
+        """The description; its modification time is the time of the last use."""
         return self.folder / MANIFEST
 
     def touch(self) -> None:
@@ -431,7 +430,7 @@ class EmbeddingCache:
             self._attempt("store", self._describe, None)
 
     def _describe(self) -> None:
-        """Write the description if it is missing or another one, and update the time of use."""
+        """Write the description if it is missing or differs, and update the time of use."""
         if self.about is None or self._described:
             return
         if _described(self.folder) != self.about:
@@ -440,11 +439,11 @@ class EmbeddingCache:
         self._described = True
 
     def __len__(self) -> int:
-        """The number of stored vectors, those stored twice counted twice."""
+        """The number of stored vectors, including duplicates."""
         return self._attempt("read", lambda: sum(map(len, find_segments(self.folder))), 0)
 
     def _attempt(self, what: str, action: Callable[[], T], otherwise: T) -> T:
-        """Run ``action``; after an error, which is logged, it is not tried again."""
+        """Run ``action``; after an error, which is logged, it is disabled."""
         if what in self._off:
             return otherwise
         try:
@@ -463,23 +462,23 @@ def _joined(keys: Sequence[bytes]) -> Keys:
 
 
 def _described(folder: Path) -> dict[str, Any]:
-    """Return what the manifest of ``folder`` says of its encoder; empty without one."""
+    """Return the description of the encoder in the manifest of ``folder``; empty if missing."""
     try:
         return read_manifest_fields(folder / MANIFEST)
     except FileNotFoundError:
         return {}
-    except ValueError:  # truncated or overwritten: it is written again
+    except ValueError:  # damaged: it will be written again
         return {"label": "unknown: its description is damaged"}
 
 
 def shrink(folder: Path, *, to: int, before: float | None = None) -> int:
     """Remove segments, least recently used first, until at most ``to`` bytes are left.
 
-    Those that a process is writing are kept, and all that were used since ``before`` (seconds
-    since 1970). Files of other names, but manifests, go like segments.
+    Segments being written or used since ``before`` (seconds since 1970) are kept. Other files,
+    except manifests, are removed like segments.
 
     Returns:
-        The bytes that are left in ``folder``, which holds the folders of all models.
+        The bytes left in ``folder``, the parent of the folders of all models.
     """
     files = {}
     for parent, _, names in os.walk(folder):
@@ -522,12 +521,12 @@ def cache_folder() -> Path:
 
 
 def list_caches(folder: Path | None = None) -> list[ModelVectors]:
-    """Return what the cache holds, the most recently used first."""
+    """Return the cached models, the most recently used first."""
     folder = folder or cache_folder()
     caches = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         states = [file.stat() for file in path.iterdir()] if path.is_dir() else []
-        if states:  # else it is being removed
+        if states:  # otherwise being removed
             about = _described(path)
             cache = ModelVectors(
                 path=path,
@@ -553,14 +552,14 @@ def verify_cache(cache: ModelVectors) -> tuple[int, list[str]]:
 
 
 def prune(path: Path) -> None:
-    """Remove the folder of a model; a process that uses it goes on."""
+    """Remove the folder of a model; processes that use it continue."""
     shutil.rmtree(path, ignore_errors=True)
 
 
 def prune_to(size: int) -> int:
-    """Remove the segments unused for longest until ``size`` bytes are left; return those freed.
+    """Remove the least recently used segments until ``size`` bytes are left; return bytes freed.
 
-    What a process is writing is kept.
+    Segments being written are kept.
     """
     folder = cache_folder()
     before = sum(cache.bytes for cache in list_caches())

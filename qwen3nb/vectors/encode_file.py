@@ -3,21 +3,20 @@
 `encode_blocks` yields the vectors of any number of texts block by block; `encode_to_file`
 writes them to a .npy file.
 
-`encode_shards` writes a folder of parts, laid out as in `qwen3nb.vectors.block_file`; it can stop
-and resume anywhere. Several processes of several machines may write the folder at once if they
-share a file system: a part is written under a name of its own and appears, whole, under its final
-one, which the first writer gets. Object storage is not supported, as it cannot rename. A later call
-keeps the plan, refuses another model, role or input, and encodes only the parts that are not there.
+`encode_shards` writes a folder of parts as described in `qwen3nb.vectors.block_file`, and can be
+interrupted and resumed at any time. Processes on several machines with a shared file system may
+write the folder at once: a part is written under a temporary name and renamed when complete; the
+first writer wins. Object storage is not supported, because it cannot rename. A later call keeps the
+plan, refuses another model, role or input, and encodes only missing parts.
 
-Vectors are those of `encode_to_file`, to the last bit, however many parts there are. The last
-bits of a vector may depend on its neighbours in a batch (not those of BERT on this package's
-fast path, but those of Qwen3, and of padded models), so parts begin at multiples of the 4,096
-texts that `encode_to_file` batches together, and there are fewer if the texts are too few.
+Vectors are bit-identical to those of `encode_to_file`, for any number of parts. The last bits of a
+vector may depend on its neighbours in a batch (for Qwen3 and padded models, not for BERT on this
+package's fast path). Parts therefore begin at multiples of the 4,096 texts that `encode_to_file`
+batches together.
 
-A `VectorStore` holds vectors that are read several times (one pass needs none: `search` takes the
-blocks as they are encoded). Above a quarter of the available memory, they go to a file next to the
-embedding cache. The file has no name, so that nothing is left of it after a crash, and it is read,
-not mapped, so that it adds nothing to the memory of the process.
+A `VectorStore` holds vectors that are read several times. Above a quarter of the available memory,
+they are stored in a file next to the embedding cache. The file has no name, so a crash leaves
+nothing behind, and it is read, not mapped, so it does not count as memory of the process.
 
 Shapes: N texts, D dimensions.
 """
@@ -65,14 +64,14 @@ from qwen3nb.vectors.block_file import (
 log = logging.getLogger(__name__)
 AT_ONCE = 4096  # texts in memory: enough to batch texts of similar length
 TEXTS_PER_SHARD = 65_536  # by default
-BLOCK = 65_536  # vectors, as FAISS adds them to an index
+BLOCK = 65_536  # vectors added to a FAISS index at once
 _BLOCK = 32 << 20  # bytes of vectors: enough to batch texts of similar length
-_MOST = 32_768  # texts of a block, which are in memory too
+_MOST = 32_768  # texts of a block
 Cuts = tuple[ShardSource, tuple[Shard, ...]]
 
 
 class _Line(BaseModel, strict=True):
-    """A line of a file of texts; what else it has is not read."""
+    """A line of a file of texts; other fields are ignored."""
 
     text: str
 
@@ -99,7 +98,7 @@ def encode_blocks(
         encoder: any encoder.
         texts: any number of strings.
         size: texts per block; None for 32 MiB of vectors.
-        total: number of texts, if known; if it takes several blocks, a bar shows them.
+        total: number of texts, if known; a progress bar is shown for several blocks.
         first: position of the first text in a larger input, for errors.
         options: options of `Encoder.encode`, such as ``role``.
 
@@ -137,9 +136,9 @@ def encode_to_file(
 ) -> int:
     """Write the vectors of ``texts``, in order, to a .npy file of float32 (N, D).
 
-    Texts are read 4,096 at a time. The file appears under its name when it is complete; an
-    earlier file stays until then. After a kill, an encoder with a cache resumes and encodes
-    at most 512 texts again, on a GPU at most 4,096. Return the number of texts.
+    Texts are read 4,096 at a time. The file is replaced when the new one is complete. After a kill,
+    an encoder with a cache resumes and encodes at most 512 texts again (4,096 on a GPU). Returns
+    the number of texts.
 
     Args:
         encoder: any encoder.
@@ -148,7 +147,7 @@ def encode_to_file(
         role: ``query`` or ``passage``; selects the prompt.
         total: number of texts, if known; shown in the progress bar and checked at the end.
         first: position of the first text in a larger input, for errors.
-        replace: whether to replace a file that is there by the end.
+        replace: whether to replace an existing file.
         advance: called with the number of texts done, instead of a progress bar.
 
     Raises:
@@ -185,7 +184,7 @@ def read_texts(file: Path) -> Iterator[str]:
 
 
 def _texts_from(handle: BinaryIO, file: Path) -> Iterator[str]:
-    """Yield the texts from where ``handle`` stands; errors count lines from there."""
+    """Yield the texts from the position of ``handle``; errors count lines from there."""
     with named(file):
         for number, line in enumerate(handle, 1):
             try:
@@ -197,7 +196,7 @@ def _texts_from(handle: BinaryIO, file: Path) -> Iterator[str]:
 
 
 def check_texts(file: Path) -> int:
-    """Return the number of texts of ``file``; refuse one without any, or a malformed line."""
+    """Return the number of texts in ``file``; raise an error if it is empty or malformed."""
     if not file.is_file():
         raise ValueError(f"{file}: no such file")
     count = sum(1 for _ in read_texts(file))
@@ -222,7 +221,7 @@ def _check_writable(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class EncodedShards:
-    """The folder that was written, its manifest, and the number of parts that were there before."""
+    """The folder, its manifest, and the number of parts kept from an earlier run."""
 
     folder: Path
     vectors: ShardedVectors
@@ -240,17 +239,17 @@ def encode_shards(
     """Write the vectors of a file of texts to a folder, one part after another.
 
     Args:
-        encoder: any encoder; its cache is of little use, as finished parts are kept anyway.
+        encoder: any encoder; its cache is hardly needed, as finished parts are kept.
         source: a file with one ``{"text": ...}`` per line.
         folder: the folder to write, or to finish.
-        shards: number of parts; None for that of the folder, else one per 65,536 texts.
-            At most one per 4,096 texts.
+        shards: number of parts; None for the number in the folder's plan, else one per 65,536
+            texts. At most one per 4,096 texts.
         role: ``query`` or ``passage``; selects the prompt.
 
     Raises:
         EncoderError: a text that cannot be encoded.
-        ValueError: a malformed line, or a folder that holds other things, or vectors of
-            another model, role or input.
+        ValueError: a malformed line, or a folder with other files, or with vectors of another
+            model, role or input.
     """
     check_folder(folder)
     cuts = cut_texts(source, folder, shards=shards)
@@ -267,7 +266,7 @@ def encode_shards(
 
 
 def model_of(encoder: Encoder, role: str | None) -> ShardModel:
-    """Return what a plan says of ``encoder`` and ``role``; raise ValueError for an unknown role."""
+    """Return ``encoder`` and ``role`` as stored in a plan; raise ValueError for an unknown role."""
     if role is not None:
         one_of("role", role, ROLES)
     return ShardModel(
@@ -280,25 +279,25 @@ def model_of(encoder: Encoder, role: str | None) -> ShardModel:
 
 
 def check_folder(folder: Path) -> None:
-    """Create the folder; raise ValueError if it holds other things than vectors in parts."""
+    """Create the folder; raise ValueError if it contains anything but vectors in parts."""
     if folder.suffix == ".npy" or (folder.exists() and not folder.is_dir()):
         raise ValueError(f"{folder}: expected the name of a folder, for vectors in parts")
     if not folder.is_dir():
         _check_writable(folder.absolute().parent)
         folder.mkdir(exist_ok=True)
     _check_writable(folder)
-    # Files first: another writer may put the plan and a part in between.
+    # List files first: another writer may add the plan and a part meanwhile.
     files = any(each.name[0] != "." for each in folder.iterdir())
     if files and not (folder / PLAN).is_file():
         raise ValueError(f"{folder}: holds files but no {PLAN}; choose a new folder")
 
 
 def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int = 1) -> Cuts:
-    """Check the input and cut it into ``shards`` parts, or as the plan of ``folder`` says.
+    """Check the input and split it into ``shards`` parts, or as in the plan of ``folder``.
 
-    Without a number or a plan, a part has 65,536 texts, and there are ``at_least`` so many. In
-    any case, there is at most one per 4,096 texts. One reading of the input checks every line, and
-    a second one computes the digests.
+    Without a number or a plan, there is a part per 65,536 texts, but ``at_least`` this number;
+    always at most one per 4,096 texts. A first pass over the input checks every line, a second one
+    computes digests.
 
     Raises:
         ValueError: a malformed line; a plan of another input, or with other parts.
@@ -341,7 +340,7 @@ def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int =
 
 
 def _firsts(texts: int, shards: int, *, grain: int) -> list[int]:
-    """Return the first text of each part: at multiples of ``grain``, in parts of equal size.
+    """Return the first text of each of equal parts, at multiples of ``grain``.
 
     >>> _firsts(10, 3, grain=1), _firsts(10, 3, grain=2), _firsts(2, 3, grain=1)
     ([0, 3, 6], [0, 2, 6], [0, 1])
@@ -352,9 +351,9 @@ def _firsts(texts: int, shards: int, *, grain: int) -> list[int]:
 
 
 def start_shards(folder: Path, cuts: Cuts, model: ShardModel) -> ShardedVectors:
-    """Write the plan if there is none yet; return that of the folder, with digests if finished.
+    """Write the plan unless it exists; return the folder's plan, with digests if finished.
 
-    Raise ValueError if the folder is planned for another model, role or input.
+    Raises ValueError if it is for another model, role or input.
     """
     own = ShardedVectors(cuts[0], model, cuts[1])
     if not (folder / PLAN).is_file():
@@ -391,10 +390,9 @@ def encode_shard(
     vectors: ShardedVectors,
     advance: Callable[[int], object],
 ) -> tuple[str, bool]:
-    """Encode a part unless it is there; return its SHA-256 and whether it was there.
+    """Encode a part unless it exists; return its SHA-256 and whether it existed.
 
-    A part that is there but not whole, or not what the manifest says, was damaged later; it is
-    moved aside. Raise ValueError if the texts are not those of the plan.
+    A damaged part is moved aside. Raises ValueError if the texts differ from the plan.
     """
     file = folder / shard.file
     if file.exists():
@@ -422,7 +420,7 @@ def encode_shard(
 
 
 def _texts_of(shard: Shard, source: Path) -> Iterator[str]:
-    """Yield the texts of a part, after a look at their digest."""
+    """Yield the texts of a part, after checking their digest."""
     digest = hashlib.sha256()
     with source.open("rb") as handle:
         handle.seek(shard.offset)
@@ -440,19 +438,19 @@ def _texts_of(shard: Shard, source: Path) -> Iterator[str]:
 def finish_shards(
     folder: Path, vectors: ShardedVectors, digests: Mapping[str, str]
 ) -> ShardedVectors:
-    """Write the manifest, if every part is whole, and remove what killed writers left."""
+    """Write the manifest if every part is complete, and remove leftovers of killed writers."""
     shards = tuple(replace(each, sha256=digests[each.file]) for each in vectors.shards)
     for shard in shards:
         vectors.check(shard, folder)
     replace(vectors, shards=shards).write(folder / MANIFEST)
     sweep_leftovers(folder / PLAN)
-    for left in folder.glob(".part-*.tmp"):  # of slower writers too, which notice
+    for left in folder.glob(".part-*.tmp"):  # including those of slower writers, which notice it
         left.unlink(missing_ok=True)
     return read_manifest(folder)
 
 
 class VectorStore:
-    """Vectors of ``shape`` (N, D), read by blocks and by rows, wherever they are."""
+    """Vectors of ``shape`` (N, D), read by blocks or rows from memory or disk."""
 
     def __init__(self, read: Callable[[int, int], Floats], shape: tuple[int, int]) -> None:
         """Wrap ``read`` (first row, number of rows)."""
@@ -482,7 +480,7 @@ class VectorStore:
         return self._read(0, len(self))
 
     def mapped(self, transform: Callable[[Floats], Floats]) -> VectorStore:
-        """Return a store of vectors that ``transform`` maps, row by row, when they are read."""
+        """Return a store that applies ``transform`` to vectors when they are read, row by row."""
         dimension = transform(self._read(0, min(1, len(self)))).shape[1]
         return VectorStore(
             lambda first, count: transform(self._read(first, count)), (len(self), dimension)
@@ -506,14 +504,14 @@ def stored_vectors(
     transform: Callable[[Floats], Floats] | None = None,
     **options: Any,
 ) -> Iterator[VectorStore]:
-    """Encode ``texts`` and keep their vectors inside the block.
+    """Encode ``texts`` and yield a store of their vectors.
 
     Args:
         encoder: any encoder.
         texts: the texts.
         total: number of texts, N.
-        limit: bytes of vectors above which they go to a file; None for a quarter of the memory.
-        transform: maps each block (n, D) to the one that is kept, row by row.
+        limit: bytes above which vectors are stored in a file; None for a quarter of the memory.
+        transform: applied to each block (n, D), row by row, before it is stored.
         options: options of `Encoder.encode`, such as ``role``.
 
     Raises:
@@ -547,7 +545,7 @@ def stored_vectors(
 
 
 def _numbered(blocks: Iterable[Floats], total: int) -> Iterator[tuple[int, Floats]]:
-    """Yield each block with the number of its first row; refuse another number of rows."""
+    """Yield each block with the number of its first row; check that there are ``total`` rows."""
     first = 0
     for part in blocks:
         if first + len(part) <= total:

@@ -1,20 +1,20 @@
-"""The base class of encoders: texts to vectors, whatever the model.
+"""The base class of encoders.
 
-An `Encoder`, as returned by `qwen3nb.models.load`, encodes lists of strings. It implements
-MTEB's ``EncoderProtocol``, so that every MTEB task runs it unchanged.
+An `Encoder`, as returned by `qwen3nb.models.load`, encodes lists of strings. It implements MTEB's
+``EncoderProtocol``, so every MTEB task accepts it.
 
 Rules for all models:
 
 - equal texts are encoded once, and a vector does not depend on the rest of its batch;
-- a text without tokens has the vector zero, as in sentence-transformers, and so the
-  similarity 0 to every text; empty and blank texts are counted, and so are truncated ones;
+- a text without tokens has a zero vector, as in sentence-transformers, and thus similarity 0 to
+  every text; empty, blank and truncated texts are counted;
 - a text that is not valid Unicode (a lone surrogate) is refused with its index;
 - a vector that is not finite, or zero for a text that is not blank, is an error that names
   the text's index;
-- a special token inside a text, such as ``<|endoftext|>``, is that token, as it is wherever
-  else the folder is used: in sentence-transformers and servers. Such texts are counted;
-- of a model with ``dimensions``, the first of each vector are kept, scaled to length 1 again if
-  the model normalises; the cache keeps whole vectors, so that all lengths share them.
+- a special token inside a text, such as ``<|endoftext|>``, is tokenised as that token, as in
+  sentence-transformers and servers. Such texts are counted;
+- with ``dimensions``, vectors are truncated, and normalised again if the model normalises; the
+  cache stores whole vectors, shared by all dimensions.
 
 Shapes: N texts, D dimensions.
 """
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ENCODING = 4  # increase when vectors change for the same model: part of every identity
-_CHUNK = 512  # texts encoded and stored together: a kill loses at most this many
-_GPU_CHUNK = 16_384  # the same on a GPU, where they take as long
+_CHUNK = 512  # texts encoded and stored together: the most that a kill loses
+_GPU_CHUNK = 16_384  # the same on a GPU, where this many take as long
 ADDED = 8  # tokens that a tokenizer may add to a text
 _DELAY = 2.0  # seconds until a progress bar appears
 _MTEB_ROLES = {"query": "query", "document": "passage"}
@@ -68,30 +68,30 @@ class Encoder(DropIn, ABC):
         batch_size: texts per batch if they must be padded; changes no vector.
         show_progress: whether long encodings show a progress bar.
         device: the device that the model runs on.
-        width: the length of a vector before it is cut to `dimensions`; set by each kind.
+        width: length of a vector before truncation to `dimensions`; set by each kind.
         normalize: whether vectors get length 1; set by each kind.
         runner: runs the model; None if something else does.
         tokenizer: its tokenizer, of transformers where there is a runner.
     """
 
     searches_only = False
-    pools_prompts = True  # whether the tokens of a prompt are pooled, as those of its text are
+    pools_prompts = True  # whether the tokens of a prompt are pooled
     device: str = "cpu"
     width: int
     normalize = True
     runner: Any = None
     tokenizer: Any = None
-    # Whether a text has no token; of models whose tokenizer may find none in one not blank.
+    # Whether a text has no token; for tokenizers that may find none in texts that are not blank.
     _tokenless: Callable[[str], bool] | None = None
     _special: re.Pattern[str] | None = None  # finds special tokens in a text
 
     def __init__(self, source: Source, given: Settings, *, settings: dict[str, Any]) -> None:
-        """Set what all encoders share.
+        """Set the attributes of all encoders.
 
         Args:
-            source: the model, with its content before it was loaded, if it was.
-            given: what the user has set.
-            settings: everything its vectors depend on, but its content.
+            source: the model, with its content before loading.
+            given: the user's settings.
+            settings: everything its vectors depend on, apart from its content.
 
         Raises:
             SpecError: more ``dimensions`` than those of the model, or files that have changed.
@@ -115,7 +115,7 @@ class Encoder(DropIn, ABC):
         }
         self.settings = whole | ({"dimensions": self.dimensions} if self.dimensions else {})
         self._cache: EmbeddingCache | None = None
-        if given.cache:  # of whole vectors, whose texts hold their prompts
+        if given.cache:  # stores whole vectors, by texts including their prompts
             prompted = whole | {"prompts": {}}
             prompted.pop("instruction", None)
             key = sha256_json(prompted)
@@ -134,15 +134,15 @@ class Encoder(DropIn, ABC):
         )
 
     def prompted(self, prompts: Mapping[str, str]) -> Self:
-        """Return the same model with other prompts, not loaded again; both share their cache.
+        """Return the same loaded model with other prompts; both share their cache.
 
         Raises:
-            SpecError: prompts for a model that leaves their tokens out of its pooling.
+            SpecError: the model excludes tokens of prompts from pooling.
         """
         used = named_prompts(prompts)
         if any(used.values()) and not self.pools_prompts:
-            raise SpecError(  # they would be pooled here
-                f"{self.source.label} leaves the tokens of a prompt out of its pooling "
+            raise SpecError(  # prompts would be pooled here
+                f"{self.source.label} excludes the tokens of a prompt from its pooling "
                 "(include_prompt), which is not supported; prompts={} runs it without prompts"
             )
         other = copy.copy(self)
@@ -152,12 +152,12 @@ class Encoder(DropIn, ABC):
 
     @property
     def cache(self) -> EmbeddingCache | None:
-        """The vectors kept between runs, or None."""
+        """The cache of vectors, or None."""
         return self._cache
 
     @contextmanager
     def uncached(self) -> Iterator[None]:
-        """Compute every vector within the block, and keep none."""
+        """Disable the cache within the block."""
         kept, self._cache = self._cache, None
         try:
             yield
@@ -204,18 +204,18 @@ class Encoder(DropIn, ABC):
             role: ``query`` or ``passage``; with the task, it selects the prompt.
             prompt_type: MTEB's name for the role.
             task_metadata: MTEB's description of the task.
-            hf_split: MTEB's name of the split, on which no vector depends.
+            hf_split: MTEB's name of the split; not used.
             hf_subset: MTEB's name of the subset, likewise.
             batch_size: texts per batch if they must be padded; None for the value given to
-                `load_encoder`. Changes the speed, not the vectors.
+                `load_encoder`. Affects speed, not vectors.
             show_progress_bar: whether a long encoding shows a progress bar; None, and every
                 call of an MTEB task, for the value given to `load_encoder`.
             prompt_name: name of one of the model's prompts, in place of the role's.
             prompt: text put before each input, in place of the model's prompts.
             convert_to_numpy: whether to return an array; otherwise a tensor on the CPU.
             convert_to_tensor: whether to return such a tensor in any case.
-            normalize_embeddings: True for vectors of length 1 whatever the model's setting; False
-                leaves that setting, as in sentence-transformers.
+            normalize_embeddings: True for vectors of length 1; False keeps the model's setting, as in
+                sentence-transformers.
             truncate_dim: keep this many leading dimensions, as ``dimensions`` of `load_encoder`.
             precision: of the vectors returned, as in sentence-transformers: ``int8``, ``ubinary`` …
 
@@ -286,7 +286,7 @@ class Encoder(DropIn, ABC):
     def _cached_or_computed(self, texts: Sequence[str], where: Sequence[int]) -> Vectors:
         """Return whole vectors of distinct texts, computing those missing from the cache.
 
-        ``where`` gives the position of each input's text among them, for errors.
+        ``where`` has the position of each input's text among them, for errors.
         """
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
         missing = list(range(len(texts)))
@@ -302,13 +302,13 @@ class Encoder(DropIn, ABC):
             )
             self.stats.damaged += self._cache.damaged - before
             self._cache.touch()
-        # Texts of similar length share a chunk, and so a forward pass.
+        # Texts of similar length share a chunk, and thus a forward pass.
         missing.sort(key=lambda index: -len(texts[index]))
         sizes = [len(texts[index]) for index in missing]
         with tqdm(
             total=sum(sizes),
             desc=f"{self.label}: encoding",
-            unit=" characters",  # texts per second would rise, since the longest go first
+            unit=" characters",  # texts per second would increase, as the longest come first
             unit_scale=True,
             delay=_DELAY,
             leave=False,
@@ -332,7 +332,7 @@ class Encoder(DropIn, ABC):
         return vectors
 
     def _maybe_cut(self, text: str) -> bool:
-        """Return whether a text may have more tokens than are read; a token is a byte or more."""
+        """Return whether a text may be truncated; a token has at least one byte."""
         limit = getattr(self, "max_length", None)
         added = ADDED + len(self.settings.get("prefix", "").encode())
         return limit is not None and len(text.encode()) > limit - added
@@ -367,17 +367,16 @@ class Encoder(DropIn, ABC):
 
     @property
     def similarity_name(self) -> str:
-        """``cosine`` or ``dot``: what the model stores, else ``cosine`` if it normalises."""
+        """``cosine`` or ``dot``, as stored with the model, else ``cosine`` if it normalises."""
         return str(self.settings.get("similarity", "cosine" if self.normalizes else "dot"))
 
     def similarity(self, first: Any, second: Any) -> Tensor:
         """Return similarities (N, M) of vectors (N, D) and (M, D); a vector (D,) is one row.
 
-        A tensor, as the evaluators of MTEB and sentence-transformers expect; ``.numpy()`` has the
-        array.
+        The result is a tensor, as MTEB and sentence-transformers expect.
 
         Raises:
-            TypeError: texts in place of vectors.
+            TypeError: texts instead of vectors.
         """
         left, right = (self._comparable(each) for each in (first, second))
         return left.reshape(-1, left.shape[-1]) @ right.reshape(-1, right.shape[-1]).T
@@ -411,8 +410,8 @@ class Encoder(DropIn, ABC):
 class RandomEncoder(Encoder):
     """A random unit vector per text: chance level for every score.
 
-    A text's vector comes from a generator seeded with ``seed`` and the text, so it does not
-    depend on what else is encoded.
+    A text's vector comes from a generator seeded with ``seed`` and the text, so it does not depend
+    on other texts.
     """
 
     def __init__(self, source: Source, given: Settings) -> None:
@@ -435,11 +434,11 @@ def _zero(vectors: Vectors) -> NDArray[np.bool_]:
 
 
 def unit_and_similarity(source: Source, *, given: bool | None, unit: bool) -> dict[str, Any]:
-    """Return the settings of an encoder that say how its vectors are compared.
+    """Return the settings of an encoder for comparing its vectors.
 
-    A model is compared as ``config_sentence_transformers.json`` says, by cosine if it says
-    nothing. If the user decides about the length of its vectors, or it is a model without
-    that file, vectors of length 1 are compared by cosine and others by dot product.
+    The similarity is that of ``config_sentence_transformers.json``, by default cosine. If the user
+    sets ``normalize``, or the model has no such file, vectors of length 1 are compared by cosine
+    and others by dot product.
 
     Args:
         source: the model.
@@ -460,7 +459,7 @@ def unit_and_similarity(source: Source, *, given: bool | None, unit: bool) -> di
             f"{source.label} is compared by {stored!r} (config_sentence_transformers.json); "
             "supported are: cosine, dot"
         )
-    if stored == usual or unit:  # of vectors of length 1, both are the same
+    if stored == usual or unit:  # both are the same for vectors of length 1
         return {"normalize": unit}
     return {"normalize": unit, "similarity": stored}
 
@@ -483,11 +482,11 @@ def truncate_dimensions(vectors: Vectors, dimension: int, *, unit: bool = True) 
 
 
 def beside_blanks(encode: Callable[[Sequence[str]], Vectors], texts: Sequence[str]) -> Vectors:
-    """Return ``encode(texts)``, with each blank text encoded beside one that has tokens.
+    """Return ``encode(texts)``, with each blank text encoded together with one that has tokens.
 
-    sentence-transformers fails on a batch without a single token. This is the vector that a blank
-    text has in any larger batch; for most poolings it is zero if the tokenizer adds no token of
-    its own. The infinite maximum over no token is none: zero.
+    The library sentence-transformers fails on a batch without any token. The result is the vector
+    of a blank text in a larger batch; for most poolings, zero if the tokenizer adds no token. The
+    infinite maximum over no tokens is replaced by zero.
     """
     filled = [index for index, text in enumerate(texts) if text.strip()]
     own = encode([texts[index] for index in filled] or ["a text"])

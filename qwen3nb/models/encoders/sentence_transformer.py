@@ -1,10 +1,9 @@
 """sentence-transformers models, on this package's fast path where possible.
 
-sentence-transformers loads every model and tokenises its texts. A model that consists of a
-transformer that can be packed, a known pooling and at most a normalisation runs on this
-package's fast path; any other model, such as a static one, runs in sentence-transformers.
-Tests check that the vectors agree. They have length 1 only if the model's own files normalise
-them, or on request.
+sentence-transformers loads every model and tokenises its texts. Models that consist of a packable
+transformer, a known pooling and optionally a normalisation run on this package's fast path; others,
+such as static ones, run in sentence-transformers. Tests check that the vectors agree. Vectors are
+normalised only if the model's files say so, or on request.
 """
 
 from __future__ import annotations
@@ -99,11 +98,11 @@ class SentenceTransformerEncoder(Encoder):
                 **({"attention": attention} if attention else {}),
             },
         )
-        self.prompted(self.prompts)  # refuses those that it cannot use
+        self.prompted(self.prompts)  # raises if they are not supported
 
     @property
     def way(self) -> str:
-        """How the model runs: ``packed``, ``varlen`` or ``sentence-transformers``."""
+        """The implementation used: ``packed``, ``varlen`` or ``sentence-transformers``."""
         return self.runner.way if self.runner is not None else "sentence-transformers"
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
@@ -114,7 +113,7 @@ class SentenceTransformerEncoder(Encoder):
         return beside_blanks(self._padded, texts)
 
     def _padded(self, texts: Sequence[str]) -> Vectors:
-        """Return what sentence-transformers computes."""
+        """Return vectors computed by sentence-transformers."""
         # prompt="": the prompt is already part of the text; a default would be added again.
         vectors: Vectors = self._model.encode(
             list(texts),
@@ -136,9 +135,9 @@ class SentenceTransformerEncoder(Encoder):
         return rows
 
     def _truncated(self, texts: Sequence[str]) -> int:
-        """Return how many texts have more tokens than the model reads.
+        """Return how many texts are truncated.
 
-        A text has at most a token per byte, and a few that the tokenizer adds.
+        A text has at most one token per byte, and a few added by the tokenizer.
         """
         from transformers import PreTrainedTokenizerBase
 
@@ -175,7 +174,7 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
         ).eval()
     if modules[0].name == "StaticEmbedding":
         check_loaded(model.tokenizer, rows=model[0].num_embeddings, folder=folder)
-        model.to(dtype)  # which sentence-transformers sets for transformers only
+        model.to(dtype)  # sentence-transformers converts only transformers
     elif modules[0].name == "Transformer":
         rows = model[0].model.config.get_text_config().vocab_size
         check_loaded(model.tokenizer, rows=rows, folder=modules[0].folder)
@@ -205,9 +204,8 @@ def _runner(model: Any, given: Settings, *, normalize: bool) -> Runner | None:
 def known_pooling(model: Any) -> str | None:
     """Return this package's name of the pooling, or None for more than a pooled transformer.
 
-    Recognised are only the classes of sentence-transformers itself, in this order:
-    Transformer with plain text as its only input, Pooling by one of four rules, and
-    optionally Normalize.
+    Only classes of sentence-transformers itself are recognised, in this order: Transformer with
+    plain text as its only input, Pooling by one of four rules, and optionally Normalize.
     """
     modules = list(model)
     kinds = [type(module) for module in modules]

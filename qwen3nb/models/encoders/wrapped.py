@@ -18,12 +18,12 @@ from qwen3nb.models.types import EncoderError, Vectors
 class WrappedEncoder(Encoder):
     """An object whose ``encode`` takes a list of strings and returns a vector for each.
 
-    What its vectors depend on is not known. Without a fingerprint it is therefore another model
-    in every run: neither its vectors nor its records are used again. With one, both are; change
-    it when the vectors change.
+    Its content is unknown. Without a fingerprint, it is therefore a new model in every run, and
+    neither vectors nor records are reused. With a fingerprint, both are; change it when the vectors
+    change.
 
-    The prompts of a SentenceTransformer are used as MTEB uses them. Vectors are compared as its
-    ``similarity_fn_name`` says, by cosine if it says nothing.
+    The prompts of a SentenceTransformer are used as MTEB uses them. Vectors are compared by its
+    ``similarity_fn_name``, by default cosine.
     """
 
     def __init__(
@@ -38,16 +38,16 @@ class WrappedEncoder(Encoder):
         """Wrap ``model``.
 
         Args:
-            model: has ``encode``.
-            label: its name in tables; by default that of its class.
+            model: an object with ``encode``.
+            label: name in tables; by default the name of its class.
             fingerprint: identifies its content, such as a version or a digest.
             batch_size: texts per batch of a SentenceTransformer.
             show_progress: whether long encodings show a progress bar.
 
         Raises:
             TypeError: ``model`` has no method ``encode``.
-            SpecError: a model of sentence-transformers that is not dense.
-            EncoderError: it does not return a vector per text.
+            SpecError: a sentence-transformers model that is not dense.
+            EncoderError: ``encode`` does not return a vector per text.
         """
         if not callable(getattr(model, "encode", None)):
             raise TypeError(
@@ -56,7 +56,7 @@ class WrappedEncoder(Encoder):
             )
         self._model = model
         check_object(model)
-        # A SentenceTransformer would add its default prompt to texts that have theirs already.
+        # A SentenceTransformer would add its default prompt to texts that already have a prompt.
         named = hasattr(model, "prompts") and hasattr(model, "encode_query")
         self._options = (
             {"prompt": "", "batch_size": batch_size, "show_progress_bar": False} if named else {}
@@ -82,12 +82,12 @@ class WrappedEncoder(Encoder):
 
     @property
     def normalizes(self) -> bool:
-        """Whether its vectors have length 1, as that of a first text has."""
+        """Whether its vectors have length 1, judged by a first text."""
         return self._unit
 
     @property
     def similarity_name(self) -> str:
-        """``dot`` if the object says so, else ``cosine``."""
+        """``dot`` if set by the object, else ``cosine``."""
         name = getattr(self._model, "similarity_fn_name", None)
         return "dot" if str(getattr(name, "value", name)) == "dot" else "cosine"
 
@@ -96,7 +96,7 @@ class WrappedEncoder(Encoder):
 
     def _embed_any(self, texts: Sequence[str]) -> Vectors:
         given = self._model.encode(list(texts), **self._options)
-        try:  # a tensor of torch, or a row of one, may be on a GPU or of a type numpy lacks
+        try:  # torch tensors, or rows of one, may be on a GPU or of a dtype that numpy lacks
             rows = [
                 each.detach().float().cpu() if hasattr(each, "detach") else each for each in given
             ]

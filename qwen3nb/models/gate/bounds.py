@@ -1,8 +1,8 @@
-"""The bounds of settings, declared once for the JSON files of models, modules and tokenizers.
+"""Bounds of settings in the JSON files of models, modules and tokenizers.
 
-Only what costs time, runs or reads something else, or would change vectors unseen is declared
-here, by name and wherever it stands in a file (``text_config``, ``encoder``). transformers checks
-the types of other settings, and the shapes they lead to are compared with those of the weights.
+Declared here, by name and for any level of a file (``text_config``, ``encoder``), are only settings
+that take excessive time, load or run other files, or silently change vectors. transformers checks
+the types of other settings, and the resulting shapes are compared with those of the weights.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
 def _refused(effect: str, wanted: str) -> Any:
-    """Return the type of a setting that must not be set, with the harm that it would do."""
+    """Return the type of a setting that must not be set, with the effect that it would have."""
 
     def refuse(value: object) -> None:
         raise ValueError(f"is set, so {effect}; expected {wanted}")
@@ -31,16 +31,16 @@ def _refused(effect: str, wanted: str) -> Any:
 
 def _inside(name: str) -> str:
     if name != Path(name).name and Path(name).exists():
-        raise ValueError("it lies outside of the folder; remove that key")
+        raise ValueError("it is outside of the folder; remove that key")
     return name
 
 
 _FLOATS = "the original model, of plain float weights, or no such key if the weights are floats"
 _OWN = "no such key, if the classes of transformers compute the same"
 _COUNTS = r"n_layers?|\w*_(layers|experts|groups|group_num)"
-# Names of settings, as patterns, and what they may be besides null.
+# Patterns of names of settings, and their allowed values other than null.
 _BOUNDS: Mapping[str, Any] = {
-    # Modules that take their time to build before a weight is compared.
+    # Modules that take long to build before weights are compared.
     _COUNTS: Annotated[int, Field(ge=0, le=1_000)],
     r"\w*norm\w*_eps(ilon)?": Annotated[_Number, Field(gt=0, le=1)],
     r"\w*rope_theta|rotary_emb_base": Annotated[_Number, Field(gt=0, le=1e12)],
@@ -49,16 +49,16 @@ _BOUNDS: Mapping[str, Any] = {
     r"tie_word_embeddings|use_(bidirectional_attention|sliding_window)": Annotated[
         bool, Field(strict=True)
     ],
-    # Texts would be cut to nothing.
+    # Texts would be truncated to nothing.
     r"max_(seq_)?length": Annotated[int, Field(strict=True, ge=1, le=1_000_000_000)],
     r"model_max_length": Annotated[_Number, Field(ge=1)],
     r"truncate_dim": Annotated[int, Field(strict=True, ge=1, le=1_000_000)],
     r"model_type": Annotated[str, Field(strict=True)],
-    # Another name is fetched from the hub, and its code run.
+    # Other names are fetched from the hub, and their code is run.
     r"_?attn_implementation": Literal[
         "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"
     ],
-    # transformers would read, build or run something else than what is checked here.
+    # transformers would load, build or run something not checked here.
     r"auto_map": _refused("code in the folder is the model, and it is never run", _OWN),
     r"(compression|quantization)_config": _refused("the weights are quantised", _FLOATS),
     r"fusion_config": _refused("modules would be replaced", _OWN),
@@ -69,7 +69,7 @@ _BOUNDS: Mapping[str, Any] = {
     ],
 }
 _COMPILED = [(re.compile(names), TypeAdapter(kind)) for names, kind in _BOUNDS.items()]
-_FREE = {"id2label", "label2id", "prompts", "task_specific_params"}  # names of the user's own
+_FREE = {"id2label", "label2id", "prompts", "task_specific_params"}  # keys chosen by the user
 
 
 def check_bounds(
@@ -80,7 +80,7 @@ def check_bounds(
     Args:
         fields: its content.
         file: named in errors.
-        path: the keys that lead to ``fields``, each with a dot behind it.
+        path: the keys that lead to ``fields``, each followed by a dot.
         free: names of settings that are not checked, because nothing reads them.
 
     Raises:
@@ -92,7 +92,7 @@ def check_bounds(
         kinds = [
             kind
             for names, kind in _COMPILED
-            # Of numbers of modules, the library refuses other types; some are lists or flags.
+            # Numbers of modules may be lists or flags; the library refuses other types.
             if names.fullmatch(name) and (names.pattern != _COUNTS or type(value) is int)
         ]
         for kind in kinds:

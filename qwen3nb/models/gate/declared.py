@@ -1,6 +1,6 @@
-"""The kind that a model's folder declares; anything but a vector per text is refused.
+"""The kind of model that a folder declares; only models with one vector per text are accepted.
 
-What decides, in this order:
+Files are considered in this order:
 
 ========================================  ====================================================
 ``config_sentence_transformers.json``     ``model_type``: the kind of the whole folder
@@ -9,9 +9,9 @@ What decides, in this order:
 ========================================  ====================================================
 
 A dense model has one vector per text; a pre-trained one has states, to be pooled. Multi-vector,
-sparse and other models are never reduced to that: their files would load as a model that nobody
-has trained. Weights, settings and code (``auto_map``, ``quantization_config``) come later, in
-the ``check`` of its kind, `qwen3nb.models.kinds`.
+sparse and other models are refused: their files would load as a model that was never trained.
+Weights, settings and code (``auto_map``, ``quantization_config``) are checked later, by the kind in
+`qwen3nb.models.kinds`.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _SETTINGS = "config_sentence_transformers.json"
 _DENSE, _PAIRS = "SentenceTransformer", "CrossEncoder"
 # Settings that PyLate writes for a vector per token, with or without a model_type.
 _PYLATE = ("attend_to_expansion_tokens", "do_query_expansion", "query_prefix", "skiplist_words")
-# Settings with which a transformer reads queries in another way than documents.
+# Settings with which a transformer processes queries differently from documents.
 _OF_QUERIES = ("document_length", "query_expansion", "query_length")
 _EMBEDS = ("CLIPModel", "StaticEmbedding")
 _MODULES = (
     *("Transformer", "WordEmbeddings", *_EMBEDS, "CNN", "LSTM", "WeightedLayerPooling"),
     *("WordWeights", "Dense", "Dropout", "LayerNorm", "Normalize", "Pooling"),
 )
-# How the classes of transformers end whose states may be pooled.
+# Suffixes of transformers' classes whose states may be pooled.
 _HEADS = (
     *("ForCausalLM", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining", "LMHeadModel"),
     "Model",
 )
-# Weights and tokenizer of wordllama: of its package; of its repository on the hub.
+# Weights and tokenizer of wordllama, in its package and in its repository on the hub.
 _WORDLLAMA = (
     ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json"),
     ("l2_supercat_256.safetensors", "l2_supercat_tokenizer_config.json"),
@@ -46,13 +46,12 @@ _WORDLLAMA = (
 
 
 def check_dense(folder: ModelFolder) -> None:
-    """Refuse a folder that declares anything but a model with a vector per text.
+    """Check that a folder declares a model with one vector per text.
 
-    A causal language model with which sentence-transformers reranks passes, too.
+    Causal language models used by sentence-transformers for reranking are accepted, too.
 
     Raises:
-        ModelFolderError: a declaration that is not that of a model with a vector per text; names
-            file, key and value.
+        ModelFolderError: another kind of model is declared; names file, key and value.
         CheckpointError: a JSON file that is malformed.
     """
     whole, file = folder.object(_SETTINGS), folder.path / _SETTINGS
@@ -75,7 +74,7 @@ def check_dense(folder: ModelFolder) -> None:
 
 
 def answers_yes_or_no(folder: ModelFolder) -> bool:
-    """Return whether this is a causal language model that sentence-transformers reranks with."""
+    """Return whether sentence-transformers uses this causal language model for reranking."""
     if not folder.modules:
         kind = folder.object(_SETTINGS).get("model_type")
         return kind == _PAIRS and _head(folder).endswith("ForCausalLM")
@@ -83,7 +82,7 @@ def answers_yes_or_no(folder: ModelFolder) -> bool:
 
 
 def as_exported(folder: ModelFolder) -> bool:
-    """Return whether the modules say what this package writes into ``config.json``, too."""
+    """Return whether the modules agree with what this package writes into ``config.json``."""
     modules, config = folder.modules, folder.config
     names = ["Transformer", "Pooling", *["Normalize"] * bool(config.get("normalize", True))]
     rule = POOLINGS.get(str(config.get("pooling_mode")))
@@ -100,9 +99,9 @@ def static_files(folder: ModelFolder) -> tuple[str, str] | None:
 
 
 def check_head(folder: ModelFolder) -> str:
-    """Return the class that the weights of a pre-trained model were saved from.
+    """Return the class that saved the weights of a pre-trained model.
 
-    One whose outputs are not states of texts is refused.
+    Classes whose outputs are not states of texts are refused.
     """
     head = _head(folder)
     if head and not head.endswith(_HEADS):
@@ -111,7 +110,7 @@ def check_head(folder: ModelFolder) -> str:
 
 
 def check_object(model: Any) -> None:
-    """Refuse a model of sentence-transformers in memory whose vectors are not those of texts."""
+    """Refuse a loaded sentence-transformers model without one vector per text."""
     kind = getattr(model, "model_type", _DENSE)
     if isinstance(kind, str) and kind != _DENSE:
         _refuse(f"{type(model).__name__}: model_type", kind, (_DENSE,))
@@ -131,7 +130,7 @@ def _refuse(where: str, value: object, expected: Any = ()) -> NoReturn:
 
 
 def _check_task(module: SentenceModule) -> None:
-    """Refuse a transformer that gives no states of a text, or other ones to queries."""
+    """Refuse a transformer without states of texts, or with different ones for queries."""
     task = module.fields.get("transformer_task", "feature-extraction")
     if task != "feature-extraction":
         _refuse(f"{module.file}: transformer_task", task, ("feature-extraction",))
@@ -142,6 +141,6 @@ def _check_task(module: SentenceModule) -> None:
 
 
 def _head(folder: ModelFolder) -> str:
-    """Return the class that the weights were saved from; empty if nothing says it."""
+    """Return the class that saved the weights; empty if unknown."""
     names = folder.config.get("architectures")
     return str(names[0]) if isinstance(names, list) and names else str(names or "")

@@ -1,8 +1,8 @@
 """Check a tokenizer, before a library loads it and against its model.
 
-Libraries build a tokenizer from whatever is there: without its files an empty one, with a
-token that its vocabulary lacks a larger one. Its ids then point beyond the embedding, or at
-rows that were never trained. What is malformed, they refuse themselves.
+Libraries accept incomplete files: they build an empty tokenizer without files, and a larger one for
+a special token missing in the vocabulary. Its ids then exceed the embedding, or refer to rows that
+were never trained. Malformed files are refused by the libraries themselves.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _COMPLETE = (
 )
 # Classes that need no file: their tokens are bytes or characters.
 _WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
-# Roles whose tokens become part of texts; a token outside the vocabulary would be added to it.
+# Roles of tokens that become part of texts; unknown tokens would be added to the vocabulary.
 _ROLES = ("bos_token", "eos_token", "cls_token", "sep_token", "pad_token")
 
 
 def check_tokenizer(folder: ModelFolder) -> tuple[Tokenizer | None, dict[str, str]]:
-    """Check the files of a tokenizer, before a library loads them; that runs no code of theirs.
+    """Check the files of a tokenizer before a library loads them.
 
     Returns:
-        The tokenizer in ``tokenizer.json``, if there is one, and the special tokens that its
-        settings name, by role, such as ``eos_token``.
+        The tokenizer in ``tokenizer.json``, if there is one, and the special tokens in its
+        settings, by role, such as ``eos_token``.
 
     Raises:
         CheckpointError: files that are missing, empty, malformed or outside the folder; or a
@@ -59,7 +59,7 @@ def check_tokenizer(folder: ModelFolder) -> tuple[Tokenizer | None, dict[str, st
         raise CheckpointError(f"{folder.path / TOKENIZER}: its vocabulary is empty; copy it again")
     tokens: dict[str, str] = {}
     for file, values in settings.items():
-        kind = values.get("tokenizer_class")  # where it is known, auto_map is not read
+        kind = values.get("tokenizer_class")  # auto_map is not read if this is known
         known = isinstance(kind, str) and hasattr(transformers, kind)
         check_bounds(values, file, free=("auto_map",) if known else ())
         for role in _ROLES:
@@ -80,11 +80,11 @@ def check_tokenizer(folder: ModelFolder) -> tuple[Tokenizer | None, dict[str, st
 
 
 def check_loaded(tokenizer: Any, *, rows: int, folder: ModelFolder) -> None:
-    """Check that a tokenizer, as a library has loaded it, fits an embedding of ``rows`` rows.
+    """Check that a loaded tokenizer fits an embedding of ``rows`` rows.
 
     Raises:
-        CheckpointError: no token at all, or an id beyond the embedding, be it of a token of the
-            vocabulary or of one that is added to every text.
+        CheckpointError: no token, or an id that exceeds the embedding, in the vocabulary or in the
+            tokens added to every text.
     """
     vocabulary = tokenizer.get_vocab()
     token = max(vocabulary, key=vocabulary.__getitem__, default=None)

@@ -1,8 +1,9 @@
-"""Compare the weights in a folder with those that its configuration expects, by headers alone.
+"""Compare the weights in a folder with its configuration, without reading their values.
 
-What an architecture expects, and under which names it accepts its weights, is decided by the
-library: its own loader runs on tensors without values (torch's ``meta`` device). A weight
-may only be absent if the states that are used do not depend on it.
+The loader of transformers determines the expected weights and their names, on torch's ``meta``
+device.
+
+A weight may only be missing if the states used do not depend on it.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ _SHOWN = 3
 def check_weights(
     folder: ModelFolder, *, head: bool = False, encoder: bool = False, whole: bool = False
 ) -> Any:
-    """Check the weights of an architecture of transformers; return the model without values.
+    """Check the weights of a transformers architecture; return the model on the meta device.
 
     Args:
         folder: the model's folder; its settings are within bounds.
         head: whether the output matrix of a causal language model is used.
         encoder: whether only the encoder of an encoder-decoder is used.
-        whole: whether more than the last hidden states is used, so that no weight may be absent.
+        whole: whether no weight may be missing, because more than the last hidden states is used.
 
     Raises:
         ModelFolderError: an architecture that is unknown or cannot be built; weights that are
@@ -41,7 +42,7 @@ def check_weights(
 
     file, tensors = folder.path / "config.json", folder.weights.tensors
     if (model_type := folder.config.get("model_type")) not in transformers.CONFIG_MAPPING:
-        # transformers would guess it from the path.
+        # transformers would guess the type from the path.
         raise ModelFolderError(
             f"{file}: model_type is {model_type!r:.60}; expected an architecture of transformers, "
             "such as 'bert' or 'qwen3'"
@@ -101,9 +102,9 @@ def check_encoder(
 
 
 def check_types(entries: Iterable[TensorEntry], constants: Collection[str] = ()) -> None:
-    """Refuse weights that are not of a float type, which a library would convert unseen.
+    """Refuse weights that are not of a float type, which libraries silently convert.
 
-    ``constants`` are last parts of names of tensors that are not weights, such as ``position_ids``.
+    ``constants`` are suffixes of names of tensors that are not weights, such as ``position_ids``.
     """
     for entry in entries:
         if entry.dtype not in FLOATS and entry.stored_name.rpartition(".")[2] not in constants:
@@ -114,14 +115,14 @@ def check_types(entries: Iterable[TensorEntry], constants: Collection[str] = ())
 
 
 def check_length(model: Any, length: int | None, name: str) -> None:
-    """Refuse a maximum ``length`` in tokens beyond the positions that a ``model`` has learned.
+    """Refuse a maximum ``length`` in tokens above the number of learned positions of a ``model``.
 
-    ``name`` is that of the length in the error: a file and a key, or a model and an option.
+    ``name`` is the name of the length in errors: file and key, or model and option.
     """
     for path, module in model.named_modules() if length is not None else ():
         if path.rpartition(".")[2] not in _POSITIONS or not hasattr(module, "num_embeddings"):
             continue
-        # RoBERTa and its kin count positions from behind that of padding.
+        # RoBERTa and similar models count positions from the padding index + 1.
         first = 0 if module.padding_idx is None else module.padding_idx + 1
         if length > module.num_embeddings - first:
             raise ModelFolderError(
@@ -131,9 +132,9 @@ def check_length(model: Any, length: int | None, name: str) -> None:
 
 
 def own_weights(model: Any) -> None:
-    """Copy the weights of a torch ``model`` that are parts of a mapped file into memory.
+    """Copy weights of a torch ``model`` from a memory-mapped file into memory.
 
-    Written to that file later, other numbers would become weights of this model.
+    Otherwise later changes of the file would change the model.
     """
     for weight in (*model.parameters(), *model.buffers()):
         if not weight.untyped_storage().resizable():  # torch does not own its memory
@@ -143,8 +144,8 @@ def own_weights(model: Any) -> None:
 def check_finite(model: Any, folder: ModelFolder) -> None:
     """Refuse a loaded torch ``model`` with a weight that is NaN or infinite, by its name.
 
-    A sum that is finite has only finite terms, and costs a small part of loading. Sums that are
-    not are looked at more closely, because finite weights may be too large to be summed.
+    A finite sum has only finite terms, and is cheap. If a sum is not finite, each value is checked,
+    because sums of finite weights may overflow.
     """
     for name, weight in model.named_parameters():
         if weight.is_floating_point() and not (weight.sum().isfinite() or weight.isfinite().all()):
@@ -156,14 +157,14 @@ def check_finite(model: Any, folder: ModelFolder) -> None:
 
 
 def _dry_run(folder: ModelFolder, *, head: bool) -> tuple[Any, dict[str, Any]]:
-    """Return the model without values, and the report of transformers' loader."""
+    """Return the model on the meta device, and the report of transformers' loader."""
     import torch
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
     from transformers.utils import logging
 
     auto = AutoModelForCausalLM if head else AutoModel
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    config.get_text_config().to_dict()  # which an object in its place, unread, is not
+    config.get_text_config().to_dict()  # raises unless it is a configuration
     kind = auto._model_mapping.get(type(config), None)
     if kind is None:
         raise ValueError(f"{auto.__name__} has no model of type {config.model_type!r}")
@@ -174,7 +175,7 @@ def _dry_run(folder: ModelFolder, *, head: bool) -> tuple[Any, dict[str, Any]]:
         for entry in folder.weights.tensors.values()
     }
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.CRITICAL)  # what its loader reports is raised as an error here
+    logging.set_verbosity(logging.CRITICAL)  # reports of its loader are raised as errors here
     logging.disable_progress_bar()
     try:
         model, report = kind.from_pretrained(
@@ -196,8 +197,8 @@ def _dry_run(folder: ModelFolder, *, head: bool) -> tuple[Any, dict[str, Any]]:
 def _used(missing: Collection[str], model: Any, part: Any) -> set[str]:
     """Return the ``missing`` weights on which the last hidden states of ``part`` depend.
 
-    They depend neither on weights outside of ``part``, nor on a pooler over the first token:
-    transformers can build the same model without it.
+    They do not depend on weights outside of ``part``, nor on a pooler, without which transformers
+    can build the same model.
     """
     weights = dict(model.named_parameters(remove_duplicate=False))
     inside = {id(weight) for weight in part.parameters()}
@@ -211,7 +212,7 @@ def _used(missing: Collection[str], model: Any, part: Any) -> set[str]:
 
 
 def _own(unexpected: Collection[str], model: Any, folder: ModelFolder) -> list[str]:
-    """Return the ``unexpected`` weights that lie inside a module of the model.
+    """Return the ``unexpected`` weights that belong to a module of the model.
 
     Others belong to heads that this package does not use, such as ``cls.predictions``.
     Constants, which older releases stored, are not of a float type, or have no dimension.

@@ -1,1 +1,1 @@
-"""Kinds of models: what each is recognised by, how it is checked, identified and loaded."""
+"""Kinds of models: how each is recognised, checked, identified and loaded."""

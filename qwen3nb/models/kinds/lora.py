@@ -1,9 +1,9 @@
-"""LoRA adapters: checked against their base without values, and merged into it by PEFT.
+"""LoRA adapters, checked against their base and merged into it by PEFT.
 
-An adapter of another model may load in part: a tensor without a module is skipped, a module
-without a tensor keeps its random initial values. So PEFT first loads it into the base without
-values (torch's ``meta`` device), and any name that is left over or missing is an error. PEFT also
-merges it (Hu et al. 2021, https://arxiv.org/abs/2106.09685, section 4.1), in float32.
+An adapter of another model may load partly: tensors without a module are skipped, and modules
+without a tensor keep random initial values. PEFT therefore first loads it into the base on torch's
+``meta`` device, and unexpected or missing names are errors. PEFT also merges it (Hu et al. 2021,
+https://arxiv.org/abs/2106.09685, section 4.1), in float32.
 
 Only ``adapter_model.safetensors`` is read: a pickle can run code.
 """
@@ -53,7 +53,7 @@ _SETS = {"target_modules", "exclude_modules"}
 
 
 class _Adapter(CausalKind):
-    """A LoRA adapter, merged into its base; it pools the end of the text."""
+    """A LoRA adapter, merged into its base, with last-token pooling."""
 
     name = "adapter"
     of_others = False
@@ -61,7 +61,7 @@ class _Adapter(CausalKind):
     adaptable = False
 
     def matches(self, folder: ModelFolder) -> bool:
-        return False  # `qwen3nb.models.kinds.resolve.adapter_source` looks for its base, too
+        return False  # found by `resolve.adapter_source`, with its base
 
     def check(self, source: Source) -> None:
         self.check_causal(source)
@@ -102,7 +102,7 @@ class _Adapter(CausalKind):
 
         folder = source.own_folder
         opened, config = folder.weights_in(WEIGHTS), adapter_config(folder)
-        way = config.get("init_lora_weights", True)  # two ways change the base
+        way = config.get("init_lora_weights", True)  # two of the methods change the base
         adapted = _adapted(
             super().causal(source, torch.float32),
             folder,
@@ -121,9 +121,8 @@ def _adapted(
 ) -> Any:
     """Return ``model`` (the base in float32, with its head) with the layers of the adapter.
 
-    PEFT gets only those fields of `adapter_config` that are checked or are numbers and names of
-    modules: some name modules of Python to import. It must have a module for each tensor, and a
-    tensor for each module.
+    PEFT only gets those fields of `adapter_config` that are checked, numbers or names of modules,
+    because some fields name Python modules to import. Tensors and modules must match exactly.
     """
     from peft import LoraConfig, PeftModel, set_peft_model_state_dict
 
@@ -157,10 +156,10 @@ def _adapted(
 
 
 def adapter_fingerprint(folder: Path | ModelFolder) -> dict[str, Any]:
-    """Return what the effect of an adapter depends on: its configuration and weights."""
+    """Return what identifies an adapter: its configuration and weights."""
     folder = folder if isinstance(folder, ModelFolder) else ModelFolder(folder)
-    # The path of the base during training is not part of its content, nor is the order in which
-    # PEFT wrote its sets of modules, which differs from process to process.
+    # Without the path of the base during training, and with sorted sets of modules, whose order
+    # differs between processes.
     config = {
         name: sorted(value, key=str) if name in _SETS and isinstance(value, list) else value
         for name, value in adapter_config(folder).items()
@@ -201,7 +200,7 @@ def adapter_config(folder: ModelFolder) -> dict[str, Any]:
 
 
 def _check_vocabulary(folder: ModelFolder, base: ModelFolder) -> None:
-    """Check that a tokenizer next to the adapter has the vocabulary of the base's."""
+    """Check that a tokenizer next to the adapter has the vocabulary of its base."""
     both = [each for each in (folder, base) if each.has(TOKENIZER)]
     if len({each.sha256(TOKENIZER) for each in both}) < 2:
         return

@@ -1,6 +1,6 @@
-"""Prompts under the names of sentence-transformers and MTEB, and under those of this package.
+"""Prompts, with the names of sentence-transformers and MTEB and those of this package.
 
-Both sides prepend a text to an input and choose it by name. Roles differ in their names only:
+Both prepend a text chosen by name to an input. Only the names of roles differ:
 
 =========================================  =======================================
 sentence-transformers and MTEB             this package
@@ -12,9 +12,9 @@ names, used where no prompt is requested
 names of tasks and task types              the same
 =========================================  =======================================
 
-A folder stores its prompts in ``config_sentence_transformers.json``. The authors of others, such as
-``intfloat/e5-large-v2``, name them in their model card only: without them, their scores are those
-of another use of the model. ``prompt_families.toml`` has them, for a warning.
+A folder stores its prompts in ``config_sentence_transformers.json``. Some models, such as
+``intfloat/e5-large-v2``, document them only in their model card; without them, scores do not
+reflect the intended use. ``prompt_families.toml`` lists these prompts, for a warning.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SET = re.compile(r"\d+|[^=]+\.toml")
 
 
 def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
-    """Return prompts that a user or the registry names, under this package's names.
+    """Return prompts of a user or the registry, with this package's names.
 
     ``document`` and ``passage`` mean the same. Empty prompts of roles are left out.
 
@@ -73,17 +73,17 @@ def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_prompts(given: Mapping[str, str] | str | None) -> dict[str, str] | None:
-    r"""Return the `named_prompts` that a user gives, perhaps in one line; None for the model's own.
+    r"""Return the `named_prompts` given by a user, possibly in one line; None for the model's own.
 
-    In a line, each is ``NAME=TEXT``, with ``;`` before the next name; in a text, ``\n`` is a line
-    break. A JSON object takes any text. ``none`` means no prompts, not even the model's own; an
-    empty line means the model's own.
+    A line consists of ``NAME=TEXT``, separated by ``;``; in a text, ``\n`` is a line break. A JSON
+    object allows any text. ``none`` means no prompts, not even the model's own; an empty line means
+    the model's own.
 
     >>> parse_prompts("query=find: ;document=text; "), parse_prompts("none"), parse_prompts("")
     ({'query': 'find: ', 'passage': 'text; '}, {}, None)
 
     Raises:
-        SpecError: it is not written so, or a name is almost that of a role.
+        SpecError: invalid syntax, or a name that looks like a mistyped role.
     """
     if not isinstance(given, str):
         return None if given is None else named_prompts(given)
@@ -104,7 +104,7 @@ def parse_prompts(given: Mapping[str, str] | str | None) -> dict[str, str] | Non
             raise SpecError(f"prompts {text!r:.80}: {expected}")
         pairs = [part.groups() for part in parts if part]
         if len({name for name, _ in pairs}) < len(pairs):
-            raise SpecError(f"prompts {text!r:.80}: a name is there twice; give one text for each")
+            raise SpecError(f"prompts {text!r:.80}: a name occurs twice; give one text for each")
         named = named_prompts({name: each.replace(r"\n", "\n") for name, each in pairs})
     if unusual := mistyped_roles(named):
         raise SpecError(unusual[0])
@@ -112,7 +112,7 @@ def parse_prompts(given: Mapping[str, str] | str | None) -> dict[str, str] | Non
 
 
 def names_prompt_set(given: Any) -> bool:
-    """Whether what is given for prompts names a set of them; see `read_prompts`.
+    """Return whether ``given`` names a set of prompts; see `read_prompts`.
 
     >>> [names_prompt_set(each) for each in ("15", "my/prompts.toml", "query=find: ", None)]
     [True, True, False, False]
@@ -138,10 +138,10 @@ def prompt_for(
     ``<role>``; for a text without a role, ``<task>``, ``<type>``, ``symmetric``.
 
     Args:
-        prompts: text per key. With an ``instruction``, ``{instruction}`` in it is replaced
-            with the task's instruction, else with that one.
-        role: ``query`` or ``passage``, as ``encode_query`` and ``encode_document`` of
-            sentence-transformers; None, as its ``encode``.
+        prompts: text per key. ``{instruction}`` in it is replaced with the task's instruction, else
+            with ``instruction``, unless that is empty.
+        role: ``query`` or ``passage``, like ``encode_query`` and ``encode_document`` of
+            sentence-transformers; None, like its ``encode``.
         task: MTEB's task metadata, with ``name``, ``type`` and perhaps ``prompt``.
         instruction: the model's default; empty for prompts that are used as they are.
 
@@ -153,7 +153,7 @@ def prompt_for(
     keys = [key for name in narrow for key in ([f"{name}-{role}", name] if role else [name])]
     prompt = next((prompts[key] for key in [*keys, role or _SYMMETRIC] if key in prompts), "")
     if instruction and _SLOT in prompt:
-        own = getattr(task, "prompt", None)  # MTEB's instruction for the task, perhaps per role
+        own = getattr(task, "prompt", None)  # MTEB's instruction for the task, possibly per role
         if isinstance(own, Mapping):
             own = own.get(_DOCUMENT if role == _PASSAGE else "query")
         prompt = prompt.replace(_SLOT, own if own and isinstance(own, str) else instruction)
@@ -161,16 +161,16 @@ def prompt_for(
 
 
 def mistyped_roles(names: Iterable[str]) -> list[str]:
-    """Return a warning for each name of a prompt that is almost that of a role.
+    """Return a warning for each name of a prompt that looks like a mistyped role.
 
     >>> mistyped_roles(["query", "qeury", "STS12"])
-    ["prompt 'qeury' is used only where a program names it; is it 'query'?"]
+    ["prompt 'qeury' is used only where a program requests it; did you mean 'query'?"]
     """
     roles = ("query", _DOCUMENT, _PASSAGE, _SYMMETRIC)
-    ends = {name: name.rpartition("-")[2] for name in names}  # of a task's, its role
+    ends = {name: name.rpartition("-")[2] for name in names}  # the role after a task's name
     near = {name: difflib.get_close_matches(end, roles, 1, 0.7) for name, end in ends.items()}
     return [
-        f"prompt {name!r} is used only where a program names it; is it {meant[0]!r}?"
+        f"prompt {name!r} is used only where a program requests it; did you mean {meant[0]!r}?"
         for name, meant in near.items()
         if meant and ends[name] not in roles
     ]
@@ -180,7 +180,7 @@ def stored_prompts(folder: ModelFolder) -> dict[str, str]:
     """Return the prompts that sentence-transformers and MTEB use for the model in ``folder``.
 
     Raises:
-        SpecError: a file that is not as sentence-transformers writes it.
+        SpecError: the file does not have the format of sentence-transformers.
     """
     try:
         fields = folder.object(FILE)
@@ -193,11 +193,11 @@ def stored_prompts(folder: ModelFolder) -> dict[str, str]:
 
 
 def used_prompts(prompts: Mapping[str, Any], *, default: str | None) -> dict[str, str]:
-    """Return the prompts of a SentenceTransformer that are used, under this package's names.
+    """Return the prompts that a SentenceTransformer uses, with this package's names.
 
-    Names that only this package or nobody uses are left out: sentence-transformers, whose
-    models always have a prompt called ``document``, never uses one called ``passage``.
-    ``default`` is the name of the prompt that is used where none is requested.
+    Other names are left out: sentence-transformers, whose models always have a prompt ``document``,
+    never uses one called ``passage``. ``default`` is the name of the prompt used if none is
+    requested.
     """
     theirs = {name: text for name, text in prompts.items() if text is not None}
     ours = re.compile(f"(.*-)?{_PASSAGE}|{_SYMMETRIC}")
@@ -226,7 +226,7 @@ def exported_prompts(prompts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _renamed(name: str, old: str, new: str) -> str:
-    """Return ``name`` with the role ``old``, alone or after a task, called ``new``."""
+    """Return ``name`` with its role, alone or after a task, renamed from ``old`` to ``new``."""
     if name == old:
         return new
     return f"{name.removesuffix(old)}{new}" if name.endswith(f"-{old}") else name
@@ -241,10 +241,10 @@ def prompt_families() -> Mapping[str, Mapping[str, Any]]:
 
 
 def prompt_warning(source: Source) -> str:
-    """Return what to say of a model that is used without the prompts of its family.
+    """Return a warning for a model that is used without the prompts of its family, or "".
 
-    Its family follows from its hub id, the name of its folder or the ``_name_or_path`` of its
-    ``config.json``. Empty for models with prompts, of no known family, or of this package.
+    The family follows from the hub id, the folder's name or ``_name_or_path`` in ``config.json``.
+    Models with prompts, of unknown families or of this package get no warning.
     """
     if not source.kind.of_others or source.prompts:
         return ""
@@ -263,7 +263,7 @@ def prompt_warning(source: Source) -> str:
                 f"{source.label}: used without prompts, but the authors of {family} prescribe "
                 f"{', '.join(f'{text!r} for a {role}' for role, text in prompts.items())} "
                 f"({fields['card']}), so its scores may be too low. Give `{options}`, or "
-                f"`--prompt {NO_PROMPTS}` if none are meant"
+                f"`--prompt {NO_PROMPTS}` to use none"
             )
     return ""
 
@@ -280,7 +280,7 @@ class QueryPrompt:
 
     name: str
     text: str
-    source: str = ""  # where the idea is from
+    source: str = ""  # source of the idea
 
 
 class _Set(TypedDict, total=False):
@@ -297,13 +297,13 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
     """Return the prompts of a set for a type of task.
 
     Args:
-        given: how many of the stored set, such as ``15``, or the path of a TOML file like it,
-            ``prompts.toml`` next to this module; words of types that it lacks are those of that.
+        given: number of prompts of the stored set, such as ``15``, or the path of a TOML file like
+            ``prompts.toml`` next to this module, which has the words of types that it lacks.
         task_type: MTEB's, such as ``STS``.
 
     Raises:
-        SpecError: no such file or number, a file that is not such a set, a type or a word that is
-            not known, or two prompts of one name or of one text.
+        SpecError: no such file or number, an invalid file, an unknown type or word, or two prompts
+            with the same name or text.
     """
     given, file, read = given.strip(), prompts_file(given), {}
     try:
@@ -335,7 +335,7 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
         raise SpecError(f"{file}: {error}") from None
     distinct = {each.name for each in prompts}, {each.text for each in prompts}
     if not prompts or min(map(len, distinct)) < len(prompts):
-        raise SpecError(f"{file}: expected [[prompts]], each with a name and a text of its own")
+        raise SpecError(f"{file}: expected [[prompts]], each with a unique name and text")
     count = int(given) if given.isdecimal() else len(prompts)
     if not 1 <= count <= len(prompts):
         raise SpecError(f"prompts is {given}; expected 1 to {len(prompts)}, or a TOML file")

@@ -4,10 +4,10 @@ A *spec* is a folder, a name from ``registry.toml`` or from the study's own ``mo
 of a model on the Hugging Face hub, ``api:URL#MODEL`` for a model behind an OpenAI-compatible
 endpoint (see `qwen3nb.models.kinds.api`), ``random`` or ``bm25``.
 
-Prompts, pooling and maximum length: what the user gives applies before what the registry
-says, and that before what the model's folder stores. Prompts are replaced as a whole. A
-model of the registry has its settings however it is named: by its name there, by its hub
-id, or by a folder in the mirror or in a hub cache, whose path says which model it is.
+Prompts, pooling and maximum length given by the user take precedence over those of the registry,
+and these over those stored in the model's folder. Prompts are replaced as a whole. Settings of the
+registry apply whether the model is named by its registry name, its hub id, or a folder in the
+mirror or a hub cache, whose path identifies the model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from qwen3nb.models.types import SpecError
 
 
 class _Random(Kind):
-    """Chance level: a random vector per text, ``random`` or ``random:WIDTH``."""
+    """Chance level, ``random`` or ``random:WIDTH``: a random vector per text."""
 
     name = "random"
     library = ""
@@ -52,7 +52,7 @@ class _Random(Kind):
 
 
 class _BM25(Kind):
-    """Search by words, without training."""
+    """The search model ``bm25``."""
 
     name = "bm25"
     searches = True
@@ -78,7 +78,7 @@ class _Fusion(Kind):
 
 
 class _OnHub(Kind):
-    """A model of the hub whose files show what it is, once they are fetched."""
+    """A model of the hub, whose kind is known once it is fetched."""
 
     name = "hub"
     of_others = True
@@ -87,8 +87,8 @@ class _OnHub(Kind):
 RANDOM, BM25_KIND, FUSION_KIND, ON_HUB = _Random(), _BM25(), _Fusion(), _OnHub()
 
 
-# In the order in which a spec or a folder is compared with them. A new kind is a class like those
-# of `qwen3nb.models.kinds.resolve` and a name here.
+# In the order of matching a spec or a folder. A new kind is a class like those above and an entry
+# here.
 KINDS: tuple[Kind, ...] = (
     *(BM25_KIND, RANDOM, API, RERANKER),
     *(STATIC, SEQ2SEQ, ENCODER, SENTENCE, ENCODER_DECODER, DECODER),
@@ -101,11 +101,12 @@ def find_source(spec: str, *, base: str | Path | None = None) -> Source:
     """Return the source of the model that ``spec`` names.
 
     Args:
-        spec: see above.
-        base: if it is an adapter, its base model; empty for the one that the adapter names.
+        spec: see the module's docstring.
+        base: base model of an adapter; empty for the one that the adapter names.
 
     Raises:
-        SpecError: no such model; lists the known ones. Or no adapter, though a base is given.
+        SpecError: no such model (lists the known ones), or a base for a model that is not an
+            adapter.
     """
     spec = str(spec)
     if base:
@@ -148,10 +149,9 @@ def find_source(spec: str, *, base: str | Path | None = None) -> Source:
 
 
 def default_model() -> tuple[str, str]:
-    """Return the model to take where none is named, and a sentence that says so.
+    """Return the default model, and a sentence that names it.
 
-    The study's only export, wherever in the study it was written; bm25, which needs no weights,
-    if there are several or none.
+    This is the study's only export, anywhere in the study; if there are several or none, bm25.
     """
     tops = (each for each in paths.root().iterdir() if not each.name.startswith((".", "_")))
     exports = [
@@ -186,9 +186,9 @@ def find_training(spec: str) -> Path:
 
 
 def _existing(spec: str) -> Path | None:
-    """Return the folder called ``spec``, relative to the working directory or to the root.
+    """Return the folder ``spec``, relative to the working directory or to the root.
 
-    Notebooks run in ``notebooks/``, commands at the top; both accept ``runs/x``.
+    Notebooks run in ``notebooks/``, commands in the root; both accept ``runs/x``.
     """
     if not spec:
         return None
@@ -205,7 +205,7 @@ def fetch_model(source: Source) -> Source:
     with the hub's digests.
 
     Raises:
-        SpecError: the model is not available; says why.
+        SpecError: the model is not available, with the reason.
     """
     from qwen3nb.checkpoints.provenance import MODEL_FILES
     from qwen3nb.hub.download import cached_snapshot
@@ -215,7 +215,7 @@ def fetch_model(source: Source) -> Source:
     if (mirror := paths.mirror()) is not None and (mirror / source.id).is_dir():
         if cut := next((mirror / source.id).rglob("*.incomplete"), None):
             raise SpecError(
-                f"{cut}: this download was cut off; remove {mirror / source.id} and fetch it again "
+                f"{cut}: an incomplete download; remove {mirror / source.id} and fetch it again "
                 f"on a connected machine: `qwen3nb fetch --model {source.spec} --mirror {mirror}`"
             )
         return _with_settings(_folder(source.spec, mirror / source.id), source)
@@ -237,13 +237,13 @@ def fetch_model(source: Source) -> Source:
 
 
 def adapter_source(path: Path, *, base: str | Path | None = None) -> Source:
-    """Return the source of the adapter in a folder, with its base, whatever that is.
+    """Return the source of the adapter in a folder, with its base.
 
-    The base is ``base``, else what ``adapter_config.json`` names: a folder next to the
+    The base is ``base``, else the one named in ``adapter_config.json``: a folder next to the
     adapter or further up, a folder relative to the working directory, or a hub id.
 
     Raises:
-        SpecError: no adapter, or no base. Whether it fits is checked when it is loaded.
+        SpecError: no adapter, or no base. Compatibility is checked on loading.
     """
     folder = ModelFolder(path)
     config = adapter_config(folder)
@@ -262,7 +262,7 @@ def adapter_source(path: Path, *, base: str | Path | None = None) -> Source:
 
 
 def _with_settings(local: Source, registered: Source) -> Source:
-    """Return ``local`` with label, id and settings of ``registered``, where it has any."""
+    """Return ``local`` with label, id and settings of ``registered``, if it has any."""
     return replace(
         local,
         label=registered.label,
@@ -287,7 +287,7 @@ def _name_of(hub_id: str, *, folder: Path | None = None) -> str | None:
 
 
 def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
-    """Return the hub id and revision that a path in the mirror or a hub cache stands for."""
+    """Return the hub id and revision of a folder in the mirror or a hub cache."""
     folder, mirror = folder.resolve(), paths.mirror()
     *_, name, kind, revision = ("", "", *folder.parts)
     if kind == "snapshots" and name.startswith("models--"):
@@ -298,10 +298,10 @@ def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
 
 
 def _registered(name: str, *, there: bool = True) -> Source:
-    """Return the source of a model of the registry, with its folder if that is on this machine.
+    """Return the source of a model of the registry, with its folder if it is on this machine.
 
     Args:
-        name: its name there.
+        name: name in the registry.
         there: whether to open the folder.
     """
     entry = registry()[name]

@@ -1,4 +1,4 @@
-"""Models of sentence-transformers, and wordllama: the mean of a vector per token."""
+"""Models of sentence-transformers, and static models of wordllama."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from qwen3nb.models.kinds.transformer import check_opened, check_reads_text
 from qwen3nb.models.types import ModelFolderError
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
-# Encoder-decoders of which sentence-transformers loads the encoder alone.
+# Encoder-decoders whose encoder sentence-transformers loads.
 _ENCODER_ONLY = {
     *("blenderbot", "blenderbot-small", "longt5", "mt5", "prophetnet", "switch_transformers"),
     *("t5", "t5gemma", "t5gemma2", "udop", "umt5"),
 }
-# Arguments of transformers' loader with which it would read other weights than are checked here.
+# Arguments of transformers' loader that would load weights other than those checked here.
 _FOREIGN = {
     *("adapter_kwargs", "cache_dir", "config", "gguf_file", "ignore_mismatched_sizes"),
     *("key_mapping", "merges_file", "quantization_config", "revision", "subfolder"),
@@ -32,7 +32,7 @@ _ARGUMENTS = (
 
 
 class _SentenceTransformer(FolderKind):
-    """A model of sentence-transformers that gives a vector per text."""
+    """A model of sentence-transformers with a vector per text."""
 
     name = "sentence-transformers"
     library = "sentence_transformers"
@@ -64,7 +64,7 @@ class _SentenceTransformer(FolderKind):
                         f"{folder}: has {', '.join(weights.tensors)}; expected a table alone, as "
                         "sentence-transformers reads no more"
                     )
-            # What else is wrong with weights, sentence-transformers refuses.
+            # sentence-transformers checks the rest.
 
     def weights(self, folder: ModelFolder) -> Weights:
         if folder.has("config.json"):
@@ -86,7 +86,7 @@ class _SentenceTransformer(FolderKind):
 
 
 class _Static(FolderKind):
-    """A table with a vector per token, whose mean is a text's vector."""
+    """A static model: a text's vector is the mean of a table's vectors of its tokens."""
 
     name = "static"
     library = "torch"
@@ -117,7 +117,7 @@ SENTENCE, STATIC = _SentenceTransformer(), _Static()
 
 
 def _states_alone(module: SentenceModule) -> bool:
-    """Return whether a transformer's only output that is used are its last hidden states."""
+    """Return whether only the last hidden states of a transformer are used."""
     uses = module.fields.get("modality_config", {"text": {}})
     if module.fields.get("transformer_task", "feature-extraction") != "feature-extraction":
         return False
@@ -130,7 +130,7 @@ def _states_alone(module: SentenceModule) -> bool:
 
 
 def _check_settings(module: SentenceModule) -> None:
-    """Refuse settings that cost time, or that read or run something else than is checked here."""
+    """Refuse settings that take excessive time, or that load or run anything not checked here."""
     check_bounds(module.fields, module.file)
     for key in _ARGUMENTS:
         value = module.fields.get(key, {})
@@ -148,7 +148,7 @@ def _check_settings(module: SentenceModule) -> None:
         )
     activation = module.fields.get("activation_function")
     if activation is not None and not str(activation).startswith("torch.nn."):
-        # sentence-transformers would leave it out, or import it.
+        # sentence-transformers would ignore or import it.
         raise ModelFolderError(
             f"{module.file}: activation_function is {activation!r:.60}; expected a class of "
             "torch, such as 'torch.nn.modules.activation.Tanh'"

@@ -1,4 +1,4 @@
-"""A resolved model spec, the kind of model that it names, and what its identity consists of."""
+"""Resolved model specs, kinds of models, and the parts of an identity."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
 
 STUDY_REGISTRY = "models.toml"  # at the top of a study
-# Environment variable of a run on another machine: what it was started for, see `folder_digests`.
+# Environment variable of a run on another machine: the expected content, see `folder_digests`.
 EXPECTED = "QWEN3NB_EXPECTED_MODELS"
 # Files other than the weights that affect what a model computes.
 _IDENTIFYING = re.compile(
@@ -53,7 +53,7 @@ class _Entry(TypedDict, total=False):
     pooling: Annotated[str, choice(*POOLINGS)]
     max_length: Annotated[int, Field(ge=1)]
     prompts: dict[str, str]
-    baseline: bool  # whether other models may be compared with it where none is named
+    baseline: bool  # whether it may serve as the default baseline
 
 
 _STUDY = TypeAdapter(dict[FileName, _Entry])
@@ -61,7 +61,7 @@ _STUDY = TypeAdapter(dict[FileName, _Entry])
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user sets for an encoder; `load_encoder` explains each."""
+    """Settings of an encoder; see `load_encoder`."""
 
     pooling: str | None = None
     max_length: int | None = None
@@ -79,16 +79,16 @@ class Settings:
 
 
 class Kind:
-    """What differs between kinds of models; `qwen3nb.models.kinds.resolve` lists them."""
+    """Base class of the kinds of models listed in `qwen3nb.models.kinds.resolve`."""
 
     name: str = "object"  # part of every identity
-    # the module that is imported first to run such a model; empty for none
+    # the module to import first for such a model; empty for none
     library: str = "transformers.modeling_utils"
-    searches: bool = False  # whether it only searches, and has no vectors
+    searches: bool = False  # whether it searches without vectors
     weightless: bool = False  # whether it has neither weights nor files
-    # whether its authors may prescribe prompts that its folder does not store
+    # whether its authors may prescribe prompts that are not stored in its folder
     of_others: bool = False
-    cosine: bool = False  # whether vectors are compared by cosine if its folder says nothing
+    cosine: bool = False  # whether vectors are compared by cosine by default
     directed: bool = False  # whether its direction, causal or not, is the user's choice
     adapts: bool = False  # whether it is a LoRA adapter of another model
     adaptable: bool = False  # whether LoRA adapters may have it as their base
@@ -97,15 +97,15 @@ class Kind:
         return repr(self.name)
 
     def named(self, spec: str) -> Source | None:
-        """Return the source that ``spec`` names without a folder, if it is of this kind."""
+        """Return the source of a ``spec`` without a folder if it is of this kind, else None."""
         return None
 
     def matches(self, folder: ModelFolder) -> bool:
-        """Return whether ``folder``, which declares a model with a vector per text, is one."""
+        """Return whether ``folder`` contains a model of this kind."""
         return False
 
     def check(self, source: Source) -> None:
-        """Refuse a model that cannot be loaded as what it says it is, before anything is built.
+        """Check, before anything is built, that a model can be loaded as declared.
 
         Raises:
             ModelFolderError: names the file and the key or tensor, what was expected, what it
@@ -114,11 +114,11 @@ class Kind:
         """
 
     def content(self, source: Source, folder: ModelFolder) -> Any:
-        """Return what the vectors depend on in the ``folder`` of ``source``."""
+        """Return the content of a ``folder`` of ``source`` that its vectors depend on."""
         raise NotImplementedError
 
     def fingerprint(self, source: Source) -> dict[str, Any]:
-        """Return what the vectors of ``source`` depend on, apart from its settings."""
+        """Return what identifies ``source``, apart from its settings."""
         if source.folder is None:
             return {"kind": self.name, "spec": source.spec, "revision": source.revision}
         return dict(expected_content(source))
@@ -131,13 +131,13 @@ class Kind:
         """Load the transformer whose states are pooled, without a head.
 
         Raises:
-            SpecError: there is none, it cannot be loaded, a weight is not finite, or it should be
-                bidirectional, but runs causally.
+            SpecError: the kind has none, it cannot be loaded, a weight is not finite, or it runs
+                causally although it should be bidirectional.
         """
         raise SpecError(f"{source.label} is of kind {self.name!r}, which is not a transformer")
 
     def check_causal(self, source: Source) -> Any:
-        """Check a causal language model with its output matrix; return it without values."""
+        """Check a causal language model with its output matrix; return it on the meta device."""
         dense = "" if source.folder is None else f"{source.folder}: "
         raise SpecError(
             f"{dense}{source.label} is of kind {self.name!r}; a yes/no reranker is a causal "
@@ -145,22 +145,22 @@ class Kind:
         )
 
     def causal(self, source: Source, dtype: Any) -> Any:
-        """Load a causal language model with its output matrix, which has been checked."""
+        """Load a checked causal language model with its output matrix."""
         raise NotImplementedError
 
     def load(self, source: Source, settings: Settings) -> Any:
-        """Return the `Encoder`, or search model, that runs ``source``, which has been checked."""
+        """Return the `Encoder` or search model of a checked ``source``."""
         raise SpecError(f"{source.label} is of kind {self.name!r}, which has no vectors")
 
 
-IN_MEMORY = Kind()  # an object of the user's
+IN_MEMORY = Kind()  # an object provided by the user
 
 
 class FolderKind(Kind):
     """A model in a folder, identified by its weights and by the files that affect its vectors."""
 
     def content(self, source: Source, folder: ModelFolder) -> dict[str, Any]:
-        """Return digests of the weights, the other files and those of modules in their folders."""
+        """Return digests of the weights, the other files and the modules' folders."""
         extra = self.files(folder)
         files = {
             name: folder.sha256(name)
@@ -175,11 +175,11 @@ class FolderKind(Kind):
         return digests | ({"modules": modules} if modules else {})
 
     def files(self, folder: ModelFolder) -> tuple[str, ...]:
-        """Return names of files that affect the vectors, besides those of every kind."""
+        """Return names of files that affect the vectors, in addition to those of every kind."""
         return ()
 
     def weights(self, folder: ModelFolder) -> Weights:
-        """Return the weights, without those of modules in folders of their own."""
+        """Return the weights, without those in folders of modules."""
         folder.check_whole()
         return folder.weights
 
@@ -198,10 +198,10 @@ class Source:
     spec: str  # the spec as given
     kind: Kind  # the kind of model
     label: str  # a name that is safe in file names and tables
-    # the model's folder, if it has one, opened once for all that load the model
+    # the model's folder, if it has one, opened once
     folder: ModelFolder | None = None
-    # text prepended to an input, per role or task; see `prompt_for`, and
-    # `qwen3nb.models.kinds.resolve` for where they come from
+    # text prepended to an input, per role or task; see `prompt_for` and
+    # `qwen3nb.models.kinds.resolve`
     prompts: dict[str, str] = field(default_factory=dict)
     revision: str | None = None  # the pinned revision of a hub model
     id: str | None = None  # its id on the hub
@@ -215,15 +215,15 @@ class Source:
 
     @property
     def on_hub(self) -> bool:
-        """Whether it is known by its hub id alone, and must be fetched to show what it is."""
+        """Whether only its hub id is known, so that it must be fetched to find its kind."""
         return self.id is not None and self.folder is None
 
     @property
     def own_folder(self) -> ModelFolder:
-        """The folder, of an adapter the adapter's.
+        """The folder; for an adapter, the adapter's.
 
         Raises:
-            SpecError: a model without a folder.
+            SpecError: the model has no folder.
         """
         if self.folder is None:
             raise SpecError(f"{self.label} is of kind {self.kind.name!r}, which has no folder")
@@ -231,7 +231,7 @@ class Source:
 
     @property
     def model_folder(self) -> ModelFolder:
-        """The folder of the model itself, of an adapter that of its base; see `own_folder`."""
+        """The folder of the model; for an adapter, that of its base; see `own_folder`."""
         return (self.base or self).own_folder
 
 
@@ -239,10 +239,10 @@ def registry() -> Mapping[str, Mapping[str, Any]]:
     """Return the known models, by name: those of the package, then the study's own.
 
     A study's ``models.toml`` has the fields of ``registry.toml``. Its models have an ``id`` on the
-    hub, perhaps with a ``revision``, or a ``folder``, relative to the study.
+    hub, with an optional ``revision``, or a ``folder``, relative to the study.
 
     Raises:
-        SpecError: that file is not such a registry; names the file, the model and the field.
+        SpecError: an invalid ``models.toml``; names the file, the model and the field.
     """
     ours = _read_registry(Path(__file__).with_name("registry.toml"), None)
     root = paths.find_root()
@@ -250,13 +250,13 @@ def registry() -> Mapping[str, Mapping[str, Any]]:
         return ours
     entries = _read_registry(own, tuple(file_stamp(own)))
     if same := entries.keys() & {*ours, "bm25", "random", "demo"}:
-        raise SpecError(f"{own}: [{min(same)}] is a model that every study has; name yours anew")
+        raise SpecError(f"{own}: [{min(same)}] is a built-in model; choose another name")
     return {**ours, **entries}
 
 
 @functools.lru_cache(maxsize=4)
 def _read_registry(file: Path, stamp: Any) -> dict[str, dict[str, Any]]:
-    """Return the entries of a file, those of a study checked; ``stamp`` is its state."""
+    """Return the entries of a file, validated if of a study; ``stamp`` is a key of the cache."""
     try:
         entries = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -278,26 +278,26 @@ def _read_registry(file: Path, stamp: Any) -> dict[str, dict[str, Any]]:
 
 
 def safe_label(text: str) -> str:
-    """Return ``text`` without what file names may not contain."""
+    """Return ``text`` without characters that are not allowed in file names."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
 
 
 def fingerprint(source: Source) -> dict[str, Any]:
-    """Return what the vectors of ``source`` depend on, apart from the settings it is used with.
+    """Return what identifies ``source``, apart from the settings it is used with.
 
-    It identifies content (weights, tokenizer and configuration), not paths.
+    This is its content (weights, tokenizer and configuration), not its path.
 
     Raises:
-        CheckpointError: weights that cannot be read, or that could run code; an export that
-            is not as it was written; in a run that was started for other content, that.
+        CheckpointError: weights that cannot be read or could run code; an export that was modified;
+            or content other than the run was started for.
     """
     return source.kind.fingerprint(source)
 
 
 def described(source: Source) -> dict[str, Any]:
-    """Return the fingerprint of ``source`` with the settings that its folder or registry gives.
+    """Return the fingerprint of ``source`` with the settings of its folder or the registry.
 
-    Without its label, which follows the folder's name.
+    The label, which follows the folder's name, is not included.
     """
     names = ("prompts", "instruction", "pooling", "max_length")
     return {
@@ -308,11 +308,10 @@ def described(source: Source) -> dict[str, Any]:
 
 
 def unchanged(source: Source) -> dict[str, Any]:
-    """Return the fingerprint of ``source``, which has been loaded since its ``content`` was taken.
+    """Return the fingerprint of a loaded ``source``, after checking that its files are unchanged.
 
     Raises:
-        SpecError: a file has changed since it was first read, so that what was loaded has neither
-            the one content nor the other for sure.
+        SpecError: a file has changed since it was first read, so the loaded content is uncertain.
         CheckpointError: see `fingerprint`.
     """
     if source.content is None:
@@ -321,15 +320,16 @@ def unchanged(source: Source) -> dict[str, Any]:
         if each is not None and each.folder is not None and each.folder.changed() is not None:
             raise SpecError(
                 f"{each.folder}: its files changed while the model was loaded; load it again when "
-                "whatever writes them has finished"
+                "they have been written completely"
             )
     return dict(source.content)
 
 
 def folder_digests(source: Source) -> dict[str, str]:
-    """Return the digest of what each folder of a model holds, by the folder's path.
+    """Return the digest of the content of each folder of a model, by path.
 
-    As JSON in the environment variable `EXPECTED`, it lets `fingerprint` refuse anything else.
+    Stored as JSON in the environment variable `EXPECTED`, it makes `fingerprint` refuse other
+    content.
     """
     digests = {}
     for each in (*source.parts, *([source.base] if source.base else [])):
@@ -341,7 +341,7 @@ def folder_digests(source: Source) -> dict[str, str]:
 
 
 def expected_content(source: Source) -> Any:
-    """Return the content of a folder; refuse another than a run on several machines is for."""
+    """Return the content of a folder; refuse content other than the run was started for."""
     folder = source.own_folder.current()
     content = source.kind.content(source, folder)
     expected = json.loads(os.environ.get(EXPECTED) or "{}").get(str(folder.path.absolute()))
@@ -362,7 +362,7 @@ def mteb_meta(
     similarity: str | None = None,
     parts: Sequence[Any] = (),
 ) -> ModelMeta:
-    """Describe a loaded model, perhaps with the ``parts`` of a fusion, to MTEB.
+    """Return MTEB's metadata of a loaded model, or of the ``parts`` of a fusion.
 
     Name and revision come from its identity, because MTEB keys its result cache by them: if two
     local checkpoints shared them, the second would get the scores of the first.

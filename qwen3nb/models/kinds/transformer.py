@@ -1,4 +1,4 @@
-"""Kinds of models that run as a transformer whose states are pooled, or that answers yes or no."""
+"""Kinds of models that run as a transformer: pooled encoders and yes/no rerankers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qwen3nb.models.types import ModelFolderError, SpecError, refusing
 if TYPE_CHECKING:
     import torch
 
-# Tasks of transformers whose architectures read texts, others that do, and what they consist of.
+# Tasks in transformers with text architectures, other text architectures, and their parts.
 _TEXT = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "TEXT_ENCODING")
 _TEXT_TYPES = ("canine", "splinter")
 _TEXT_PARTS = {"attn_config", "decoder", "encoder", "ffn_config"}
@@ -30,7 +30,7 @@ _HEADS = ("ForCausalLM", "LMHeadModel")  # of classes with an output matrix
 class _Transformer(FolderKind):
     """A transformer whose states are pooled."""
 
-    bidirectional = False  # whether it must prove to be
+    bidirectional = False  # whether it must be bidirectional
     encoder_only = False  # whether it is the encoder of an encoder-decoder
 
     def check(self, source: Source) -> None:
@@ -100,7 +100,7 @@ class _Seq2Seq(_Transformer):
         folder = source.model_folder
         folder.check_whole()
         check_settings(folder)
-        # Of copies of the embedding, any: they are read and compared when the model is loaded.
+        # Any copy of the embedding: they are compared when the model is loaded.
         check_encoder(folder, encoder_tensors(folder, untied=True))
 
     def stored(self, folder: ModelFolder) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class _EncoderDecoder(_Transformer):
 
 
 class CausalKind(_Transformer):
-    """A pre-trained model, such as a causal language model; it has no pooling of its own."""
+    """A pre-trained model, such as a causal language model, without pooling."""
 
     name = "decoder"
     of_others = True
@@ -142,7 +142,7 @@ class CausalKind(_Transformer):
     adaptable = True
 
     def matches(self, folder: ModelFolder) -> bool:
-        """Return whether its class is one whose states may be pooled."""
+        """Return whether states of the model's class can be pooled."""
         check_head(folder)
         return True
 
@@ -153,7 +153,7 @@ class CausalKind(_Transformer):
         return _stock(source.model_folder, dtype, kind=AutoModelForCausalLM)
 
     def check_causal(self, source: Source) -> Any:
-        """Check the model and its output matrix; return it without values."""
+        """Check the model and its output matrix; return it on the meta device."""
         folder = source.model_folder
         check_opened(folder)
         for name in folder.config.get("architectures") or ():
@@ -185,7 +185,7 @@ class _Reranker(CausalKind):
 
 
 def check_opened(folder: ModelFolder) -> None:
-    """Check that there is one model in a folder, and that its settings are within bounds."""
+    """Check that a folder contains one model, with settings within bounds."""
     folder.check_whole()
     check_settings(folder)
 
@@ -196,8 +196,8 @@ def check_reads_text(model: Any, folder: ModelFolder, *, alone: bool) -> None:
     Args:
         model: from `check_weights`.
         folder: its folder.
-        alone: whether texts must be all that it reads, as no module of sentence-transformers says
-            what becomes of the rest.
+        alone: whether it must read only texts, because no module of sentence-transformers handles
+            other inputs.
     """
     from transformers.models.auto import modeling_auto
 
@@ -218,10 +218,10 @@ def check_reads_text(model: Any, folder: ModelFolder, *, alone: bool) -> None:
 def _stock(
     folder: ModelFolder, dtype: torch.dtype, *, kind: Any = None, bidirectional: bool = False
 ) -> Any:
-    """Load a model, whose folder has been checked, in transformers' own class."""
+    """Load a model from a checked folder in transformers' own class."""
     from transformers import AutoConfig, AutoModel
 
-    # Without safetensors: a state dict that was checked for tensors only.
+    # Without safetensors: a state dict checked to contain only tensors.
     safe = folder.weights.files[0].suffix == ".safetensors"
     options: dict[str, Any] = {"dtype": dtype, "use_safetensors": safe}
     if bidirectional:

@@ -11,7 +11,7 @@ from transformers import Qwen3Config
 
 _PAD_TOKEN = 151_643  # of Qwen3, by default
 _ROPE_THETA = 1e6
-# What the encoder needs; the gate of a folder bounds what would take time to build.
+# Required settings; `qwen3nb.models.gate.bounds` has their bounds.
 _NEEDED = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
     *("num_attention_heads", "num_key_value_heads", "max_position_embeddings"),
@@ -34,7 +34,7 @@ class Qwen3EncoderConfig(Qwen3Config):
         normalize: whether ``pooler_output`` has length 1; also called ``normalize_embeddings``.
 
     Raises:
-        TypeError: a keyword that is spelt nearly as a field, which it would leave at its default.
+        TypeError: a keyword that looks like a misspelt field.
     """
 
     attribute_map: ClassVar[dict[str, str]] = {"normalize_embeddings": "normalize"}
@@ -54,7 +54,7 @@ class Qwen3EncoderConfig(Qwen3Config):
     use_bidirectional_attention: bool = True
 
     def __post_init__(self, **others: Any) -> None:
-        """Set what follows from other fields; ``others`` has the keywords that are none."""
+        """Set derived fields; ``others`` has unknown keywords."""
         others.setdefault("rope_theta", _ROPE_THETA)
         self.normalize = others.pop("normalize_embeddings", self.normalize)
         known = {*(each.name for each in fields(self)), *self.attribute_map}
@@ -64,7 +64,7 @@ class Qwen3EncoderConfig(Qwen3Config):
                     f"Qwen3EncoderConfig has no field {name!r}; did you mean {near[0]!r}?"
                 )
         if self.pad_token_id == _PAD_TOKEN and self.vocab_size <= _PAD_TOKEN:
-            self.pad_token_id = None  # the default, of a vocabulary that does not have it
+            self.pad_token_id = None  # the default is not in this vocabulary
         super().__post_init__(**others)
 
     @classmethod
@@ -83,8 +83,7 @@ def encoder_config(
 
     Reads the spellings in use: a nested ``encoder``, ``encoder_hidden_size`` before
     ``hidden_size``, and for the head size ``_head_dim``, ``head_dim``, else hidden size /
-    heads. The rope theta is copied, never defaulted: a wrong value silently changes every
-    vector.
+    heads. The rope theta has no default: a wrong value silently changes every vector.
 
     Args:
         fields: the checkpoint's ``config.json``.
@@ -110,7 +109,7 @@ def encoder_config(
         if isinstance(token, int) and not 0 <= token < needed["vocab_size"]:
             raise ValueError(f"{name} is {token} but the embedding has {needed['vocab_size']} rows")
     return Qwen3EncoderConfig(
-        **needed,  # rope_theta is the older spelling, which other engines read
+        **needed,  # rope_theta is the older spelling, read by other engines
         head_dim=size,
         initializer_range=fields.get("initializer_range", 0.02),
         rope_parameters={"rope_type": "default", "rope_theta": needed["rope_theta"]},

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pooling:
-    """A rule, all that the package knows of it; a new one is an entry of `POOLINGS`."""
+    """A pooling rule; a new one is an entry of `POOLINGS`."""
 
     # weights of tokens by their ranks, 0 on padding, and the number of real tokens of their text
     weigh: Callable[[Tensor, Tensor], Tensor]
     stored: str  # its name in sentence-transformers
     flag: str  # its key in the configurations of sentence-transformers before 5.4
-    code: str  # for states (B, T, D) and a mask (B, T), as a reader of the card would write it
-    # of a rule that takes one token: its position, by the limits of concatenated texts
+    code: str  # for states (B, T, D) and a mask (B, T), as shown on the model card
+    # for rules that take one token: its position, from the limits of concatenated texts
     only: Callable[[Tensor], Tensor] | None = None
 
 
@@ -75,8 +75,7 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
             weighted by i (Muennighoff 2022, SGPT).
         normalize: divide each vector by its Euclidean norm.
 
-    The inputs are not changed. The values in padding columns, even NaN, do not affect the
-    result.
+    The inputs are not modified. Values in padding columns, even NaN, do not affect the result.
 
     Raises:
         ValueError: an unknown ``how``, mismatched shapes, or a row without a real token.
@@ -101,9 +100,9 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
 def pool_segments(states: Tensor, limits: Tensor, *, how: str, normalize: bool = False) -> Tensor:
     """Pool concatenated ``states`` (T, D) of B texts to float32 vectors (B, D).
 
-    The vectors are those of `pool` up to rounding. Lengths are read on the device only, so that
-    the host never waits for it. ``limits`` (B + 1) are the start of each text and the end of the
-    last; no text may be empty, which is not checked.
+    Vectors equal those of `pool` up to rounding. Lengths are only read on the device, so the host
+    does not wait for it. ``limits`` (B + 1) are the start of each text and the end of the last;
+    texts must not be empty, which is not checked.
     """
     import torch
 

@@ -2,8 +2,8 @@
 
 `Qwen3EncoderModel` is `transformers.Qwen3Model` with ``is_causal: false`` in its
 configuration, which makes transformers build the bidirectional mask itself, plus a
-``pooler_output``. The weight names are the same, so a directory that one of the two
-classes saves loads in the other, and in ``AutoModel``.
+``pooler_output``. The weight names are the same, so a directory saved by one of the two classes
+loads in the other, and in ``AutoModel``.
 
 Shapes: B texts, T tokens, H hidden size.
 """
@@ -34,7 +34,7 @@ class Qwen3EncoderOutput(ModelOutput):
     """The output of the encoder."""
 
     last_hidden_state: Tensor | None = None  # (B, T, H)
-    pooler_output: Tensor | None = None  # (B, H) float32, pooled and, if configured so, normalised
+    pooler_output: Tensor | None = None  # (B, H) float32, pooled and optionally normalised
     # (B, T, H) after the embedding and after each layer, on request
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None  # (B, heads, T, T) per layer, on request
@@ -43,7 +43,7 @@ class Qwen3EncoderOutput(ModelOutput):
 class Qwen3EncoderPooler(torch.nn.Module):
     """Pools hidden states (B, T, H) under a mask (B, T) to vectors (B, H), see `pool`.
 
-    It does what its configuration says at the time; ``pooling_mode`` may be set here, too.
+    It follows its configuration; ``pooling_mode`` may also be set here.
 
     Raises:
         ValueError: an unknown pooling mode.
@@ -64,7 +64,7 @@ class Qwen3EncoderPooler(torch.nn.Module):
         self.config.pooling_mode = one_of("pooling_mode", mode, POOLINGS)
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the vectors (B, H), float32, of length 1 if the configuration says so."""
+        """Return the vectors (B, H), float32, normalised if configured."""
         how, normalize = self.config.pooling_mode, self.config.normalize
         return pool(hidden_states, attention_mask, how=how, normalize=normalize)
 
@@ -145,16 +145,13 @@ class Qwen3EncoderModel(Qwen3Model):
     ) -> Tensor:
         """Return vectors (N, H), float32 on the CPU, in the order of ``texts``; N = 1 for a string.
 
-        ``F.cosine_similarity`` takes two such results as they are.
-
-        The model is switched to evaluation mode. Texts of similar length share a batch,
-        padded on the right whatever the tokenizer's default is.
+        The model is switched to evaluation mode. Texts of similar length share a batch, padded on
+        the right.
 
         Args:
             texts: a text or a list of them.
             tokenizer: any tokenizer for the model's vocabulary that returns ``input_ids`` and
-                ``attention_mask``, such as that of ``AutoTokenizer.from_pretrained`` on the model's
-                own folder.
+                ``attention_mask``, such as the model's ``AutoTokenizer``.
             batch_size: texts per batch.
             max_length: tokens after which a text is truncated; tokens that the tokenizer
                 appends are kept.

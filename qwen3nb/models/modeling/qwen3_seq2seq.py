@@ -1,8 +1,7 @@
 """The encoder-decoder of a UL2 training, built on stock Qwen3 layers.
 
-It trains the demo's checkpoints and verifies an extraction against its source. Weights and
-configuration fields have the names that such trainings write (one shared embedding, tied to
-both stacks and to the output):
+It is used to train the demo's checkpoints and to verify extractions. Weights and configuration
+fields have the names of such trainings (one shared embedding, tied to both stacks and the output):
 
     model.shared.weight
     model.{encoder,decoder}.layers.N....      as in Qwen3Model

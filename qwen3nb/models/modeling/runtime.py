@@ -1,4 +1,4 @@
-"""The device, library versions and tokenizer that a model runs with."""
+"""Device, library versions and tokenizer of a model."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pick_device(device: str) -> str:
 
 
 def library_versions() -> dict[str, str]:
-    """Return the major versions of the libraries that compute the vectors."""
+    """Return major versions of the libraries that compute vectors."""
     import transformers
 
     return {
@@ -46,10 +46,10 @@ def library_versions() -> dict[str, str]:
 
 
 def load_tokenizer(folder: ModelFolder, config: Any) -> PreTrainedTokenizerBase:
-    """Load the tokenizer in ``folder`` for the model with ``config``; run no code that it brings.
+    """Load the tokenizer in ``folder`` for the model with ``config``, without running its code.
 
     Raises:
-        SpecError: there is none, it cannot be loaded, or it does not fit the model.
+        SpecError: no tokenizer, one that cannot be loaded, or one that does not fit the model.
     """
     from transformers import AutoTokenizer
 
@@ -66,9 +66,9 @@ def load_tokenizer(folder: ModelFolder, config: Any) -> PreTrainedTokenizerBase:
 
 
 def check_room(tokenizer: Any, max_length: int | None, name: str) -> None:
-    """Refuse a maximum length that the tokens added to every text use up.
+    """Refuse a maximum length that leaves no room besides the tokens added to every text.
 
-    ``name`` is that of the length in the error; tokenizers of other libraries are not checked.
+    ``name`` is the name of the length in errors; tokenizers of other libraries are not checked.
     """
     count = getattr(tokenizer, "num_special_tokens_to_add", None)
     added = 0 if count is None else count(False)
@@ -80,7 +80,7 @@ def check_room(tokenizer: Any, max_length: int | None, name: str) -> None:
 
 
 def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
-    """Return what finds the special tokens of a tokenizer in a text; None if it has none."""
+    """Return a pattern of the special tokens of a tokenizer; None if it has none."""
     added = getattr(tokenizer, "added_tokens_decoder", None)
     if added is None and hasattr(tokenizer, "get_added_tokens_decoder"):
         added = tokenizer.get_added_tokens_decoder()
@@ -92,9 +92,9 @@ def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
 def token_rows(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, max_length: int
 ) -> tuple[list[list[int]], int]:
-    """Return the token ids of each text, at most ``max_length``, and how many texts were cut.
+    """Return the token ids of each text, at most ``max_length``, and the number of truncated texts.
 
-    A special token inside a text is that token, as in sentence-transformers.
+    Special tokens inside a text are tokenised as such, as in sentence-transformers.
     """
     if not texts:
         return [], 0

@@ -12,7 +12,7 @@ from tokenizers import processors as token_processors
 
 from qwen3nb.utils.atomic_files import write_json, write_text
 
-# The pattern by which Qwen's tokenizers split text before merging bytes.
+# The pre-tokenization pattern of Qwen's tokenizers.
 _SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

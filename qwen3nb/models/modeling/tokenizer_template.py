@@ -1,10 +1,9 @@
-"""The tokens that a training adds around every text: a mode prefix and an end token.
+"""Tokens around every text: a mode prefix and an end token.
 
-UL2 training starts each input with a mode such as ``[R]`` and ends it with the
-end-of-text token. A model pooled from its first or last token has only ever seen these
-tokens there. Both become part of the tokenizer's template, so that every library that
-reads ``tokenizer.json`` adds them, counts them against the maximum length, and keeps them
-when it truncates a text.
+UL2 training starts each input with a mode such as ``[R]`` and ends it with the end-of-text token. A
+model pooled from its first or last token was trained with these tokens there. Both become part of
+the tokenizer's template, so every library that reads ``tokenizer.json`` adds them, counts them
+against the maximum length, and keeps them when truncating.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def surround(tokenizer: Tokenizer, *, prefix: str = "", end: str | None = None) 
             with this one.
     """
     truncation = tokenizer.truncation
-    tokenizer.no_truncation()  # the probes below must not be truncated
+    tokenizer.no_truncation()  # do not truncate the probes below
     plain = tokenizer.encode(_PROBE, add_special_tokens=False).ids
     before = tokenizer.encode(prefix, add_special_tokens=False).ids
     after = []
@@ -52,11 +51,11 @@ def surround(tokenizer: Tokenizer, *, prefix: str = "", end: str | None = None) 
 
 
 def _set_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[int]) -> None:
-    """Replace the template, if any, by one in which each token goes by its own text.
+    """Replace the template by one that names each token by its own text.
 
-    tokenizers takes any name for one or more tokens; transformers.js and llama.cpp look the name
-    up in the vocabulary. Its constructor reads ``:`` and ``$`` in a name as syntax, its stored
-    form does not.
+    The tokenizers library allows any name for one or more tokens; transformers.js and llama.cpp
+    look names up in the vocabulary. The constructor, unlike the stored form, treats ``:`` and ``$``
+    in names as syntax.
     """
     from tokenizers import processors
 

@@ -1,4 +1,4 @@
-"""Prompt templates: a query and a document as the tokens a reranker was trained on.
+"""Prompt templates: a query and a document in the format a reranker was trained on.
 
     prefix    system message, start of the user's turn
     content   <Instruct>: …  <Query>: …  <Document>: …
@@ -6,14 +6,13 @@
 
 The three are tokenised separately, as in Qwen3-Reranker's own code
 (https://huggingface.co/Qwen/Qwen3-Reranker-0.6B). In prefix and suffix, special tokens
-are control tokens. In the content, whatever it contains, they are plain text: a document that
-ends the user's turn would otherwise write the assistant's answer. Encoders have no such turns,
-and read special tokens as sentence-transformers does (`qwen3nb.models.encoders.base`).
+are control tokens. In the content, they are plain text: otherwise a document could end the user's
+turn and write the assistant's answer. Encoders have no such turns, and treat special tokens like
+sentence-transformers (`qwen3nb.models.encoders.base`).
 
-If a pair exceeds the maximum length, the end of the document is cut off, at a token boundary.
-Only if the query leaves no room for a document, the end of the query is cut off as well, so
-that the document gets a quarter of the room for the content. Prefix, markers and suffix are
-always complete.
+If a pair exceeds the maximum length, the document is truncated at a token boundary. Only if the
+query leaves no room for a document, the query is truncated as well, to give the document a quarter
+of the content's tokens. Prefix, markers and suffix are always complete.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _SYSTEM = (
     'provided. Note that the answer can only be "yes" or "no".'
 )
 
-_SHARE = 4  # a document gets at least 1/4 of the room if its query must be truncated
+_SHARE = 4  # a document gets at least 1/4 of the tokens if its query is truncated
 
 
 class RerankError(ValueError):
@@ -61,7 +60,7 @@ class PromptTemplate:
 TEMPLATES = {
     each.name: each
     for each in (
-        PromptTemplate("qwen3-reranker", "\n"),  # the model card's
+        PromptTemplate("qwen3-reranker", "\n"),  # from the model card
         PromptTemplate("double-newline", "\n\n"),  # used to train this project's LoRA adapters
     )
 }
@@ -83,7 +82,7 @@ class PairTokens:
     Attributes:
         yes: the id of the token ``yes``.
         no: the id of the token ``no``.
-        system: tokens that every pair starts with, whatever its query.
+        system: tokens at the start of every pair, for any query.
     """
 
     def __init__(
@@ -115,8 +114,8 @@ class PairTokens:
     def rows(self, query: str, documents: Sequence[str]) -> Tokenised:
         """Tokenise ``query`` with each of ``documents``.
 
-        Head and document are tokenised together, as in training; the shared prefix is
-        determined from the tokens, not assumed.
+        Head and document are tokenised together, as in training; the shared prefix is found by
+        comparing tokens.
         """
         check_text(query, "the query")
         for index, document in enumerate(documents):
@@ -141,10 +140,10 @@ class PairTokens:
         return len(self._ids([self._template.head(self._instruction, query)])[0])
 
     def _shortened(self, query: str) -> str:
-        """Return the longest start of ``query`` that leaves the document its share of the room."""
+        """Return the longest start of ``query`` that leaves the document its share of tokens."""
         limit = max(self._empty, self._room - self._room // _SHARE - 1)
         low, high = 0, len(query)
-        while low < high:  # bisection, because the tokens of a start are not those of the whole
+        while low < high:  # bisection, because a truncated text may have different tokens
             middle = (low + high + 1) // 2
             if self._content(query[:middle]) <= limit:
                 low = middle

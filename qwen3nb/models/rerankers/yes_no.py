@@ -7,11 +7,11 @@ converted to the dtype they run in. Its score for a pair comes from the last pos
 
     log-odds = logit(yes) - logit(no)      P(yes) = 1 / (1 + exp(-log-odds))
 
-which is the softmax over the two. Ranking uses the log-odds: P(yes) saturates at 0 or 1, and
-in half precision is so coarse that documents tie, long before the log-odds do.
+which is the softmax over the two. Ranking uses the log-odds: P(yes) saturates at 0 or 1 and, in
+half precision, is coarse enough to produce ties where log-odds differ.
 
-Logits of other tokens and positions are not computed, and the shared prefix of a query's
-documents only once (see `qwen3nb.models.inference.prefix_cache`).
+Logits of other tokens and positions are not computed; the shared prefix of a query's documents is
+computed once (see `qwen3nb.models.inference.prefix_cache`).
 
 Shapes: N documents or pairs.
 """
@@ -61,7 +61,7 @@ class RerankStats(Stats):
     """Work done by a reranker; ``texts`` counts pairs, ``cut`` truncated documents."""
 
     tokens: int = 0  # tokens that went through the model
-    shared: int = 0  # tokens that did not, because their states were cached
+    shared: int = 0  # tokens whose states were cached
     queries_cut: int = 0  # queries that were truncated because they left no room for a document
 
 
@@ -102,7 +102,7 @@ class Reranker:
         label: a name that is safe in file names and tables.
         settings: everything its scores depend on, as JSON; see `identity`.
         stats: work done so far.
-        instruction: what makes a document relevant, as the prompt states it.
+        instruction: definition of relevance in the prompt.
         max_length: tokens of a pair, template included.
     """
 
@@ -119,7 +119,7 @@ class Reranker:
         max_length: int = MAX_LENGTH,
         budget: int | None = None,
     ) -> None:
-        """Wrap a loaded ``model``; `load_reranker` loads one, and names the errors."""
+        """Wrap a loaded ``model``; see `load_reranker`."""
         from qwen3nb.models.inference.prefix_cache import PrefixModel
         from qwen3nb.models.inference.token_budget import TokenBudget, tokens_per_pass
         from qwen3nb.models.modeling.runtime import library_versions
@@ -229,19 +229,21 @@ class Reranker:
             parallel=self._model.model.device.type == "cpu",
         )
         batches, logits = zip(*passes, strict=True)
-        no, yes = torch.cat(logits).T.cpu().numpy().astype(np.float64)  # the only wait for a GPU
+        no, yes = (
+            torch.cat(logits).T.cpu().numpy().astype(np.float64)
+        )  # the only synchronisation with a GPU
         result[list(chain.from_iterable(batches))] = yes - no
         return result
 
     def _logits(self, prefix: Prefix, rests: Sequence[Sequence[int]]) -> Tensor:
-        """Return logits (N, 2) of no and yes, in float32 whatever the model's dtype is."""
+        """Return logits (N, 2) of no and yes, in float32 for any dtype of the model."""
         states = self._model.last_states(prefix, rests)
         return states.float() @ self._rows.T
 
     def _prefix(self, shared: tuple[int, ...]) -> Prefix:
-        """Return the keys and values of the prefix that a query's documents share.
+        """Return the keys and values of the shared prefix of a query's documents.
 
-        Its first part is the same for all queries and computed only once.
+        Its first part is the same for all queries and computed once.
         """
         from qwen3nb.models.inference.prefix_cache import Prefix
 
@@ -281,14 +283,14 @@ def load_reranker(
         model: the folder or hub id of a causal language model such as a Qwen3-Reranker, or
             the folder of a LoRA adapter whose base model is available.
         adapter: folder of a LoRA adapter for ``model``.
-        template: ``qwen3-reranker`` (from the model card) or ``double-newline``; None for
-            the one used in training: the second for adapters, else the first.
-        instruction: what makes a document relevant; None for `INSTRUCTION` (web search).
+        template: ``qwen3-reranker`` (from the model card) or ``double-newline``; None for the one
+            used in training: ``double-newline`` for adapters, else ``qwen3-reranker``.
+        instruction: definition of relevance; None for `INSTRUCTION` (web search).
         max_length: tokens of a pair, template included; longer documents are truncated.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, or ``bfloat16``, ``float16`` or ``int8`` for speed at the cost of
             precision.
-        budget: tokens per forward pass; changes the speed, not the scores.
+        budget: tokens per forward pass; affects speed, not scores.
 
     Raises:
         SpecError: no such model, or not a causal language model.
@@ -317,9 +319,9 @@ def load_reranker(
 def load_yes_no(
     source: Source, *, device: str = "auto", dtype: str = "float32", linears: str = "auto"
 ) -> YesNoModel:
-    """Load a causal language model, which has been checked, split into backbone and head.
+    """Load a checked causal language model, split into backbone and head.
 
-    ``linears`` is ``auto`` for whichever linear layers are faster, or ``torch``.
+    ``linears`` is ``auto`` for the faster linear layers, or ``torch``.
     """
     from qwen3nb.models.inference.fused_layers import fuse_layers
     from qwen3nb.models.inference.prefix_cache import check_causal
@@ -339,12 +341,13 @@ def load_yes_no(
 
 
 def _check_tokens(tokenizer: Any, config: Any, folder: ModelFolder) -> None:
-    """Check that a Qwen model has the marks of the template as tokens, and what its score is.
+    """Check that a Qwen model has the template's markers as tokens and scores yes and no.
 
-    As plain text the marks would be another prompt than in its training; other families have none.
+    As plain text, the markers would be a different prompt than in training; other families have
+    none.
 
     Raises:
-        SpecError: no token for a mark, or a cross-encoder that scores others than yes and no.
+        SpecError: no token for a marker, or a cross-encoder that scores other tokens.
     """
     for mark in _MARKS if config.model_type.startswith("qwen") else ():
         if len(tokenizer(mark, add_special_tokens=False)["input_ids"]) != 1:

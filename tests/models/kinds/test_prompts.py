@@ -110,9 +110,9 @@ def test_prompts_in_one_line(line, prompts):
     ("line", "reason"),
     [
         ("query: ", "expected NAME=TEXT, such as query='query: '"),
-        ("query=a;query=b", "a name is there twice"),
+        ("query=a;query=b", "a name occurs twice"),
         ("passage=a;document=b", "two prompts for 'passage'"),
-        ("qeury=a", "is it 'query'?"),
+        ("qeury=a", "did you mean 'query'?"),
         ('{"query": 1}', "prompt 'query' is 1; expected a string"),
         ('{"query"', "not a JSON object of texts"),
     ],

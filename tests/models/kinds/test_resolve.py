@@ -96,7 +96,7 @@ def test_a_study_extends_the_registry(own, encoder_folder):
         ("[a]\nid = 'x/y'\nmax_length = 0", "a.max_length: expected greater than or equal to 1"),
         ("[a]", "a: expected either id, of a model on the hub, or folder"),
         ("['a b']\nid = 'x/y'", "a b: String should match pattern"),
-        ("[bm25]\nid = 'x/y'", "[bm25] is a model that every study has; name yours anew"),
+        ("[bm25]\nid = 'x/y'", "[bm25] is a built-in model; choose another name"),
         ("[a", "not TOML"),
     ],
 )
