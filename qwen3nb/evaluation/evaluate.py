@@ -1,4 +1,4 @@
-"""Evaluate a model on MTEB tasks, on test collections, or on data of one's own."""
+"""Evaluate a model on MTEB tasks, test collections or custom data."""
 
 from __future__ import annotations
 
@@ -55,48 +55,46 @@ def evaluate(
     """Evaluate ``model`` on a tier, on tasks or on ``data``; save each record as it finishes.
 
     A task with a record for the same model, data, metrics and software is not run again, and a
-    model named by its spec is not loaded again if no task runs. A task that fails does not stop
-    the others; one that the model does not support (BM25 has no vectors to classify with) is
-    skipped and listed. A reranker reranks BM25's candidates; see `rerank`.
+    model named by its spec is not loaded if no task runs. A task that fails does not stop the
+    others; one that the model does not support (such as classification with BM25) is skipped and
+    listed. A reranker reranks BM25's candidates; see `rerank`.
 
     Args:
         model: a model spec, such as ``bm25`` or a folder; a loaded model; or any object with
             ``encode(texts)``, such as a SentenceTransformer.
-        data: one or more test collections, or their folders, instead of MTEB tasks; or your own
-            queries and documents, from `load_domain`, as `qwen3nb domain` evaluates them.
+        data: one or more test collections, or their folders, instead of MTEB tasks; or custom
+            queries and documents from `load_domain`, evaluated as by `qwen3nb domain`.
         tier: name of a tier; see `TIERS`.
         tasks: MTEB task objects or names to run instead of a tier, or one comma-separated
             string of names; an empty string means the tier's tasks.
-        limit: maximum number of queries, of rows, and of documents besides the judged ones;
-            0 for no limit. A limited task has a different name and is left out of MTEB's
-            own results.
+        limit: maximum number of queries, of rows, and of documents in addition to the judged ones;
+            0 for no limit. A limited task has a different name and is left out of MTEB's own
+            results.
         output: folder for records; by default `paths.results`.
-        seed: names the folder of the records, next to those of other seeds.
+        seed: seed, part of the records' path.
         batch_size: texts per batch.
-        prompts: as for `load_encoder`, of a model named by its spec; so is ``base``. They are
-            part of the model's identity.
-        query_prefix: the prompt of a query, with ``doc_prefix`` instead of ``prompts``.
-        doc_prefix: the prompt of a passage.
-        base: the base model of a LoRA adapter.
+        prompts: as for `load_encoder`, for a model named by its spec; part of the model's identity.
+        query_prefix: prompt of queries; with ``doc_prefix``, an alternative to ``prompts``.
+        doc_prefix: prompt of passages.
+        base: base model of a LoRA adapter named by its spec.
         config: parameters to store in each record.
         fresh: run again even if a record exists.
-        runs: whether a search keeps its run and its qrels next to the record, in TREC format. A
-            record that lacks them is made again, from cached vectors.
+        runs: whether to keep run and qrels of a search next to the record, in TREC format. A record
+            without them is computed again, from cached vectors.
         strict: whether to raise if a task or collection failed; if not, see
             `EvaluationRun.failures`.
         label: for an object with ``encode``, its name in tables.
-        fingerprint: for such an object, identifies its content; without one, none of its
-            vectors and records are used again.
+        fingerprint: for such an object, identifies its content; without it, vectors and records are
+            not reused.
         show_progress: whether to show progress bars.
 
     Raises:
         SpecError: ``model`` is not a known model.
-        EvaluationError: one or more tasks failed, and ``strict``; the message lists each with
-            its cause, the tracebacks are saved next to the records, and `EvaluationError.run`
-            has the records of the others.
-        TypeError: ``model`` is none of these.
+        EvaluationError: a task failed, and ``strict``; lists each failure with its cause. The
+            tracebacks are saved next to the records; `EvaluationError.run` has the other records.
+        TypeError: another kind of ``model``.
         ValueError: both ``data`` and ``tasks`` or ``limit``; a label or fingerprint for a model
-            that has its own; prompts or a base for one that is loaded, or both ways of prompts.
+            that has its own; prompts or a base for a loaded model; or prompts given in both ways.
     """
     how: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
     options: dict[str, Any] = {
@@ -134,7 +132,7 @@ def evaluate(
         if "prompts" in use:
             model = ModelEntry(str(model), str(model), prompts=use.pop("prompts"))
         return evaluate_domain([model], data, **options, **use)
-    # A mistyped task is refused before a model is loaded for minutes.
+    # Refuse mistyped tasks before loading a model, which may take minutes.
     selected = suite_tasks(tier=tier, tasks=tasks) if data is None else []
     if named:
         how |= use
@@ -163,7 +161,7 @@ def _find(model: Any, data: Data) -> Iterator[tuple[Any, CollectionItem]]:
 
 @dataclass(frozen=True)
 class CollectionItem:
-    """A test collection: a BEIR folder, the MS MARCO dev set, texts of one's own."""
+    """A test collection to evaluate, such as a BEIR folder or the MS MARCO dev set."""
 
     collection: TestCollection
 
@@ -180,7 +178,7 @@ class CollectionItem:
         return RECORDED["collection"]
 
     def same(self, record: Result, folder: Path) -> bool:
-        """Whether a record is of the same texts, judgements and depth."""
+        """Return whether a record has the same texts, judgements and depth."""
         same_data = record.task.revision == self.collection.revision
         return same_data and record.config.get("depth") == DEPTH
 

@@ -1,8 +1,8 @@
-"""One evaluation: how it is run, the loop over its items, their records, and its outcome.
+"""The evaluation loop: options, items, records and outcome.
 
-An item is what one record is of: an MTEB task, a test collection, queries and documents of one's
-own, the candidates of a reranker. `evaluate_each` evaluates models on items: a record that is
-there is reused (`stored`), one that fails stops no other.
+An item corresponds to one record: an MTEB task, a test collection, custom queries and documents, or
+a reranker's candidates. `evaluate_each` evaluates models on items: existing records are reused
+(`stored`), and a failure does not stop the others.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from qwen3nb.utils.secrets import known_secrets
 
 log = logging.getLogger(__name__)
 SEARCH_TYPES = ("Retrieval", "Reranking")
-_NOTE = ".error.txt"  # next to where the record would be: why it could not be made
-_MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z]\w*(?::|$))")  # before the name of an error's class
+_NOTE = ".error.txt"  # next to the record's path: why it could not be computed
+_MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z]\w*(?::|$))")  # module in front of an error's class
 
 
 class EvaluationError(RuntimeError):
-    """Tasks, data sets or models failed; finished records are saved and in ``run``, if any."""
+    """Tasks, data sets or models failed; finished records are saved, and in ``run``."""
 
     def __init__(self, message: str, *, run: EvaluationRun | None = None) -> None:
         super().__init__(message)
@@ -59,12 +59,12 @@ class EvaluationError(RuntimeError):
 
 
 class UnsupportedError(ValueError):
-    """A model does not support an item, which is skipped; the message says why."""
+    """A model does not support an item, which is skipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """How an evaluation is run, whatever the model and the data.
+    """Options of an evaluation, independent of model and data.
 
     The options are those of `qwen3nb.evaluate`; all records of an evaluation share its ``id``.
     """
@@ -86,12 +86,12 @@ class Run:
 
 
 class Item(Protocol):
-    """What one record is of.
+    """The subject of one record.
 
     Attributes:
-        name: its name among the reused.
+        name: name in messages.
         key: name of the record; see `qwen3nb.records.TaskInfo.key`.
-        measures: metrics that the record has; a record that lacks one is made again.
+        measures: metrics of the record; a stored record that lacks one is not reused.
     """
 
     @property
@@ -102,10 +102,10 @@ class Item(Protocol):
     def measures(self) -> tuple[str, ...]: ...  # noqa: D102
 
     def same(self, record: Result, folder: Path) -> bool:
-        """Whether a record in ``folder`` is of the same data and settings."""
+        """Return whether a record in ``folder`` has the same data and settings."""
 
     def evaluate(self, model: Any, run: Run) -> Result:
-        """Return the record of a model, which is not saved."""
+        """Return the record of a model, without saving it."""
 
 
 Job = tuple[str, Callable[[], Iterable[tuple[Any, Item]]]]
@@ -151,7 +151,7 @@ class EvaluationRun:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """The last line of each failure's traceback, without the error's module, by name."""
+        """The last line of each failure's traceback by name, without the error's module."""
         return {
             name: _MODULE.sub("", trace.strip().splitlines()[-1])
             for name, trace in self.failures.items()
@@ -173,12 +173,12 @@ class EvaluationRun:
         raise EvaluationError("\n".join([message, *self.failure_lines()]), run=self)
 
 
-@hub_session()  # a hub that fails is not asked for each item
+@hub_session()  # do not retry a failing hub for each item
 def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> EvaluationRun:
     """Evaluate models on items, one after the other; save each record as it finishes.
 
-    A `KnownModel` is loaded before its first evaluation. The traceback of a failure is kept next to
-    the item's record until it succeeds.
+    A `KnownModel` is loaded before its first evaluation. The traceback of a failure is stored next
+    to the item's record until it succeeds.
 
     Args:
         jobs: names, each with a function that finds models and their items.
@@ -193,7 +193,7 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     reused: list[str] = []
     skipped: dict[str, str] = {}
     failures: dict[str, str] = {}
-    shown = run.show_progress and kind in ("tasks", "data sets")  # which there may be many of
+    shown = run.show_progress and kind in ("tasks", "data sets")  # of which there may be many
     bar = tqdm(list(jobs), desc=label, unit=kind.removesuffix("s"), disable=not shown)
     for name, find in bar:
         bar.set_postfix_str(name)
@@ -201,7 +201,7 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
         try:
             for model, item in find():
                 file = record_path(model, item, run)
-                with turn(file, what="evaluates"):  # another process finds what this one saves
+                with turn(file, what="evaluates"):  # other processes then find the saved record
                     earlier = None if run.fresh else stored(model, item, run)
                     if earlier is None and isinstance(model, KnownModel):
                         model = model.load()
@@ -256,9 +256,9 @@ class Work:
         )
 
     def counts(self) -> dict[str, int]:
-        """Texts cut, empty or with special tokens, and a server's tokens since the start, if any.
+        """Numbers of texts truncated, empty or with special tokens, and of tokens of a server.
 
-        Only encoded texts are seen to be cut: long ones from the cache are counted as such.
+        Truncation is only known for encoded texts: long ones from the cache are counted separately.
         """
         done = self._done()
         named = {
@@ -281,14 +281,14 @@ def assemble(
     metrics: dict[str, Aggregate] | None = None,
     parts: tuple[Part, ...] = (),
 ) -> Result:
-    """Return the record of one model on one task, which is not saved.
+    """Return the record of one model on one task, without saving it.
 
     Args:
-        work: of the model, created before the evaluation started.
+        work: work of the model, created before the evaluation started.
         task: the evaluated task.
         per_query: column -> query id -> value.
-        run: how it was evaluated.
-        config: parameters to store in the record, besides those of the run.
+        run: options of the evaluation.
+        config: parameters to store in the record, in addition to those of the run.
         metrics: aggregate of each metric; by default the mean of every column.
         parts: splits and subsets that the metrics are means over, if there are several.
     """
@@ -316,7 +316,7 @@ def assemble(
 
 
 def _environment(model: ModelInfo, device: str, precision: str) -> Environment:
-    """Name what rounding depends on: the library of matrix products, or the GPU and TF32."""
+    """Return the environment, including what affects rounding: matrix library, or GPU and TF32."""
     linear = ""
     if model.parameters and device == "cpu" and precision == "float32":
         from qwen3nb.models.inference.onednn_linear import linear_library
@@ -331,16 +331,15 @@ def _environment(model: ModelInfo, device: str, precision: str) -> Environment:
 
 
 def record_path(model: Any, item: Item, run: Run) -> Path:
-    """Path of the record of a model on an item."""
+    """Return the path of the record of a model on an item."""
     return result_path(run.folder, f"{model.label}-{model.identity[:8]}", run.seed, item.key)
 
 
 def stored(model: Any, item: Item, run: Run) -> Result | None:
     """Return the record of a model on an item if it can be reused, else None.
 
-    It must have the model's identity, the installed versions, the ``same`` data, all metrics of
-    the item and, of a search whose runs are kept, its runs. One that cannot be read, or was changed
-    after it was written, counts as missing.
+    It must have the model's identity, the installed versions, the ``same`` data, all metrics of the
+    item and, if runs are kept, its runs. An unreadable or modified record counts as missing.
     """
     file = record_path(model, item, run)
     try:
@@ -366,9 +365,9 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
 def with_runs(result: Result, run: Run, ranked: Ranked | None, qrels: Qrels) -> Result:
     """Write the run and the qrels of a search, if kept; return the record that names them.
 
-    They are in TREC format, with the query ids of the record: a program with the definitions of
-    trec_eval gets the record's score of every query. One for which nothing was retrieved has no
-    line in the run, and scores 0. Without ``ranked``, only the qrels are written.
+    They are in TREC format with the query ids of the record, so trec_eval reproduces the score of
+    every query; queries without retrieved documents have no line and score 0. Without ``ranked``,
+    only the qrels are written.
 
     Raises:
         DataError: an id is empty or has white space, which TREC's formats cannot express.

@@ -1,10 +1,10 @@
 """Probe vectors without retrieval: word similarity, clustering, classification, geometry.
 
-Each probe is a plain function on vectors; `probe` runs them all on an encoder. Each result gives
-the number of items it is based on, and an undefined value gives the reason.
+Each probe is a function of vectors; `probe` runs all of them on an encoder. Each result includes
+the number of items, and the reason if a value is undefined.
 
-All of the geometry but the lengths is that of vectors scaled to length 1. Only the variances are
-centred: a direction shared by all texts must remain visible.
+Except for the lengths, the geometry is that of vectors scaled to length 1. Only the variances are
+centred: a direction shared by all texts should remain visible.
 
 Shapes: N texts, D dimensions.
 
@@ -42,8 +42,8 @@ class WordSimilarity:
 
     spearman: Aggregate  # with its interval over pairs, or why it is undefined
     p_value: float | None  # two-sided p-value of no correlation (t-distribution), or None
-    n: int  # number of covered pairs, in which both words have a vector
-    coverage: float  # their share
+    n: int  # number of pairs with vectors for both words
+    coverage: float  # share of all
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class Analogies:
 
     accuracy: Aggregate  # share of questions with the answer among the ``topk`` nearest words
     topk: int
-    n: int  # number of covered questions, in which all four words have a vector
-    coverage: float  # their share
+    n: int  # number of questions with vectors for all four words
+    coverage: float  # share of all
 
 
 @dataclass(frozen=True)
 class Clusters:
     """Agreement of k-means clusters with labels: mean over seeds, with an interval."""
 
-    # ``ARI``, ``NMI``, ``V-measure``, ``homogeneity``, ``completeness``. NMI with the arithmetic
-    # mean equals the V-measure; both names are in use
+    # ``ARI``, ``NMI``, ``V-measure``, ``homogeneity``, ``completeness``; NMI with the arithmetic
+    # mean equals the V-measure
     scores: Mapping[str, Aggregate]
     n: int  # number of texts
     clusters: int  # number of clusters, k, which is the number of labels
@@ -88,7 +88,7 @@ class Geometry:
     lengths: Vectors  # length of every vector before scaling, (N,)
     variances: Vectors  # variance of every dimension over the texts, (D,)
     cosines: Vectors  # cosine of every pair of texts, (N (N - 1) / 2,)
-    singular_values: Vectors  # of the (N, D) matrix, in descending order, (min(N, D),)
+    singular_values: Vectors  # singular values of the (N, D) matrix, descending, (min(N, D),)
 
     @property
     def texts(self) -> int:
@@ -129,7 +129,7 @@ class Probes:
 
 
 def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -> WordSimilarity:
-    """Spearman correlation of cosine and gold score over the pairs whose words have a vector (D,).
+    """Spearman correlation of cosine and gold score, over pairs whose words have a vector (D,).
 
     Raises:
         ValueError: no pairs, or a vector is zero or not finite.
@@ -156,7 +156,7 @@ def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -
 def analogies(
     questions: Sequence[Analogy], vectors: Mapping[str, NDArray], *, topk: int = 1
 ) -> Analogies:
-    """Answer analogies by 3CosAdd: is d among the ``topk`` words nearest to b − a + c?
+    """Answer analogies by 3CosAdd: d should be among the ``topk`` words nearest to b − a + c.
 
     A question is (a, b, c, d), as in ("man", "king", "woman", "queen"). Vectors (D,) are scaled to
     length 1 first. Candidates are all words with a vector except a, b and c.
@@ -179,15 +179,14 @@ def analogies(
 
 
 def _three_cos_add(unit: Vectors, rows: NDArray[np.int64], topk: int) -> NDArray[np.bool_]:
-    """Whether each question, a row (a, b, c, d) of row numbers in ``unit``, is answered."""
+    """Return whether each question, a row (a, b, c, d) of row numbers in ``unit``, is answered."""
     a, b, c, d = rows.T
     scores = (unit[b] - unit[a] + unit[c]) @ unit.T
     here = np.arange(len(rows))
     wanted = scores[here, d].copy()
     for excluded in (a, b, c):
         scores[here, excluded] = -np.inf
-    # An answer that is one of the three given words never counts, and one that ties with
-    # other words is not nearer than they are.
+    # Answers among the three given words never count; ties count as not nearer.
     excluded_answer = np.isneginf(scores[here, d])
     scores[here, d] = -np.inf
     return np.asarray(((scores >= wanted[:, None]).sum(axis=1) < topk) & ~excluded_answer)
@@ -265,7 +264,7 @@ def linear_probe(
 
 
 def vector_geometry(vectors: ArrayLike) -> Geometry:
-    """Measure the geometry of ``vectors`` (N, D), of at least two texts and none zero."""
+    """Measure the geometry of ``vectors`` (N, D), N >= 2, without zero vectors."""
     unit = _unit_rows(vectors, least=2)
     return Geometry(
         lengths=np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1),
@@ -278,7 +277,7 @@ def vector_geometry(vectors: ArrayLike) -> Geometry:
 def effective_rank(singular_values: Vectors) -> float:
     """Exponential of the entropy of the singular values, normalised to sum to 1.
 
-    It ranges from 1 (a single direction) to their number (all equal); Roy and Vetterli 2007,
+    Ranges from 1 (a single direction) to the number of values (all equal); Roy and Vetterli 2007,
     definition 1.
 
     Raises:
@@ -288,7 +287,7 @@ def effective_rank(singular_values: Vectors) -> float:
     if values.size == 0 or (values < 0).any() or not values.sum() > 0:
         raise ValueError("expected singular values of 0 or more, at least one above 0")
     shares = values / values.sum()
-    shares = shares[shares > 0]  # p log p goes to 0 with p
+    shares = shares[shares > 0]  # p log p -> 0 for p -> 0
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
@@ -313,7 +312,7 @@ def probe(
     """Run all probes on an encoder: words from files, the rest on built-in data.
 
     Words are encoded without a prompt. Clustering and classification use the PyDocs sample,
-    labelled by sub-package; the geometry is that of the sentences of AuthorSTS.
+    labelled by sub-package; the geometry uses the sentences of AuthorSTS.
 
     Args:
         encoder: from `load_encoder`.

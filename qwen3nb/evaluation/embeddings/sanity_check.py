@@ -1,14 +1,14 @@
-"""Check whether a model works as an encoder at all.
+"""Sanity checks of a model as an encoder.
 
-The checks take seconds and catch the usual accidents: vectors of the wrong length, a causal
-or scrambled model, uninformative dimensions, texts that all point in one direction,
-similarities and rankings no better than chance. The verdicts:
+They take seconds and detect common errors: vectors of the wrong length, a causal or scrambled
+model, uninformative dimensions, texts that all point in one direction, similarities and rankings at
+chance level. The verdicts:
 
 - ``FAILED``: broken for any use. A paraphrase is no closer than unrelated sentences; the
   95 % interval of a correlation or reciprocal rank reaches chance level; on STS-B itself, a
   correlation of `STS_NEEDED` or less.
-- ``WARNING``: below a target, or unusual. The targets were set for STS-B and MS MARCO;
-  missing one on data that stand in for them says little, so it only warns.
+- ``WARNING``: below a target, or unusual. The targets were set for STS-B and MS MARCO; missing one
+  on substitute data is only a warning.
 - ``PASSED``: neither. ``INFO``: a number without a threshold. ``NOT APPLICABLE``: the model
   has no vectors.
 """
@@ -52,13 +52,13 @@ UNRELATED = (
 
 @dataclass(frozen=True)
 class Check:
-    """One check and its result."""
+    """A check and its result."""
 
     name: str  # what is checked
     verdict: str  # ``PASSED``, ``WARNING``, ``FAILED``, ``INFO`` or ``NOT APPLICABLE``
     observed: str  # the observation, as text, and ``expected`` the threshold
     expected: str = "–"
-    # the observation as a number, if it is one, with its 95 % interval, if any
+    # the observation as a number with its 95 % interval, if available
     value: float | None = None
     low: float | None = None
     high: float | None = None
@@ -70,7 +70,7 @@ class Check:
 class SanityCheck:
     """All checks of one model, in display order; iterates over them.
 
-    ``geometry`` is that of its vectors; None for a model without vectors.
+    ``geometry`` is the geometry of its vectors; None for a model without vectors.
     """
 
     model: str
@@ -115,9 +115,9 @@ class SanityCheck:
 def sanity_check(model: Encoder | BM25 | Fusion | Path | str) -> SanityCheck:
     """Check ``model`` on a small sample of PyDocs and on sentence pairs.
 
-    The pairs are the test pairs of STS-B if they are in the mirror or have been downloaded,
-    otherwise the author-written ones. The geometry is always that of the sample's documents and
-    the author-written sentences. A search model has no vectors; only its ranking is checked.
+    The sentence pairs are the test pairs of STS-B if available locally, otherwise author-written
+    ones. The geometry is always measured on the sample's documents and the author-written
+    sentences. For a search model, only the ranking is checked.
 
     Args:
         model: from `load_model`, or a model spec.
@@ -162,7 +162,7 @@ def verdict_of(
     """Return the verdict on a score with an interval; thresholds must be exceeded.
 
     A score up to ``target`` gives a warning; up to ``needed`` it fails, unless the data are a
-    ``stand_in`` for those that this threshold was set for.
+    ``stand_in``, a substitute for those of this threshold.
     """
     if score.value is None or (score.low if score.low is not None else score.value) <= chance:
         return "FAILED"
@@ -270,7 +270,7 @@ def _valued(
 
 
 def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs) -> Check:
-    """MRR@10 of a query's own document; chance level is the mean of 1/r over a random rank r."""
+    """MRR@10 of a query's own document; chance level is the mean of 1/r for a random rank r."""
     metric = f"MRR@{DEPTH}"
     qrels = {query: {query: 1} for query in pydocs.query_names}
     score = means(score_run(qrels, run, [metric]))[metric]

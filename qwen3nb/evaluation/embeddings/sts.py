@@ -30,7 +30,7 @@ _COLUMNS = ("sentence1", "sentence2", "score")
 class STSPairs:
     """N sentence pairs with gold scores on any scale.
 
-    ``stand_in``: whether thresholds that were set for another set are read on this one.
+    ``stand_in``: whether these are substitute data for thresholds set on another data set.
     """
 
     name: str
@@ -62,7 +62,7 @@ class STSPairs:
 class STSScores:
     """Rank and linear correlation of similarities with gold scores, each with its interval.
 
-    They are undefined if a column is constant. ``per_query`` has both values of each pair.
+    Undefined if a column is constant. ``per_query`` has both values of each pair.
     """
 
     dataset: str
@@ -105,9 +105,9 @@ def sts_pairs(name: str) -> STSPairs:
 
 
 def local_sts_benchmark() -> STSPairs | None:
-    """Return the test pairs of STS-B if they are in the mirror or in the datasets library's cache.
+    """Return the test pairs of STS-B if they are in the mirror or the datasets library's cache.
 
-    Nothing is downloaded. They stand in for STS-B unless they are as many as it has.
+    Nothing is downloaded. If their number differs from that of STS-B, they count as substitutes.
     """
     (task,) = choose_tasks(tasks=[_BENCHMARK])
     try:
@@ -145,7 +145,7 @@ def evaluate_sts(
     Raises:
         ValueError: unknown set; the message lists the choices.
         DataError: lists of different lengths, or an invalid row.
-        TypeError: ``model`` is none of these.
+        TypeError: another kind of ``model``.
     """
     encoder = load_encoder(model) if isinstance(model, str | Path) else model
     label = type(encoder).__name__

@@ -58,7 +58,7 @@ Model = Encoder | BM25 | Fusion | Reranker
 
 @dataclass(frozen=True)
 class TaskItem:
-    """An MTEB task object, of which ``limit`` queries or rows are evaluated; 0 for all."""
+    """An MTEB task object, limited to ``limit`` queries or rows; 0 for all."""
 
     task: Any
     limit: int = 0
@@ -81,20 +81,20 @@ class TaskItem:
         return metrics_of(self.type)
 
     def unsuited(self, model: Model) -> str:
-        """Return why the model does not support the task, or an empty string."""
+        """Return why the model does not support the task; empty if it does."""
         if isinstance(model, Reranker):
             return "" if self.type == "Reranking" else f"{model.label} reranks only"
         vectors = not model.searches_only or self.type in SEARCH_TYPES
         return "" if vectors else f"{model.label} has no vectors"
 
     def on(self, model: Model) -> list[tuple[Any, TaskItem]]:
-        """Return the model with the task; raise UnsupportedError if it cannot do it."""
+        """Return the model with the task; raise UnsupportedError if it does not support it."""
         if reason := self.unsuited(model):
             raise UnsupportedError(reason)
         return [(model, self)]
 
     def same(self, record: Result, folder: Path) -> bool:
-        """Whether a record is of the same revision, splits and subsets."""
+        """Return whether a record has the same revision, splits and subsets."""
         return (
             record.task.revision == data_revision(self.task)
             and sorted(record.task.splits) == sorted(self.task.eval_splits)
@@ -102,7 +102,7 @@ class TaskItem:
         )
 
     def evaluate(self, model: Model, run: Run) -> Result:
-        """Return the record of a model; MTEB's own result is kept with that of a whole task."""
+        """Return the record of a model; for a whole task, also keep MTEB's own result."""
         kept = None if self.limit else run.folder / "mteb"
         with hub_access(needs([self.task])):
             return evaluate_task(model, self.task, run=run, limit=self.limit, mteb_results=kept)
@@ -116,18 +116,18 @@ def evaluate_task(
     limit: int = 0,
     mteb_results: Path | None = None,
 ) -> Result:
-    """Return the record of ``model`` on one MTEB task; nothing is looked up, and nothing saved.
+    """Return the record of ``model`` on one MTEB task, without reading or saving records.
 
     Args:
         model: from `load_encoder`, `load_model` or `load_reranker`.
         task: an MTEB task object; its data stay loaded.
-        run: seed, batch size and parameters; with its ``runs``, a search's run is written.
+        run: seed, batch size and parameters; with ``runs``, the run of a search is written.
         limit: as in `qwen3nb.evaluate`.
         mteb_results: folder for MTEB's own result file; None for no file.
     """
     run = run or Run()
     revision, work = data_revision(task), Work(model)
-    # MTEB shares the tasks of a benchmark, with generators that an earlier run has advanced.
+    # MTEB shares task objects of a benchmark, whose generators an earlier run has advanced.
     task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
     with quiet(), local_data(task):
         _load(task, revision)
@@ -166,7 +166,7 @@ def evaluate_task(
 
 
 def _clusters(task: Any, qrels: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
-    """Cluster per judged query: as the task says, or the one relevant document of each."""
+    """Return clusters of judged queries: as defined by the task, or the only relevant document."""
     named = getattr(task, "clusters", None)
     return {query: named(query) for query in qrels} if named else shared_documents(qrels)
 
@@ -176,8 +176,9 @@ def _by_mteb(
 ) -> tuple[dict[str, Any], Any, str]:
     """Return MTEB's predictions, its result, and the SHA-256 of its file in ``results``.
 
-    An encoder searches by blocks: MTEB's own search holds the scores of all queries with 50,000
-    documents, and of a reranking task all vectors, and depends on how the matrix library rounds.
+    An encoder searches by blocks: MTEB's own search needs memory for the scores of all queries with
+    50,000 documents, or for all vectors when reranking, and depends on rounding in the matrix
+    library.
     """
     import mteb
 
@@ -205,10 +206,10 @@ def _by_mteb(
 
 @contextmanager
 def _predictions(task: Any) -> Iterator[dict[str, Any]]:
-    """Keep MTEB's predictions, by subset and split, instead of writing them to a file.
+    """Collect MTEB's predictions, by subset and split, instead of writing them to a file.
 
-    As JSON, they take longer to write and to read than a search. A release of MTEB without the
-    method that is replaced here writes them; then nothing is kept.
+    Writing and reading them as JSON takes longer than a search. If MTEB lacks the method replaced
+    here, predictions are written, and nothing is collected.
     """
     kept: dict[str, Any] = {}
     searched = task.metadata.type in SEARCH_TYPES
@@ -216,7 +217,7 @@ def _predictions(task: Any) -> Iterator[dict[str, Any]]:
     def keep(
         predictions: Any, model: Any, prediction_folder: Path, hf_split: str, hf_subset: str
     ) -> None:
-        # MTEB removes documents from a run when it scores it. Others are as they would be read.
+        # MTEB removes documents from a run while scoring. Others equal those read from a file.
         copied = (
             {query: dict(ranked) for query, ranked in predictions.items()}
             if searched
@@ -232,10 +233,10 @@ def _predictions(task: Any) -> Iterator[dict[str, Any]]:
 
 
 def _load(task: Any, revision: str = "") -> None:
-    """Load a task's data, from the mirror or the hub; again if they were of another revision.
+    """Load a task's data from the mirror or the hub; reload data of another revision.
 
     Raises:
-        MirrorError: the data are in neither; the message says how to fetch them.
+        MirrorError: the data are in neither; says how to fetch them.
         EvaluationError: a reranking task loaded without its candidates, as happens offline.
     """
     if task.data_loaded and getattr(task, "loaded_revision", revision) != revision:
@@ -256,7 +257,7 @@ def _load(task: Any, revision: str = "") -> None:
 
 
 def data_counts(task: Any) -> dict[str, int]:
-    """Count what is odd in a loaded search task, such as judged documents that it lacks.
+    """Count irregularities of a loaded search task, such as missing judged documents.
 
     Raises:
         EvaluationError: most of the judged documents of a part are not in its corpus.
@@ -287,9 +288,9 @@ def data_counts(task: Any) -> dict[str, int]:
 
 
 def keep_results(written: Path, folder: Path) -> dict[str, str]:
-    """Copy MTEB's results into ``folder``, each file whole; return the SHA-256 of each by its name.
+    """Copy MTEB's results into ``folder`` atomically; return the SHA-256 of each file by name.
 
-    MTEB writes in place, so that a kill would leave half a file.
+    MTEB itself writes in place.
     """
     digests = {}
     for file in sorted(written.rglob("*.json")):

@@ -7,14 +7,14 @@ Columns by task type:
     Classification         accuracy     -> text     -> share of repetitions that are correct
     Clustering             v_measure    -> draw     -> value
 
-If a task has several splits or subsets, ids begin with ``split/subset/``, each metric is the
-mean of its values on these parts, as in MTEB, and the value of every part is kept too.
+If a task has several splits or subsets, ids begin with ``split/subset/``, and each metric is the
+mean over these parts, as in MTEB; the value of every part is kept, too.
 
-A record keeps ids alone. `SearchTexts` has the texts behind it: its queries, their judgements and
-documents, read from the data if they are in the package, in the mirror or in the hub's cache.
+A record contains only ids. `SearchTexts` provides queries, judgements and documents, if the data
+are in the package, the mirror or the hub's cache.
 
-The main metric is MTEB's main score. Where it does not follow from the columns (other types, or
-a score such as ``p-MRR``), the record holds MTEB's value, without an interval.
+The main metric is MTEB's main score. If it cannot be computed from the columns (other types, or a
+score such as ``p-MRR``), the record has MTEB's value, without an interval.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from qwen3nb.models.search.mteb_rows import joined_query
 from qwen3nb.records.record import Part, TaskInfo
 
 _AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
-_TOP = 10  # documents of each query that a record keeps
+_TOP = 10  # documents per query in a record
 PerQuery = dict[str, dict[str, float]]
 Named = dict[str, tuple[str, tuple[str, ...]]]  # metric -> aggregate, columns
-# Metrics of the types that are not searched, and MTEB's name of the first.
+# Metrics of types other than search, and MTEB's name of the first.
 _NAMED: dict[str, tuple[Named, str]] = {
     "STS": (
         {"Spearman": ("spearman", ("cosine", "gold")), "Pearson": ("pearson", ("cosine", "gold"))},
@@ -58,7 +58,7 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Slice:
-    """The loaded rows, or corpus, queries and judgements, of one split of one subset.
+    """One split of one subset: loaded rows, or corpus, queries and judgements.
 
     The ids of its queries begin with ``prefix``.
     """
@@ -73,8 +73,8 @@ class Slice:
 class TaskScores:
     """The scores of one model on one task; see `qwen3nb.records.Result` for the first fields.
 
-    ``qrels`` and ``run`` are the judgements and the rankings of a search, by the query ids of the
-    columns; ``top`` holds the ids of each query's best documents, best first.
+    ``qrels`` and ``run`` are the judgements and rankings of a search, with the query ids of the
+    columns; ``top`` has the ids of each query's best documents, best first.
     """
 
     per_query: PerQuery
@@ -93,7 +93,7 @@ class TaskScores:
 
 
 def metrics_of(kind: str) -> tuple[str, ...]:
-    """Return the metrics that every record of a task of MTEB's type ``kind`` has."""
+    """Return the metrics in records of tasks of MTEB's type ``kind``."""
     return RECORDED["task"] if kind in SEARCH_TYPES else tuple(_NAMED.get(kind, ({}, ""))[0])
 
 
@@ -133,7 +133,7 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
         own: PerQuery = {}
         if searched:
             judged, ranked = _judged_run(task, part, predicted[part.subset][part.split])
-            # As MTEB does: all that were judged; without a relevant document, a query counts as 0.
+            # As in MTEB: all judged queries; a query without a relevant document counts as 0.
             own = score_run(judged, ranked, named, zeros=True)
             qrels |= {f"{part.prefix}{query}": grades for query, grades in judged.items()}
             run |= {f"{part.prefix}{query}": ranked.get(query, {}) for query in judged}
@@ -179,7 +179,7 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
 
 
 def _values(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
-    """Return the columns of a task that is not searched; none of a type that only MTEB scores."""
+    """Return the columns of a task that is not a search; none for types only MTEB scores."""
     match task.metadata.type:
         case "STS":
             pairs = {"cosine": predicted["cosine_scores"], "gold": part.data["score"]}
@@ -195,10 +195,10 @@ def _values(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
 
 
 def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:
-    """Return the judgements and the rankings that MTEB scores.
+    """Return the judgements and rankings scored by MTEB.
 
-    Some tasks do not count the document with the query's own id. Of others, the queries of one
-    reader are merged: the best score of every document, and their judgements, which are equal.
+    Some tasks exclude the document with the query's own id. Others merge the queries of one user:
+    with the best score of every document, and their (equal) judgements.
     """
     queries = set(part.data["queries"]["id"])
     judged = {query: each for query, each in part.data["relevant_docs"].items() if query in queries}
@@ -222,14 +222,14 @@ def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:
 
 
 def by_reader(task: Any) -> bool:
-    """Whether the queries of one reader, such as ``7_0`` and ``7_1``, are scored as one."""
+    """Return whether the queries of one user, such as ``7_0`` and ``7_1``, are merged."""
     return str(task.metadata.main_score).startswith("max_over_subqueries_")
 
 
 def _named(task: Any) -> tuple[Named, str]:
-    """Return the metrics that follow from the columns, and the name of the main metric.
+    """Return the metrics computed from the columns, and the name of the main metric.
 
-    Of a search, the main metric is ours if we have it, such as ``MAP@1000``.
+    For a search, the main metric is ours if available, such as ``MAP@1000``.
     """
     theirs = str(task.metadata.main_score)
     if task.metadata.type not in SEARCH_TYPES:
@@ -254,7 +254,7 @@ def _is_search(data: Any) -> bool:
 
 
 def _count(task: Any, data: Any) -> int:
-    """Return the number of queries, or of rows; a row that is a list of items counts as many."""
+    """Return the number of queries, or of rows; lists in a row count by their items."""
     if _is_search(data):
         return len(data["queries"])
     lists = task.metadata.type == "PairClassification" and len(data) == 1
@@ -272,17 +272,18 @@ class DocumentText(NamedTuple):
 
 
 class SearchTexts:
-    """Texts and judgements by the ids that a record has."""
+    """Texts and judgements by the ids of a record."""
 
     def __init__(self, slices: Sequence[Slice]) -> None:
         self._slices = tuple(slices)
 
     @classmethod
     def of_task(cls, task: TaskInfo) -> SearchTexts:
-        """Read the splits and subsets of a task that a record is of.
+        """Read the splits and subsets of a record's task.
 
         Raises:
-            ValueError: an unknown task, one of another type, or data that are not at hand.
+            ValueError: an unknown task, a task of another type, or data that are not available
+                locally.
             OSError: the data cannot be read.
         """
         (selected,) = choose_tasks(tasks=[task.name], splits=task.splits, subsets=task.subsets)
@@ -293,7 +294,7 @@ class SearchTexts:
         return cls(task_slices(selected))
 
     def text(self, query: str) -> str:
-        """Return the text of a query; empty if the data have none of this id."""
+        """Return the text of a query; empty for an unknown id."""
         part, name = self._located(query)
         return "" if part is None else self._queries[part.prefix].get(name, "")
 
@@ -306,9 +307,9 @@ class SearchTexts:
     def documents(
         self, wanted: Mapping[str, Collection[str]]
     ) -> dict[str, dict[str, DocumentText]]:
-        """Return the documents that are wanted for each query, in one pass over the corpus.
+        """Return the ``wanted`` documents of each query, in one pass over the corpus.
 
-        A document that is not in the corpus is left out.
+        Documents that are not in the corpus are left out.
         """
         read: dict[str, dict[str, DocumentText]] = {query: {} for query in wanted}
         for part in self._slices:
@@ -316,7 +317,7 @@ class SearchTexts:
             ids = {document for query in own for document in wanted[query]}
             if not ids:
                 continue
-            corpus = part.data["corpus"]  # of other rows, only the id is read
+            corpus = part.data["corpus"]  # only the ids of other rows are read
             indices = [index for index, name in enumerate(corpus["id"]) if str(name) in ids]
             rows = {
                 str(row["id"]): DocumentText(str(row.get("title") or ""), str(row["text"] or ""))
@@ -327,7 +328,7 @@ class SearchTexts:
         return read
 
     def _located(self, query: str) -> tuple[Slice | None, str]:
-        """Return the slice that a query is of, and its id there."""
+        """Return the slice of a query, and its id in it."""
         for part in self._slices:
             if query.startswith(part.prefix):
                 return part, query.removeprefix(part.prefix)

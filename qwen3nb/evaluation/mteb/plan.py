@@ -1,8 +1,7 @@
-"""Look before a run: what will run, are data and weights here, what does it take?
+"""Plan a run: its tasks, missing data and weights, and the resources it needs.
 
-`load_checked` loads a model and refuses in seconds if data or weights are missing. `preflight`
-then encodes short, medium and the longest texts, and compares what the run needs with what the
-machine has.
+`load_checked` loads a model, or fails within seconds if data or weights are missing. `preflight`
+then encodes short, medium and long texts, and compares the needs of the run with the machine.
 
 Task sizes are MTEB's published statistics of the selected splits and subsets; texts of built-in
 tasks are counted. Texts differ in tokens per character, so minutes are an estimate.
@@ -42,14 +41,14 @@ from qwen3nb.utils.hardware import available_memory, cores, free_disk, peak_memo
 from qwen3nb.vectors.cache import bytes_per_vector
 from qwen3nb.vectors.encode_file import block_size
 
-TO_RUN = "to run"  # the status of a task that is neither done nor unsuited
+TO_RUN = "to run"  # status of a task that is neither done nor unsupported
 _CHARACTERS = 4.5  # per token of English text, on average
-_SURPLUS = 1.5  # factor of characters that makes a text reach its maximum number of tokens
+_SURPLUS = 1.5  # factor of characters with which texts reach the maximum number of tokens
 _LENGTHS = (60, 450)  # characters of a short and of a medium text
 _LONGEST = 2300  # characters, for models without a maximum length
 _WARM_UP = 8  # texts
-_CHUNK = 512  # texts encoded at once, at most, as by `Encoder`
-_ENOUGH = 0.2  # seconds that one sample should take
+_CHUNK = 512  # maximum number of texts encoded at once, as in `Encoder`
+_ENOUGH = 0.2  # target seconds per sample
 _COMPRESSION = 10  # a file holds at most this many characters per byte
 _HITS = 1000  # of each query, as MTEB asks for
 _HIT = 256  # bytes: its score by name, in MTEB's run and in the one read back
@@ -62,12 +61,12 @@ _SEARCHED = ("documents", "queries")  # names of columns
 
 
 class PreflightError(ValueError):
-    """The machine lacks memory or disk for a run; the message has the numbers and a way out."""
+    """The machine lacks memory or disk for a run; the message has numbers and a remedy."""
 
 
 @dataclass(frozen=True)
 class EncodingSpeed:
-    """Seconds per text, by its length in characters, ascending up to the longest that is read."""
+    """Seconds per text by length in characters, ascending, up to the maximum length."""
 
     characters: tuple[int, ...]
     seconds: tuple[float, ...]
@@ -83,14 +82,14 @@ class EncodingSpeed:
 class Planned:
     """One task of a planned evaluation, with its estimated cost."""
 
-    task: str  # its name in records; with its type, the id of its data set and their revision
+    task: str  # name in records; also type, id of the data set and revision
     type: str
     dataset: str
     revision: str
-    texts: int | None  # distinct texts to encode; None if MTEB does not publish the number
+    texts: int | None  # distinct texts to encode; None if MTEB does not publish it
     minutes: float | None  # time to encode them at the measured speed; None if either is unknown
-    # ``to run``, ``there`` (its record exists), or why the model does not support it; empty if no
-    # model is known
+    # ``to run``, ``there`` (its record exists), or why the model does not support it; empty without
+    # a model
     status: str = ""
     documents: int = 0  # texts of the largest corpus searched; 0 for other tasks
     queries: int = 0  # queries to it
@@ -99,12 +98,12 @@ class Planned:
 
 @dataclass(frozen=True)
 class ResourceCheck:
-    """A need of the run next to what the machine has."""
+    """A need of the run compared with the machine."""
 
-    name: str  # ``memory`` or ``disk``; what is needed and available of it, as text
+    name: str  # ``memory`` or ``disk``; with the needed and available amounts as text
     needed: str
     available: str
-    problem: str = ""  # why the run cannot be finished, with the way out; empty if it can
+    problem: str = ""  # why the run cannot be finished, with a remedy; empty if it can
 
 
 @dataclass(frozen=True)
@@ -112,16 +111,16 @@ class Preflight:
     """What a run needs, measured before it starts."""
 
     planned: tuple[Planned, ...]  # the tasks
-    checks: tuple[ResourceCheck, ...]  # needs next to what the machine has
+    checks: tuple[ResourceCheck, ...]  # needs compared with the machine
 
     @property
     def minutes(self) -> float | None:
-        """Time to encode what is to run; None if nothing is, or its size is unknown."""
+        """Minutes to encode the tasks to run; None if there are none, or a size is unknown."""
         known = [each.minutes for each in self.planned if each.minutes is not None]
         return sum(known) if known else None
 
     def require(self) -> None:
-        """Raise PreflightError if there is too little memory or disk for the run."""
+        """Raise PreflightError if memory or disk is too small for the run."""
         if problems := [each.problem for each in self.checks if each.problem]:
             raise PreflightError("\n".join(problems))
 
@@ -135,13 +134,13 @@ def load_checked(
     limit: int = 0,
     **settings: Any,
 ) -> Model:
-    """Load a model after a look for its weights and for the data of the tasks to run.
+    """Load a model after checking that weights and data of the tasks to run are available.
 
-    Tasks whose record is there need no data. The error names ``tier`` if the tasks are all of it;
+    Tasks with a record need no data. The error names ``tier`` if the tasks are all of it;
     ``settings`` are those of `load_model`.
 
     Raises:
-        MirrorError: one list of all that is missing, and the command that fetches it.
+        MirrorError: data or weights are missing; lists them with the command that fetches them.
         PreflightError: the weights are larger than the free memory.
     """
     whole = tier and needs(tasks) == needs(tier_tasks(tier))
@@ -170,13 +169,13 @@ def load_checked(
 
 
 def weight_bytes(source: Source) -> int:
-    """Return the size of a model's weights on disk; 0 if it has none, or they are not here."""
+    """Return the size of a model's weights on disk; 0 if it has none locally."""
     folders = [part.folder for part in (source, *source.parts) if part.folder is not None]
     return sum(file.stat().st_size for each in folders for file in each.path.glob("*.safetensors"))
 
 
 def preflight(model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0) -> Preflight:
-    """Measure and compare what `evaluate` needs to run MTEB task objects with a loaded model.
+    """Estimate what `evaluate` needs to run MTEB task objects with a loaded model.
 
     Raises:
         EncoderError: a batch does not fit into memory, or a vector is not finite.
@@ -198,7 +197,7 @@ def preflight(model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0) -
 
 
 def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 0) -> list[str]:
-    """Return the status of each task, as in `Planned`; reads the records that are there."""
+    """Return the status of each task, as in `Planned`, from the stored records."""
 
     def status(item: TaskItem) -> str:
         if reason := item.unsuited(model):
@@ -215,13 +214,13 @@ def costs(
     limit: int = 0,
     speed: EncodingSpeed | None = None,
 ) -> list[Planned]:
-    """Estimate what tasks cost: the distinct texts of each, and the minutes to encode them.
+    """Estimate the cost of tasks: distinct texts, and the minutes to encode them.
 
     Args:
         tasks: MTEB task objects; without statuses, groups are split into their parts.
-        statuses: of each task, from `task_statuses`; one that is not to run takes no minutes.
-        limit: as in `qwen3nb.evaluate`; published sizes say nothing under a limit.
-        speed: from `measure_encoding`; None if the minutes are not asked for.
+        statuses: status of each task, from `task_statuses`; only tasks to run take time.
+        limit: as in `qwen3nb.evaluate`; published sizes do not apply with a limit.
+        speed: from `measure_encoding`; None to skip the minutes.
     """
     if statuses is None:
         tasks = [part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task]]
@@ -252,8 +251,8 @@ def costs(
 def _columns(task: Any, limit: int, *, read: bool) -> list[tuple[str, float, float]]:
     """Return name, distinct texts and mean characters of each column of texts; none if unknown.
 
-    They are counted in data that are loaded, or built in and to be ``read``; else they are MTEB's
-    statistics of the selected splits and subsets, as far as a local copy can hold them.
+    They are counted in loaded data, and in built-in data if ``read``; otherwise they are MTEB's
+    statistics of the selected splits and subsets, bounded by the size of a local copy.
     """
     data = task.metadata.dataset["path"]
     if read and (task.data_loaded or data.startswith("qwen3nb/")):
@@ -266,7 +265,7 @@ def _columns(task: Any, limit: int, *, read: bool) -> list[tuple[str, float, flo
     columns = list(_published(task))
     folder, characters = mirrored(data), sum(count * mean for _, count, mean in columns)
     scale = 1.0
-    if folder is not None and characters:  # perhaps a miniature
+    if folder is not None and characters:  # the copy may be a small sample
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         scale = min(scale, _COMPRESSION * size / characters)
     return [(name, scale * count, mean) for name, count, mean in columns]
@@ -291,7 +290,7 @@ def _published(task: Any) -> Iterator[tuple[str, int, float]]:
 
 
 def _strings(data: Any) -> Iterator[str]:
-    """Yield every text in loaded data, but no ids or labels."""
+    """Yield every text in loaded data, without ids and labels."""
     import datasets
 
     if isinstance(data, str):
@@ -310,9 +309,9 @@ def _strings(data: Any) -> Iterator[str]:
 
 
 def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed:
-    """Encode short, medium and the longest texts, as many of each as take a fifth of a second.
+    """Encode short, medium and long texts, for about a fifth of a second each.
 
-    On a GPU, at least ``batch_size`` texts are encoded at once, as memory is the limit there.
+    On a GPU, at least ``batch_size`` texts are encoded at once, because memory is the limit there.
 
     Raises:
         EncoderError: the texts do not fit into memory, or a vector is not finite.
@@ -367,11 +366,11 @@ def _timed(encoder: Encoder, texts: Sequence[str]) -> float:
 def _memory(
     planned: Sequence[Planned], encoders: Sequence[Encoder], batch: int, *, words: bool
 ) -> ResourceCheck:
-    """Compare the largest search and a batch with the free memory; the model is loaded already."""
+    """Compare the needs of the largest search and a batch with the free memory."""
     free = available_memory()
     floats = max((each.dimension for each in encoders), default=0)
     needed, task = batch, ""
-    for each in planned:  # a block of vectors, those of the queries, and the hits
+    for each in planned:  # a block of vectors, the queries' vectors, and the hits
         vectors = _COPIES * min(each.documents, block_size(floats)) + each.queries
         hits = each.queries * min(each.documents, _HITS)
         one = batch + 4 * floats * vectors + _HIT * hits
@@ -394,7 +393,7 @@ def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder], *, words: boo
     free = free_disk(folder)
     names, texts = {task.task for task in planned}, dict[str, int]()
     for task in planned:
-        # Hard negatives are part of the whole corpus, under another id.
+        # Hard negatives are part of the full corpus, which has another id.
         if task.task.removesuffix("HardNegatives") not in names - {task.task}:
             texts[task.dataset] = max(texts.get(task.dataset, 0), task.texts or 0)
     caches = [(each.cache, each.width) for each in encoders if each.cache is not None]

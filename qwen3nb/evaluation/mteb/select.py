@@ -1,4 +1,4 @@
-"""Select MTEB tasks by name, by type and language, by benchmark, or by tier; limit their size."""
+"""Select MTEB tasks by name, type, language, benchmark or tier, and limit their size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.imports import load_library
 
-ALL = "all"  # in place of task names: every task of MTEB
+ALL = "all"  # instead of task names: every task of MTEB
 _OWN = ("PyDocs", "AuthorSTS")
 _LONGEST = 60  # characters of a selection in a file name
 _WORDS = {"eval_splits": "split", "hf_subsets": "subset", "languages": "language"}
@@ -31,9 +31,9 @@ def split_names(text: str) -> list[str]:
 
 
 def tier_tasks(tier: str) -> list[Any]:
-    """Return the MTEB task objects of a tier, in the order of `Tier.task_keys`, without their data.
+    """Return the MTEB task objects of a tier, in the order of `Tier.task_keys`, without data.
 
-    The tasks of MTEB's own benchmarks are restricted as MTEB does.
+    Tasks of MTEB's benchmarks are restricted as by MTEB.
 
     Raises:
         ValueError: unknown tier.
@@ -50,7 +50,7 @@ def tier_tasks(tier: str) -> list[Any]:
 
 
 def split_groups(tasks: Iterable[Any]) -> list[Any]:
-    """Replace tasks that consist of others by these; keep the first of tasks with one key."""
+    """Replace tasks that consist of others by their parts; keep the first of equal keys."""
     parts = (part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task])
     unique: dict[str, Any] = {}
     for part in parts:
@@ -65,7 +65,7 @@ def task_key(task: Any, *, limit: int = 0) -> str:
 
 
 def selection(task: Any, *, limit: int = 0) -> str:
-    """Return what of a task is evaluated: its subsets, splits and limit; empty if all of it.
+    """Return the evaluated part of a task: subsets, splits and limit; empty for all of it.
 
     >>> import mteb
     >>> selection(mteb.get_task("STS17", hf_subsets=["en-en"]), limit=20)
@@ -106,9 +106,8 @@ def choose_tasks(
 ) -> list[Any]:
     """Return the MTEB task objects that the arguments select, without loading data.
 
-    The arguments combine: each one selects from what the others leave. A task without any of the
-    languages, splits or subsets is left out, and others are restricted to these. Names are in a
-    list, or in a string, separated by commas.
+    Conditions are combined. A task without any of the languages, splits or subsets is left out, and
+    others are restricted to these. Names are a list, or a comma-separated string.
 
     Args:
         tier: a tier, if no tasks and no benchmark are given; without it, all tasks of MTEB.
@@ -160,7 +159,7 @@ def choose_tasks(
 def _narrowed(
     task: Any, languages: Sequence[str], splits: Sequence[str], subsets: Sequence[str]
 ) -> Any:
-    """Return a new task object, restricted further than ``task`` is."""
+    """Return a new task object, restricted further than ``task``."""
     spoken = task.metadata.hf_subsets_to_langscripts
     kept = [
         each
@@ -197,7 +196,7 @@ def _named(name: str) -> Any:
 
 @cache
 def _metadata() -> list[Any]:
-    """The metadata of all tasks of MTEB, which take seconds to list."""
+    """Return the metadata of all MTEB tasks, which take seconds to list."""
     return [task.metadata for task in load_library("mteb").get_tasks()]
 
 
@@ -215,8 +214,8 @@ def _check_known(what: str, name: str, names: Iterable[str]) -> None:
 def quiet() -> Iterator[None]:
     """Silence the warnings and progress bars of MTEB's own code, scorers and loaders.
 
-    They say that a task is superseded, that a toy model never predicts some classes, and what
-    other libraries will change.
+    Examples are superseded tasks, classes never predicted by a toy model, and deprecations in other
+    libraries.
     """
     import datasets
 
@@ -235,10 +234,10 @@ def quiet() -> Iterator[None]:
 def limited(task: Any, limit: int) -> Iterator[None]:
     """Reduce a loaded MTEB task to at most ``limit`` items of each kind inside the block.
 
-    Of search tasks, the queries, and the documents other than those judged for these queries (or
-    listed as their candidates), which are all kept; of others, the rows of the evaluated splits.
-    Every model gets the same data. A limited task is a different, usually easier task: its record
-    has another name, and its scores are comparable only under the same limit.
+    For search tasks, these are queries and documents; documents judged for these queries, or listed
+    as candidates, are always kept. For other tasks, they are rows of the evaluated splits. Every
+    model gets the same data. A limited task is a different, usually easier task: its record has
+    another name, and scores are comparable only under the same limit.
     """
     if not limit:
         yield
@@ -259,7 +258,7 @@ def _less(data: Any, limit: int, *, task: Any) -> Any:
         rows = data.select(drawn(len(data), limit))
         if task.metadata.type not in _LISTS:
             return rows
-        return rows.map(  # in the lists of a row, texts and their labels stay aligned
+        return rows.map(  # keeps texts and labels in lists of a row aligned
             lambda row: {
                 name: [value[i] for i in drawn(len(value), limit)]
                 for name, value in row.items()
@@ -268,7 +267,7 @@ def _less(data: Any, limit: int, *, task: Any) -> Any:
         )
     if "relevant_docs" in data:
         return _less_to_search(data, limit)
-    evaluated = {*task.eval_splits, *task.hf_subsets}  # not, for one, texts to learn from
+    evaluated = {*task.eval_splits, *task.hf_subsets}  # not, for example, training texts
     return {
         name: _less(part, limit, task=task) if name in evaluated else part
         for name, part in data.items()
@@ -276,7 +275,7 @@ def _less(data: Any, limit: int, *, task: Any) -> Any:
 
 
 def drawn(count: int, limit: int) -> list[int]:
-    """Return at most ``limit`` of the numbers below ``count``, ascending; the same for all."""
+    """Return at most ``limit`` of the numbers below ``count``, ascending, by a fixed seed."""
     if count <= limit:
         return list(range(count))
     return sorted(np.random.default_rng(0).choice(count, size=limit, replace=False).tolist())

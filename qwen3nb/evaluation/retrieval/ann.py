@@ -1,4 +1,4 @@
-"""Measure what approximate indexes and compressed vectors lose on a retrieval task."""
+"""Measure the loss of approximate indexes and compressed vectors on a retrieval task."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class AnnPoint:
     """One index at one setting."""
 
     family: str  # one of `qwen3nb.models.search.faiss_index.FAMILIES`
-    made: str  # how the index was built
-    parameter: str  # the search parameter, such as ``nprobe``, or empty; with its value, or None
+    made: str  # description of the index
+    parameter: str  # the search parameter, such as ``nprobe``, or empty, and its ``value``
     value: int | None
     build_seconds: float  # build time with one thread
     size: int  # size of the serialised index in bytes
@@ -65,10 +65,10 @@ class Compressed:
 
 @dataclass(frozen=True)
 class AnnSuite:
-    """A model's vectors on one task, in every index and at every size."""
+    """A model's vectors on one task, with every index and compression."""
 
     label: str  # label of the model
-    task: str  # name of the collection, which has so many ``documents`` and ``queries``
+    task: str  # name of the collection; with its numbers of ``documents`` and ``queries``
     revision: str  # digest of the collection's content
     documents: int
     queries: int
@@ -126,7 +126,7 @@ def ann_suite(
             index = build_index(vectors, family=family, seed=seed, device=device)
             for value in index.values((grids or {}).get(FAMILIES[family].parameter)):
                 hits = index.search(queries, max(k, DEPTH + 1), value)
-                # Recall is measured on the search that is timed; nDCG may need a deeper one.
+                # Recall is measured on the timed search; nDCG may need a deeper one.
                 near = index.search(queries, k, value)[1]
                 recall = recall_at_k(near, vectors, queries, k=k, truth=exact.ids)
                 points.append(
@@ -210,7 +210,7 @@ def _signs(vectors: Vectors) -> Vectors:
 
 
 def _int8(vectors: VectorStore) -> Callable[[Vectors], Vectors]:
-    """Return what rounds vectors to 8 bits per dimension, between the extremes of ``vectors``."""
+    """Return a function that quantises vectors to 8 bits, between the extremes of ``vectors``."""
     low, high = extremes(vectors)
     step = np.where(high > low, (high - low) / 255, 1)
 

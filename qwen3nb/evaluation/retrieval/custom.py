@@ -1,8 +1,8 @@
-"""Evaluate models on queries and documents of one's own; save one record per model.
+"""Evaluate models on custom queries and documents; save one record per model.
 
-Search is exact: the cosine of each query with every document, multiplied by the boosts if
-there are any. The scores of BM25 are boosted likewise; what shares no word with a query is not
-ranked. A fusion fuses the boosted rankings of its parts.
+Search is exact: the cosine of each query with every document, multiplied by boosts, if any. BM25
+scores are boosted likewise; documents without a word of the query are not ranked. A fusion fuses
+the boosted rankings of its parts.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from qwen3nb.models.search.fusion import Fusion, fuse
 from qwen3nb.models.types import KnownModel
 from qwen3nb.records.record import Result, TaskInfo
 
-_GRADED = ("nDCG@10",)  # by grades; the others by what is relevant
+_GRADED = ("nDCG@10",)  # graded; the other metrics are binary
 _DEPTH = 20  # cutoff of the deepest metric
 _FUSED = 100  # documents of each part of a fusion
 _TOP = 10  # best documents per query kept in a record
-_TIMED = 20  # queries that are timed, at most
+_TIMED = 20  # maximum number of timed queries
 Hits = dict[str, dict[str, float]]
 Model = Encoder | BM25 | Fusion
 
@@ -59,18 +59,17 @@ def evaluate_domain(
 ) -> EvaluationRun:
     """Evaluate each model on ``domain``; save each record as it finishes.
 
-    A model whose record is there is not loaded again, and one that fails does not stop the others.
-    Of two with the same weights and settings, `EvaluationRun.skipped` names the second. Two
-    different models under one label are refused.
+    A model with a record is not loaded again, and one that fails does not stop the others.
+    Duplicates (the same weights and settings) are in `EvaluationRun.skipped`. Two different models
+    with the same label are refused.
 
     Args:
         models: specs as for `load_model` (``bm25``, a fusion such as ``bm25+e5-base-v2``, a
             folder, a name, a hub id), loaded models, or model entries of a query file.
         domain: from `load_domain`.
         strict: whether to raise if a model failed.
-        options: of `Run`, whose qrels hold the grades, so that a program needs
-            `Domain.threshold` for the binary metrics, as in ``trec_eval -l 2``; and of
-            `load_encoder`.
+        options: options of `Run` and of `load_encoder`. Kept qrels have grades: binary metrics need
+            `Domain.threshold`, as in ``trec_eval -l 2``.
     """
     own = {each.name for each in fields(Run)} & options.keys()
     run = Run(**{name: options[name] for name in own}, strict=strict)
@@ -84,7 +83,7 @@ def evaluate_domain(
             raise UnsupportedError(f"the same weights and settings as {earlier}")
         if model.label in labels.values():
             raise DataError(
-                f"another model has the label {model.label}: give each its own, by `name` in "
+                f"another model has the label {model.label}: set unique labels by `name` in "
                 "[models.NAME] of the query file, or as --model NAME=MODEL"
             )
         labels[model.identity] = model.label
@@ -95,7 +94,7 @@ def evaluate_domain(
 
 
 def entry_name(model: str | Path | Model | ModelEntry) -> str:
-    """Return what a model is called in messages: its label if it is known, else what names it."""
+    """Return a model's name in messages: its label if known, else its spec."""
     label = str(getattr(model, "label", ""))
     return label or (model.name if isinstance(model, ModelEntry) else str(model))
 
@@ -103,7 +102,7 @@ def entry_name(model: str | Path | Model | ModelEntry) -> str:
 def _known(
     model: str | Path | Model | ModelEntry, options: Mapping[str, Any]
 ) -> Model | KnownModel:
-    """Return a model or what is known of it; one that is loaded is as its entry says."""
+    """Return a model, or a known identity; a loaded model has the settings of its entry."""
     if isinstance(model, Encoder | BM25 | Fusion):
         return model
     entry = model if isinstance(model, ModelEntry) else ModelEntry(str(model), str(model))
@@ -118,10 +117,10 @@ def _loaded(entry: ModelEntry, options: Mapping[str, Any]) -> Model:
     """Load the model of an entry.
 
     Raises:
-        DataError: it has other dimensions.
-        SpecError: it has no vectors to which prompts would apply.
+        DataError: the model has other dimensions.
+        SpecError: prompts for a model without vectors.
     """
-    alone = not find_source(entry.spec).parts  # the label is not that of its parts
+    alone = not find_source(entry.spec).parts  # do not label parts
     label = entry.label if alone else ""
     model = load_model(entry.spec, prompts=entry.prompts, label=label, **options)
     model.label = entry.label or model.label  # search models ignore the options of encoders
@@ -137,7 +136,7 @@ def _loaded(entry: ModelEntry, options: Mapping[str, Any]) -> Model:
 
 @dataclass(frozen=True)
 class DomainItem:
-    """Queries and documents of one's own; ``name`` is the label of the model."""
+    """Custom queries and documents; ``name`` is the label of the model."""
 
     name: str
     domain: Domain
@@ -149,11 +148,11 @@ class DomainItem:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The metrics of records on own data."""
+        """The metrics of records on custom data."""
         return RECORDED["own data"]
 
     def same(self, record: Result, folder: Path) -> bool:
-        """Whether a record is of the same texts, grades, categories, clusters and notes."""
+        """Return whether a record has the same texts, grades, categories, clusters and notes."""
         return (
             record.task.revision == self.domain.revision
             and record.task.categories == self.domain.categories
@@ -193,7 +192,7 @@ class DomainItem:
                 "dimensions": getattr(model, "dimension", None),
             },
         )
-        # Not before the costs are summed up.
+        # After the costs are computed.
         seconds = seconds_per_query(model, list(domain.queries.values()))
         result.config["seconds_per_query"] = seconds
         return with_runs(result, run, hits, domain.grades)
@@ -244,8 +243,8 @@ def _best(scores: Mapping[str, float], depth: int) -> dict[str, float]:
 def seconds_per_query(model: Model, queries: Sequence[str]) -> float:
     """Return the median time of a query in seconds, one at a time, after a warm-up.
 
-    Of an encoder, from a text to its vector, without the cache; of BM25, whose documents are
-    indexed, from a text to its ranking; of a fusion, the sum.
+    For an encoder, from text to vector, without the cache; for BM25, from text to ranking, with
+    indexed documents; for a fusion, the sum.
     """
     if isinstance(model, Fusion):
         return sum(seconds_per_query(part, queries) for part in model.parts)

@@ -6,8 +6,8 @@
     an encoder                its nearest documents
     a list of these           reciprocal rank fusion (Cormack et al. 2009, k = 60)
 
-A loaded BM25 or fusion stands for ``bm25`` or the list of its parts. Runs are cached in TREC format
-with their recipe, under the digest of recipe and data.
+A loaded BM25 or fusion is treated as ``bm25`` or the list of its parts. Runs are cached in TREC
+format with their recipe, under the digest of recipe and data.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class FirstStage:
     run: RunArrays  # at most ``depth`` documents per query
     recipe: dict[str, Any]  # everything the run depends on, as JSON
     digest: str  # SHA-256 of the run in TREC format
-    counts: Mapping[str, int]  # what is odd about the run, with its number; only what there is
+    counts: Mapping[str, int]  # irregularities of the run and their numbers, without zeros
 
 
 def load_first(*names: str, prompts: str = "") -> First:
     """Load a first stage: ``bm25``, ``given``, a file or an encoder; several are fused.
 
-    ``prompts`` are those of encoders; empty for each one's own.
+    ``prompts`` are for encoders; empty for each encoder's own.
 
     Raises:
         SpecError: unknown encoder.
@@ -92,7 +92,7 @@ def first_stage(
     run = search_collection(collection, first, depth=depth, counts=counts)
     if not len(run.scores):
         raise DataError(f"{collection.name}: the first stage {label} found no documents")
-    counts[_EMPTY] = int(np.sum(np.diff(run.offsets) == 0))  # of a fusion, not of its parts
+    counts[_EMPTY] = int(np.sum(np.diff(run.offsets) == 0))  # of the run, not of a fusion's parts
     kept = nonzero(counts)
     digest = sha256_file(write_run(file, run, tag=label))
     write_json(note, {"recipe": recipe, "digest": digest, "counts": kept})
@@ -100,9 +100,9 @@ def first_stage(
 
 
 def _kept(label: str, recipe: dict[str, Any], queries: Iterable[str]) -> FirstStage | None:
-    """Return the first stage with the run that ``recipe`` made; None if not kept, or damaged.
+    """Return the first stage with the cached run of ``recipe``; None if missing or damaged.
 
-    A query for which nothing was retrieved has an empty ranking.
+    A query without retrieved documents has an empty ranking.
     """
     file, note = _files(recipe)
     try:
@@ -154,9 +154,9 @@ def search_collection(
     depth: int,
     counts: Counter[str] | None = None,
 ) -> RunArrays:
-    """Return the ``depth`` best documents per query; the run is neither looked up nor kept.
+    """Return the ``depth`` best documents per query, without the cache of runs.
 
-    What is odd about the runs that it is made of is added to ``counts``.
+    Irregularities of its source runs are added to ``counts``.
     """
     counts = Counter() if counts is None else counts
     builder = RunBuilder()
@@ -169,9 +169,9 @@ def search_collection(
 
 
 def _scored(collection: TestCollection, first: First, depth: int, counts: Counter[str]) -> Scored:
-    """Yield each query with its best documents, at least ``depth`` of them if there are."""
+    """Yield each query with its best documents, at least ``depth`` of them if available."""
     if isinstance(first, list | tuple | Fusion):
-        # Each part is cached as well, and deeper: fusion can lift documents from below the cutoff.
+        # Parts are cached as well, and deeper: fusion can lift documents from below the cutoff.
         parts = [
             first_stage(collection, each, depth=2 * depth)
             for each in (first.parts if isinstance(first, Fusion) else first)

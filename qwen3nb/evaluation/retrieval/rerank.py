@@ -1,9 +1,9 @@
 """Search and rerank, with the first stage as the baseline.
 
 A record has the per-query scores of the reranked run and of the first stage, and the gain. A
-reranker cannot rank what the first stage missed: the recall of the first stage is the ceiling, and
-an oracle's order of the candidates the upper bound. The run is saved next to the record in TREC
-format, that of the first stage once for all rerankers.
+reranker cannot rank documents missed by the first stage: the recall of the first stage is the
+ceiling, and the ideal order of the candidates the upper bound. The run is saved next to the record
+in TREC format, the run of the first stage once for all rerankers.
 
 The candidates of MTEB tasks are kept on disk, by the revision of the data and the recipe of the
 first stage: a second reranker neither loads the data set nor searches it.
@@ -47,7 +47,7 @@ from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.files.journal import Journal
 from qwen3nb.utils.progress import tqdm
 
-# MTEB's task and the folder of official files; reported by MRR@10, as on its leaderboard.
+# MTEB's task and the folder of official files; main metric MRR@10, as on its leaderboard.
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
 _COUNTS = ("cut", "queries_cut")
 
@@ -72,10 +72,10 @@ def rerank(
         data: a folder (BEIR, CQADupStack, MS MARCO dev), the name of an MTEB task
             (including PyDocsRetrieval), a task object or a `TestCollection`; or several.
         tier: name of a tier, instead of ``data``; see `Tier.reranking`.
-        limit: maximum number of queries, and of documents besides their judged ones; 0 for
-            no limit. Scores are comparable only under the same limit.
-        msmarco: folder of the official MS MARCO dev files, to be reranked instead of the
-            tier's MSMARCO: the official candidates (BM25's top 1,000) are cut to ``depth``.
+        limit: maximum number of queries, and of documents in addition to the judged ones; 0 for no
+            limit. Scores are comparable only under the same limit.
+        msmarco: folder of the official MS MARCO dev files, used instead of the tier's MSMARCO, with
+            ``depth`` of the official candidates (BM25's top 1,000).
         first: the first-stage retriever; see `qwen3nb.evaluation.retrieval.first_stage`.
         depth: candidates per query.
         options: as in `evaluate`: ``output``, ``seed``, ``config``, ``fresh``, ``strict`` and
@@ -163,9 +163,9 @@ def _loaded(task: Any, group: str) -> list[TestCollection]:
 
 
 def limited_collection(collection: TestCollection, limit: int) -> TestCollection:
-    """Return at most ``limit`` queries, and as many documents besides their judged ones.
+    """Return at most ``limit`` queries, and as many documents in addition to the judged ones.
 
-    The draw is the same for every model. A document that is a candidate in the data stays.
+    The sample is the same for every model. Candidates in the data are kept.
     """
     if not limit:
         return collection
@@ -187,7 +187,7 @@ def limited_collection(collection: TestCollection, limit: int) -> TestCollection
         qrels=qrels,
         candidates=candidates,
         documents={name: text for name, text in collection.documents.items() if name in needed},
-        counts={},  # those of the whole do not hold here
+        counts={},  # those of the whole collection do not apply
     )
 
 
@@ -197,7 +197,7 @@ class RerankItem:
 
     collection: TestCollection
     first: FirstStage  # the first stage with its run
-    limit: int = 0  # the limit that the collection was reduced by, or 0
+    limit: int = 0  # the limit applied to the collection, or 0
     parts: int = 0  # number of collections in its group, or 0
 
     @property
@@ -217,7 +217,7 @@ class RerankItem:
 
     @property
     def task(self) -> TaskInfo:
-        """The task of the record, with what is odd about the data."""
+        """The task of the record, with irregularities of the data."""
         return TaskInfo(
             name=f"{self.name}.{self.first.label}-{self.first.recipe['depth']}",
             type="Reranking",
@@ -234,7 +234,7 @@ class RerankItem:
         )
 
     def same(self, record: Result, folder: Path) -> bool:
-        """Whether a record is of the same first stage and data, and has its runs."""
+        """Return whether a record has the same first stage and data, and its runs exist."""
         file = record.path(folder)
         runs = (reranked_run_file(file, record.config), first_run_file(file, record.config))
         return (
@@ -244,7 +244,7 @@ class RerankItem:
         )
 
     def evaluate(self, model: Reranker, run: Run) -> Result:
-        """Return the record of a reranker; the runs are written."""
+        """Return the record of a reranker, and write the runs."""
         work = Work(model)
         ranked, counts = self.scored(model, run)
         cut = {
@@ -270,7 +270,7 @@ class RerankItem:
         file = result.path(run.folder)
         digest = run_digest(file, ranked, tag=model.label)
         own = write_run(run_path(file, digest), ranked, tag=model.label)
-        # The first reranker writes the first stage's run, under a name that has its digest.
+        # The first reranker writes the first stage's run, under a name with its digest.
         shared = first_stage_file(run.folder, f"{task.key}-{self.first.digest[:16]}.trec")
         if not shared.is_file() or sha256_file(shared) != self.first.digest:
             write_run(shared, self.first.run, tag=self.first.label)
@@ -282,10 +282,10 @@ class RerankItem:
         return with_runs(result, run, None, self.collection.qrels)
 
     def scored(self, reranker: Reranker, run: Run) -> tuple[RunArrays, dict[str, int]]:
-        """Return the run of log-odds, and the numbers of pairs and cuts.
+        """Return the run of log-odds, and the numbers of pairs and truncations.
 
-        Each query is journaled when it is scored: an interrupted run loses one at most, and a
-        ``fresh`` run scores all again.
+        Scored queries are journaled: an interrupted run loses at most one. A ``fresh`` run scores
+        all queries again.
         """
         collection, candidates, stats = self.collection, self.first.run.by_name(), reranker.stats
         name = f"{reranker.identity[:16]}-{sha256_json(self.first.recipe)[:16]}.jsonl"
@@ -318,7 +318,7 @@ class RerankItem:
         return scored, counts
 
     def _per_query(self, reranked: RunArrays) -> dict[str, dict[str, float]]:
-        """Columns of the record: reranked, first stage, gain, ceiling, upper bound."""
+        """Return the columns of the record: reranked, first stage, gain, ceiling, upper bound."""
         qrels, base = self.collection.qrels, self.first.run
         recall = f"Recall@{self.first.recipe['depth']}"
         grades = (qrels[query].get(name, 0) for query in base for name in base.listed(query))
@@ -339,8 +339,8 @@ class RerankItem:
 def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
     """Score ``{"query", "document"}`` lines into ``{"p_yes", "log_odds", "truncated"}`` lines.
 
-    Lines keep their order; the file is written atomically. Pairs of one query are
-    scored together, wherever they are in the file. Return the number of pairs.
+    Lines keep their order; the file is written atomically. Pairs of one query are scored together.
+    Returns the number of pairs.
 
     Raises:
         DataError: a line is not a pair; the message names the line.
@@ -362,7 +362,7 @@ def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
 
 
 def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """One row per data set, with every metric of the records, and the mean of each metric.
+    """Return a row per data set with every metric of the records, and a row of means.
 
     A group (CQADupStack) counts once, with the mean of its parts, or None if one is missing.
     """

@@ -1,10 +1,10 @@
 """Ablate the extraction options of an encoder, or the components of its training.
 
 Every combination of pooling, checkpoint averaging, added tokens and normalisation is evaluated on
-the same tasks. A training is a folder with ``checkpoint-N`` folders, of which the last is
-evaluated, and a ``training.json``, which says what it was: ``objective``, ``data``, ``mixture``,
-``denoisers``, and under ``settings`` everything else, such as ``learning_rate``. Records go to
-``results/ablation``. `qwen3nb.analysis.comparison.ablation_effects` estimates the effects.
+the same tasks. A training is a folder with ``checkpoint-N`` folders, the last of which is
+evaluated, and a ``training.json`` that describes it: ``objective``, ``data``, ``mixture``,
+``denoisers``, and other ``settings`` such as ``learning_rate``. Records go to ``results/ablation``.
+`qwen3nb.analysis.comparison.ablation_effects` estimates the effects.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class VariantResult:
 
 @dataclass(frozen=True)
 class TrainingVariant:
-    """A training of a series: the folder with its checkpoints, and what it was, by component."""
+    """A training of a series: the folder with its checkpoints, and its components."""
 
     name: str
     folder: Path
     components: Mapping[str, str]
 
     def difference(self, other: TrainingVariant) -> str:
-        """The one component in which the trainings differ; empty if there are none or several."""
+        """Return the only component in which the trainings differ; empty for none or several."""
         names = sorted({*self.components, *other.components})
         differ = [n for n in names if self.components.get(n) != other.components.get(n)]
         return differ[0] if len(differ) == 1 else ""
@@ -105,7 +105,7 @@ def variants(
         averages: numbers of last checkpoints to average; 1 for the last one only.
         prefix: prefix to compare with plain texts; empty for none.
         append_eos: whether to append the end-of-text token, together with the prefix.
-        normalization: whether to also try unnormalised vectors with dot products.
+        normalization: whether to include unnormalised vectors with dot products.
 
     Raises:
         ValueError: unknown pooling, or a number that is not positive.
@@ -138,7 +138,7 @@ def ablate(
     Args:
         training: a folder with ``checkpoint-N`` folders.
         selected: variants to evaluate, from `variants`.
-        prefix: prefix of every text, in variants that are not plain.
+        prefix: prefix of every text, except in plain variants.
         append_eos: whether such variants append the end-of-text token.
         show_progress: whether to show a progress bar over the variants.
         options: ``tier``, ``types`` (comma-separated MTEB task types, by default ``Retrieval``),
@@ -211,7 +211,7 @@ def _evaluated(
     seed: int = 0,
     **options: Any,
 ) -> EvaluationRun:
-    """Evaluate an encoder on the tasks of a tier that are of the types to keep."""
+    """Evaluate an encoder on the tasks of a tier that have one of the types."""
     return evaluate(
         load_encoder(folder, show_progress=False, **options),
         tasks=choose_tasks(tier=tier, types=types),

@@ -4,8 +4,8 @@
     outputs/<configuration>/seed_<n>/config.yaml         its training configuration
 
 Every adapter reranks; those trained to embed (`emb_only` and joint ones) also embed.
-Records carry configuration and seed to identify the run, and ``results/<data set>.json``
-next to the adapter has the same scores in the format of the training code.
+Records contain configuration and seed, and ``results/<data set>.json`` next to the adapter has the
+same scores in the format of the training code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
 from qwen3nb.utils.atomic_files import write_json
 
-# Training mode -> whether the adapter can embed, besides reranking.
+# Training mode -> whether the adapter can also embed.
 MODES = {"rank_only": False, "emb_only": True, "joint": True}
 _SEED = re.compile(r"seed_(\d{1,9})")
 
@@ -55,19 +55,19 @@ class TrainedAdapter:
 
     @property
     def tier(self) -> str:
-        """The tier that the training was to be evaluated on, or empty."""
+        """The tier in the training's configuration, or empty."""
         return str((self.settings.get("eval") or {}).get("eval_tier") or "")
 
     @property
     def seed_folder(self) -> Path:
-        """The folder of this seed, which has the adapter in ``checkpoints/``."""
+        """The folder of this seed, with the adapter in ``checkpoints/``."""
         return self.folder.resolve().parent.parent
 
 
 def find_trained(
     outputs: Path | str, *, training: Path | str | None = None
 ) -> list[TrainedAdapter]:
-    """Find every adapter under ``outputs``, which may also be one of them.
+    """Find every adapter under ``outputs``, which may also be an adapter.
 
     Seeds without a finished adapter are ignored.
 
@@ -76,7 +76,7 @@ def find_trained(
         training: training configuration to use instead of ``config.yaml``, for one adapter.
 
     Raises:
-        SpecError: no adapter found; the message gives the expected layout.
+        SpecError: no adapter found; states the expected layout.
         DataError: a ``config.yaml`` that cannot be read or has an unknown mode.
     """
     base = Path(outputs).expanduser()
@@ -130,19 +130,19 @@ def evaluate_trained(
 ) -> EvaluationRun:
     """Evaluate every adapter on reranking, and those that embed on embedding tasks.
 
-    A data set or task that fails stops neither the others nor the other adapters.
+    A data set or task that fails does not stop the others.
 
     Args:
         outputs: see `find_trained`.
         data: data sets to rerank; see `rerank`.
-        tier: name of a tier, instead of ``data``: adapters that embed are also evaluated on
-            all its tasks. Without both, the tier in the adapter's training configuration.
+        tier: name of a tier, instead of ``data``: adapters that embed are also evaluated on all its
+            tasks. If neither is given, the tier in the adapter's training configuration.
         training: training configuration of a single adapter; see `find_trained`.
         base: base model of the adapters; None for the one named in each adapter.
         embedding_tasks: MTEB tasks for the adapters that embed, instead of the tier's.
         options: ``device``, ``dtype`` and ``max_length`` (of a pair), as in `load_reranker`;
             ``msmarco`` and ``depth``, as in `rerank`; ``limit`` and the others of `evaluate`,
-            but for the seed, which is that of each training.
+            except the seed, which is that of each training.
 
     Raises:
         SpecError: no adapter, no base model, or an adapter that does not fit its base.
@@ -186,7 +186,7 @@ def evaluate_trained(
 
 
 def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
-    """Training settings and kind of evaluation, which must match to compare two runs.
+    """Return training settings and kind of evaluation, which must match in comparisons.
 
     Raises:
         DataError: a damaged log; see `json_lines`.
@@ -203,13 +203,13 @@ def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
         "rank": parts["lora"].get("rank"),
         "base": parts["model"].get("base_model_name"),
         "data_seed": parts["data"].get("seed", each.seed),
-        "steps": max((n for n in steps if type(n) is int), default=None),  # a log may not say
+        "steps": max((n for n in steps if type(n) is int), default=None),  # may be missing in a log
         "settings": each.settings,
     }
 
 
 def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
-    """Write one file per data set, in the format that the training's analysis reads."""
+    """Write one file per data set, in the format of the training's analysis."""
     for result in results:
         main = result.task.main_metric
         value = {

@@ -1,4 +1,4 @@
-"""Published scores: reproduced as far as the data are here, and what they say of a tier."""
+"""Reproduce published scores, where data are available, and measure the difficulty of PyDocs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from qwen3nb.models.load import load_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
 
-_NEAR = 5  # tolerances within which a score is still OKish
+_NEAR = 5  # OKish: within this many tolerances
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A published score and our reproduction of it, or the reason why the task did not run."""
+    """A published score with our reproduction, or the reason why the task did not run."""
 
     published: Published
     result: Result | None
@@ -84,7 +84,7 @@ def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
 
 
 def unavailable(scores: Iterable[Published]) -> list[Need]:
-    """Return the data sets and models of ``scores`` that are not here, asking the hub once."""
+    """Return the data sets and models of ``scores`` that are not available; checks the hub once."""
     scores = list(scores)
     tasks = suite_tasks(tier="", tasks=sorted({s.task for s in scores if "/" not in s.task}))
     models = [find_source(name) for name in sorted({each.model for each in scores})]
@@ -102,7 +102,7 @@ def reproduce(
 
     Args:
         scores: a selection of `published_scores`; by default all.
-        absent: from `unavailable`; by default looked for before the first score.
+        absent: from `unavailable`; by default determined before the first score.
         output: folder for records; by default ``results/reproduce``.
         show_progress: whether to show progress bars.
     """
@@ -145,9 +145,9 @@ def pydocs_difficulty(
 
 
 def own_document_ndcg(model: Any, pydocs: PyDocs, *, queries: int = 500) -> Aggregate:
-    """Mean nDCG@10, with its interval, of a loaded model on the whole corpus.
+    """Return the mean nDCG@10, with its interval, of a loaded model on the whole corpus.
 
-    The queries are a fixed draw; only a query's own document is relevant.
+    The queries are a fixed sample; only a query's own document is relevant.
     """
     drawn = np.random.default_rng(0).choice(pydocs.query_names, size=queries, replace=False)
     texts = {str(query): pydocs.queries[query] for query in sorted(drawn)}

@@ -1,1 +1,1 @@
-"""Score a model while it is trained: an evaluator for the trainers of two libraries."""
+"""Evaluation during training, in the trainers of two libraries."""

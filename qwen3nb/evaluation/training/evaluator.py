@@ -1,7 +1,7 @@
 """An evaluator for the trainers of transformers and of sentence-transformers.
 
-Retrieval data of one's own are scored by nDCG@10 and sentence pairs by Spearman's correlation: the
-numbers that `qwen3nb.evaluate` and `evaluate_sts` give. No vector, run or record is kept.
+Custom retrieval data are scored by nDCG@10 and sentence pairs by Spearman's correlation, with the
+same results as `qwen3nb.evaluate` and `evaluate_sts`. Vectors, runs and records are not stored.
 """
 
 from __future__ import annotations
@@ -52,39 +52,38 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class TrainingEvaluator(BaseEvaluator, TrainerCallback):
-    """Scores a model while it is trained, and logs the score for ``average --best``.
+    """Scores a model during training, and logs the score for ``average --best``.
 
-    One object for two trainers:
+    It works with two trainers:
 
     - ``SentenceTransformerTrainer(evaluator=…)`` of sentence-transformers: the model is scored at
       each evaluation, with its own prompts and pooling.
     - ``Trainer(callbacks=[…])`` of transformers: the encoder of a Qwen3 encoder-decoder is scored,
-      bidirectionally, as `extract` would export it with these options, at each evaluation and
-      with each checkpoint of a step that was not evaluated. A SentenceTransformer can be trained
-      with this callback too.
+      bidirectionally, as exported by `extract` with these options, at each evaluation and at
+      checkpoints of other steps. It also accepts a SentenceTransformer.
 
-    Either way, `metric` is in ``trainer_state.json`` of each checkpoint, at its step::
+    In both cases, `metric` is in ``trainer_state.json`` of each checkpoint, at its step::
 
         qwen3nb average RUN OUTPUT --best 3 --metric eval_dev --higher-is-better
 
-    ``metric_for_best_model`` and ``load_best_model_at_end`` work with it. The seconds are logged
-    as ``eval_<name>_runtime``. Several sets take an evaluator each.
+    ``metric_for_best_model`` and ``load_best_model_at_end`` work with it. The seconds are logged as
+    ``eval_<name>_runtime``. Use one evaluator per data set.
 
-    The training reaches the same weights as without: modes and random states are restored, and
-    weights are not copied. Under distributed training, the main process evaluates while the others
-    wait; weights that are sharded (FSDP, ZeRO-3) are refused. A model without a score, because its
-    vectors are not finite or a correlation is undefined, is logged as NaN with a warning.
+    Evaluation does not affect the trained weights: modes and random states are restored, and
+    weights are not copied. In distributed training, the main process evaluates while the others
+    wait; sharded weights (FSDP, ZeRO-3) are refused. If vectors are not finite or a correlation is
+    undefined, the score is logged as NaN with a warning.
 
-    Checkpoints that are selected by a score look better on that data than they are. Select on
-    development data, not on what you report.
+    Scores of selected checkpoints are biased upwards on the data used for selection. Select on
+    development data, and report scores on other data.
 
     Args:
         data: a test collection or its folder (scored by nDCG@10), or sentence pairs or
             their file (by Spearman's correlation, as in `evaluate_sts`).
-        name: name of the score; by default that of the data.
-        tokenizer: of an encoder-decoder: a tokenizer of transformers or its folder; None for
-            the trainer's ``processing_class``. It is copied.
-        pooling: of an encoder-decoder, and so are the options below: one of `POOLINGS`.
+        name: name of the score; by default the name of the data.
+        tokenizer: for an encoder-decoder, a tokenizer of transformers or its folder, which is
+            copied; None for the trainer's ``processing_class``.
+        pooling: one of `POOLINGS`; like the options below, for an encoder-decoder.
         normalize: whether vectors get length 1.
         max_length: maximum number of tokens per text.
         prefix: text prepended to every input, such as ``[R]``.
@@ -97,8 +96,8 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         metric: its name in the log, such as ``eval_dev``.
 
     Raises:
-        ValueError: an unknown pooling, a ``name`` that is not of letters, digits and ``._-``, or
-            a folder of several collections.
+        ValueError: an unknown pooling, a ``name`` with other characters than letters, digits and
+            ``._-``, or a folder of several collections.
         DataError: data that cannot be read.
     """
 
@@ -116,7 +115,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         prompts: Mapping[str, str] | None = None,
         batch_size: int = 32,
     ) -> None:
-        """Choose the data, and how the encoder of an encoder-decoder is used."""
+        """Create an evaluator; see the class for the arguments."""
         super().__init__()
         if isinstance(data, str | Path):
             file = Path(data).expanduser()
@@ -146,12 +145,12 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
-        """Return the scores of ``model`` by name, without ``eval_``; nothing is written.
+        """Return the scores of ``model`` by name, without ``eval_``; writes nothing.
 
         ``epoch`` and ``steps`` are for the model card of a SentenceTransformer.
 
         Raises:
-            SpecError: a model that is neither that nor an encoder-decoder with a tokenizer.
+            SpecError: neither a SentenceTransformer nor an encoder-decoder with a tokenizer.
         """
         scores = self._scores(model, None)
         if hasattr(model, "model_card_data"):
@@ -161,22 +160,22 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, *, model: Any = None, **trainer: Any
     ) -> None:
-        """Refuse a model that cannot be scored, or is sharded, before it is trained for hours."""
+        """Refuse a model that cannot be scored, or is sharded, before training starts."""
         self._training = True
-        # Of sharded weights, the main process has a part, which it cannot score alone.
+        # The main process has only a part of sharded weights.
         fsdp = any(type(each).__name__ == "FullyShardedDataParallel" for each in model.modules())
         marks = ("full_tensor", "ds_id")  # of FSDP's second version and of DeepSpeed's ZeRO-3
         if fsdp or any(hasattr(each, mark) for each in model.parameters() for mark in marks):
             raise SpecError(
                 f"{type(model).__name__}: its weights are sharded over processes (FSDP, ZeRO-3), "
-                "so that no process can score it alone; score the checkpoints: qwen3nb eval "
+                "so no process can score it alone; score the checkpoints: qwen3nb eval "
                 "--checkpoint FOLDER"
             )
         with undisturbed(model):
             self._encoder(model, trainer.get("processing_class"))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Forget the training: what is evaluated now may be another model of the same step."""
+        """Reset: the next model may be another one at the same step."""
         self._training = False
 
     def on_evaluate(
@@ -184,11 +183,11 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     ) -> None:
         """Score the model, and add the scores to the trainer's metrics and to its log."""
         metrics = {} if metrics is None else metrics
-        if self.metric not in metrics:  # as it is if this is the trainer's evaluator too
+        if self.metric not in metrics:  # already there if this is also the trainer's evaluator
             metrics.update((self._training and self._logged(state)) or self._log(state, **trainer))
 
     def on_save(self, args: Any, state: Any, control: Any, **trainer: Any) -> None:
-        """Score the model of a checkpoint whose step was not evaluated, and add it to its state."""
+        """Score the model at a checkpoint whose step was not evaluated, and add it to its state."""
         if self._logged(state):
             return
         self._log(state, **trainer)
@@ -197,14 +196,14 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         # The state of the checkpoint was written before the last entry of the log.
         file = Path(args.output_dir) / f"checkpoint-{state.global_step}" / "trainer_state.json"
         if not file.is_file():
-            log.warning("%s: not there, so the score is in the next checkpoint's only", file)
+            log.warning("%s: missing, so the score is only in the next checkpoint", file)
             return
         written = json.loads(file.read_bytes()) | {"log_history": state.log_history}
-        # As transformers writes it: a loss or a score may be NaN.
+        # As written by transformers: a loss or a score may be NaN.
         write_text(file, json.dumps(written, indent=2, sort_keys=True) + "\n")
 
     def _logged(self, state: Any) -> dict[str, float]:
-        """Return the scores that the log has of this step, under their names there."""
+        """Return the scores of this step in the log, by their names there."""
         for entry in reversed(state.log_history):
             if entry.get("step") == state.global_step and self.metric in entry:
                 return {key: entry[key] for key in (self.metric, f"{self.metric}_runtime")}
@@ -253,7 +252,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         return TrainedEncoder(model, own, self._options, batch_size=self._batch_size)
 
     def _own_tokenizer(self, model: Any, given: Any) -> Any:
-        """Return a tokenizer with prefix and end token that the training does not use."""
+        """Return a copy of the tokenizer with prefix and end token."""
         given = given if self._tokenizer is None else self._tokenizer
         if given is None:
             raise SpecError(
@@ -276,7 +275,7 @@ def _only(collections: list[TestCollection]) -> TestCollection:
 
 
 def _of_main_process(scores: dict[str, float]) -> dict[str, float]:
-    """Return the scores that the main process has, in every process."""
+    """Broadcast the scores of the main process to every process."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         shared = [scores]
@@ -287,10 +286,10 @@ def _of_main_process(scores: dict[str, float]) -> dict[str, float]:
 
 @contextmanager
 def undisturbed(model: torch.nn.Module) -> Iterator[None]:
-    """Compute without gradients, and restore what the block changes besides weights.
+    """Compute without gradients, and restore modes and random states afterwards.
 
-    That is the mode of each module (training or evaluation) and the random states of Python,
-    NumPy and PyTorch, on the CPU and on the model's own GPU.
+    These are the mode of each module (training or evaluation) and the random states of Python,
+    NumPy and PyTorch, on the CPU and on the model's GPU.
     """
     modes = [(module, module.training) for module in model.modules()]
     python, legacy = random.getstate(), np.random.get_state()
@@ -306,10 +305,10 @@ def undisturbed(model: torch.nn.Module) -> Iterator[None]:
 
 
 class TrainedEncoder(Encoder):
-    """The encoder of an encoder-decoder, as `qwen3nb.extract` would export it, for one evaluation.
+    """The encoder of an encoder-decoder, as exported by `qwen3nb.extract`, for one evaluation.
 
-    The weights are those of the model in memory, not copied (but for linear layers that oneDNN
-    reorders on some processors).
+    It shares the weights of the model in memory (except linear layers that oneDNN reorders on some
+    processors).
     """
 
     def __init__(
@@ -318,8 +317,8 @@ class TrainedEncoder(Encoder):
         """Take the encoder of ``model``; ``tokenizer`` adds the prefix and the end token.
 
         Raises:
-            SpecError: no encoder-decoder of Qwen3, weights that are not those of its
-                configuration, or a transformers release that runs the encoder causally.
+            SpecError: not a Qwen3 encoder-decoder, weights that do not match its configuration, or
+                a transformers release that runs the encoder causally.
         """
         encoder = _on_same_weights(model, options)
         if causal_leak(encoder, vocab_size=encoder.config.vocab_size) == 0:
@@ -352,7 +351,7 @@ class TrainedEncoder(Encoder):
 
 
 def _on_same_weights(model: Any, options: ExportOptions) -> Qwen3EncoderModel:
-    """Return the encoder of ``model``, in evaluation mode, on the same weights."""
+    """Return the encoder of ``model``, in evaluation mode, with shared weights."""
     name = type(model).__name__
     fields = model.config.to_dict() if hasattr(model, "config") else {}
     if fields.get("model_type") not in MODEL_TYPES:
@@ -370,11 +369,11 @@ def _on_same_weights(model: Any, options: ExportOptions) -> Qwen3EncoderModel:
     whole = {key: value.shape for key, value in encoder.state_dict().items()}
     if odd := [key for key in whole if key not in weights or weights[key].shape != whole[key]]:
         raise SpecError(
-            f"{name}: {odd[0]} is not as its configuration says ({len(odd)} such weights of the "
-            "encoder). A model with adapters (LoRA) cannot be scored during the training; score "
-            "what it becomes: qwen3nb eval --checkpoint FOLDER"
+            f"{name}: {odd[0]} does not match its configuration ({len(odd)} such weights of the "
+            "encoder). A model with adapters (LoRA) cannot be scored during training; score "
+            "the result: qwen3nb eval --checkpoint FOLDER"
         )
     encoder.load_state_dict(weights, assign=True)
-    # Frequencies are not weights: they are computed, as in a model that is loaded.
+    # Frequencies are not weights: compute them as in a loaded model.
     encoder.rotary_emb = Qwen3RotaryEmbedding(config=config).to(encoder.device)
     return encoder.eval()
