@@ -1,1 +1,1 @@
-"""Tables, figures, pages and model cards made from results."""
+"""Tables, figures, pages and model cards from results."""

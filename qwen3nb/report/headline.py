@@ -1,6 +1,6 @@
-"""The landing page: who leads, with a figure, and the findings of all pages.
+"""The landing page: the best model, with a figure, and the findings of all pages.
 
-Findings are derived from records alone; one that the records do not support is omitted.
+Findings are derived only from records; unsupported ones are omitted.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Finding:
 
 
 def headline_lead(comparison: Comparison, *, task: str, folder: str = "") -> str:
-    """Return who leads and how far the others are behind, as HTML: a sentence and a figure.
+    """Return the best model and the distance of the others as HTML: a sentence and a figure.
 
-    On a task or benchmark; ``folder`` has all other pages, relative to the landing page.
+    For a task or benchmark; ``folder`` has all other pages, relative to the landing page.
     """
     sentence = leaderboard_conclusion(comparison, task=task)
     if comparison.records:
@@ -59,9 +59,9 @@ def headline_findings(
     links: Mapping[str, str] | None = None,
     folder: str = "",
 ) -> str:
-    """Return the findings as HTML: on training, joint training, reranking, extracted encoders.
+    """Return findings on training, joint training, reranking and extracted encoders as HTML.
 
-    The page of each run id, and the folder of all others, are relative to the landing page.
+    Pages of run ids, and the folder of all others, are relative to the landing page.
     """
     seed, pages = comparison.procedure.seed, links or {}
     own = findings(comparison, task=task, links=pages)
@@ -85,10 +85,10 @@ def findings_html(findings: Sequence[Finding]) -> str:
 
 
 def interference_finding(report: InterferenceReport, *, folder: str = "") -> Finding | None:
-    """Return what joint training costs; None if no pair can be compared.
+    """Return the finding on joint training; None if no pair can be compared.
 
-    The headline is the finding of `interference_conclusion`, below it are its numbers, and what
-    the kill gate's words mean.
+    The headline is that of `interference_conclusion`, followed by numbers and the meaning of the
+    kill gate's verdict.
     """
     if all(group.overall.tir is None for group in report.interference.groups):
         return None
@@ -99,7 +99,7 @@ def interference_finding(report: InterferenceReport, *, folder: str = "") -> Fin
 def rerank_finding(
     results: Iterable[Result], *, seed: int = 0, links: Mapping[str, str] | None = None
 ) -> Finding | None:
-    """Return what reranking gains on the data set with the most queries; None without records."""
+    """Return the gain by reranking on the data set with most queries; None without records."""
     measured = [each for each in results if f"first {METRIC}" in each.per_query]
     if not measured:
         return None
@@ -119,7 +119,7 @@ def rerank_finding(
 
 
 def _effect(gap: PairedDifference, where: str, alpha: float) -> str:
-    """Say what something does to a metric, if the queries show it."""
+    """Describe an effect on a metric, if it is significant."""
     if not gap.significant(alpha):
         return f"makes no difference in {gap.metric} that these {gap.n} queries show"
     verb = "lifts" if gap.difference > 0 else "lowers"
@@ -129,7 +129,7 @@ def _effect(gap: PairedDifference, where: str, alpha: float) -> str:
 def findings(
     comparison: Comparison, *, task: str, links: Mapping[str, str] | None = None
 ) -> list[Finding]:
-    """Return the findings on one task or benchmark's mean: what training and extraction give."""
+    """Return the findings on training and extraction, on one task or a benchmark's mean."""
     results = sorted(comparison.scored(task), key=_value, reverse=True)
     every = (_training(comparison, results), _extracted(comparison, results))
     return [
@@ -145,7 +145,7 @@ def _value(result: Result) -> float:
 def _against(
     comparison: Comparison, best: Result, other: Result
 ) -> tuple[str, PairedDifference] | None:
-    """Return two scores over the same queries in words, with their paired difference."""
+    """Describe two scores over the same queries, and return their paired difference."""
     gap = comparison.between(best, other) if comparable(best, other) else None
     if gap is None:
         return None
@@ -156,8 +156,8 @@ def _against(
 def _training(comparison: Comparison, results: Sequence[Result]) -> tuple[Finding, Result] | None:
     """Compare the best later checkpoint of a training with its start.
 
-    Of several trainings, that of the best checkpoint. The p-value is corrected, as everywhere,
-    over a family of comparisons that has those of the other checkpoints, too.
+    For several trainings, that of the best checkpoint. The p-value is corrected over a family that
+    includes the other checkpoints.
     """
     keys = list(dict.fromkeys(result.task.key for result in results))
     series = [

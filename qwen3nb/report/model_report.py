@@ -1,6 +1,6 @@
-"""A model evaluated beside baselines: scores, paired differences and card, in one folder.
+"""Report on a model and its baselines: scores, paired differences and card, in one folder.
 
-Everything in it comes from records, which also go to `paths.results` as after every evaluation.
+All content comes from records, which are saved in `paths.results` as by every evaluation.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class ModelReport:
     spec: str  # the model as given
     results: Results  # those of the model first
     tasks: tuple[str, ...]  # keys of those requested
-    tier: str  # that the card compares on
+    tier: str  # tier of the card's comparison
     config: Mapping[str, Any]  # of the evaluation
     failures: Mapping[str, str]  # label or spec -> what failed; the others are complete
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def by_model(self) -> dict[str, list[Result]]:
-        """The records of each model, by a name that no other has."""
+        """The records of each model, by a unique name."""
         names = model_names(self.results)
         records: dict[str, list[Result]] = {}
         for result in self.results:
@@ -64,7 +64,7 @@ class ModelReport:
         return compare(self.results, baseline=self.model, tasks=self.tasks)
 
     def tables(self) -> dict[str, Table]:
-        """Scores by type of task, with a mean over the tasks of a type; then the differences."""
+        """Tables of scores by type of task, with a mean per type, and of differences."""
         types = dict.fromkeys(result.task.type for result in self.results)
         tables = {name: self._of_type(name) for name in types}
         if len(self.by_model) > 1:
@@ -111,9 +111,9 @@ class ModelReport:
     def write(self, folder: Path | str, *, facts: Path | None = None) -> list[Path]:
         """Write the report to ``folder`` and return its files and folders.
 
-        These are ``all_results.json`` and ``comparison.json``, each with a copy that carries
-        the time, ``comparison.md``, MTEB's own files in ``mteb/``, and, for an extracted
-        encoder, ``MODEL_CARD.md``.
+        These are ``all_results.json`` and ``comparison.json``, each with a copy named by the time,
+        ``comparison.md``, MTEB's own files in ``mteb/``, and, for an extracted encoder,
+        ``MODEL_CARD.md``.
         """
         folder, stamp = Path(folder), f"{self.created:%Y%m%d_%H%M%S}"
         everything = all_results(
@@ -140,7 +140,7 @@ class ModelReport:
 
 
 def _shown(result: Result) -> list[tuple[str, str]]:
-    """Task and metric of each column: the main metric, and for a search the usual ones."""
+    """Return task and metric of each column: the main metric, and the usual ones of a search."""
     names = [result.task.main_metric]
     if result.task.type in ("Retrieval", "Reranking"):
         names += [name for name in _SEARCH if name in result.metrics and name not in names]
@@ -176,7 +176,7 @@ def report_model(
 
     Raises:
         SpecError: ``model`` is not a known model.
-        EvaluationError: the model has no result at all.
+        EvaluationError: the model has no result.
     """
     names = ",".join([tasks] if isinstance(tasks, str) else tasks)
     keys = [task_key(task, limit=limit) for task in suite_tasks(tier=tier, tasks=names)]

@@ -1,7 +1,7 @@
-r"""Every figure and table that results allow, as files of a LaTeX article.
+r"""All figures and tables of the results, as files of a LaTeX article.
 
-The folder of a paper compiles as it is (``pdflatex paper && bibtex paper && pdflatex paper``),
-and its parts go into an article of one's own by ``\input{figures}`` and ``\input{tables}``.
+The folder of a paper compiles as it is (``pdflatex paper && bibtex paper && pdflatex paper``); use
+``\input{figures}`` and ``\input{tables}`` in your own article.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import write_public
 
-# Figures of one panel, which are legible in one column; others span the page.
+# Figures with one panel, legible in one column; others span the page.
 _NARROW = re.compile(r"interference|per-query")
 _CLASSES = {
     "plain": r"\documentclass[twocolumn]{article}" "\n" r"\usepackage[margin=.75in]{geometry}",
@@ -89,15 +89,15 @@ into an article of one's own.\nocite{*}
 
 @dataclass(frozen=True, repr=False)
 class PaperContents:
-    """Every figure and table that the chosen records, trainings and adapters allow.
+    """All figures and tables of the selected records, trainings and adapters.
 
-    Trainings and adapters are shown from all records and the logs below `paths.runs`. What needs a
-    model (spectra, indexes, ablations) is only on its page. Figures and tables show one
-    comparison, which is computed once.
+    Trainings and adapters are shown from all records and the logs below `paths.runs`. Results that
+    need a model (spectra, indexes, ablations) are only on their pages. All figures and tables share
+    one comparison.
     """
 
     results: Sequence[Result]  # any records
-    tier: str = ""  # by default the richest with results; where none has, only trainings are shown
+    tier: str = ""  # by default the largest with results; without any, only trainings are shown
     models: Sequence[str] = ()  # names of the models to show; by default all
     tasks: Sequence[str] = ()  # keys of the tasks to show in place of the tier's
     seed: int = 0  # of the draws
@@ -108,12 +108,12 @@ class PaperContents:
 
     @property
     def _is_part(self) -> bool:
-        """Whether models or tasks are named; trainings and adapters are then left out."""
+        """Whether models or tasks are selected; trainings and adapters are then left out."""
         return bool(self.models or self.tasks)
 
     @cached_property
     def _shown(self) -> list[Result]:
-        """The newest records of the choice; adapters, runs of one training, have own tables."""
+        """The newest selected records, without adapters, which have their own tables."""
         models, tasks = self.models, self.tasks
         newest = latest(r for r in self.results if models or "training" not in r.config)
         names = model_names(newest)
@@ -134,10 +134,10 @@ class PaperContents:
         return interference_report(seed=self.seed)
 
     def figures(self) -> list[Figure]:
-        """Return every figure; those of one model have its name in their own.
+        """Return every figure; names of figures of one model contain the model's.
 
         Raises:
-            ValueError: no records on the tier, or of a model or task; lists those there are.
+            ValueError: no records on the tier, or of a model or task; lists the available ones.
         """
         trained = [] if self._is_part else list(self._of_trainings())
         shown = self._shown_beside(trained)
@@ -176,7 +176,7 @@ class PaperContents:
         return [board, cost, *compared, *trained]
 
     def _shown_beside(self, others: Sequence[object]) -> list[Result]:
-        """Return the records; none only if nothing is named and there are ``others``."""
+        """Return the records; may be empty only if nothing is selected and there are ``others``."""
         shown = self._shown
         if not shown and (self._is_part or self.tier or not others):
             raise ValueError(
@@ -204,7 +204,7 @@ class PaperContents:
         if tables is None:
             return
         for name, table in tables.tables:
-            types = table.name == "types"  # a row per type, as there is one per mean and task
+            types = table.name == "types"  # a row per type, as for means and tasks
             shown = transposed(table, first="type of task") if types else table
             yield replace(shown, caption=f"{name}.")
         for kind, tasks in tasks_by_type(comparison).items():
@@ -214,7 +214,7 @@ class PaperContents:
                 yield replace(table, name=f"differences-{kind}", caption=caption)
 
     def _per_model(self) -> Iterator[Figure]:
-        """Yield a figure per model that is named, or of all if they are few."""
+        """Yield a figure per selected model, or for all if they are few."""
         names = model_names(self._shown)
         if not self.models and len(names) > MANY:
             return
@@ -242,7 +242,7 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
         figure.save(folder / "figures" / f"{name}.pdf", columns=_columns(figure), paper=style)
         for name, figure in figures.items()
     ]
-    references = paths.book() / "references.bib"  # a study without a book has none
+    references = paths.book() / "references.bib"  # missing in a study without a book
     parts = {
         "figures.tex": "\n".join(_float(n, f, spans=spans) for n, f in figures.items()),
         "tables.tex": "\n".join(rf"\input{{tables/{file.stem}}}" for file in tables) + "\n",

@@ -40,8 +40,8 @@ from qwen3nb.utils.format import (
     p_value_text,
 )
 
-_BEST = 5  # documents listed of a ranking
-_FEW = 9  # queries, below which coverage is not known to hold; see `analysis.calibration`
+_BEST = 5  # documents listed per ranking
+_FEW = 9  # number of queries up to which coverage is not guaranteed; see `analysis.calibration`
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class CandidateReport:
     """Candidates compared with the model in use, as tables, Markdown and JSON."""
 
     comparison: Comparison  # the differences, metric by metric
-    tested: tuple[str, ...]  # metrics whose p-values are shown; the first is the deciding one
-    runs: tuple[TrendPoint, ...]  # earlier and present ones of these models, on that metric
+    tested: tuple[str, ...]  # metrics whose p-values are shown; the first one decides
+    runs: tuple[TrendPoint, ...]  # earlier and current runs of these models, on that metric
     most: int  # number of queries listed per candidate
     left_out: tuple[str, ...]  # records that are not compared, each with the reason
 
@@ -99,7 +99,7 @@ class CandidateReport:
 
     @property
     def headline(self) -> str:
-        """The decision in a sentence: ``Take Y …`` if a candidate is better, else ``Keep X``."""
+        """The decision in a sentence: ``Take Y …`` or ``Keep X …``."""
         return str(self.decision)
 
     @cached_property
@@ -131,7 +131,7 @@ class CandidateReport:
 
     @property
     def regressions(self) -> tuple[str, ...]:
-        """What a gate fails on: worse candidates, and runs worse than the previous one."""
+        """Reasons for a gate to fail: worse candidates, and runs worse than the previous one."""
         how, newest = self.comparison.procedure, {run.label: run for run in self.runs}
         worse = [
             f"{each.model}: {each.text}"
@@ -150,7 +150,7 @@ class CandidateReport:
 
     @property
     def caution(self) -> str:
-        """What these queries are too few to detect; empty if nothing."""
+        """Caveats on the power of these queries; may be empty."""
         how, comparison = self.comparison.procedure, self.comparison
         open_ = ("no worse", "not shown")
         undecided = [each for each in self.differences if comparison.verdict(each) in open_]
@@ -164,7 +164,7 @@ class CandidateReport:
         for each in self.differences:
             if each.significant(how.alpha) and comparison.could_turn(each):
                 sentences.append(
-                    f"{each.first}: rare queries that are not among these could turn the sign of "
+                    f"{each.first}: rare queries missing in this sample could turn the sign of "
                     "its difference."
                 )
         if any(each.n <= _FEW for each in self.differences):
@@ -365,7 +365,7 @@ class CandidateReport:
 
 
 def _top_text(result: Result, query: str) -> str:
-    """The best documents of a query; a search that finds none is not one that kept none."""
+    """Return the best documents of a query; distinguishes no hits from rankings not kept."""
     none = "none" if isinstance(result.config.get("top"), Mapping) else "not kept"
     return ", ".join(top_documents(result, query)[:_BEST]) or none
 
@@ -376,13 +376,13 @@ def _prompts(result: Result) -> str:
 
 
 def _query_seconds(result: Result) -> float | None:
-    """Seconds that one query takes; None if the record does not say."""
+    """Return the seconds per query; None if the record does not have them."""
     value = result.config.get("seconds_per_query")
     return float(value) if isinstance(value, int | float) else None
 
 
 def times_text(result: Result, *, reused: bool = False) -> str:
-    """What a record took: seconds, texts encoded and cached, seconds per query."""
+    """Describe the cost of a record: seconds, texts encoded and cached, seconds per query."""
     texts = f"{result.cost.encoded:,} texts, {result.cost.cached:,} vectors from the cache"
     took = f"{duration_text(result.cost.seconds)} for {texts}"
     seconds = _query_seconds(result)
@@ -391,7 +391,7 @@ def times_text(result: Result, *, reused: bool = False) -> str:
 
 
 def _model(result: Result) -> dict[str, Any]:
-    per_query = ("top", "queries")  # of a record's settings, what has a row per query
+    per_query = ("top", "queries")  # settings of a record with a row per query
     queries = next(iter(result.per_query.values()))
     return {
         "model": result.model,
@@ -431,7 +431,7 @@ def compare_candidates(
         task: name of the task or its data set; by default the only custom data set of the
             current model, else its only task.
         models: labels of the candidates; by default all models with results on the task.
-        tested: metrics whose p-values are shown; the first is the deciding one.
+        tested: metrics whose p-values are shown; the first one decides.
         alpha: level of the corrected tests.
         threshold: smallest difference that matters.
         most: number of queries listed per model.
@@ -439,7 +439,7 @@ def compare_candidates(
         seed: seed of the resampling.
 
     Raises:
-        ValueError: an unknown task or model, or nothing to compare; lists those available.
+        ValueError: an unknown task or model, or nothing to compare; lists what is available.
     """
     results = list(results)
     records, left_out = select_candidates(
@@ -474,7 +474,7 @@ def compare_candidates(
 
 
 def candidates_conclusion(results: Iterable[Result], *, current: str, **options: Any) -> Conclusion:
-    """Say whether a candidate should replace the model in use: ``Keep X`` or ``Take Y``.
+    """Recommend whether a candidate should replace the model in use: ``Keep X`` or ``Take Y``.
 
     The options are those of `compare_candidates`, such as ``tested``, ``alpha`` and ``threshold``.
     """

@@ -1,4 +1,4 @@
-"""The page of a comparison: differences as tables and figures, and what they show in words."""
+"""The page of a comparison: tables, figures and conclusions on differences."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 _SINGLE = "a single query"
 _MOST_NAMED = 3  # notes below a table; more are counted
-_MOST_ROWS = 700  # of the tables of all baselines, which bounds the size of a page
-_MOST_COLUMNS = 5  # of differences with their intervals, which fit a page
+_MOST_ROWS = 700  # maximum rows in tables for all baselines, to limit the size of a page
+_MOST_COLUMNS = 5  # maximum columns of differences with intervals on a page
 _MOST_BEHIND = 8  # models in the figure of the landing page, next to the best
-# Has a contrast of 5 with the colours of the matrix, where white has 3.5. Not pure black, which
-# matplotlib omits from an SVG, so that the page would apply its own text colour.
+# Has a contrast of 5 with the colours of the matrix (white: 3.5). Not pure black, which matplotlib
+# omits from an SVG, where the page would then apply its own text colour.
 _ON_COLOR = "#010101"
 
 
@@ -58,7 +58,7 @@ _ON_COLOR = "#010101"
 
 
 def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cell, Cell]:
-    """Return a difference with its interval, and its corrected p-value above the raw one."""
+    """Return cells for a difference with its interval, and for its corrected and raw p-values."""
     each = difference
     p = p_cell(each.corrected, each.interval, alpha=alpha)
     return (
@@ -73,7 +73,7 @@ def p_cell(p_value: float | None, interval: Interval | None, *, alpha: float) ->
 
 
 def baseline_text(differences: Iterable[PairedDifference]) -> str:
-    """Name what models are compared with, and on how many tasks it is another one."""
+    """Name the baseline, and the number of tasks with another one."""
     tasks = {each.task: each.second for each in differences}
     (first, count), *others = Counter(tasks.values()).most_common() or [("no baseline", 0)]
     names = ", ".join(in_words(name) for name, _ in others)
@@ -85,7 +85,7 @@ def differences_table(
 ) -> Table:
     """Compare every model with the baseline: difference, interval, p, effect size, queries won.
 
-    On one task, on several, or on all; on one, perhaps with another ``baseline``.
+    For one, several or all tasks; for one task, optionally with another ``baseline``.
     """
     wanted = [task] if task and isinstance(task, str) else list(task)
     shown = comparison.differences_on(*wanted) if wanted else comparison.differences
@@ -120,9 +120,9 @@ def differences_table(
 
 
 def baseline_tables(comparison: Comparison, *, task: str) -> Table | TableChoice:
-    """Return `differences_table` on a task, from a baseline that a reader of the page may change.
+    """Return `differences_table` on a task, with a baseline that can be changed on the page.
 
-    All variants are made here, by the same tests: of many models, those of the best as baseline.
+    All variants are based on the same tests; with many models, only the best can be baselines.
     """
     compared = comparison.on(task)
     if compared is None or len(compared.columns) < 2:
@@ -138,7 +138,7 @@ def baseline_tables(comparison: Comparison, *, task: str) -> Table | TableChoice
 
 
 def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
-    """Say how differences are tested, and what is not paired."""
+    """Describe how differences are tested, and what is not paired."""
     how = comparison.procedure
     every = (*comparison.tasks, *comparison.correlations, *comparison.means)
     shown = [each for each in every if each.with_baseline and (not tasks or each.task in tasks)]
@@ -157,11 +157,11 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
         f"Paired over queries: 95 % interval ({interval_words(['paired'])}), two-sided paired "
         f"permutation test with {max(each.draws for each in shown):,} draws; p corrected by "
         f"{family}; in bold where the difference is significant: corrected p < {how.alpha:g}, and "
-        "the interval leaves out 0."
+        "the interval excludes 0."
         + (
-            f" Queries of a cluster count together: {'; '.join(clustered)}."
+            f" Queries of a cluster are treated as dependent: {'; '.join(clustered)}."
             if clustered
-            else " The records name no clusters: queries count one by one."
+            else " The records have no clusters: queries are treated as independent."
         )
         + (comparison.given(tasks[0]) if tasks else "")
         + left_out
@@ -171,8 +171,8 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
 def compared_tables(comparison: Comparison) -> Table | Sections:
     """Show the differences from the baseline: a row per model, a column per task.
 
-    Of a tier with benchmarks, a column per mean; of many columns, a row each and a column per
-    model. Many tasks follow in a folded table per type.
+    For a tier with benchmarks, there is a column per mean; a table with many columns is transposed.
+    Many tasks follow in folded tables by type.
     """
     tasks = [each for each in (*comparison.tasks, *comparison.correlations) if each.with_baseline]
     if len(tasks) <= MANY:
@@ -221,9 +221,9 @@ def _compared(comparison: Comparison, tasks: Sequence[TaskComparison], *, name: 
 
 
 def power_table(comparison: Comparison) -> Table:
-    """Say what the queries of each task can show: verdicts, and the smallest difference detected.
+    """Return verdicts by task, and the smallest difference that its queries detect.
 
-    That is the largest of all pairs with the baseline.
+    The detectable difference is the largest over all pairs with the baseline.
     """
     how, rows = comparison.procedure, []
     shown: list[PairedDifference] = []
@@ -255,15 +255,15 @@ def power_table(comparison: Comparison) -> Table:
             "queries\nto be equivalent",
             "queries",
         ),
-        note=f"Models by what is shown of their difference from {named}. Equivalent: the interval "
-        f"lies within ±{how.minimum:g}; no worse: it ends above −{how.minimum:g}. Detectable: the "
+        note=f"Numbers of models by verdict; differences are from {named}. Equivalent: the "
+        f"interval is within ±{how.minimum:g}; no worse: it is above −{how.minimum:g}. Detectable: the "
         "smallest true difference of any model that is significant in 80 % of such samples (by a "
         f"paired t-test at {how.alpha:g} over the number of pairs, and by the interval); in bold "
         f"above {how.minimum:g}: these queries may then miss differences that matter.",
         empty="Nothing was compared.",
         name="power",
-        caption=f"What these queries show of the differences from {named}, and the smallest that "
-        "they can detect.",
+        caption=f"Verdicts on the differences from {named}, and the smallest difference that "
+        "these queries can detect.",
     )
 
 
@@ -283,7 +283,7 @@ def tasks_by_type(comparison: Comparison) -> dict[str, list[TaskComparison]]:
 def differences_figure(comparison: Comparison) -> Figure | None:
     """Draw forest plots: a panel per task, a row per model with its difference and interval.
 
-    Of a tier with benchmarks, a panel per mean; of other tasks, at most `MANY`. Filled markers are
+    For a tier with benchmarks, a panel per mean; otherwise at most `MANY` tasks. Filled markers are
     significant after correction; the grey band contains differences that do not matter. None if
     nothing was compared.
     """
@@ -338,7 +338,7 @@ def _draw_differences(
 
 
 def pairs_figure(comparison: Comparison) -> Figure | None:
-    """Draw every pair of models: on how many tasks the row is significantly above the column.
+    """Draw a matrix of models: the number of tasks on which the row is significantly better.
 
     None if nothing was compared.
     """
@@ -354,7 +354,7 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
         draw=lambda width: _draw_pairs(pairs, width, tasks=len(tasks)),
         caption=f"Every pair of models: on how many of {count} the row is significantly above the "
         "column, paired over the queries that both answered (two-sided paired permutation test, "
-        f"corrected p < {how.alpha:g}, {test}, and an interval that leaves out 0)."
+        f"corrected p < {how.alpha:g}, {test}, and an interval that excludes 0)."
         + not_shown(len({name for each in tasks for name in each.columns}) - MOST_MODELS),
         alt=f"A matrix of counts of {count}. "
         f"{undecided} of {len(pairs)} pairs are not significantly different.",
@@ -362,7 +362,7 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
 
 
 def _draw_pairs(pairs: Sequence[PairOutcome], width: float, *, tasks: int) -> MplFigure:
-    """Draw a matrix of the numbers of tasks; of more than `MOST_MODELS`, those that win most."""
+    """Draw a matrix of numbers of tasks, with at most `MOST_MODELS` models that win most."""
     import matplotlib.pyplot as plt
 
     above: Counter[tuple[str, str]] = Counter()
@@ -393,7 +393,7 @@ def _draw_pairs(pairs: Sequence[PairOutcome], width: float, *, tasks: int) -> Mp
 def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
     """Draw how far each model is behind the best one, the best on top; None for fewer than two.
 
-    The task may be a benchmark, whose mean it then is.
+    For a benchmark as task, its mean is shown.
     """
     best = find_best(comparison, task=task)
     if best is None or not best.ahead:
@@ -431,9 +431,9 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
 
 
 def comparison_conclusion(comparison: Comparison) -> Conclusion:
-    """Say which differences from the baseline are shown, and how small the others may be.
+    """State which differences from the baseline are significant, and what is known of the others.
 
-    On the mean of a tier that has one first, then task by task; last, what was planned otherwise.
+    First for the mean of a tier, if it has one, then by task; last, deviations from the plan.
     """
     tasks = (*comparison.tasks, *comparison.correlations)
     every = [each for task in tasks for each in task.with_baseline]
@@ -449,7 +449,7 @@ def comparison_conclusion(comparison: Comparison) -> Conclusion:
 
 
 def _counted(comparison: Comparison, every: Sequence[PairedDifference]) -> str:
-    """Say how many differences are shown, in which direction, and which is the largest."""
+    """State the number of significant differences, their directions, and the largest."""
     how = comparison.procedure
     shown = [each for each in every if each.significant(how.alpha)]
     tasks = {each.task for each in every}
@@ -479,7 +479,7 @@ def _ends(each: PairedDifference, *, sign: bool = True) -> str:
 
 
 def _open(comparison: Comparison, differences: Sequence[PairedDifference]) -> str:
-    """Say what is shown of the differences that are not significant."""
+    """State the verdicts on differences that are not significant."""
     verdicts = Counter(map(comparison.verdict, differences))
     margin = f"{comparison.procedure.minimum:g}"
     words = {
@@ -498,14 +498,14 @@ class TopModel:
     """The best model on a task or benchmark, and the others that can be paired with it."""
 
     name: str
-    record: Result  # on a benchmark, with the mean as its score
-    ahead: tuple[PairedDifference, ...]  # of the others, the best of them first
-    queries: str  # what was paired, such as ``200 queries``
-    unpaired: int  # other models whose scores cannot be paired with its own
+    record: Result  # for a benchmark, with the mean as its score
+    ahead: tuple[PairedDifference, ...]  # differences from the others, the best of them first
+    queries: str  # number of paired queries, such as ``200 queries``
+    unpaired: int  # number of models whose scores cannot be paired with it
 
 
 def find_best(comparison: Comparison, *, task: str) -> TopModel | None:
-    """Return who leads on a task, or on the mean of a benchmark; None without results."""
+    """Return the best model on a task or on the mean of a benchmark; None without results."""
     records = comparison.scored(task)
     if not records:
         return None
@@ -523,15 +523,15 @@ def find_best(comparison: Comparison, *, task: str) -> TopModel | None:
 
 
 def leaderboard_conclusion(comparison: Comparison, *, task: str) -> Conclusion:
-    """Say who leads, by how much, and whether these queries show it.
+    """State the best model, its lead, and whether the lead is significant.
 
-    On a task, or on the mean of a benchmark, by the comparison that all pages show.
+    For a task, or the mean of a benchmark, from the comparison used on all pages.
     """
     best = find_best(comparison, task=task)
     if best is None:
         return Conclusion(
             "No results yet on whole tasks: `qwen3nb eval` writes some. A run with `--limit` has a "
-            "page of its own."
+            "separate page."
         )
     alpha = comparison.procedure.alpha
     shown = next((each for each in best.ahead if each.significant(alpha)), None)

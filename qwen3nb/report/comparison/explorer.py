@@ -1,12 +1,12 @@
-"""An interactive plot of two models query by query: which one answers which query better?
+"""An interactive plot that compares two models query by query.
 
-A point per query; the query that is selected is shown with its text, its judged documents and what
-both models rank first, at an address of its own. The page contains everything; the book's copy of
-plotly's script draws the points, and nothing is fetched. Readers without scripts have a table of
-the queries, those with the largest differences first.
+Each query is a point; the selected query is shown with its text, its judged documents and the top
+documents of both models, and has its own address. The page is self-contained: the book's copy of
+plotly draws the points, and nothing is fetched. Without scripts, readers see a table of the
+queries, by descending difference.
 
-A page holds the documents of the queries that differ most; of the others it shows the scores and
-the text alone, so that a page of thousands of queries can still be sent by mail.
+Documents are included for the queries that differ most; for the others, only scores and text, so
+pages with thousands of queries stay small enough for e-mail.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from qwen3nb.utils.format import interval_text
 if TYPE_CHECKING:
     import pandas as pd
 
-_FAR = 0.5  # a difference that the conclusion counts
-_LONGEST = 200  # characters of a query's text in a list, and of a document
-_LONGEST_QUERY = 2000  # characters of the query that is selected
-_SHOWN = 5  # documents of a ranking, and judged ones, with their texts
-_MOST_QUERIES = 200  # with their documents, as far as they fit into
+_FAR = 0.5  # differences counted in the conclusion
+_LONGEST = 200  # characters of a query in a list, and of a document
+_LONGEST_QUERY = 2000  # characters of the selected query
+_SHOWN = 5  # documents of a ranking, and judged documents, with their texts
+_MOST_QUERIES = 200  # queries with documents, limited by
 _SIZE = 1_500_000  # characters of a page
 _JITTER = 0.012  # as a share of the score range, so that equal points do not overlap
 _GOLDEN = (5**0.5 - 1) / 2
@@ -66,7 +66,7 @@ def top_documents(result: Result, query: str) -> list[str]:
     if not isinstance(kept, Mapping):
         return []
     task = result.task
-    whole = "/".join([*task.splits, *task.subsets, query])  # its id in the record of all parts
+    whole = "/".join([*task.splits, *task.subsets, query])  # the id in a record of all parts
     return [str(each) for each in kept.get(query) or kept.get(whole) or ()]
 
 
@@ -80,12 +80,12 @@ def query_text(result: Result, query: str, texts: SearchTexts | None = None) -> 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explorer:
-    """The scores of two or more models, the best first, on the queries that all answered."""
+    """Scores of two or more models, the best first, on their shared queries."""
 
     matrix: ScoreMatrix
-    records: Mapping[str, Result]  # of each model, by its name in the matrix
-    texts: SearchTexts | None = None  # and judgements; without them, ids are shown
-    note: str = ""  # why there are no texts, and how many models are not here
+    records: Mapping[str, Result]  # by name of the model in the matrix
+    texts: SearchTexts | None = None  # texts and judgements; without them, ids are shown
+    note: str = ""  # reason for missing texts, and number of models left out
 
     def __repr__(self) -> str:
         size = f"{len(self.models)} models, {len(self.matrix.queries)} queries"
@@ -101,9 +101,9 @@ class Explorer:
         return query_text(next(iter(self.records.values())), query, self.texts)
 
     def to_frame(self, *, first: str = "", second: str = "") -> pd.DataFrame:
-        """Return a row per query: its text, both scores, their difference; the largest first.
+        """Return a row per query: text, both scores and their difference, the largest first.
 
-        Of the two best models, or of others by their names.
+        By default for the two best models.
 
         Raises:
             ValueError: an unknown model; lists the known ones.
@@ -118,9 +118,9 @@ class Explorer:
         return frame.sort_values("difference", key=lambda d: -d.abs(), kind="stable")
 
     def query(self, query: str = "", *, first: str = "", second: str = "") -> Table:
-        """Look at one query: its judged documents, and what two models rank first.
+        """Return a table of one query: its judged documents, and the top documents of two models.
 
-        By default the one on which the two best models differ most.
+        By default, the query on which the two best models differ most.
 
         Raises:
             ValueError: an unknown query or model.
@@ -163,7 +163,7 @@ class Explorer:
         return first or next(rest), second or next(rest)
 
     def _data(self) -> dict[str, Any]:
-        """Return the data that the page's script shows."""
+        """Return the data for the page's script."""
         models, queries = self.models, self.matrix.queries
         return {
             "metric": self.matrix.metric,
@@ -185,7 +185,7 @@ class Explorer:
 
     def _repr_html_(self) -> str:
         data = json.dumps(self._data(), allow_nan=False, separators=(",", ":"))
-        for sign in "<>&\u2028\u2029":  # no parser mistakes it for markup, or ends the script
+        for sign in "<>&\u2028\u2029":  # not parsed as markup or as the end of the script
             data = data.replace(sign, f"\\u{ord(sign):04x}")
         boxes = "".join(
             f'<label>{axis}-axis <select data-axis="{axis}">'
@@ -234,7 +234,7 @@ def _note(text: str) -> str:
 
 
 def _traces_and_layout(across: str, up: str, *, metric: str) -> dict[str, Any]:
-    """Return the trace of the points without their values, the line of ties, and the layout."""
+    """Return the trace of the points (without values), the line of ties, and the layout."""
     axis = {"range": [-0.04, 1.04], "zeroline": False}
     ties = {"x": [0, 1], "y": [0, 1], "mode": "lines", "line": {"dash": "dot", "width": 1}}
     return {
@@ -273,7 +273,7 @@ def _best(grades: Mapping[str, int]) -> list[str]:
 
 
 def different_queries(matrix: ScoreMatrix, models: Sequence[str], *, most: int) -> list[str]:
-    """Return the queries on which models differ most, taken from every pair in turn."""
+    """Return the queries on which models differ most, from every pair in turn."""
     orders = [
         np.argsort(-np.abs(matrix.column(a) - matrix.column(b)), kind="stable")[:most].tolist()
         for a, b in itertools.combinations(models, 2)
@@ -285,7 +285,7 @@ def different_queries(matrix: ScoreMatrix, models: Sequence[str], *, most: int) 
 def query_details(
     queries: Sequence[str], records: Mapping[str, Result], texts: SearchTexts | None
 ) -> dict[str, Any]:
-    """Return what a page shows of each query: rankings, judgements and documents.
+    """Return rankings, judgements and documents of each query for a page.
 
     The most important queries come first; those that exceed the size of a page are left out.
     """
@@ -336,10 +336,10 @@ def explore(
         results: any records.
         task: name of the task.
         metric: a per-query metric between 0 and 1.
-        models: names of two or more models to show, or a comma-separated string; by default all,
-            of many the best.
-        texts: texts and judgements; by default those of the task, if its data are at hand. If
-            they are not, ids are shown instead and a note gives the reason.
+        models: names of two or more models to show, or a comma-separated string; by default all, or
+            the best of many.
+        texts: texts and judgements; by default those of the task, if its data are available
+            locally. Otherwise, ids are shown, and a note gives the reason.
 
     Raises:
         ValueError: an unknown model, or only one; lists the known ones.
@@ -375,7 +375,7 @@ def explore(
 
 
 def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:
-    """Say on how many queries the two best models are far apart, and which of them wins there."""
+    """State on how many queries the two best models differ much, and who wins them."""
     if isinstance(explorer, NoExplorer):
         return Conclusion(explorer.why)
     first, second = explorer.models[:2]

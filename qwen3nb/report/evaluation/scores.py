@@ -113,7 +113,7 @@ def _table(
         note += (
             " In bold: differences Δ from the baseline that are significant (two-sided paired "
             f"permutation test, p < {ALPHA:g} corrected by step-down MaxT over all pairs of the "
-            "models with scores on the task; and the interval leaves out 0)."
+            "models with scores on the task; and the interval excludes 0)."
         )
     return Table.of(
         rows,

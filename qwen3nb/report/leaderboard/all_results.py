@@ -1,11 +1,11 @@
-"""Scores of models as data: means of one, and one file of all in a folder for other programs.
+"""Scores as data: means of one model, and a file with all scores for other programs.
 
-results/all_results.json        of all records; written anew by `eval`, `sweep` and `report`
-eval_results/all_results.json   of the models of a report
+results/all_results.json        all records; rewritten by `eval`, `sweep` and `report`
+eval_results/all_results.json   models of a report
 
-Each holds the ``model``, its ``model_path`` and the ``config`` of the newest record, or of the
-report; ``results`` by model and task, with the checksum of each record; a ``summary`` by model;
-and ``failures``.
+Each contains ``model``, ``model_path`` and ``config`` of the newest record, or of the report;
+``results`` by model and task, with the checksum of each record; a ``summary`` by model; and
+``failures``.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from qwen3nb.tiers import BENCHMARKS, GROUPS
 from qwen3nb.utils.atomic_files import turn, write_json
 from qwen3nb.utils.secrets import known_secrets
 
-_ROWS = ("top", "queries", "runs", "qrels")  # of a record's parameters, those with a row per query
+_ROWS = ("top", "queries", "runs", "qrels")  # parameters of a record with a row per query
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Means of one model's scores: of each benchmark that was requested whole, or by type."""
+    """Means of one model's scores: of benchmarks requested as a whole, or by type."""
 
     label: str  # name of the model
-    means: tuple[BenchmarkMean, ...]  # of the benchmarks, none if no benchmark was requested whole
+    means: tuple[BenchmarkMean, ...]  # means of benchmarks requested as a whole
     by_type: dict[str, float]  # mean main score over the tasks of each MTEB type
     tasks: dict[str, int]  # number of tasks of each type; a group of tasks counts as one
-    over_tasks: float | None  # mean over all tasks; None if there are none, or of a benchmark's
+    over_tasks: float | None  # mean over all tasks; None without tasks, or with benchmarks
     over_types: float | None  # mean of the means by type, likewise
     missing: dict[str, str]  # requested tasks without a result, with the reason
 
@@ -70,9 +70,9 @@ def summarise(
 ) -> Summary:
     """Summarise one model's results.
 
-    If benchmarks were requested whole, there is no mean over several of them. A group of tasks
-    (CQADupStack's forums) counts as one task with the mean of its parts; if a part is missing, so
-    is the task. Keys that were requested and have no result are missing, each for its reason.
+    There is no mean over several benchmarks requested as a whole. A group of tasks (the forums of
+    CQADupStack) counts as one task with the mean of its parts; if a part is missing, so is the
+    task. Requested keys without a result are listed as missing, with the reason.
 
     Raises:
         ValueError: the records are of several models.
@@ -121,7 +121,7 @@ def _by_type(records: Mapping[str, Result]) -> dict[str, list[float]]:
 def write_all_results(folder: Path | str | None = None) -> Path:
     """Write the scores of all records in ``folder``, by default `paths.results`; return the file.
 
-    Processes that write it take turns, and each reads the records when it has its own.
+    Processes that write it take turns, and each reads the records within its turn.
     """
     base = Path(folder).expanduser() if folder else paths.results()
     with turn(base / SUMMARY):
@@ -142,14 +142,14 @@ def all_results(
     requested: Sequence[str] = (),
     when: datetime | None = None,
 ) -> dict[str, Any]:
-    """Return the scores of records as JSON, those of the model of the run first.
+    """Return the scores of records as JSON, those of the run's model first.
 
     Args:
         results: records of one or several models.
         config: parameters of the run.
         failures: task or model -> why it failed.
-        requested: keys of the tasks that the means are over; by default those of each model.
-        when: the time in it; by default now.
+        requested: keys of the tasks to average over; by default those of each model.
+        when: time stated in it; by default now.
     """
     listed = list(results)
     names = model_names(listed)

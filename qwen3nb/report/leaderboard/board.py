@@ -1,6 +1,6 @@
 """The leaderboard: all models of a tier, their tasks, ranks and costs.
 
-Of a tier with benchmarks, the means over each come first, then the tasks of each and its types.
+For a tier with benchmarks, the means of each come first, then tasks and types.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _NEAR = (
 _MEANS = (
     "Means over the tasks of one benchmark; a group such as CQADupStack counts as one task. No "
     "metric: the main scores, averaged as on MTEB's leaderboard. 95 % intervals, combined from "
-    "those of the tasks, which are given. Incomplete: a mean needs a score on every task; the "
+    "those of the given tasks. Incomplete: a mean needs a score on every task; the "
     "tables of tasks show what is missing. Best of each column in bold, second best underlined."
 )
 
@@ -84,17 +84,17 @@ def leaderboard(
 ) -> Table:
     """Return all models on a tier: a row per model, a column per task, the two best marked.
 
-    Models that are not significantly different from the best of a column carry a mark. A tier with
+    Models not significantly different from the best of a column also have a mark. A tier with
     benchmarks has a column per mean over a benchmark instead; the means by type and the tasks are
     in `task_tables`.
 
     Args:
         results: any records; those on other tiers' tasks are ignored.
         tier: the tier whose tasks are the columns.
-        tasks: keys of the tasks to show in place of the tier's.
+        tasks: keys of the tasks to show instead of the tier's.
         comparison: comparison of these results; computed if None.
         links: page of each run id.
-        name: name of the table, of its files and its link; by default ``comparison-`` and the tier.
+        name: name of the table, its files and its link; by default ``comparison-`` and the tier.
     """
     name, models = name or f"comparison-{'tasks' if tasks else tier}", _grid(results, tier, tasks)
     if models.columns:
@@ -139,9 +139,9 @@ def _scores_table(
 
 
 def _systems_compared(results: Iterable[Result], comparison: Comparison) -> set[str]:
-    """Return the models not significantly different from the best on a task, by identity.
+    """Return the models not significantly different from the best on each task, by identity.
 
-    Only models that can be paired with the best over queries.
+    Includes only models that can be paired with the best.
     """
     means = [r for r in results if r.main.how == "mean" and r.main.value is not None]
     best = max(means, key=lambda each: each.main.value or 0.0, default=None)
@@ -183,7 +183,7 @@ def record_list(results: Iterable[Result]) -> Table:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Models on a tier, the best first, and their means over its benchmarks."""
+    """Models on a tier, the best first, and their means on its benchmarks."""
 
     names: Mapping[str, str]  # of the models, by identity
     records: Mapping[str, Mapping[str, Result]]  # by model identity, then task
@@ -192,9 +192,9 @@ class _Grid:
 
 
 def _grid(results: Iterable[Result], tier: str, tasks: Sequence[str] = ()) -> _Grid:
-    """Return the models with a result, sorted by the first mean that any has, or the first task.
+    """Return the models with a result, sorted by the first available mean, or the first task.
 
-    Models without that mean follow, those with most tasks first.
+    Models without it follow, those with most tasks first.
     """
     keys = tasks or TIERS[tier].task_keys
     columns = () if tasks else tier_columns(tier)
@@ -240,7 +240,7 @@ def _means_table(grid: _Grid, tier: str, links: Mapping[str, str], *, types: boo
 
 
 def _of_benchmark(column: MeanColumn) -> bool:
-    """Whether a mean is over a whole benchmark, rather than one type of its tasks."""
+    """Return whether a mean is over a whole benchmark, not one type of its tasks."""
     return column.name.startswith(column.benchmark)
 
 
@@ -306,7 +306,7 @@ def _task(column: MeanColumn, own: Mapping[str, Result], links: Mapping[str, str
 
 
 def _head(column: MeanColumn, grid: _Grid) -> str:
-    """Return the task's name; its metric and n, or the number of its parts."""
+    """Return the task's name, with its metric and n or the number of its parts."""
     key, *others = column.weights
     if others:
         return f"{column.name}\n{column.metric}, mean of {len(column.weights)}"
@@ -319,7 +319,7 @@ def _head(column: MeanColumn, grid: _Grid) -> str:
 
 
 def _main_metric(record: Result, score: Aggregate | None) -> str:
-    """Return the record's metric that is its main score, or MTEB's where that is another."""
+    """Return the record's main metric, or MTEB's if that differs."""
     mteb = record.task.mteb
     named = next((name for name, each in record.metrics.items() if each == score), "")
     return named or (mteb.metric if mteb else str(record.task.main_metric))
@@ -333,16 +333,16 @@ def headline_table(
     links: Mapping[str, str] | None = None,
     most: int | None = None,
 ) -> Table:
-    """Return the leaderboard of the landing page: of the means, or on `headline_task`.
+    """Return the leaderboard of the landing page: the means, or `headline_task`.
 
-    Of more models than ``most``, the best; the other arguments are those of `leaderboard`.
+    Shows at most the ``most`` best models; for the other arguments see `leaderboard`.
     """
     newest = latest(results)
     tasks = [] if TIERS[tier].benchmarks else [headline_task(newest, tier=tier)]
     how: dict[str, Any] = {"comparison": comparison, "links": links, "name": "headline"}
     table = leaderboard(newest, tier=tier, tasks=tasks, **how)
     if not len(table):
-        note = f"No results on the {tier} tier yet: `qwen3nb eval --tier {tier}` makes some."
+        note = f"No results on the {tier} tier yet; run `qwen3nb eval --tier {tier}`."
         return Table(("model",), (), note)
     if most is None or len(table) <= most:
         return table
@@ -351,9 +351,9 @@ def headline_table(
 
 
 def headline_task(results: Iterable[Result], *, tier: str) -> str:
-    """Return the task of a tier with scores per query of most models; of several, the first.
+    """Return the task of a tier with per-query scores of most models; the first if tied.
 
-    A tier with benchmarks is summarised by its mean instead: the first of `Comparison.means`.
+    A tier with benchmarks is summarised by the first of `Comparison.means` instead.
     """
     models: dict[str, set[str]] = {task: set() for task in TIERS[tier].task_keys}
     for result in results:
@@ -388,7 +388,7 @@ def cost_table(results: Iterable[Result]) -> Table:
         rows,
         note="Seconds over all tasks, with loading and scoring; peak memory of the whole process.",
         name="cost",
-        caption="What the results of each model cost.",
+        caption="Cost of the results of each model.",
     )
 
 
@@ -398,8 +398,8 @@ def comparison_figure(
     """Draw a panel per task, with a point and its 95 % interval per model, the best on top.
 
     A tier with benchmarks has a panel per mean over a benchmark; ``tasks`` (keys, also
-    comma-separated) are shown in place of the tier's. Models keep their row and colour in every
-    panel; a missing result leaves its row empty.
+    comma-separated) replace the tier's. Models keep their row and colour in every panel; rows of
+    missing results are empty.
     """
     keys = split_names(tasks) if isinstance(tasks, str) else tasks
     models = _grid(results, tier, keys)
@@ -448,9 +448,9 @@ def _draw_scores(table: Table, width: float) -> MplFigure:
 def standings(results: Iterable[Result], *, tier: str, seed: int = 0) -> dict[str, Ranking]:
     """Rank the models on each of a tier's tasks with per-query scores, and on their mean.
 
-    The mean is over the tasks that most models have: a model that lacks one of them is listed with
-    the reason, not ranked. A tier with benchmarks has a ranking per benchmark and type instead.
-    What fewer than two models have is left out.
+    The mean is over the tasks that most models have: models that lack one of them are not ranked
+    but listed with the reason. A tier with benchmarks has a ranking per benchmark and type instead.
+    Tasks with fewer than two models are left out.
     """
     tasks = TIERS[tier].task_keys
     on_tier = [result for result in latest(results) if result.task.key in tasks]
@@ -466,7 +466,7 @@ def standings(results: Iterable[Result], *, tier: str, seed: int = 0) -> dict[st
         return boards
     matrices, _ = pair_results(on_tier)
 
-    def position(matrix: ScoreMatrix) -> int:  # of a task, or a part of one, among the tier's
+    def position(matrix: ScoreMatrix) -> int:  # of a task, or a part of it, in the tier
         starts = (i for i, key in enumerate(tasks) if matrix.task.startswith(key))
         return next(starts, len(tasks))
 
@@ -481,9 +481,9 @@ def standings(results: Iterable[Result], *, tier: str, seed: int = 0) -> dict[st
 def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
     """Return a row per model and a column per ranking, best on the first of them first.
 
-    A cell has the rank, its interval and the tie groups. The Borda rank on the ranking over most
-    tasks follows, and what other tasks like these may show. A model that is not ranked keeps its
-    row, with the reason. None without rankings, which need two models with scores per query on the
+    A cell has the rank, its interval and the tie groups. Then follow the Borda rank in the ranking
+    over most tasks, and statistics for other tasks like these. Models that are not ranked have a
+    row with the reason. None without rankings, which need two models with scores per query on the
     same tasks.
     """
     if not boards:
@@ -514,7 +514,7 @@ def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
     return Table.of(
         rows,
         note="Only models with a score on every task are ranked; in a mean over tasks each has the "
-        "same weight, a group that of one task. Intervals leave out the ranks of models that are "
+        "same weight, a group that of one task. Intervals exclude the ranks of models that are "
         "significantly better or worse. Letters and intervals: paired permutation test, MaxT over "
         f"all pairs of a column, alpha {alpha:g}, and the interval of the difference."
         + " Borda: as on MTEB's leaderboard."
@@ -528,7 +528,7 @@ def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
 
 
 def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
-    """Return a rank with its uncertainty, or why there is none."""
+    """Return a rank with its interval, or the reason why there is none."""
     if standing is None:
         start = f"{system} is not ranked: "
         reasons = (line.removeprefix(start) for line in board.left_out if line.startswith(start))

@@ -1,4 +1,4 @@
-"""One model: plan, results, means and checks, where its numbers come from, and their figure."""
+"""The page of one model: plan, results, means, checks, provenance and figure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def results_table(results: Sequence[Result]) -> Table:
-    """Return one model's results: a row per task and metric; of many tasks, per main metric."""
+    """Return one model's results: a row per task and metric; for many tasks, main metrics only."""
     many = len(results) > MANY
     rows = [
         (result.task.key, name, number(value, strong=main), f"{value.n} {result.task.unit}")
@@ -48,8 +48,8 @@ def results_table(results: Sequence[Result]) -> Table:
 def parts_table(results: Sequence[Result]) -> Table | None:
     """Return a row per split and subset of the tasks that have several, with its languages.
 
-    The score in front, over all parts, is the one that MTEB reports: the mean of the parts. None if
-    every task has one subset and one split.
+    The first score of a task is the mean over its parts, as reported by MTEB. None if every task
+    has one subset and one split.
     """
     rows: list[Sequence[Any]] = []
     for result in (each for each in results if each.parts):
@@ -72,7 +72,7 @@ def parts_table(results: Sequence[Result]) -> Table | None:
 
 
 def checks_conclusion(checks: SanityCheck) -> Conclusion:
-    """Say how many of its sanity checks a model passes, and which it does not."""
+    """State how many sanity checks a model passes, and which it does not."""
     judged = [each for each in checks if each.verdict in ("PASSED", "WARNING", "FAILED")]
     missed = [each for each in judged if each.verdict != "PASSED"]
     reasons = "; ".join(
@@ -109,9 +109,9 @@ def checks_table(checks: Iterable[Any]) -> Table:
 
 
 def preflight_table(preflight: Preflight) -> Table:
-    """Return the needs of a run next to what the machine has, and the time it will take."""
+    """Return the needs of a run compared with the machine, and the expected time."""
     left = sum(each.status == "to run" for each in preflight.planned)
-    note = f"{left} of {len(preflight.planned)} tasks are to run."
+    note = f"{left} of {len(preflight.planned)} tasks to run."
     if preflight.minutes is not None:
         note += (
             f" Encoding or indexing takes about {preflight.minutes:,.0f} minutes here: published "
@@ -129,7 +129,7 @@ def preflight_table(preflight: Preflight) -> Table:
         ),
         note=note,
         name="preflight",
-        caption="What the run needed, next to what the machine had.",
+        caption="Needs of the run, compared with the machine.",
     )
 
 
@@ -155,7 +155,7 @@ def plan_by_type_table(planned: Sequence[Planned]) -> Table:
 
 
 def provenance_table(results: Sequence[Result]) -> Table:
-    """Return where numbers come from: a row per record, with the anchor that links lead to."""
+    """Return the provenance of scores: a row per record, with the anchor for links."""
     several = len({(each.model.identity, each.seed) for each in results}) > 1
     taken: set[str] = set()
     rows = []
@@ -177,11 +177,11 @@ def provenance_table(results: Sequence[Result]) -> Table:
     return Table.of(
         rows,
         note="The file is the record, with the score of every query. The command measures again, "
-        "into a folder next to the stored records.",
+        "into a separate folder.",
         empty="No records.",
         kind="words",
         name="provenance",
-        caption="Where these numbers come from, a row per score.",
+        caption="Provenance of these numbers, a row per score.",
     )
 
 
@@ -257,7 +257,7 @@ def suite_table(summary: Summary) -> Table:
 
 
 def _mean(mean: BenchmarkMean) -> Cell:
-    """Return a mean to four places with its interval to three, or what is missing."""
+    """Return a mean with four decimals and its interval with three, or what is missing."""
     if mean.value is None:
         return Cell("incomplete", "; ".join(mean.gaps) if len(mean.gaps) < 3 else "")
     return replace(number(mean.value, interval=mean.interval), text=f"{mean.value:.4f}")
@@ -266,8 +266,8 @@ def _mean(mean: BenchmarkMean) -> Cell:
 def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Figure | None:
     """Draw the distribution of a retrieval metric over queries, a panel per task.
 
-    The metric is between 0 and 1. Of many tasks, those with most queries are shown. None if no
-    record has the metric per query.
+    The metric is between 0 and 1. Only the tasks with most queries are shown. None if no record has
+    the metric per query.
     """
     every = [result for result in results if metric in result.per_query]
     if not every:

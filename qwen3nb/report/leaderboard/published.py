@@ -1,4 +1,4 @@
-"""Scores that others published and scores that were expected, next to one's own."""
+"""Published and expected scores, compared with measured ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
-    """Return published scores next to ours; those that could not be run give the reason."""
+    """Return published scores next to ours, or the reason why a score could not be run."""
     rows: list[dict[str, Any]] = []
     for done in reproductions:
         each, value = done.published, done.value
@@ -49,7 +49,7 @@ def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
 
 
 def reproduction_conclusion(reproductions: Iterable[Reproduction]) -> Conclusion:
-    """Say how many published scores are reproduced, and name the one that is farthest off."""
+    """State how many published scores are reproduced, and the largest deviation."""
     done = list(reproductions)
     off = [(r, r.value - r.published.value) for r in done if r.value is not None]
     if not off:
@@ -65,9 +65,9 @@ def reproduction_conclusion(reproductions: Iterable[Reproduction]) -> Conclusion
 
 
 class _Data(NamedTuple):
-    """The data that expected scores were set for: metric, MTEB's revision, and its size.
+    """The data of expected scores: metric, MTEB's revision, and size.
 
-    A hub of one's own may serve a sample under any revision.
+    The size is checked because a private hub may serve a sample under any revision.
     """
 
     metric: str
@@ -84,7 +84,7 @@ _TARGETS = {
     ),
 }
 _MSMARCO_METRICS = ("MRR@10", "Recall@1", "Recall@10", "Recall@100", "nDCG@10")
-_OURS = "ours"  # every extracted model, of which more than the value is expected
+_OURS = "ours"  # extracted models, expected to exceed the value
 _EXPECTED = {
     "Qwen3-0.6B": {"STSBenchmark": 0.60, "MSMARCO": 0.20},
     _OURS: {"STSBenchmark": 0.75, "MSMARCO": 0.30},
@@ -96,9 +96,8 @@ _EXPECTED = {
 def expected_table(results: Iterable[Result]) -> Table | None:
     """Return expected and measured scores on STS-B and MS MARCO, a row per model.
 
-    None if no model of which a score is expected has one on either. Every extracted model is one of
-    ours. A target is judged only on the data it was set for, in full; a missing score names the
-    command that fills it.
+    None if no model with an expected score was measured. A target is judged only on the full data
+    it was set for; a missing score names the command that measures it.
     """
     newest, _ = newest_records([r for r in latest(results) if r.task.key in _TARGETS])
     if not newest:
@@ -149,7 +148,7 @@ def sts_and_msmarco_table(results: Iterable[Result]) -> Table | None:
     """Return Spearman on every STS task with its mean, and the metrics recorded on MS MARCO.
 
     A row per model; the mean is over the STS tasks of the table, if a model has all of them. None
-    without records of two such tasks, of which the leaderboard has the scores.
+    without records of two such tasks.
     """
     given = [r for r in latest(results) if r.task.type == "STS" or r.task.key == "MSMARCO"]
     if len({each.task.key for each in given}) < 2:

@@ -97,7 +97,7 @@ def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "ef
         f"{effects[0].estimate.n if effects else 0} queries, each averaged "
         "over the combinations of the other options, with 95 % intervals "
         f"({interval_words(['paired'])}). Filled marks: significant, two-sided paired permutation "
-        f"test, p < {ALPHA:g} after Holm over these {len(rows)}, and the interval leaves out 0.",
+        f"test, p < {ALPHA:g} after Holm over these {len(rows)}, and the interval excludes 0.",
     )
 
 

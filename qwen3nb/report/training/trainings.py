@@ -174,7 +174,7 @@ def gains_table(trainings: Trainings) -> Table:
         ),
         note=f"95 % intervals ({interval_words(['paired'])}) and two-sided paired permutation "
         f"tests over the queries, p by Holm over these {len(trainings.summaries)}; p < {ALPHA:g}, "
-        "and an interval that leaves out 0, in bold. First and last are not selected by score, so "
+        "and an interval that excludes 0, in bold. First and last are not selected by score, so "
         "the difference is not biased, unlike the mean of the best step; training again gives "
         "another model, which a single training cannot show.",
         empty="No training has two or more evaluated steps with scores per query.",
