@@ -66,7 +66,7 @@ def test_help_of_every_command_loads_nothing_heavy(checkout):
         ("extract --output o", "Missing CHECKPOINT, or option --model."),
         ("extract c o --prompt query find:", "prompts 'query': expected NAME=TEXT"),
         ("extract c o --prompt query=a --prompt query=b", "query is given twice"),
-        ("encode --model m --input i --out o --prompt qeury=find:", "is it 'query'?"),
+        ("encode --model m --input i --out o --prompt qeury=find:", "did you mean 'query'?"),
         ("verify resluts", "resluts: no such file or folder. See `qwen3nb verify -h`."),
         ("quick", "Missing MODEL, or option --model. See `qwen3nb quick -h`."),
         ("quick x --pooling men", "'men' is not one of 'mean', 'cls', 'last', "),
