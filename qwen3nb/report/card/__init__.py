@@ -1,1 +1,1 @@
-"""The model card, from records and what only its authors know."""
+"""The model card, from records and facts provided by the authors."""

@@ -1,4 +1,4 @@
-"""Model cards, made from an export's provenance and its results alone.
+"""Model cards, from an export's provenance and its results.
 
 Unknown facts are marked as missing; nothing is guessed.
 """
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from qwen3nb.extraction.extract import Extraction
 
 _TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "qwen3", "encoder")
-# What any encoder should beat: random vectors, and lexical search, which is not trained.
+# Baselines that any encoder should beat: random vectors, and lexical search without training.
 _FLOORS = ("random", "bm25")
 
 
@@ -66,17 +66,17 @@ def card_text(
     name: str = "",
     front: bool = True,
 ) -> str:
-    """Return the card as Markdown, below the front matter that the hub reads.
+    """Return the card as Markdown, with front matter for the hub.
 
     Args:
         folder: an extracted model directory.
-        results: any records; those of this model and on its tier are shown.
+        results: any records; those of this model on the tier are shown.
         tier: the tier whose tasks the comparison shows.
-        facts: a TOML file with what only the authors know; see `qwen3nb.report.card.facts.Facts`.
-        license: the licence if neither the facts nor the files of the training state one.
+        facts: a TOML file with facts from the authors; see `qwen3nb.report.card.facts.Facts`.
+        license: licence, if neither the facts nor the training's files state one.
         hub_id: the model's id on the hub, for the examples; by default they name the folder.
-        name: what the examples name instead, of a folder that is not finished.
-        front: whether with the front matter, which a page of the book lacks.
+        name: name used in the examples for a folder that is not finished.
+        front: whether to include the front matter; pages of the book omit it.
 
     Raises:
         ValueError: the folder was not written by `extract`, or a fact is invalid.
@@ -124,14 +124,14 @@ def extract(
 ) -> Extraction:
     """Write the encoder of ``checkpoint`` to the directory ``output``, verified and described.
 
-    Its README is the whole model card; `qwen3nb card` writes it again once there are results.
+    Its README is the complete model card; `qwen3nb card` updates it once there are results.
 
     Args:
         checkpoint: a folder with ``config.json``, weights and a tokenizer.
         output: the directory to create; an earlier export is replaced after verification.
-        facts: a TOML file with what only the authors know; see
+        facts: a TOML file with facts from the authors; see
             `qwen3nb.report.card.facts.Facts`.
-        license: the licence if neither the facts nor the files of the training state one.
+        license: licence, if neither the facts nor the training's files state one.
         hub_id: the model's id on the hub, for the card's examples.
         options: of `qwen3nb.extraction.extract.extract_encoder`: ``label``, ``allow``,
             ``onnx``, and those of `qwen3nb.extraction.export.ExportOptions`,
@@ -146,7 +146,7 @@ def extract(
     from qwen3nb.extraction.extract import extract_encoder  # loads torch
 
     file = None if facts is None else Path(facts)
-    read_facts(file)  # refused before anything is written
+    read_facts(file)  # raises before anything is written
     name = loaded_name(Path(output), hub_id)
 
     def described(folder: Path) -> str:
@@ -158,10 +158,10 @@ def extract(
 
 
 def loaded_name(folder: Path, hub_id: str) -> str:
-    """Return what the examples load: the id on the hub, or the folder's name, safe in quotes.
+    """Return the name loaded in the examples: the id on the hub, or the folder's name, quotable.
 
     Raises:
-        ValueError: an id that the hub cannot have.
+        ValueError: not a valid id on the hub.
     """
     if hub_id and not HUB_ID.fullmatch(hub_id):
         raise ValueError(f"expected an id on the hub such as organisation/name; got {hub_id!r}")
@@ -169,13 +169,13 @@ def loaded_name(folder: Path, hub_id: str) -> str:
 
 
 def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
-    """Return what the template says about the model, besides what the export's provenance does."""
+    """Return the template's fields on the model, in addition to the provenance."""
     source = find_source(str(folder))
     training = training_of(source_folder(provenance))
     pooling, citation = provenance["pooling"], stated.get("citation", "")
     is_bibtex = citation.lstrip().startswith("@") and "```" not in citation
     return {
-        # Themes print a page's title unescaped in places: only the file-safe label is safe.
+        # Themes print titles unescaped in places: use only the label, which is safe.
         "label": source.label,
         "parameters": f"{provenance['parameters']:,}",
         "other_pooling": next(each for each in POOLINGS if each != pooling),
@@ -195,7 +195,7 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
 
 
 def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Escape the rows, and link the base model to the hub if it is named by its id there."""
+    """Escape the rows, and link the base model to the hub if it is a hub id."""
     return [
         (escaped(name), f"[{escaped(value)}](https://huggingface.co/{value})")
         if name == "base model" and HUB_ID.fullmatch(value)
@@ -205,7 +205,7 @@ def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _measured(own: Sequence[Result], results: Sequence[Result], *, tier: str) -> dict[str, Any]:
-    """Return what the template says about the results: of many tasks, the means come first."""
+    """Return the template's fields on the results; with many tasks, the means come first."""
     tasks = TIERS[tier].task_keys
     on_tier = compare(results, tier=tier)
     measured = [*tasks, *(r.task.key for r in own if r.task.key not in tasks)]
@@ -229,8 +229,8 @@ def _measured(own: Sequence[Result], results: Sequence[Result], *, tier: str) ->
 def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
     """Return the records of the model in ``folder``: same weights and files, any label.
 
-    A model that was evaluated in several ways, as with another pooling, is shown in the one with
-    most records; of several, in the newest.
+    If a model was evaluated in several ways, such as with different poolings, the one with most
+    records is shown; if tied, the newest.
     """
     if not results:
         return []
@@ -247,7 +247,7 @@ def front_matter(
 ) -> str:
     """Return the front matter as YAML, with the main score of every task.
 
-    A base model or data set that is not on the hub is left out.
+    Base models and data sets that are not on the hub are left out.
     """
     import yaml
     from huggingface_hub import ModelCardData
@@ -267,13 +267,13 @@ def front_matter(
         eval_results=evaluated or None,
         **{key: stated[key] for key in ("license_name", "license_link") if stated.get(key)},
     )
-    # A line per innermost list or mapping: a model with 61 tasks has 250 lines, not 1,400.
+    # One line per innermost list or mapping: 250 lines for 61 tasks instead of 1,400.
     style: dict[str, Any] = {"default_flow_style": None, "width": 1000, "sort_keys": False}
     return str(yaml.safe_dump(data.to_dict(), allow_unicode=True, **style)).rstrip()
 
 
 def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
-    """Yield what the hub's index of results lists: the main score of each split and subset."""
+    """Yield entries for the hub's index of results: the main score of each split and subset."""
     from huggingface_hub import EvalResult
 
     for result in results:
@@ -299,10 +299,9 @@ def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
 
 
 def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
-    """Return sentences on where a model is no better than a floor and on what is unmeasured.
+    """Return sentences on tasks where a model is no better than a floor, and on missing tasks.
 
-    Whether its records are behind a floor, or not significantly different from it, is read off the
-    comparison with others on the same tasks.
+    Significance is that of the comparison with other models on the same tasks.
     """
     if not own:
         return ["Not measured yet: nothing is known about its quality."]

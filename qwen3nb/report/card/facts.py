@@ -1,6 +1,6 @@
-"""The facts on a model card, read from the files of the model and its training, never guessed.
+"""Facts on a model card, read from the files of the model and its training.
 
-The hub itself checks licence, languages and ids when a card is uploaded. See
+The hub checks licence, languages and ids when a card is uploaded. See
 https://huggingface.co/docs/hub/model-cards.
 """
 
@@ -25,25 +25,25 @@ from qwen3nb.utils.schema import field_problem
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _NOT_GIVEN = "not given"
 _LISTS = ("language", "datasets")
-# What the files of a training may state themselves.
+# Facts that the files of a training may state.
 _RECORDED = ("license", "license_name", "license_link", "language", "datasets", "base_model")
 Rows = list[tuple[str, str]]
 
 
 def languages(results: Iterable[Result]) -> list[str]:
-    """Return the languages of the tasks that a model was measured on, as the hub writes them.
+    """Return the languages of a model's tasks, in the hub's notation.
 
     MTEB writes ``eng-Latn`` for English and ``python-Code`` for a programming language.
     """
     named = {each for result in results for each in result.task.languages}
     named |= {each for r in results for part in r.parts for each in part.languages}
     codes = (each.partition("-") for each in named)
-    short = {"eng": "en"}  # the hub takes other languages with three letters
+    short = {"eng": "en"}  # the hub accepts three letters for other languages
     return sorted({"code" if script == "Code" else short.get(c, c) for c, _, script in codes})
 
 
 class Facts(BaseModel):
-    """What a facts file may say: what no file of the model or its training records."""
+    """Content of a facts file: facts that no file of the model or its training has."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -64,11 +64,10 @@ class Facts(BaseModel):
 
 
 def read_facts(file: Path | None) -> dict[str, Any]:
-    """Read what the authors say about their model from a TOML file; empty without one.
+    """Read facts about a model from a TOML file; empty without one.
 
     Raises:
-        ValueError: not TOML, an unknown key (the message lists the known ones), or a value of a
-            wrong type.
+        ValueError: not TOML, an unknown key (lists the known ones), or a value of a wrong type.
     """
     if file is None:
         return {}
@@ -83,15 +82,15 @@ def read_facts(file: Path | None) -> dict[str, Any]:
 
 
 def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[str, Any]:
-    """Return the facts that are stated anywhere: in a facts file, or in the training's own files.
+    """Return all stated facts, from a facts file and the training's files.
 
-    The facts file wins over ``training.json``, that over the card of the checkpoint, and that over
-    the name that its configuration keeps of the model that the training began with.
+    Precedence: the facts file, ``training.json``, the card of the checkpoint, and the base model's
+    name in its configuration.
 
     Args:
-        source: the checkpoint; it may be gone.
+        source: the checkpoint, which need not exist any more.
         file: a facts file; see `read_facts`.
-        license: the licence where none of these states one; by default that of the book.
+        license: licence, if none of these states one; by default that of the book.
 
     Raises:
         ValueError: as in `read_facts`.
@@ -107,7 +106,7 @@ def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[
 
 
 def _listed(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recorded facts, with lists where the card has lists; others are left out."""
+    """Return the known facts, as lists where the card has lists."""
     facts: dict[str, Any] = {}
     for name in _RECORDED:
         value = stated.get(name)
@@ -234,5 +233,5 @@ def _stated(rows: Iterable[tuple[str, Any]]) -> Rows:
 
 
 def source_folder(provenance: Mapping[str, Any]) -> Path:
-    """Return the folder of the checkpoint at the time of extraction; it may be gone."""
+    """Return the folder of the checkpoint at the time of extraction; it may not exist any more."""
     return paths.root() / str(provenance["source"]["folder"])

@@ -256,9 +256,9 @@ def power_table(comparison: Comparison) -> Table:
             "queries",
         ),
         note=f"Numbers of models by verdict; differences are from {named}. Equivalent: the "
-        f"interval is within ±{how.minimum:g}; no worse: it is above −{how.minimum:g}. Detectable: the "
-        "smallest true difference of any model that is significant in 80 % of such samples (by a "
-        f"paired t-test at {how.alpha:g} over the number of pairs, and by the interval); in bold "
+        f"interval is within ±{how.minimum:g}; no worse: it is above −{how.minimum:g}. Detectable: "
+        "the smallest true difference of any model that is significant in 80 % of such samples (by "
+        f"a paired t-test at {how.alpha:g} over the number of pairs, and by the interval); in bold "
         f"above {how.minimum:g}: these queries may then miss differences that matter.",
         empty="Nothing was compared.",
         name="power",

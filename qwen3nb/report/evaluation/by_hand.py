@@ -1,6 +1,6 @@
-"""One query examined by hand: what a model ranks first for it, and its judged documents.
+"""An example query: the top documents of a model, and the judged documents.
 
-The texts come from the data of a task that the evaluation has just used, never from the network.
+Texts come from data used by the evaluation, never from the network.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from qwen3nb.utils.format import number_text
 
 _TOP = 5
 _SHOWN = 120  # characters of a text
-_ENCODED = 1_000  # documents that are encoded for one query
-_SEARCHED = 50_000  # documents that are searched for one query, of an encoder with stored vectors
+_ENCODED = 1_000  # maximum number of documents encoded for one query
+_SEARCHED = 50_000  # maximum number of documents searched with cached vectors
 
 
 def query_table(
     model: Any, data: Sequence[Any], results: Iterable[Result], *, query: str = "", limit: int = 0
 ) -> Table | None:
-    """Return what a model ranks first for one query, and its judged documents.
+    """Return the top documents of a model for one query, and its judged documents.
 
-    The task is the search task with fewest documents; its corpus is searched again. None without
-    such a task, or if its corpus is too large to be searched for one query. By default, the query
-    is the one whose score is nearest to the mean; ``data`` and ``limit`` are those of the
-    evaluation.
+    Uses the search task with fewest documents, whose corpus is searched again. None without such a
+    task, or if its corpus is too large for this. By default, the query is the one with a score
+    nearest to the mean; ``data`` and ``limit`` are those of the evaluation.
 
     Raises:
-        ValueError: no such query; names some that there are.
+        ValueError: an unknown query; names some known ones.
     """
     searched = [
         each
@@ -64,7 +63,7 @@ def _affordable(model: Any, documents: int) -> bool:
 
 
 def _collection(source: Any, result: Result, limit: int) -> TestCollection | None:
-    """Return the test collection of a record, if ``source`` has it and its data are here."""
+    """Return the test collection of a record, if ``source`` has it and its data are available."""
     if isinstance(source, str):
         return next((c for c in find_collections(source) if c.name == result.task.key), None)
     if task_key(source, limit=limit) != result.task.key:
@@ -83,7 +82,7 @@ def _collection(source: Any, result: Result, limit: int) -> TestCollection | Non
 
 
 def typical_query(values: Mapping[str, float]) -> str:
-    """Return the query whose score is nearest to the mean; of several, the first by id.
+    """Return the query with the score nearest to the mean; the first by id if tied.
 
     >>> typical_query({"a": 0.0, "b": 1.0, "c": 0.5})
     'c'

@@ -1,4 +1,4 @@
-"""The page of one evaluation: look at its needs, evaluate, compare with a baseline."""
+"""The page of one evaluation: check its needs, evaluate, compare with a baseline."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "sub
 class CheckedRun:
     """An evaluation with its baseline: the records, and what was reused, skipped or failed."""
 
-    model: Any  # as it was loaded
+    model: Any  # the loaded model
     sources: list[Any]  # the folders or tasks that were evaluated
-    requested: list[str]  # names of all tasks that were asked for
+    requested: list[str]  # names of all requested tasks
     evaluation: EvaluationRun
     run: Run
     baseline: str  # label of the model to compare with; empty for a reference model
-    tier: str  # whose mean is shown; empty if only a part of it was asked for
-    caution: str  # that the model was used without the prompts of its authors, if so
+    tier: str  # tier whose mean is shown; empty if only a part of it was requested
+    caution: str  # warning if the model was used without its authors' prompts
 
     @property
     def results(self) -> Results:
@@ -51,7 +51,7 @@ class CheckedRun:
 
     @cached_property
     def scores(self) -> list[AgainstBaseline]:
-        """Each score next to its paired difference from the baseline."""
+        """Each score with its paired difference from the baseline."""
         return against_baseline(
             self.results,
             load_results(self.run.folder, adapters=False),
@@ -74,10 +74,10 @@ class CheckedRun:
 
 
 class Needs(NamedTuple):
-    """What an evaluation takes: the loaded model, its tasks, and what the machine must have."""
+    """Needs of an evaluation: the loaded model, its tasks, and required resources."""
 
     model: Any
-    tasks: list[Any]  # of MTEB; none if there are data
+    tasks: list[Any]  # MTEB tasks; empty for other data
     run: Run
     preflight: Preflight
 
@@ -91,23 +91,23 @@ def look(
     output_dir: str = "",
     **options: Any,
 ) -> Needs:
-    """Look for data and weights, load the model, encode a few batches and add up the needs.
+    """Check data and weights, load the model, encode a few batches and estimate the needs.
 
-    The arguments are those of `check_and_evaluate`, and so are the errors.
+    Arguments and errors are those of `check_and_evaluate`.
     """
     selection = {name: options.pop(name, "") for name in _SELECTION}
     tasks = [] if data else choose_tasks(**selection)
     how = {name: options[name] for name in ("seed", "batch_size") if name in options}
     run = Run(output=output_dir or None, runs=runs, **how)
     options = {"cache": True, "tier": selection["tier"], **options}
-    if names_prompt_set(options.get("prompts")):  # which follow the model's own
+    if names_prompt_set(options.get("prompts")):  # evaluated after the model's own
         del options["prompts"]
     model = load_checked(checkpoint, tasks, run, limit=limit, **options)
     return Needs(model, tasks, run, preflight(model, tasks, run, limit=limit))
 
 
 def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -> CheckedRun:
-    """Evaluate a model as ``eval.ipynb`` does: after a look at its needs, next to a baseline.
+    """Evaluate a model as in ``eval.ipynb``: check its needs, evaluate, compare with a baseline.
 
     The parameters are stored in each record. A task that fails does not stop the others; see
     `EvaluationRun.raise_failures`.
@@ -123,11 +123,11 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
 
     Raises:
         ValueError: no such tasks, or a baseline without a record.
-        MirrorError: one list of the data sets and weights that are missing.
+        MirrorError: data sets or weights are missing; lists them.
         PreflightError: too little memory or disk.
         EncoderError: a batch does not fit into memory, or a vector is not finite.
     """
-    if not checkpoint:  # in a notebook that is run by hand
+    if not checkpoint:  # in a notebook run interactively
         checkpoint, taken = default_model()
         print(taken)
     if baseline:
@@ -141,7 +141,7 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
     selection = {name: options.get(name, "") for name in _SELECTION}
     data, limit = options.get("data", ""), options.get("limit", 0)
     folders = split_names(data)
-    # What a record stores is what changes it, not where it is kept.
+    # Records store parameters that affect results, not locations.
     apart = {*_SELECTION, "data", "limit", "runs", "output_dir", "cache", "prompts", "base"}
     evaluation = evaluate(
         model,

@@ -1,7 +1,7 @@
-"""The summary of an evaluation's page for the command line: scores, for the end of `qwen3nb eval`.
+"""The scores of an evaluation's page as data, for the end of `qwen3nb eval`.
 
-The page carries them in an output of its own type, which a hidden cell shows and no browser sees,
-so that the terminal shows the page's numbers, of a reused page too, and computes none.
+The page contains them as output of a custom type in a hidden cell, ignored by browsers. The
+terminal thus shows the numbers of the page, even of a reused page, without computing them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RunTrace:
     """The scores of a page."""
 
     scores: tuple[AgainstBaseline, ...]
-    reused: tuple[str, ...] = ()  # tasks whose record was there already
+    reused: tuple[str, ...] = ()  # tasks with a stored record
     skipped: Mapping[str, str] | None = None  # why a task has no result
 
     def others(self, results: Iterable[Result]) -> list[Result]:
@@ -37,11 +37,11 @@ class RunTrace:
         return [each for each in latest(given) if each.model.label not in models]
 
     def baselines(self, results: Iterable[Result], *, named: str = "") -> list[list[str]]:
-        """The baseline of each task by the rule, and when its record was made.
+        """Return the baseline of each task by the rule, and the time of its record.
 
         Args:
-            results: the records that there are.
-            named: label of the model that the reader names, in the run or in ``_config.yml``.
+            results: any records.
+            named: label chosen by the user, in the run or in ``_config.yml``.
         """
         others = self.others(results)
         names = system_names(others)
@@ -56,11 +56,11 @@ class RunTrace:
         return [[task, name, made[task, name]] for task, name in of_tasks if name]
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        return {_TYPE: asdict(self), "text/plain": ""}  # nothing for a reader of the notebook
+        return {_TYPE: asdict(self), "text/plain": ""}  # invisible in the notebook
 
 
 def read_trace(page: Path | Mapping[str, Any]) -> RunTrace | None:
-    """Return the scores that a page carries, or None; of a file, or of a notebook that was read."""
+    """Return the scores in a page (a file or a parsed notebook), or None."""
     for output in _outputs(page):
         if (value := output.get("data", {}).get(_TYPE)) is not None:
             scores = tuple(_score(each) for each in value["scores"])
@@ -69,7 +69,7 @@ def read_trace(page: Path | Mapping[str, Any]) -> RunTrace | None:
 
 
 def read_conclusions(page: Path) -> list[str]:
-    """Return the conclusions that a page shows, as plain text."""
+    """Return the conclusions on a page as plain text."""
     return [
         "".join(output["data"]["text/plain"])
         for output in _outputs(page)
@@ -78,7 +78,7 @@ def read_conclusions(page: Path) -> list[str]:
 
 
 def read_finished(page: Path) -> str:
-    """Return when a page's run finished, UTC, ISO 8601; empty if it is not a page of ours."""
+    """Return when a page's run finished, UTC, ISO 8601; empty for other pages."""
     if not page.is_file():
         return ""
     return str(read_json(page).get("metadata", {}).get("qwen3nb", {}).get("finished", ""))

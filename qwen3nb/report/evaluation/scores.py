@@ -1,4 +1,4 @@
-"""The scores of one model next to a baseline: table, forest plot, and what they say."""
+"""The scores of one model compared with a baseline: table, forest plot and conclusion."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def scores_table(
 ) -> Table | Sections:
     """Return a row per task: the main score, and its paired difference from the baseline.
 
-    Links to a score lead to its row. Many tasks are in a folded table per type, after that of the
-    means. Tasks that are skipped show the reason.
+    Links to a score lead to its row. Many tasks are in a folded table per type, after the means.
+    Skipped tasks show the reason.
 
     Args:
-        scores: of one model.
-        results: its records: a score links to the file of its record.
-        skipped: the reasons by task.
+        scores: scores of one model.
+        results: its records, whose files are linked.
+        skipped: reasons by skipped task.
     """
     files = {result.task.key: record_link(result) for result in results}
     about = _not_applicable(skipped)
@@ -72,7 +72,7 @@ def failures_table(failures: Mapping[str, str]) -> Table:
 
 
 def _not_applicable(skipped: Mapping[str, str] | None) -> str:
-    """Say how many tasks a model cannot do, and why."""
+    """State how many tasks a model does not support, and why."""
     counts = Counter((skipped or {}).values())
     return " ".join(f"Not applicable: {plural(n, 'task')} ({why})." for why, n in counts.items())
 
@@ -139,7 +139,7 @@ def terminal_table(
     reused: Sequence[str] = (),
     skipped: Mapping[str, str] | None = None,
 ) -> Table:
-    """Return the scores with a line per task, for a terminal; which records are reused."""
+    """Return the scores with a line per task, for a terminal, and which records were reused."""
     return Table.of(
         (
             {
@@ -189,9 +189,9 @@ def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
 
 
 def evaluation_conclusion(scores: Sequence[AgainstBaseline], *, caution: str = "") -> Conclusion:
-    """Say whether a model is better than its baselines: on the mean, and on how many tasks.
+    """State whether a model is better than its baselines, on the mean and by number of tasks.
 
-    ``caution`` comes last: what else a reader must know of the scores.
+    ``caution``, a caveat on the scores, comes last.
     """
     if not scores:
         return Conclusion("No task was finished, so there is no score to speak of.")
@@ -236,7 +236,7 @@ def _effect(each: AgainstBaseline) -> str:
 
 
 def _alone(alone: Sequence[AgainstBaseline]) -> str:
-    """Say what cannot be compared, and what would change that."""
+    """State which scores cannot be compared, and how to change that."""
     first = alone[0]
     searched = any(each.type in ("Retrieval", "Reranking") for each in alone)
     known = (name for name in reference_models() if name != first.model)
@@ -244,6 +244,6 @@ def _alone(alone: Sequence[AgainstBaseline]) -> str:
     return (
         f"{first.model} scores {first.metric} {score_text(first.score)} on "
         f"{short_task(first.task)}, n = {first.score.n}. Tasks without a difference to test: "
-        f"{len(alone)} ({first.why}); `qwen3nb eval --model {baseline}` on the same tasks makes a "
-        "baseline."
+        f"{len(alone)} ({first.why}); run `qwen3nb eval --model {baseline}` on the same tasks for "
+        "a baseline."
     )

@@ -1,1 +1,1 @@
-"""Tables and figures, and the formats they are written in."""
+"""Tables and figures in all formats."""

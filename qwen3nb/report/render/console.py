@@ -19,8 +19,8 @@ _STYLES = {"PASSED": "green", "WARNING": "yellow", "FAILED": "bold red"}
 def print_table(table: Table) -> None:
     """Print ``table``, with verdicts in colour if the terminal supports it.
 
-    Text is printed literally, never interpreted as markup or control codes. Columns of intervals
-    are never broken.
+    Text is printed literally, never interpreted as markup or control codes. Intervals are not
+    broken across lines.
     """
     shown = RichTable(box=SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(table.columns):

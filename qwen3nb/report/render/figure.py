@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
 
-# Types of matplotlib, which is imported to draw only.
+# matplotlib is only imported for drawing.
 Axes: TypeAlias = "matplotlib.axes.Axes"
 MplFigure: TypeAlias = "matplotlib.figure.Figure"
 
-# After Okabe and Ito, safe for colour-blind readers; yellow and the light tones are darkened
-# so that each has a contrast of 3 with both a white and a dark page.
+# After Okabe and Ito, safe for colour-blind readers; yellow and light tones are darkened for a
+# contrast of 3 with both white and dark pages.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#A87B00", "#7A6FD0", "#2E95BF", "#B5495B")
 GREY = "#7d8590"  # text and axes on screen, on light and dark pages
 _PAPER = "#1f2328"  # text and axes on paper
@@ -43,14 +43,14 @@ FORMATS = ("pdf", "svg", "png")
 
 
 class PaperStyle(NamedTuple):
-    """What the figures of a paper are drawn with: inches of a column and of the page, and font."""
+    """Style of figures in a paper: inches of a column and of the page, and font."""
 
     widths: tuple[float, float]
     font: str = ""
 
 
-# By the style files of the conferences: ACL's columns are 7.7 cm wide and .6 cm apart, NeurIPS
-# has one column of 5.5 in. STIX, which comes with matplotlib, looks like their Times.
+# From the conferences' style files: ACL's columns are 7.7 cm wide and .6 cm apart, NeurIPS has one
+# column of 5.5 in. STIX, included in matplotlib, resembles their Times.
 PAPER_STYLES = {
     "plain": PaperStyle((WIDTHS[1], WIDTHS[2])),
     "acl": PaperStyle((3.03, 6.3), "STIXGeneral"),
@@ -62,9 +62,8 @@ PAPER_STYLES = {
 def style(*, ink: str = "", font: str = "") -> Iterator[None]:
     """Apply the book's style to figures made inside the block.
 
-    They are closed at the end of the block: a notebook shows the figure that a cell returns,
-    and would show an open one twice. By default, the ink suits light and dark pages, and the font
-    is matplotlib's sans serif.
+    They are closed at the end of the block: a notebook would show an open figure twice. By default,
+    the ink suits light and dark pages, and the font is matplotlib's sans serif.
     """
     import matplotlib.pyplot as plt
 
@@ -81,7 +80,7 @@ def style(*, ink: str = "", font: str = "") -> Iterator[None]:
 def plain(text: str, *, most: int = 60) -> str:
     """Return text on one line of at most ``most`` characters, without formulas.
 
-    Long text keeps its start and its end, in which names of checkpoints differ.
+    Long text is shortened in the middle, because names of checkpoints differ at the end.
     """
     line = _line(text)
     tail = (most - 1) // 3
@@ -103,11 +102,11 @@ def grid(axis: Axes, *, which: str = "x") -> None:
 def panels(
     count: int, width: float, *, height: float, most: int = 3, **share: Any
 ) -> tuple[MplFigure, list[Axes], list[Axes]]:
-    """Return a figure with a number of panels, these, and the first of each line.
+    """Return a figure with panels, the panels, and the first panel of each line.
 
     Args:
         count: number of panels.
-        width: of the figure in inches; below 5, there is one panel per line.
+        width: width of the figure in inches; below 5, there is one panel per line.
         height: inches of a line.
         most: panels per line.
         share: ``sharex`` and ``sharey``, as of matplotlib.
@@ -135,10 +134,10 @@ def draw_estimate(
     filled: bool = True,
     **look: float,
 ) -> None:
-    """Draw a marker with its interval as a line, at the height of a row.
+    """Draw a marker, with its interval as a line, in a row.
 
-    The ``look`` is the ``linewidth`` (1.8) and ``alpha`` (1) of the line, and the ``size`` of the
-    marker (4.5).
+    ``look`` sets ``linewidth`` (1.8) and ``alpha`` (1) of the line, and ``size`` of the marker
+    (4.5).
     """
     if interval is not None:
         width, alpha = look.get("linewidth", 1.8), look.get("alpha", 1.0)
@@ -152,13 +151,13 @@ def draw_estimate(
 class Figure:
     """A figure with its caption, drawn at the width of one or two columns.
 
-    Changes made through `figure` or `axes` are kept: the notebook and every saved file show
-    that matplotlib figure. Without such edits, each width gets its own layout.
+    Changes made through `figure` or `axes` are kept in the notebook and in saved files. Without
+    such edits, each width gets its own layout.
 
     Attributes:
         name: its id on a page, ``fig-<name>``, and the name of its file.
         draw: makes the matplotlib figure at a width in inches; called inside `style`.
-        caption: what it shows, n, and the test.
+        caption: content, n, and test.
         alt: alternative text for readers who cannot see the figure.
         columns: number of page columns it spans, 1 or 2.
     """
@@ -181,27 +180,26 @@ class Figure:
 
     @cached_property
     def _drawn(self) -> MplFigure:
-        """The figure shown on a page, drawn once; public through `figure`."""
+        """The figure shown on a page, drawn once; see `figure`."""
         with style():
             return self.draw(WIDTHS[self.columns])
 
     @property
     def _edited(self) -> bool:
-        """Whether `figure` has been accessed, which the cached property keeps in ``__dict__``."""
+        """Whether `figure` has been accessed: the cached property is then in ``__dict__``."""
         return "figure" in self.__dict__
 
     def svg(self, *, columns: int = 0) -> str:
         """Return SVG for a page: text in the page's colour and font, unique ids, alt text.
 
-        As wide as 1 or 2 ``columns``, by default as `figure` shows it. The same data give the same
-        bytes.
+        The width is 1 or 2 ``columns``, by default that of `figure`. Equal data give equal bytes.
         """
         with style():
             drawn = self.draw(WIDTHS[columns]) if columns else self._drawn
             text = _rendered(drawn, "svg", fonttype="none").decode()
         text = text[text.index("<svg") :]
         text = re.sub(GREY, "currentColor", text, flags=re.IGNORECASE)
-        # The SVG's style sheet would apply to the whole page; its metadata name the library.
+        # Without its style sheet, which would apply to the whole page, and without metadata.
         drop = r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>"
         text = re.sub(drop, "", text, flags=re.DOTALL)
         mark = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -214,8 +212,8 @@ class Figure:
     def save(self, path: Path | str, *, columns: int = 0, paper: str = "plain") -> Path:
         """Write a file for a paper: one or two columns wide, in dark ink, with embedded fonts.
 
-        Once `figure` or `axes` has been used, that matplotlib figure is saved as it is: in its
-        size, and in the ink of the page.
+        If `figure` or `axes` has been used, the matplotlib figure is saved as it is, with its size
+        and ink.
 
         Args:
             path: a file ``.pdf``, ``.svg`` or ``.png`` (300 dots per inch, on white).
@@ -249,7 +247,7 @@ class Figure:
         alone = self.columns == 1 or self._edited
         kind = "q-one" if self.columns == 1 else "q-wide q-only" if alone else "q-wide"
         drawn = f'<div class="{kind}">{self.svg()}</div>'
-        if not alone:  # for phones, as one column of a paper has it
+        if not alone:  # for phones, with the layout of one column
             drawn += f'<div class="q-narrow" style="display:none">{self.svg(columns=1)}</div>'
         return styled(f'<figure class="q-figure"{own}>{drawn}{caption}</figure>')
 

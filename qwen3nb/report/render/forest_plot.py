@@ -24,15 +24,15 @@ from qwen3nb.report.render.table import effect_text
 
 @dataclass(frozen=True)
 class ForestRow:
-    """One row of a forest plot: what is estimated, the estimate and its interval."""
+    """One row of a forest plot: label, estimate and interval."""
 
     label: str
-    value: float | None  # None if undefined, in which case the note says why
+    value: float | None  # None if undefined; the note then gives the reason
     interval: Interval | None = None
     color: str = ""  # by default the first of `COLORS`
     note: str = ""  # shown after the numbers, such as ``n = 260``; without a value, the reason
-    clear: bool | None = None  # filled; by default, if the interval excludes the line of no effect
-    marker: str = "o"  # tells models apart without colour
+    clear: bool | None = None  # whether filled; by default, if the interval excludes no effect
+    marker: str = "o"  # distinguishes models without colour
 
 
 def forest_figure(
@@ -42,7 +42,7 @@ def forest_figure(
     alt: str = "",
     **figure: Any,
 ) -> Figure:
-    """Draw a forest plot of differences: a row each, with interval and numbers at the right.
+    """Draw a forest plot of differences: a row each, with interval and numbers on the right.
 
     Args:
         rows: estimates from top to bottom; one without a value shows its note.
@@ -75,7 +75,7 @@ def forest_figure(
         axis.set_yticks(range(len(rows)), ["\n".join(each) for each in lines])
         axis.tick_params(axis="y", length=0)
         for label in axis.get_yticklabels():
-            if "\n" in label.get_text():  # so that two lines fit their row
+            if "\n" in label.get_text():  # make two lines fit into their row
                 label.set(fontsize=SMALL, linespacing=1.0)
         axis.spines["left"].set_visible(False)
         beside = axis.secondary_yaxis("right")
@@ -94,7 +94,7 @@ def forest_figure(
 
 
 def _numbers(row: ForestRow, *, short: bool = False) -> str:
-    """Return the text at the right of a row; if ``short``, only the value or the reason."""
+    """Return the text on the right of a row; if ``short``, only the value or the reason."""
     most = 20 if short else 44
     if row.value is None:
         return plain(row.note or "no value", most=most)

@@ -1,4 +1,4 @@
-"""Where a number comes from: its row on the page of its run, formula, command and file."""
+"""Links to the provenance of a number: the page of its run, formula, command and file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from qwen3nb.utils.format import option_words
 _AT = re.compile(r"(?:@|_at_)\d+$")
 _BEFORE = re.compile(r"^(?:first|gain|oracle|macro|cosine|max_over_subqueries)[ _]")
 
-# Metrics without their cut-off: those with a formula in book/methods.md, and others under these.
+# Metrics (without cut-off) with a formula in book/methods.md, and aliases.
 FORMULAS = frozenset(
     "ndcg mrr recall precision map accuracy f1 v-measure spearman difference tir".split()  # noqa: SIM905
 )
 _ALSO = {"ndcgexp": "ndcg", "hit": "recall", "p": "precision", "judged": "precision"}
 _ALSO |= {"ap": "map", "pearson": "spearman"}
 
-# Parameters of the evaluation notebook that a command need not name, with their defaults.
+# Parameters of the evaluation notebook that a command may omit, with their defaults.
 EVAL_DEFAULTS: Mapping[str, Any] = {
     "languages": "",
     "splits": "",
@@ -41,7 +41,7 @@ EVAL_DEFAULTS: Mapping[str, Any] = {
 
 
 def task_anchor(task: str) -> str:
-    """Return the id of the row in which the page of a run says where a task's score is from."""
+    """Return the id of a task's row in the provenance table of a run's page."""
     return "score-" + re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
 
 
@@ -50,7 +50,7 @@ def score_link(result: Result, links: Mapping[str, str]) -> str:
 
     Args:
         result: the record of the score.
-        links: page of each run id, as made by `qwen3nb.book.build.page_links`.
+        links: page of each run id, from `qwen3nb.book.build.page_links`.
     """
     page = links.get(result.run, "")
     return f"{page}#{task_anchor(result.task.key)}" if page else ""
@@ -70,7 +70,7 @@ def formula_link(metric: str) -> str:
 def record_link(result: Result) -> str:
     """Return the link to a record's file, with the scores of every query.
 
-    Empty if the record cannot be in a file, because a name in it is not safe in a path.
+    Empty if the record has no file, because a name is not safe in a path.
     """
     try:
         path = result.path()
@@ -80,10 +80,10 @@ def record_link(result: Result) -> str:
 
 
 def command_again(result: Result, *, whole: bool = False) -> str:
-    """Return the command that measures a score again; empty if no command can.
+    """Return the command that measures a score again; empty if there is none.
 
-    It writes beside the stored records, which are neither reused nor replaced. With ``whole``, it
-    repeats the evaluation that the score is from, with all of its tasks.
+    It writes to another folder, so stored records are neither reused nor replaced. With ``whole``,
+    it repeats the whole evaluation with all of its tasks.
     """
     config, settings = result.config, result.model.settings
     if "first" in config and "collection" in config:
@@ -112,12 +112,12 @@ def command_again(result: Result, *, whole: bool = False) -> str:
         if data or whole:
             selected = {"data": data} if data else {n: str(v) for n, v in given.items() if v}
             if len(selected) > 1:
-                selected.pop("tier", None)  # the others take its place
+                selected.pop("tier", None)  # replaced by the other options
         words += [word for name, value in selected.items() for word in (f"--{name}", value)]
         used = config if "checkpoint" in config else {**settings, "seed": result.seed}
         for name, default in EVAL_DEFAULTS.items():
             value = used.get(name, default)
             if value is not None and value != default:
                 words += option_words(name, value)
-    # A folder of its own, so that the first records are not reused.
+    # A separate folder: the original records are not reused.
     return shlex.join([*words, "--out", "again", "--fresh"])

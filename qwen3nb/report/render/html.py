@@ -1,7 +1,7 @@
 """Text, ids and style sheets of pages.
 
-On a page of the book, the book's style sheet applies. Elsewhere, as in JupyterLab, tables and
-figures bring a small one of their own (`styled`), which publication removes (`unstyled`).
+On a page of the book, the book's style sheet applies. Elsewhere, such as in JupyterLab, tables and
+figures include a small style sheet (`styled`), which publication removes (`unstyled`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from qwen3nb.utils.format import typeset
 
 _TAG = "<style data-q>"
-_WORDS = 8  # of a caption that becomes an id
+_WORDS = 8  # words of a caption used as an id
 
 
 def anchor(prefix: str, name: str, caption: str = "") -> str:
@@ -29,17 +29,17 @@ def anchor(prefix: str, name: str, caption: str = "") -> str:
 
 
 def escaped_text(text: str) -> str:
-    """Return text for a page: escaped, with its numbers as they are printed (see `typeset`)."""
+    """Return text for a page: escaped, with typeset numbers (see `typeset`)."""
     return html.escape(typeset(text))
 
 
 def styled(page: str) -> str:
-    """Return a piece of HTML that looks the same outside the book."""
+    """Add the style sheet to HTML that is shown outside the book."""
     return f"{_TAG}{_style()}</style>{page}"
 
 
 def unstyled(page: str) -> str:
-    """Return a piece of HTML without the style sheets that `styled` added."""
+    """Remove the style sheets added by `styled`."""
     return re.sub(rf"{_TAG}.*?</style>", "", page, flags=re.DOTALL) if _TAG in page else page
 
 

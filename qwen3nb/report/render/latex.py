@@ -1,4 +1,4 @@
-"""Text for LaTeX, every character escaped, as in pdfLaTeX of 2020 and later, which reads UTF-8."""
+"""Escape text for LaTeX (pdfLaTeX of 2020 or later, which reads UTF-8)."""
 
 from __future__ import annotations
 

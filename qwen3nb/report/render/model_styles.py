@@ -1,7 +1,6 @@
-"""The colour and the marker of each model, the same in every figure of a study.
+"""Colour and marker of each model, the same in every figure of a study.
 
-A model is known by both: by its marker also in print without colour, and to readers who see
-colours differently.
+The marker also identifies a model in print without colour, and for colour-blind readers.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from dataclasses import dataclass
 from qwen3nb import paths
 
 _FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#00858A", "#8F5FA8")
-_MARKERS = ("o", "^", "D", "v", "<", ">", "h", "p", "d", "8")  # filled, as open ones have a meaning
+_MARKERS = ("o", "^", "D", "v", "<", ">", "h", "p", "d", "8")  # filled; open ones have a meaning
 _WEIGHT = (0.2126, 0.7152, 0.0722)  # of red, green and blue in luminance, ITU-R BT.709
 
 
 @dataclass(frozen=True)
 class ModelStyle:
-    """How a model is drawn: colour, with a contrast of 3 to white and to dark pages; marker."""
+    """Colour (with a contrast of 3 to white and dark pages) and marker of a model."""
 
     color: str
     marker: str
 
 
-# Frequent baselines, which look the same in every study.
+# Frequent baselines have the same style in every study.
 _FIXED = {
     "random": ModelStyle("#8A8F98", "X"),
     "bm25": ModelStyle("#8C6D46", "s"),
@@ -40,12 +39,11 @@ _FIXED = {
 def model_styles(labels: Iterable[str]) -> dict[str, ModelStyle]:
     """Return the style of each label.
 
-    A label's hash selects its colour and its marker; where others have taken them, it gets the
-    next free ones. As all models of a study take part, those with records in `paths.results`, a
-    model looks the same in a figure of two models and in one of all.
+    A label's hash selects its colour and marker; if taken, the next free ones are used. All models
+    with records in `paths.results` are considered, so a model has the same style in every figure.
     """
     wanted = list(dict.fromkeys(labels))
-    # The folders of records are named after a model and end in a digest.
+    # Folders of records are named by the model and a digest.
     folders = (folder.parent.name for folder in paths.results().glob("*/seed_*"))
     known = (re.sub(r"-[0-9a-f]{8}$", "", name) for name in folders)
     everyone = sorted({*known, *wanted} - set(_FIXED))
@@ -63,9 +61,9 @@ def model_colors(labels: Iterable[str]) -> dict[str, str]:
 
 
 def _spread(labels: Sequence[str], choices: Sequence[str]) -> list[tuple[str, int]]:
-    """Return each label's choice, and how many labels have it already.
+    """Return each label's choice, and how many earlier labels share it.
 
-    Every choice is made once before any is made twice.
+    Every choice is used once before any is used twice.
     """
     taken: dict[str, int] = dict.fromkeys(choices, 0)
     spread = []
@@ -80,7 +78,7 @@ def _spread(labels: Sequence[str], choices: Sequence[str]) -> list[tuple[str, in
 
 
 def _shade(color: str, turn: int) -> str:
-    """Return ``color`` with its hue rotated, about as light as it was."""
+    """Return ``color`` with its hue rotated and about the same luminance."""
     red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
     hue, _, full = colorsys.rgb_to_hls(red, green, blue)
     turned = (hue + 0.055 * turn) % 1

@@ -1,7 +1,7 @@
-"""Tables of cells as HTML, Markdown, LaTeX, CSV and data frames; sections of them; conclusions.
+"""Tables as HTML, Markdown, LaTeX, CSV and data frames; sections; conclusions.
 
-Every value is escaped on output: labels, task names and reasons come from other people's
-folders and configuration files.
+Every value is escaped on output: labels, task names and reasons come from foreign folders and
+configuration files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def short_task(name: str) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """Return a text on one line, cut with an ellipsis if it is longer.
+    """Return a text on one line, shortened with an ellipsis if it is too long.
 
     >>> cut("Sort a list  in reverse order.", 12)
     'Sort a list…'
@@ -57,12 +57,12 @@ def effect_text(
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a number of things: ``1 seed``, ``2 seeds``."""
+    """Return a count with its noun: ``1 seed``, ``2 seeds``."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def not_shown(count: int) -> str:
-    """Return the sentence that says how many models a figure or table leaves out, if any.
+    """Return a sentence on how many models a figure or table leaves out, or an empty string.
 
     >>> not_shown(20)
     ' Only the best models are shown; not shown: 20.'
@@ -74,7 +74,7 @@ def not_shown(count: int) -> str:
 class Cell:
     """One cell of a table."""
 
-    text: str  # what is shown; for a missing value, the reason, such as ``not run``
+    text: str  # the text shown; for a missing value, the reason, such as ``not run``
     detail: str = ""  # shown below in smaller type, such as an interval or a reason
     link: str = ""  # target, relative to the page
     strong: bool = False  # whether it is the best value of its column
@@ -83,8 +83,8 @@ class Cell:
     interval: tuple[float, float] | None = None  # its unrounded ends
     std: str = ""  # standard deviation, formatted; shown as a subscript
     mark: str = ""  # a symbol explained in the table's legend
-    id: str = ""  # of the first cell of a row, the anchor of the row on a page
-    code: bool = False  # whether it is a command to copy, which is shown as it is
+    id: str = ""  # anchor of the row on a page, for its first cell
+    code: bool = False  # whether it is a command to copy, shown verbatim
 
 
 def as_cell(value: Any) -> Cell:
@@ -92,8 +92,8 @@ def as_cell(value: Any) -> Cell:
 
     Args:
         value: text or an integer, shown as it is; a float, with three decimals; an aggregate, with
-            its interval; ``(value, detail)``; True or False for a strong "yes" or a "no"; None
-            for no value; or a cell, for what needs more (see `number`).
+            its interval; ``(value, detail)``; True or False for a strong "yes" or a "no"; None for
+            none; or a cell (see `number`).
     """
     if isinstance(value, Cell):
         return value
@@ -148,15 +148,15 @@ TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")  # within CamelCase
 _N = re.compile(r"\bn = ([\d,]+)")  # in the head of a column
 _COUNT = re.compile(r"-?\d{1,3}(,\d{3})+|-?\d{1,15}")
-_MISSING = {"", "–", "not run", "no vectors"}  # in place of a number
+_MISSING = {"", "–", "not run", "no vectors"}  # instead of a number
 _NARROW = 4  # table columns that fit one column of a paper; wider tables span both
-_MANY_COLUMNS = 7  # of more, the type is smaller on a page
+_MANY_COLUMNS = 7  # with more columns, the type is smaller on a page
 _SMALLER = 6  # table columns that fit the page in the font of captions
 _FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{"
 
 
 class _Markup(NamedTuple):
-    """How a format escapes text and shows the best and second best, subscripts, superscripts."""
+    """Markup of a format: escaping, best and second best, subscripts, superscripts."""
 
     escape: Callable[[str], str]
     strong: str
@@ -198,12 +198,12 @@ class Table:
         columns: names in the header; text after a line break is in smaller type.
         rows: cells, one per column.
         note: shown below the table.
-        kind: ``numbers``, aligned on the right; ``words``, on the left; or ``facts``,
-            names and values of which some are long and without a space.
+        kind: ``numbers``, right-aligned; ``words``, left-aligned; or ``facts``, names and values,
+            possibly long and without spaces.
         name: its id on a page, ``tab-<name>``, and the name of its files; if set, a page offers
             links to save them.
-        caption: one sentence above the table; tables that have one are numbered on a page of the
-            book and in a paper. Without a name, its first words are the id.
+        caption: one sentence above the table; tables with a caption are numbered in the book and in
+            a paper. Without a name, its first words are the id.
         legend: each mark and its meaning.
     """
 
@@ -233,8 +233,8 @@ class Table:
                 values in their order; see `as_cell`.
             columns: names in the header; by default those of the rows, which all have the same.
             note: shown below the rows.
-            empty: shown instead of them and the note if there are none.
-            best: whether to mark the best and the second-best value of each column but the first.
+            empty: shown instead of rows and note if there are no rows.
+            best: whether to mark the best and second-best values of each column except the first.
             options: `kind`, `name`, `caption` and `legend`.
         """
         listed = [row if isinstance(row, Mapping) else tuple(row) for row in rows]
@@ -251,11 +251,11 @@ class Table:
         return [note for note in (self.note, *(f"{m} {text}" for m, text in self.legend)) if note]
 
     def to_frame(self, *, intervals: bool = False) -> DataFrame:
-        """Return a pandas DataFrame of unrounded numbers, NaN where a cell has none, or of texts.
+        """Return a pandas DataFrame of unrounded numbers (NaN if missing) or texts.
 
-        A column is named by the first line of its head, or by all of it if two columns share that.
-        With ``intervals``, the ends follow a column that has intervals, and n one whose head says
-        it: ``SciFact``, ``SciFact, low``, ``SciFact, high``, ``SciFact, n``.
+        A column is named by the first line of its head, or by the whole head if that is ambiguous.
+        With ``intervals``, columns for the ends of intervals and n are added: ``SciFact``,
+        ``SciFact, low``, ``SciFact, high``, ``SciFact, n``.
         """
         from pandas import DataFrame
 
@@ -272,7 +272,7 @@ class Table:
         return DataFrame(columns, index=range(len(self)))
 
     def _plain(self) -> list[list[Any]]:
-        """Return the names of the columns, each on one line, then each row's numbers or text."""
+        """Return the names of the columns on one line each, then numbers or texts by row."""
         columns: list[list[Any]] = []
         for index, head in enumerate(self.columns):
             cells, name = [row[index] for row in self.rows], " ".join(head.split())
@@ -283,7 +283,7 @@ class Table:
     def to_html(self) -> str:
         """Return an HTML table, escaped; the book's script makes it sortable.
 
-        Cells with a value carry it as a sort key.
+        Cells with a value have it as sort key.
         """
         name = anchor("tab", self.name, self.caption)
         own = f' id="{html.escape(name, quote=True)}"' if name else ""
@@ -300,11 +300,11 @@ class Table:
     def _html_head(self, index: int) -> str:
         text, _, detail = self.columns[index].partition("\n")
         if not (text + detail).strip():
-            return "<td></td>"  # a header without text would be announced as one
+            return "<td></td>"  # screen readers would announce an empty header
         kept = escaped_text(detail).replace(" = ", "\u00a0=\u00a0")  # "n = 200" stays on one line
         small = f'<span class="q-detail">{kept}</span>' if detail else ""
-        name = _HUMP.sub("<wbr>", html.escape(text))  # where a long name may break
-        # Among words, the head of a column of numbers stands over them.
+        name = _HUMP.sub("<wbr>", html.escape(text))  # allows long names to break
+        # In a table of words, align the head of a column of numbers with its numbers.
         right = self.kind != "numbers" and any(row[index].value is not None for row in self.rows)
         side = ' class="q-right"' if right else ""
         return f'<th scope="col"{side}>{name}{small}</th>'
@@ -321,7 +321,7 @@ class Table:
     def to_latex(self) -> str:
         r"""Return a ``table``, escaped, or a ``table*`` if it is wide, scaled down to its column.
 
-        It compiles with ``\usepackage{booktabs,graphicx}`` and no other package.
+        It only needs ``\usepackage{booktabs,graphicx}``.
         """
         side = "r" if self.kind == "numbers" else "l"
         float_ = "table*" if len(self.columns) > _NARROW else "table"
@@ -350,7 +350,7 @@ class Table:
     def to_csv(self) -> str:
         """Return CSV: unrounded numbers, intervals in separate columns, reasons as text.
 
-        No text is read as a formula.
+        Text that a spreadsheet would read as a formula is escaped.
         """
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
@@ -366,7 +366,7 @@ class Table:
         return len(self.rows)
 
     def __bool__(self) -> bool:
-        return True  # a table without rows still says why in its note
+        return True  # a table without rows still has a note
 
     def __repr__(self) -> str:
         name = f" {self.name}" if self.name else ""
@@ -393,13 +393,13 @@ class Table:
 
 
 def _plain_value(cell: Cell) -> float | str:
-    """Return a cell's number, else its text and what is below it."""
+    """Return a cell's number, else its text and detail."""
     words = " ".join(f"{cell.text} {cell.detail}".split())
     return words.replace("−", "-") if cell.value is None else cell.value
 
 
 def _ends(cells: Sequence[Cell]) -> list[tuple[str, Sequence[float | None]]]:
-    """Return the lower and the upper ends of a column with intervals; nothing of another."""
+    """Return lower and upper ends of a column with intervals; empty for other columns."""
     if not any(each.interval for each in cells):
         return []
     ends = [each.interval or (None, None) for each in cells]
@@ -407,7 +407,7 @@ def _ends(cells: Sequence[Cell]) -> list[tuple[str, Sequence[float | None]]]:
 
 
 def _values(cells: Sequence[Cell]) -> Any:
-    """Return the numbers of a column, NaN where a cell has none; its texts if they are words."""
+    """Return the numbers of a column (NaN if missing), or its texts if they are words."""
     if any(cell.value is not None for cell in cells):
         return np.array([cell.value for cell in cells], float)
     texts = [str(_plain_value(cell)) for cell in cells]
@@ -422,7 +422,7 @@ def _html_row(row: Sequence[Cell]) -> str:
     cells = []
     for index, cell in enumerate(row):
         text = escaped_text(cell.text)
-        if cell.code and text:  # a command breaks between its words, not at their hyphens
+        if cell.code and text:  # break commands between words, not at hyphens
             words = " ".join(f"<span>{html.escape(word)}</span>" for word in cell.text.split(" "))
             text = f'<code class="q-command">{words}</code>'
         if cell.link:
@@ -444,9 +444,9 @@ def _stacked(text: str, detail: str, side: str) -> str:
 
 
 def transposed(table: Table, *, first: str) -> Table:
-    """Return the table with a column per row, for a paper, where long tables fit and wide do not.
+    """Return the transposed table, for a paper, where long tables fit better than wide ones.
 
-    The first column, of the names of its columns, is called ``first``.
+    The first column, with the names of the columns, is called ``first``.
     """
     heads = [column.partition("\n") for column in table.columns[1:]]
     rows = tuple(
@@ -457,7 +457,7 @@ def transposed(table: Table, *, first: str) -> Table:
 
 
 def with_ranks(rows: Sequence[Sequence[Cell]]) -> tuple[tuple[Cell, ...], ...]:
-    """Mark the best and the second-best value of each column but the first; ties share the mark.
+    """Mark the best and second-best values of each column except the first, including ties.
 
     Cells without a value are not ranked.
     """
@@ -478,10 +478,10 @@ _CODE = re.compile(r"`([^`]+)`")
 
 @dataclass(frozen=True, repr=False)
 class Conclusion:
-    """One or two plain sentences with their numbers; ``str`` and a page show the same words."""
+    """One or two sentences with their numbers, identical as ``str`` and on a page."""
 
-    text: str  # plain; what is between backticks is code on a page
-    page: str = ""  # with the numbers behind them, relative to the page that shows it
+    text: str  # plain text; text between backticks is code on a page
+    page: str = ""  # page with the numbers, relative to the page that shows it
 
     def __repr__(self) -> str:
         return self.text
@@ -493,13 +493,13 @@ class Conclusion:
         return styled(f'<p class="q-conclusion">{text}</p>')
 
 
-MANY = 12  # tasks; of more, tables and figures are split by type and folded
-MOST_MODELS = 30  # in a figure; of more, the best are shown
+MANY = 12  # with more tasks, tables and figures are split by type and folded
+MOST_MODELS = 30  # maximum number of models in a figure: the best
 
 
 @dataclass(frozen=True, repr=False)
 class Sections:
-    """Titled tables; on a page all but the first are folded, in Markdown each has a heading."""
+    """Titled tables; on a page, all but the first are folded; in Markdown, each has a heading."""
 
     tables: tuple[tuple[str, Any], ...]  # each a `Table`
     about: str = ""  # shown above them
@@ -515,7 +515,7 @@ class Sections:
         return len(self.tables)
 
     def __bool__(self) -> bool:
-        return True  # without tables it still says why
+        return True  # still shows ``about`` without tables
 
     def __repr__(self) -> str:
         titles = "".join(f"\n  {title}: {len(table)} rows" for title, table in self.tables)
@@ -533,26 +533,25 @@ class Sections:
 
 @dataclass(frozen=True, repr=False)
 class TableChoice:
-    """Variants of a table with the same caption and note; without a script, the first is shown.
+    """Variants of a table with the same caption and note; without scripts, the first is shown.
 
-    All of them are made with the page and lie in it: the book's script shows the one that is
-    chosen, and computes nothing.
+    The page contains all variants: the book's script only shows the selected one.
     """
 
-    variants: Mapping[str, Table]  # by what is chosen, the default first
-    label: str  # what is chosen, such as ``Baseline``
+    variants: Mapping[str, Table]  # by choice, the default first
+    label: str  # name of the choice, such as ``Baseline``
 
     @property
     def first(self) -> Table:
-        """The variant that is shown without a choice."""
+        """The default variant."""
         return next(iter(self.variants.values()))
 
     def __repr__(self) -> str:
         return repr(self.first)
 
     def _repr_html_(self) -> str:
-        # As JSON, so that nothing of it is read before it is chosen. Text in it is escaped, and no
-        # ``<`` is left: with ``<!--<script>`` among the names, the element would not end.
+        # As JSON, not parsed before it is chosen. Text is escaped, and no ``<`` is left: with
+        # ``<!--<script>`` in a name, the element would not end.
         data = json.dumps({name: each.to_html() for name, each in self.variants.items()})
         script = (
             f'<script type="application/json" class="q-variants" data-label='

@@ -1,4 +1,4 @@
-"""Tables, figure and conclusion of an ablation: every variant, and the effect of each option."""
+"""Tables, figure and conclusion of an ablation: variants and effects of options."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "ef
 
 
 def ablation_conclusion(measured: Mapping[str, Sequence[Effect]]) -> Conclusion:
-    """Say which options have an effect after correction, and which do not show one.
+    """State which options have a significant effect after correction.
 
     Args:
         measured: effects per task, from `effects`.

@@ -109,7 +109,7 @@ def ann_figure(suite: AnnSuite) -> Figure:
 
     def draw(width: float) -> MplFigure:
         count = len(suite.points[0].speeds)
-        # A row has room for its labels, and the figure for its legend.
+        # Height for the labels of each row, and for the legend.
         height = 2.3 + 0.45 / (1 if width > 5 else count)
         figure, axes, _ = panels(count, width, height=height, most=count, sharex=True, sharey=True)
         for which, axis in enumerate(axes):
@@ -184,7 +184,7 @@ def compression_table(suite: AnnSuite) -> Table:
 
 
 def ann_conclusion(suite: AnnSuite) -> Conclusion:
-    """Compare the fastest good index with exact search; name the smallest vectors that keep up."""
+    """Compare the fastest good index with exact search; name the smallest vectors without loss."""
     text = f"On {suite.documents:,} documents of {short_task(suite.task)}, "
     exact = next((each for each in suite.points if each.family == "flat"), None)
     good = [each for each in suite.points if _mean(each.recall) >= _ENOUGH and each is not exact]

@@ -1,4 +1,4 @@
-"""The data sets: tables of tiers and PyDocs, and whether they tell models apart."""
+"""The page of data sets: tables of tiers and PyDocs, and their ability to separate models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.report.render.table import Conclusion, Table, score_text
 from qwen3nb.tiers import TIERS
 
-_FULL = 0.9  # a score above it leaves little to gain
+_FULL = 0.9  # scores above this leave little to gain
 
 
 def tier_table(tier: str) -> Table:
@@ -60,18 +60,18 @@ def pydocs_table(sets: Mapping[str, PyDocs]) -> Table:
 
 
 def data_conclusion(scores: Mapping[str, Aggregate]) -> Conclusion:
-    """Say whether PyDocs separates models, and leaves room above the best of them.
+    """State whether PyDocs separates models, and leaves room above the best.
 
     Args:
         scores: per model, from `pydocs_difficulty`.
     """
     known = {name: score for name, score in scores.items() if score.value is not None}
     if len(known) < 2:
-        return Conclusion("Without scores of two models, nothing is known of PyDocs' difficulty.")
+        return Conclusion("Without scores of two models, the difficulty of PyDocs is unknown.")
     ranked = sorted(known, key=lambda name: (-(known[name].value or 0.0), name))
     best, worst = known[ranked[0]], known[ranked[-1]]
     separates = (best.low or 0.0) > (worst.high or 1.0)
-    verb = "tells good models from bad ones" if separates else "is not shown to tell models apart"
+    verb = "separates good models from bad ones" if separates else "is not shown to separate models"
     room = "leaves room above" if (best.high or 1.0) < _FULL else "leaves little room above"
     return Conclusion(
         f"PyDocs {verb}, and {room}: {ranked[0]} scores {score_text(best)} nDCG@10 and "

@@ -1,4 +1,4 @@
-"""Tables and conclusion of an extraction and of the checkpoints it came from."""
+"""Tables and conclusion of an extraction and its checkpoints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def checkpoints_table(
         rows,
         note=f"In bold: the {len(selected)} selected checkpoints." if selected else "",
         name="checkpoints",
-        caption=f"The {len(folders)} checkpoints of the training, and those that were selected.",
+        caption=f"The {len(folders)} checkpoints of the training.",
     )
 
 
@@ -76,12 +76,12 @@ def extraction_table(done: Extraction) -> Table:
         note=f"{done.label}: {done.parameters:,} parameters, in {done.folder.name}.",
         kind="words",
         name="extraction",
-        caption="What was verified on the written export, with the largest difference allowed.",
+        caption="Verification of the written export, with the largest difference allowed.",
     )
 
 
 def extraction_conclusion(done: Extraction) -> Conclusion:
-    """Say whether the export computes what its source computes, and in which direction."""
+    """State whether the export computes the same as its source, and whether bidirectionally."""
     from qwen3nb.extraction.verify import MAX_DIFFERENCE
 
     check = done.verification

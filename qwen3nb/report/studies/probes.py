@@ -1,4 +1,4 @@
-"""The probes of vectors: their table, and what they say."""
+"""Table and conclusion of the probes of vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def probes_table(probes: Sequence[Probes]) -> Table:
         "or texts, for clusters over seeds of k-means. V-measure equals NMI with the arithmetic "
         "mean.",
         name="probes",
-        caption="What the vectors tell about words, clusters and classes, and how they are spread, "
+        caption="Probes of the vectors: words, clusters, classes and geometry, "
         "each with its sample size.",
     )
 
@@ -47,7 +47,7 @@ def _rows(probes: Probes) -> Iterator[tuple[Any, ...]]:
 
 
 def probes_conclusion(probes: Probes) -> Conclusion:
-    """Say what the vectors are good for, compared with guessing."""
+    """Compare the probes of the vectors with guessing."""
     clusters, learnt = probes.clusters, probes.transfer
     parts = [
         f"A linear probe on the vectors of {probes.label} names the right one of "

@@ -1,4 +1,4 @@
-"""The page of reranking: gains, and the queries that changed most."""
+"""The page of reranking: gains, and queries that changed most."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
         ),
         note=f"Intervals: 95 %, {interval_words(['widened'])}, over queries; p: two-sided paired "
         f"permutation test, corrected by Holm over these {len(gains)} data sets; significant "
-        "differences in bold. A reranker cannot recover what the first stage missed: the best "
-        "order of its documents is the upper bound.",
+        "differences in bold. Documents missed by the first stage cannot be recovered: the best "
+        "order of its candidates is the upper bound.",
         name="rerank",
         caption=f"{METRIC} before and after reranking, over all queries of each data set, with "
         "the paired difference.",
@@ -130,7 +130,7 @@ def rerank_differences(results: Sequence[Result], *, seed: int = 0) -> list[Pair
 
 
 def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion:
-    """Say on how many data sets reranking helps or hurts significantly, and by how much."""
+    """State on how many data sets reranking significantly helps or hurts, and by how much."""
     if not results:
         return Conclusion("Nothing was reranked.")
     label, gains = results[0].model.label, rerank_differences(results, seed=seed)

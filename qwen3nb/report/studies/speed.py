@@ -1,4 +1,4 @@
-"""Encoding throughput next to sentence-transformers in the same run, as tables and in words."""
+"""Encoding throughput compared with sentence-transformers in the same run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def speed_table(benches: Iterable[EncodeBench]) -> Table:
 
 
 def precision_table(benches: Sequence[PrecisionBench]) -> Table:
-    """A row per model and dtype: speed, and what is left of the vectors and of nDCG@10."""
+    """A row per model and dtype: speed, and the effect on vectors and nDCG@10."""
     rows = []
     for bench in benches:
         for each in bench.timings:
@@ -118,7 +118,7 @@ def speed_figure(benches: Sequence[EncodeBench]) -> Figure | None:
 
 
 def speed_conclusion(benches: Sequence[EncodeBench]) -> Conclusion:
-    """Say how `load_encoder` compares with sentence-transformers in speed and in vectors."""
+    """Compare speed and vectors of `load_encoder` with those of sentence-transformers."""
     if not benches:
         return Conclusion("No model was timed.")
     last = [bench.timings[-1] for bench in benches]

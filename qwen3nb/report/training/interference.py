@@ -1,4 +1,4 @@
-"""The page of task interference: what joint training costs, and the trained configurations."""
+"""The page of task interference: the cost of joint training, and the configurations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class InterferenceReport:
     folders: tuple[str, ...]  # folders that were searched for results
     runs: int  # number of trained adapters with scores
     flags: tuple[str, ...]  # anomalies in their files
-    scores: tuple[Score, ...] = ()  # of the trained adapters
+    scores: tuple[Score, ...] = ()  # scores of the trained adapters
     differences: tuple[ConfigurationDifference, ...] = ()  # between configurations, tested
 
     def estimates(self) -> Iterator[tuple[str, Estimate]]:
@@ -86,7 +86,7 @@ class InterferenceReport:
         return DataFrame(rows, columns=columns).sort_values(columns[:4], ignore_index=True)
 
     def to_markdown(self) -> str:
-        """As Markdown: verdicts, rule, tables, and what is missing."""
+        """Return verdicts, rule, tables and missing runs as Markdown."""
         parts = [
             "# Task interference",
             DEFINITION,
@@ -102,7 +102,7 @@ class InterferenceReport:
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> str:
-        """As strict JSON: verdicts, estimates, differences, and what is missing."""
+        """Return verdicts, estimates, differences and missing runs as strict JSON."""
         estimates = self.interference
         verdict = {f"by_{by}": estimates.verdict(by=by) for by in ("evidence", "point")}
         return json_text(
@@ -130,8 +130,8 @@ def interference_report(
     Args:
         outputs: one or more folders of ``<configuration>/seed_<n>``; by default all below
             `paths.runs`, and our own records in `paths.results`.
-        task_steps: require the steps spent on the task to agree, instead of all steps. This is
-            also done if no pair agrees in all steps; the table of interference says what agrees.
+        task_steps: require equal steps on the task instead of equal total steps. This is also done
+            if no pair has equal total steps; the table states the criterion.
         n_resamples: number of sign flips in the tests between configurations.
         seed: of the sign flips.
 
@@ -167,7 +167,7 @@ def _paired(estimates: Interference) -> bool:
 
 
 def verdict_words(estimates: Interference) -> str:
-    """Both verdicts: that by evidence, which counts, and that of the rule by point."""
+    """Return both verdicts: by evidence, which counts, and by point."""
     return (
         f"By evidence: {estimates.verdict()}. "
         f"By point, the rule on the mean alone: {estimates.verdict(by='point')}."
@@ -179,8 +179,8 @@ def write_interference(report: InterferenceReport, folder: Path, *, outputs: Pat
 
     Args:
         report: from `interference_report`.
-        folder: where to write; created if it does not exist.
-        outputs: folder of the trainings, for their losses and gradient conflicts.
+        folder: folder to write to; created if needed.
+        outputs: folder of the trainings, for losses and gradient conflicts.
 
     Returns:
         The files written.
@@ -267,7 +267,7 @@ def refusals_table(report: InterferenceReport) -> Table:
 def interference_figure(report: InterferenceReport) -> Figure | None:
     """A forest plot of the TIR over the gate's bands; None if no pair is comparable.
 
-    Lines are intervals, rings single seeds. The axis shows all seeds; longer lines leave it.
+    Lines are intervals, rings single seeds. The axis includes all seeds; longer lines are cut off.
     """
     rows = [(name, each) for name, each in report.estimates() if each.tir is not None]
     if not rows:
@@ -314,10 +314,10 @@ def interference_figure(report: InterferenceReport) -> Figure | None:
 
 
 def interference_conclusion(report: InterferenceReport) -> Conclusion:
-    """Say what joint training costs, by the interval, and what the kill gate says.
+    """State the cost of joint training, by its interval, and the verdicts of the kill gate.
 
-    Up to the colon it is the finding, and can stand alone. Of several joint configurations, it is
-    about the one that costs most.
+    The text up to the colon is the finding, usable on its own. The joint configuration with the
+    highest cost is described.
     """
     gate = report.interference.gate
     groups = [group for group in report.interference.groups if group.overall.tir is not None]
@@ -349,7 +349,7 @@ def configurations_table(scores: Iterable[Score]) -> Table:
     """A row per configuration, a column per task: mean over seeds, sample std as a subscript.
 
     Args:
-        scores: of trained runs; of several for one run, task and metric, the newest is used.
+        scores: scores of trained runs; the newest per run, task and metric is used.
     """
     cells = _by_seed(scores)
     tasks = sorted({task for _, task in cells})
@@ -411,7 +411,7 @@ def configuration_differences_table(differences: Sequence[ConfigurationDifferenc
         note=f"95 % intervals and two-sided p-values, corrected by Holm over these {family}; "
         f"corrected p < {ALPHA:g} in bold. With scores per query: permutation test over queries, "
         f"each averaged over the seeds that both have, and the interval "
-        f"({interval_words(['paired'])}) over queries; it says nothing about other seeds. "
+        f"({interval_words(['paired'])}) over queries; this does not generalise to other seeds. "
         "Without: paired t-test and Student's interval over seeds.",
         empty="No two configurations have a seed and a task in common.",
         name="configuration-differences",
@@ -422,7 +422,7 @@ def configuration_differences_table(differences: Sequence[ConfigurationDifferenc
 def configurations_figure(scores: Iterable[Score]) -> Figure | None:
     """Draw a bar per configuration with its standard deviation over seeds, a group per task.
 
-    Of nDCG@10; None if no score has that metric. The scores are those of `configurations_table`.
+    Shows nDCG@10 of `configurations_table`; None if no score has that metric.
     """
     metric = "nDCG@10"
     cells = {key: seeds for key, seeds in _by_seed(scores).items() if key[1][2] == metric}

@@ -1,4 +1,4 @@
-"""The page of trainings: what changed, losses, gradient conflicts, and a conclusion."""
+"""The page of trainings: gains, losses, gradient conflicts, and a conclusion."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ _TITLES = {
     "lr": "learning rate",
 }
 _SPEED = ("_runtime", "_samples_per_second", "_steps_per_second")  # not scores
-_UNLIKE = 8  # times longer than the shortest: from here on, steps are on a logarithmic scale
+_UNLIKE = (
+    8  # ratio of the longest to the shortest training above which the axis of steps is logarithmic
+)
 _MOST = 3  # trainings in the conclusion
 
 
@@ -67,7 +69,7 @@ class Trainings:
 
     @cached_property
     def summaries(self) -> tuple[TrainingSummary, ...]:
-        """What each training changed on each task, tested once for all that shows it."""
+        """Gain of each training on each task, tested once."""
         return training_summaries(self.trajectories, seed=self.seed)
 
     def to_frame(self) -> DataFrame:
@@ -99,7 +101,7 @@ def read_trainings(
     Args:
         results: any records; the newest of each model and task is used.
         tier: name of the tier whose tasks are included; by default the richest with results.
-        task: comma-separated task names, in place of the tier's and those of adapters.
+        task: comma-separated task names, instead of the tier's and those of adapters.
         metric: by default each task's main metric.
         outputs: a folder of checkpoints, or of ``<configuration>/seed_<n>``; by default
             `paths.runs`.
@@ -179,12 +181,12 @@ def gains_table(trainings: Trainings) -> Table:
         "another model, which a single training cannot show.",
         empty="No training has two or more evaluated steps with scores per query.",
         name="gains",
-        caption="What each training changed: its last step against its first, on the same queries.",
+        caption="Gain of each training: its last step against its first, on the same queries.",
     )
 
 
 def _logged(logs: Iterable[TrainingLog]) -> list[str]:
-    """Names of the logged series worth showing: losses, development scores, learning rate."""
+    """Return the names of logged series to show: losses, development scores, learning rate."""
     given = {name for log in logs for name in log.series}
     scores = {name for name in given if name.startswith("eval_") and not name.endswith(_SPEED)}
     return [name for name in dict.fromkeys([*_TITLES, *sorted(scores)]) if name in given]
@@ -207,7 +209,7 @@ def loss_figure(trainings: Trainings) -> Figure | None:
                 (drawn[plain(name)],) = axis.plot(*zip(*values, strict=True), lw=1.3, ms=3, **look)
             axis.set(title=_TITLES.get(key, key), xlabel="training step")
             lasts = [values[-1][0] for values in own.values()]
-            if max(lasts) > _UNLIKE * min(lasts):  # or a short training would be a dot
+            if max(lasts) > _UNLIKE * min(lasts):  # otherwise a short training would be a dot
                 axis.set_xscale("symlog", linthresh=max(1, min(lasts)))
                 axis.xaxis.set_major_formatter("{x:g}")
             grid(axis, which="y")
@@ -283,7 +285,7 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
 
 
 def training_conclusion(trainings: Trainings) -> Conclusion:
-    """Say what each training changed on the first task, and whether one checkpoint is the best."""
+    """State the gain of each training on the first task, and whether one checkpoint is the best."""
     every = trainings.summaries
     if not every:
         return Conclusion(
@@ -298,7 +300,7 @@ def training_conclusion(trainings: Trainings) -> Conclusion:
 
 
 def _in_words(each: TrainingSummary) -> str:
-    """What one training changed on its task, and its best step."""
+    """Describe the gain of one training on its task, and its best step."""
     change, best = each.gain, each.best
     verb = "raised" if change.difference > 0 else "lowered"
     verb = verb if _is_shown(each) else "shows no effect on"
@@ -315,5 +317,5 @@ def _in_words(each: TrainingSummary) -> str:
 
 
 def _is_shown(each: TrainingSummary) -> bool:
-    """Whether the last step differs significantly from the first."""
+    """Return whether the last step differs significantly from the first."""
     return significant(each.gain.p_value, each.gain.interval)

@@ -37,7 +37,11 @@ M, OTHER = on_tasks("m", 0.7, 0.6), on_tasks("bm25", 0.5, 0.5, seed=1)
         (on_tasks("m", 0.5, 0.3), OTHER, "m is better on 0 and worse on 1 by a sig"),
         (M, on_tasks("random", 0.1, 0.1), "compared with random (the floor), m is better on 2"),
         (M, [], "m scores nDCG@10 0."),
-        (M, [], "no record of a reference model); `qwen3nb eval --model bm25` on the same tasks"),
+        (
+            M,
+            [],
+            "no record of a reference model); run `qwen3nb eval --model bm25` on the same tasks",
+        ),
         (on_tasks("bm25", 0.5), [], "`qwen3nb eval --model all-MiniLM-L6-v2` on the same tasks"),
         ([], OTHER, "No task was finished"),
     ],

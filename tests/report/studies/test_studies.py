@@ -132,9 +132,15 @@ OTHER = bench(1, texts="mixed lengths", difference=1e-3, equal=False)
         (searched(smaller=[INT8, BINARY]), "take 8 bytes per document (int8 of 8 dimensions); w"),
         (searched(smaller=[BINARY]), "take 32 bytes per document (float32 of 8 dimensions); who"),
         (probes_conclusion(probes()), "names the right one of 20 sub-packages for 75.0% ["),
-        (data_conclusion({"random": RANDOM, "bm25": BM25}), "tells good models from bad ones, "),
+        (
+            data_conclusion({"random": RANDOM, "bm25": BM25}),
+            "separates good models from bad ones, ",
+        ),
         (data_conclusion({"r": RANDOM, "best": score(0.96, 0.94, 0.98)}), "leaves little room a"),
-        (data_conclusion({"a": BM25, "b": score(0.5, 0.46, 0.54)}), "is not shown to tell model"),
+        (
+            data_conclusion({"a": BM25, "b": score(0.5, 0.46, 0.54)}),
+            "is not shown to separate model",
+        ),
         (data_conclusion({"bm25": BM25, "none": UNDEFINED}), "Without scores of two models"),
         (extraction_conclusion(extraction()), "and it runs bidirectionally"),
         (extraction_conclusion(extraction(difference=0.02)), "does not compute the same as its"),
