@@ -1,1 +1,1 @@
-"""Work on several machines, or several GPUs of one, with Ray; imported only when used."""
+"""Work on several machines or GPUs with Ray; imported only when used."""

@@ -1,13 +1,12 @@
 """Encode a file of texts into vectors in parts, on the nodes of a cluster.
 
-A worker is a Ray actor that loads the model once and encodes parts: one per GPU if the cluster
-has any, so that several GPUs of a machine need only a Ray of one's own; otherwise one per group
-of cores. The driver hands out parts one by one, so that a part of a worker that died goes to
-another; Ray starts the worker again where there is room.
+A worker is a Ray actor that loads the model once and encodes parts: one per GPU if the cluster has
+any, otherwise one per group of cores. The driver assigns parts one by one: a part of a worker that
+died is given to another, and Ray restarts the worker where there is room.
 
-The input and the folder of the vectors are on a disk that all nodes share. Vectors never pass
-Ray's object store: a worker writes its part where it stays, whole, under a name that only the
-first writer gets, so that it does no harm if a worker counted as dead finishes its part too.
+The input and the folder of the vectors are on a disk shared by all nodes. Vectors do not pass
+through Ray's object store: a worker writes its part atomically to its final path, where the first
+writer wins. A worker considered dead that finishes its part does no harm.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ from qwen3nb.vectors.encode_file import (
     text_bar,
 )
 
-_CORES = 4  # of a worker without a GPU; more of them gain little
-_PARTS = 4  # per worker at least, so that the last parts end at about the same time
-_RETRIES = 3  # of a part, and of a worker
-_TOGETHER = 60.0  # seconds that the first worker waits for the others, to compare them
-_TICK = 0.5  # seconds between looks at the workers
+_CORES = 4  # cores of a worker without a GPU; more gain little
+_PARTS = 4  # minimum per worker, to finish at about the same time
+_RETRIES = 3  # per part, and per worker
+_TOGETHER = 60.0  # seconds to wait for other workers, to compare them
+_TICK = 0.5  # seconds between checks of the workers
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -68,7 +67,7 @@ class WorkerSize:
 
 @dataclass(frozen=True)
 class _EncodeJob:
-    """What every worker is told."""
+    """The arguments of every worker."""
 
     model: str
     options: Mapping[str, Any]
@@ -95,18 +94,18 @@ def encode_on_cluster(
 
     Args:
         model: see `load_encoder`.
-        source: a file with one ``{"text": ...}`` per line that all nodes see.
-        folder: the folder to write, or to finish; all nodes see it.
+        source: a file with one ``{"text": ...}`` per line, visible to all nodes.
+        folder: the folder to write or to complete, visible to all nodes.
         address: see `connected`.
-        shards: number of parts; None for that of the folder, else one per 65,536 texts and at
-            least four per worker.
+        shards: number of parts; None for the number in the folder's plan, else one per 65,536 texts
+            and at least four per worker.
         role: ``query`` or ``passage``; selects the prompt.
-        threads: of a worker without a GPU; None for four, or all of a smaller node.
+        threads: threads of a worker without a GPU; None for four, or all cores of a smaller node.
         options: see `load_encoder`.
 
     Raises:
-        ClusterError: no cluster, nodes that disagree, a folder that they do not share, or
-            workers that keep dying.
+        ClusterError: no cluster, nodes that disagree, a folder that is not shared, or workers that
+            die repeatedly.
         EncoderError: a text that cannot be encoded.
         ValueError: see `encode_shards`.
     """
@@ -156,9 +155,9 @@ class ShardWorker:
     """An actor: a model, loaded once, that encodes parts."""
 
     def load(self, job: _EncodeJob) -> tuple[str, dict[str, str], ShardModel]:
-        """Load the model; return the machine's name, and what the vectors depend on.
+        """Load the model; return the machine's name, facts that affect the vectors, and the model.
 
-        Raise ClusterError if this node does not see the files of the driver.
+        Raises ClusterError if this node does not see the files of the driver.
         """
         os.environ.update(node_environment(job.environment))
         os.environ.update(dict.fromkeys(_THREADS, str(job.threads)))
@@ -180,7 +179,7 @@ class ShardWorker:
         return platform.node(), facts, model
 
     def encode(self, shard: Shard, vectors: ShardedVectors) -> tuple[str, bool]:
-        """Encode a part unless it is there; return its SHA-256 and whether it was there."""
+        """Encode a part unless it exists; return its SHA-256 and whether it existed."""
         return encode_shard(
             self._encoder,
             shard,
@@ -192,7 +191,7 @@ class ShardWorker:
 
 
 class _Encoding:
-    """The driver's side: which worker has which part."""
+    """The driver's assignment of parts to workers."""
 
     def __init__(self, ray: Any, job: _EncodeJob, cuts: Cuts) -> None:
         self._ray, self._job, self._cuts = ray, job, cuts
@@ -207,7 +206,7 @@ class _Encoding:
         self._kept = 0
 
     def run(self, size: WorkerSize, *, show_progress: bool) -> EncodedShards:
-        """Start workers, hand out parts until all are done, and write the manifest."""
+        """Start workers, assign parts until all are done, and write the manifest."""
         kind = self._ray.remote(ShardWorker).options(
             num_cpus=size.cores, num_gpus=size.gpus, max_restarts=_RETRIES
         )
@@ -242,7 +241,7 @@ class _Encoding:
         return EncodedShards(self._job.folder, vectors, self._kept)
 
     def _load(self, worker: Any) -> None:
-        # Ray repeats this on the worker that it starts in the place of a dead one.
+        # Ray repeats this on a restarted worker.
         reference = worker.load.options(max_task_retries=_RETRIES).remote(self._job)
         self._loading[reference] = worker
 
@@ -251,7 +250,7 @@ class _Encoding:
         worker = self._loading.pop(reference)
         answer = self._answer(reference)
         if answer is None:
-            return  # it died more often than Ray starts it again
+            return  # it died more often than Ray restarts it
         machine, facts, model = answer
         self._facts[f"{machine} (worker {len(self._facts) + 1})"] = facts
         agree(self._facts)
@@ -259,7 +258,7 @@ class _Encoding:
         self._idle.append(worker)
 
     def _encoded(self, reference: Any) -> int:
-        """Return the texts of a finished part; let another worker do that of a dead one."""
+        """Return the number of texts of a finished part; reassign the part of a dead worker."""
         worker, shard = self._busy.pop(reference)
         answer = self._answer(reference)
         if answer is None:
@@ -278,7 +277,7 @@ class _Encoding:
         return shard.texts
 
     def _answer(self, reference: Any) -> Any | None:
-        """Return what a worker returns, or None if it died; raise what it raises."""
+        """Return a worker's result, or None if it died; raise its error."""
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:

@@ -1,13 +1,12 @@
-"""Join a Ray cluster, or start one; what its nodes offer, and whether they would compute the same.
+"""Connect to a Ray cluster or start one, and check that its nodes are equivalent.
 
-Before the first run, every node says which versions, code, notebooks and models it has, and which
-library computes its linear layers. The driver says the same of itself, and chooses that library
-for all. If any two differ, nothing is run: a table whose rows come from different programs
-compares the programs.
+Before the first run, every node reports its versions, code, notebooks and models, and the library
+for linear layers, which the driver selects for all. If any two nodes differ, nothing is run: a
+table with rows from different programs would compare the programs.
 
-Ray is an extra and loaded only here. An address is ``local`` (a Ray of our own on this machine,
-ended afterwards), ``auto`` (the cluster that this machine is a node of, or that ``RAY_ADDRESS``
-names), ``host:port`` (the same by name) or ``ray://host:port`` (a cluster seen from outside).
+Ray is an extra and loaded only here. An address is ``local`` (a temporary Ray on this machine),
+``auto`` (the cluster of this machine, or the one in ``RAY_ADDRESS``), ``host:port`` (the same by
+name) or ``ray://host:port`` (a client outside the cluster).
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ from qwen3nb.utils.secrets import passed_names
 LOCAL = "local"
 
 _START = "Start one with `ray start --head`, or give --ray no address for a Ray on this machine"
-_PATIENCE = 5.0  # seconds for an address to answer; Ray itself would wait for minutes
-# Settings of Ray that hold unless the environment says otherwise.
+_PATIENCE = 5.0  # timeout in seconds; Ray itself waits for minutes
+# Default settings of Ray; the environment takes precedence.
 _SETTINGS = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # no report of ours to Ray's makers
-    "RAY_task_oom_retries": "3",  # else a run too large for its node is repeated forever
+    "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
+    "RAY_task_oom_retries": "3",  # otherwise a run too large for its node is repeated forever
     "RAY_DEDUP_LOGS": "0",
 }
-_AUTHENTICATION = "RAY_AUTH_MODE"  # set by a Ray of our own; it would bar us from another
-_STORE = 512 << 20  # bytes of shared memory of a Ray of our own: only the files of runs pass it
+_AUTHENTICATION = "RAY_AUTH_MODE"  # set by our own Ray; would prevent connecting to another
+_STORE = 512 << 20  # bytes of shared memory of our own Ray, used only for files of runs
 
 
 class ClusterError(click.ClickException):
@@ -54,9 +53,9 @@ class ClusterError(click.ClickException):
 
 @contextmanager
 def connected(address: str = LOCAL) -> Iterator[Any]:
-    """Yield the module ``ray``, connected to a cluster; end afterwards what was started here.
+    """Yield the module ``ray``, connected to a cluster; stop a Ray started here afterwards.
 
-    A connection that this process already has is used, and left as it is.
+    An existing connection of this process is used, and kept.
 
     Raises:
         ClusterError: Ray is not installed, or no cluster answers at ``address``.
@@ -82,7 +81,7 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
         ray.init(address=target, **options)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, at_term)
-    except Exception as error:  # noqa: BLE001 - Ray raises bare ones, too
+    except Exception as error:  # noqa: BLE001 - Ray raises bare Exceptions
         ray.shutdown()
         what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
         raise ClusterError(f"cannot {what}: {error}") from None
@@ -96,7 +95,7 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
 
 
 def _answering(address: str) -> str:
-    """Return the address that Ray is to join, after it has answered, or raise ClusterError."""
+    """Return the address to connect to; raise ClusterError if it does not answer."""
     if address == LOCAL:
         return address
     target = address
@@ -119,14 +118,14 @@ def _answering(address: str) -> str:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
     except OSError as error:
         raise ClusterError(f"no Ray cluster answers at {target}: {error}. {_START}") from None
-    # Ray shows the token of this machine's own cluster, if it has one, to what it finds by itself.
+    # Resolve the address here: Ray sends this machine's token to clusters that it discovers.
     return address if address == "auto" and not os.environ.get("RAY_ADDRESS") else target
 
 
 DRIVER = "this machine"
-_DIGITS = 12  # of a digest, where it is shown
+_DIGITS = 12  # digits of digests in messages
 
-# Variables that a node takes from the driver, by how they begin, but for those of its own.
+# Prefixes of variables that a node takes from the driver, unless it sets them itself.
 _BEGINNINGS = """
     QWEN3NB_ HF_ HUGGING TRANSFORMERS_ TOKENIZERS_ MTEB_ OMP_ MKL_ OPENBLAS_ RAYON_ TORCH_ PYTORCH_
     CUBLAS_ NVIDIA_TF32_ PYTHONHASHSEED PYTHONWARNINGS http_proxy https_proxy no_proxy HTTP_PROXY
@@ -138,7 +137,7 @@ _OWN = ("QWEN3NB_CACHE", "QWEN3NB_RESULTS", "QWEN3NB_BOOK", "QWEN3NB_RUN_LOG")
 
 @dataclass(frozen=True)
 class Node:
-    """A node that can take runs: Ray's id, its address or given name, what it offers."""
+    """A node for runs: Ray's id, address or name, and resources."""
 
     id: str
     name: str
@@ -148,9 +147,9 @@ class Node:
 
 
 def nodes_of(ray: Any) -> list[Node]:
-    """Return the living nodes with at least one core, by name; names differ.
+    """Return the live nodes with at least one core, with unique names.
 
-    Several nodes of one machine share its address; Ray's names tell them apart.
+    Several nodes of one machine share its address, and are distinguished by Ray's names.
     """
     alive = [each for each in ray.nodes() if each["Alive"]]
     names = [each.get("NodeName") or each["NodeManagerAddress"] for each in alive]
@@ -169,9 +168,9 @@ def nodes_of(ray: Any) -> list[Node]:
 
 
 def sent_environment() -> dict[str, str]:
-    """Return the variables that runs on nodes get: those of this process that concern them.
+    """Return the environment variables of this process that runs on nodes need.
 
-    They may hold a token for the hub: they are arguments of tasks, and never printed.
+    They may contain a token for the hub: they are arguments of tasks, and never printed.
     """
     from qwen3nb.models.inference.onednn_linear import LINEAR, linear_library  # loads torch
 
@@ -185,10 +184,10 @@ def sent_environment() -> dict[str, str]:
 
 
 def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a run on this node: its own, those sent, and a cache of its own.
+    """Return the variables of a run on this node: its own, those sent, and a local cache.
 
-    The cache is that of ``QWEN3NB_CACHE`` in the node's environment, else a folder of temporary
-    files: the cache's database must not lie on a disk that nodes share.
+    The cache is ``QWEN3NB_CACHE`` in the node's environment, else a temporary folder: it must not
+    be on a disk shared by nodes.
     """
     cache = Path(tempfile.gettempdir()) / f"qwen3nb-cache-{getpass.getuser()}"
     return {"QWEN3NB_CACHE": str(cache), **os.environ, **sent}
@@ -196,17 +195,17 @@ def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Question:
-    """What a node is asked."""
+    """The models and adapters that a node has to report."""
 
-    models: tuple[str, ...] = ()  # models as given, whose content counts
+    models: tuple[str, ...] = ()  # models as given, compared by content
     adapters: tuple[str, ...] = ()  # folders of adapters, likewise
-    # the driver's memory of digests: files on a shared disk are not read again
+    # digests known to the driver: files on a shared disk are not read again
     digests: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def facts_here(question: Question) -> dict[str, str]:
-    """Return what this process's results depend on, by name."""
-    # They load torch, which a worker of Ray does not need.
+    """Return the facts that results of this process depend on, by name."""
+    # These load torch, which a Ray worker does not need.
     from qwen3nb.models.inference.onednn_linear import linear_library
     from qwen3nb.models.kinds.lora import adapter_fingerprint
     from qwen3nb.models.kinds.resolve import find_source
@@ -233,7 +232,7 @@ def _digest(value: Any) -> str:
 
 
 def _or_error(function: Callable[[], Any]) -> str:
-    """Return a fact, the digest of one, or the first line of why there is none."""
+    """Return a fact, its digest, or the first line of the error."""
     try:
         fact = function()
         return fact if isinstance(fact, str) else _digest(fact)
@@ -242,7 +241,7 @@ def _or_error(function: Callable[[], Any]) -> str:
 
 
 def agree(facts: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise ClusterError if machines differ; it names the facts, and what each machine has."""
+    """Raise ClusterError if machines differ, with the facts and values of each machine."""
     lines = []
     for name in dict.fromkeys(name for own in facts.values() for name in own):
         having: dict[str, list[str]] = {}
@@ -253,7 +252,7 @@ def agree(facts: Mapping[str, Mapping[str, str]]) -> None:
             lines.append(f"  {name}: {'; '.join(each)}")
     if lines:
         raise ClusterError(
-            "the nodes would not compute the same, so nothing was run. Make them alike, or start "
+            "the nodes differ, so nothing was run. Make them equal, or start "
             "the cluster without those that differ:\n" + "\n".join(lines)
         )
 
@@ -263,7 +262,7 @@ def check_nodes(
 ) -> None:
     """Check that the nodes and this machine have the same versions, code and models.
 
-    Raise ClusterError if they differ, or if a node cannot say.
+    Raises ClusterError if they differ, or if a node fails to report.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -272,7 +271,7 @@ def check_nodes(
     question = replace(question, digests=known_digests())
     request = question, sent_environment(), str(Path.cwd())
     answers = {}
-    for node in nodes:  # all gather theirs at once
+    for node in nodes:  # all nodes collect in parallel
         here = NodeAffinitySchedulingStrategy(node.id, soft=False)
         task = ray.remote(max_calls=1)(facts_of_node).options(
             num_cpus=0, max_retries=0, scheduling_strategy=here, name=f"facts of {node.name}"

@@ -1,21 +1,20 @@
 """Processes that end with the one that started them, with all their descendants.
 
-A process that is killed ends nothing of what it has started: neither the kernel of a notebook,
-which has a session of its own, nor the workers of that kernel. So every long run has a guard for
-its parent. The guard ends the run with its whole family once the process that asked for it is
-gone, however that died, or on SIGTERM; it also ends what is left of the family of a run that has
-ended by itself. It looks every fifth of a second whether its own parent still is who it was, so
-neither busy native code nor a reused process number can deceive it. If the guard itself is killed
-on Linux, the run is, too.
+Killing a process does not end its children: neither the kernel of a notebook, which has its own
+session, nor the workers of that kernel. Every long run therefore has a guard process as its parent.
+The guard ends the run with all descendants on SIGTERM, or once the process that requested it is
+gone, however that died; it also ends leftover descendants of a finished run. It checks its own
+parent every fifth of a second, so neither busy native code nor a reused process id can deceive it.
+If the guard itself is killed on Linux, so is the run.
 
-On Linux, orphaned descendants become children of the guard, so none is missed. Elsewhere, the
-guard misses one whose parents are all gone.
+On Linux, orphaned descendants become children of the guard, so none is missed. Elsewhere, the guard
+misses descendants whose parents are all gone.
 
-Ray ends its workers and what they started themselves, but nothing if the node's Ray is killed.
-The guard of a run on a cluster therefore looks at the worker and at the node's Ray as well; above
-it is a process that only waits for it, for Ray to end in its place.
+Ray ends its workers and their children, but nothing if the node's Ray is killed. The guard of a run
+on a cluster therefore also watches the worker and the node's Ray; its parent is a process that only
+waits for it, which Ray ends in its place.
 
-This file runs as a program without the package, so that a guard starts quickly:
+This file runs as a program without the package, to start quickly:
 
     python -P processes.py ORDERS COMMAND...
 """
@@ -32,7 +31,7 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 
-# A guard imports only what it needs when it needs it: a run waits for its guard.
+# Imports are minimal and late: a run waits for its guard.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,10 +40,10 @@ if TYPE_CHECKING:
 
 _SECONDS = 0.2  # between two looks
 _MOMENT = 2.0  # seconds for processes that clean up after others
-_PATIENCE = 4.0  # seconds in which a killed process is gone, unless the system holds it
+_PATIENCE = 4.0  # seconds to wait for a killed process
 _DEATH_SIGNAL, _SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
-# How the commands of processes begin that remove shared memory and temporary files once those who
-# use them are gone: trackers of multiprocessing and of joblib, and other guards.
+# Command prefixes of processes that remove shared memory and temporary files after their users:
+# resource trackers of multiprocessing and joblib, and other guards.
 _CLEANERS = (
     "from multiprocessing.resource_tracker import ",
     "from joblib.externals.loky.backend.resource_tracker import ",
@@ -58,20 +57,20 @@ def guarded(
 ) -> list[str]:
     """Return the command that runs ``command`` with a guard; this process must start it.
 
-    Its status and output are those of ``command``. On SIGTERM it ends with the whole family of
-    ``command``; it passes SIGINT on. Without guard on Windows.
+    Its status and output are those of ``command``. On SIGTERM, it ends with all descendants of
+    ``command``; it passes SIGINT on. No guard on Windows.
 
     Args:
         command: the program and its arguments.
         remove: files to remove after it.
-        scratch: whether it gets a folder for temporary files, removed after it.
+        scratch: whether it gets a folder for temporary files, removed afterwards.
     """
     files = [str(file) for file in remove]
     return _with_guard(command, owners=[os.getpid()], remove=files, scratch=scratch)
 
 
 def _with_guard(command: Sequence[str], **orders: Any) -> list[str]:
-    """Return the command for the guard; for its orders see `guard`."""
+    """Return the command of the guard; for ``orders`` see `guard`."""
     if os.name != "posix":
         return list(command)
     return [sys.executable, "-P", __file__, json.dumps(orders), *command]
@@ -117,16 +116,16 @@ def guard(
     scratch: bool = False,
     if_lost: str = "",
 ) -> int:
-    """Run a command until it ends, an owner is gone or a signal says so; return its status.
+    """Run a command until it ends, an owner is gone or a signal arrives; return its status.
 
     Args:
         command: the program and its arguments.
-        owners: our parent, that one's parent and so on; the command ends once any is gone.
+        owners: process ids of the parent, its parent and so on; the command ends once any is gone.
         remove: files to remove after the command.
-        scratch: whether the command gets a folder for temporary files, removed after it.
+        scratch: whether the command gets a folder for temporary files, removed afterwards.
         if_lost: a folder to remove if an owner is gone.
     """
-    environment = {**os.environ, "JPY_PARENT_PID": str(os.getpid())}  # whom a kernel watches
+    environment = {**os.environ, "JPY_PARENT_PID": str(os.getpid())}  # process watched by a kernel
     leftovers = [*remove]
     if scratch:
         import tempfile
@@ -145,14 +144,14 @@ def guard(
             shutil.rmtree(path, ignore_errors=True)
             with suppress(OSError):  # a folder, or gone
                 os.unlink(path)  # noqa: PTH108 - without the import of pathlib
-    if lost and _alive(owners[:-1]):  # only Ray is dead: the driver is told once the worker is
+    if lost and _alive(owners[:-1]):  # only Ray is dead: the driver notices once the worker is
         os.kill(owners[-2], signal.SIGKILL)
     return child.returncode if ended else -signal.SIGKILL
 
 
 @contextmanager
 def _signals() -> Iterator[Callable[[float], set[int]]]:
-    """Yield a function that waits some seconds, or for a signal, and returns what it received."""
+    """Yield a function that waits for seconds or a signal, and returns the received signals."""
     reading, writing = os.pipe()
     for end in (reading, writing):
         os.set_blocking(end, False)
@@ -173,7 +172,7 @@ def _started(command: Sequence[str], environment: Mapping[str, str]) -> subproce
     if system:
         system.prctl(_SUBREAPER, 1, 0, 0, 0)
 
-    def die_with_guard() -> None:  # at the end of the thread that starts it: there is only one
+    def die_with_guard() -> None:  # the signal is sent when the starting thread ends: the only one
         if system:
             system.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != me:
@@ -191,7 +190,7 @@ def _started(command: Sequence[str], environment: Mapping[str, str]) -> subproce
 def _watched(
     child: subprocess.Popen[bytes], owners: Sequence[int], received: Callable[[float], set[int]]
 ) -> bool:
-    """Wait until a child ends; return False if it shall be ended."""
+    """Wait until a child ends; return False if it has to be ended."""
     while not _reaped(child):
         numbers = received(_SECONDS)
         if not _alive(owners) or {signal.SIGTERM, signal.SIGHUP} & numbers:
@@ -203,7 +202,7 @@ def _watched(
 
 
 def _reaped(child: subprocess.Popen[bytes]) -> bool:
-    """Reap whatever has ended, orphans too; return whether ``child`` has."""
+    """Reap ended processes, including orphans; return whether ``child`` has ended."""
     with suppress(ChildProcessError):  # none is left
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if ended[0] == child.pid:
@@ -212,7 +211,7 @@ def _reaped(child: subprocess.Popen[bytes]) -> bool:
 
 
 def _alive(owners: Sequence[int]) -> bool:
-    """Whether each process is still the parent of the one before; a zombie is not alive."""
+    """Return whether each process is still the parent of the previous one, and not a zombie."""
     if not owners or os.getppid() != owners[0]:
         return False
     if len(owners) == 1:
@@ -231,7 +230,7 @@ def _alive(owners: Sequence[int]) -> bool:
 
 
 def _end_family(child: subprocess.Popen[bytes]) -> None:
-    """Kill all descendants; those that clean up after others get a moment to do so."""
+    """Kill all descendants; processes that clean up get some time first."""
     started = time.monotonic()
     while not _reaped(child) or _has_family():
         import psutil
@@ -250,7 +249,7 @@ def _end_family(child: subprocess.Popen[bytes]) -> None:
 
 
 def _has_family() -> bool:
-    """Whether there is a descendant; on Linux without a search, which takes a while."""
+    """Return whether there is a descendant; fast on Linux, elsewhere by a search."""
     if sys.platform != "linux":
         return bool(_family())
     try:
@@ -267,7 +266,7 @@ def _family() -> list[Any]:
 
 
 def _end_as(status: int) -> None:
-    """End with the status of another process: if a signal killed that, by the same signal."""
+    """Exit with the status of another process: by the same signal if one killed it."""
     if status < 0:
         import resource
 
@@ -279,11 +278,11 @@ def _end_as(status: int) -> None:
 
 
 def main(text: str, *command: str) -> None:
-    """Guard a command, and end as it does.
+    """Guard a command, and exit with its status.
 
     Args:
-        text: keywords of `guard` as JSON, and ``waiter``: whether a process that only waits is
-            put between the first owner and the guard.
+        text: keywords of `guard` as JSON, and ``waiter``: whether to put a waiting process between
+            the first owner and the guard.
         command: the program and its arguments.
     """
     orders = json.loads(text)

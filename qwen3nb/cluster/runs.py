@@ -1,8 +1,8 @@
 """Run a command on a node of a cluster, in scratch space of the node; bring back its files.
 
-A node writes to its scratch only. The files come back as one archive, in parts, so that neither
-end holds more than a part in memory; Ray keeps parts that do not fit its store on disk. Whoever
-asked for the run publishes them; see `qwen3nb.execution.executors`.
+A node only writes to its scratch space. The files are returned as one archive, in parts, so that
+each side needs memory for one part only; Ray spills parts to disk if needed. The caller publishes
+them; see `qwen3nb.execution.executors`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import folder_digests
 
 _PART = 8 << 20  # bytes
-# Records and notes, which a run may reuse or show beside its own; each is only ever replaced whole.
+# Records and notes that a run may reuse or show; always replaced atomically.
 _KNOWN = (
     "*/seed_*/*.json",
     "*/seed_*/*.parquet",
@@ -37,9 +37,9 @@ _KNOWN = (
 
 
 def expected_models(specs: Iterable[str]) -> str:
-    """Return what models hold on this machine, for the variable `EXPECTED` of a run elsewhere.
+    """Return the content of models on this machine, for the variable `EXPECTED` of a remote run.
 
-    Of a model that is not here, the run says what is wrong.
+    Missing models are reported by the run.
     """
     folders: dict[str, str] = {}
     for spec in specs:
@@ -50,20 +50,20 @@ def expected_models(specs: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """A run for a node."""
+    """A run to execute on a node."""
 
-    arguments: tuple[str, ...]  # of the command ``qwen3nb``
+    arguments: tuple[str, ...]  # arguments of ``qwen3nb``
     page: str  # name of the page's file below the book, such as ``runs/eval-bm25-smoke.ipynb``
     environment: Mapping[str, str] = field(repr=False)  # variables from the driver
-    folder: str  # the driver's working directory, used where the node has it
-    results: str  # the driver's folder of records, used where the node sees it
+    folder: str  # the driver's working directory, used if the node has it
+    results: str  # the driver's folder of records, used if the node sees it
     book: str  # the driver's folder of the book
     mark: str  # a file in ``results``: the node sees that folder if it sees the file
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A run's exit status (negative for a signal), node and seconds there; its archive in parts."""
+    """Result of a run: exit status (negative for a signal), node, seconds, archive in parts."""
 
     status: int
     node: str
@@ -72,7 +72,7 @@ class Delivery:
 
 
 def run_on_node(request: Request) -> Delivery:
-    """Run a command; called by Ray on the node that it chose."""
+    """Run a command; called by Ray on the selected node."""
     import ray
 
     started = time.monotonic()
@@ -97,7 +97,7 @@ def run_on_node(request: Request) -> Delivery:
 
 
 def _link_known(request: Request, scratch: Path) -> None:
-    """Let a run find the records of earlier runs, and its earlier page, if the node sees them."""
+    """Link the records of earlier runs, and the earlier page, if the node sees them."""
     results, book = Path(request.results), Path(request.book)
     if not (results / request.mark).is_file():
         return
@@ -113,7 +113,7 @@ def _link_known(request: Request, scratch: Path) -> None:
 def _packed(scratch: Path, request: Request, *, failed: bool) -> Path:
     """Return an archive of the files that a run has written, and its log.
 
-    Pages, notes and the log name the driver's folders in the place of the node's scratch.
+    Paths of the node's scratch in pages, notes and log are replaced by the driver's.
     """
     archive = scratch / "files.tar"
     partial = scratch / "results" / "partial"
@@ -137,7 +137,7 @@ def _packed(scratch: Path, request: Request, *, failed: bool) -> Path:
 def unpacked(delivery: Delivery, *, get: Any) -> Iterator[Path]:
     """Yield a folder with the files of a delivery: ``log``, ``results/`` and ``book/``.
 
-    ``get`` is ``ray.get``, which raises what Ray raises if a part is lost.
+    ``get`` is ``ray.get``, which raises Ray's error if a part is lost.
     """
     with tempfile.TemporaryDirectory(prefix="qwen3nb-files-") as name:
         archive = Path(name) / "files.tar"

@@ -1,1 +1,1 @@
-"""Run notebooks: parameters, papermill, attempts and their pages, sweeps."""
+"""Run notebooks: parameters, papermill, pages, sweeps."""

@@ -1,8 +1,8 @@
-"""Where the runs of a sweep are executed: on this machine, or on a Ray cluster.
+"""Executors of the runs of a sweep: this machine, or a Ray cluster.
 
-Both run ``qwen3nb run NOTEBOOK`` as a process of its own. On a cluster it writes to scratch space
-of its node, and this machine alone publishes what it has written: completely or not at all, with
-records after the files that they name, and the page last, since it says that the run is finished.
+Both run ``qwen3nb run NOTEBOOK`` as a separate process. On a cluster, a run writes to scratch space
+of its node, and only this machine publishes its files: completely or not at all, records after the
+files that they name, and the page last, as it marks the run as finished.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from qwen3nb.utils.atomic_files import new_file, read_json, turn, write_text
 from qwen3nb.utils.hardware import cores, gpus
 from qwen3nb.utils.secrets import known_secrets
 
-STOPPED = -signal.SIGTERM  # status of what was not started, since all are stopped
-_PATIENCE = 5.0  # seconds in which a guard ends a run
-_REPEATS = 3  # of a run whose node was lost
-_AHEAD = 128  # runs that wait at the cluster, at most, so that no node waits for one
+STOPPED = -signal.SIGTERM  # status of runs not started after a stop
+_PATIENCE = 5.0  # seconds for a guard to end a run
+_REPEATS = 3  # repetitions of a run whose node was lost
+_AHEAD = 128  # maximum number of queued runs, enough to keep all nodes busy
 
 
 @dataclass(frozen=True)
 class Command:
-    """A run of ``qwen3nb`` in a process of its own."""
+    """A run of ``qwen3nb`` in a separate process."""
 
     name: str  # name of its page in logs
     arguments: tuple[str, ...]  # of the command line
     page: Path  # path of its page
     memory: int = 0  # bytes that it may need
-    here: bool = False  # whether it needs what only this machine has
-    models: tuple[str, ...] = ()  # the models, and adapters, that it is to run
+    here: bool = False  # whether it has to run on this machine
+    models: tuple[str, ...] = ()  # the models and adapters that it runs
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class RunOutcome:
 
     name: str  # name of its page
     exit_status: int = 0  # negative for a signal
-    seconds: float = 0.0  # its duration where it ran; 0 if that is not known apart
-    node: str = ""  # the node of a cluster that it ran on; empty for this machine
+    seconds: float = 0.0  # its duration; 0 if unknown
+    node: str = ""  # the cluster's node; empty for this machine
     notebook: str = ""  # the notebook, as a sweep names it
     log: Path = Path()  # file with its output
     reason: str = ""  # why it failed, on one line
-    reused: bool = False  # whether its page was there already
+    reused: bool = False  # whether its page existed
 
     @property
     def status(self) -> str:
@@ -83,9 +83,9 @@ class RunOutcome:
 
 
 class LocalExecutor:
-    """Child processes of this one; each has a GPU to itself, if there are any.
+    """Runs commands as child processes, each with its own GPU if there are any.
 
-    They run until they end, all are stopped, or this process is gone. Thread-safe.
+    They end with this process. Thread-safe.
     """
 
     def __init__(self, at_once: int) -> None:
@@ -113,7 +113,7 @@ class LocalExecutor:
     def execute(self, program: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> int:
         """Run a program with its output in ``log`` and return the exit status.
 
-        The child has its own session: Ctrl-C reaches only the parent, which then stops it.
+        The child has its own session: Ctrl-C only reaches the parent, which then stops it.
         """
         with log.open("wb") as file:
             with self._lock:
@@ -146,7 +146,9 @@ class LocalExecutor:
         for process in running:
             try:
                 process.wait(_PATIENCE)
-            except subprocess.TimeoutExpired:  # the guard is stopped, or a process cannot be killed
+            except (
+                subprocess.TimeoutExpired
+            ):  # the guard is suspended, or a process cannot be killed
                 process.kill()
 
 
@@ -154,7 +156,7 @@ def _settings(threads: int, log: Path) -> dict[str, str]:
     """Return the variables of a run that shares its machine with others."""
     return {
         "OMP_NUM_THREADS": str(max(1, threads)),
-        # Threads that spin while waiting take cores away from other runs.
+        # Threads that spin while waiting would take cores from other runs.
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
         "TOKENIZERS_PARALLELISM": "false",
         LOG: str(log),
@@ -175,10 +177,10 @@ def on_cluster(
 
     Args:
         address: see `qwen3nb.cluster.nodes`.
-        at_most: how many runs there are.
+        at_most: number of runs.
         at_once: runs on the smallest node at a time; 0: one per core, at most four.
-        gpus_each: GPUs of a run, where nodes have any; runs share one by a fraction.
-        models: models of the runs, which every node must see alike.
+        gpus_each: GPUs per run, if nodes have any; fractions share a GPU.
+        models: models of the runs, which must be equal on every node.
         adapters: folders of adapters, likewise.
 
     Raises:
@@ -187,12 +189,12 @@ def on_cluster(
     with connected(address) as ray:
         nodes = nodes_of(ray)
         environment = sent_environment()
-        if address == LOCAL:  # one node, of this very environment
+        if address == LOCAL:  # one node, in this environment
             environment["QWEN3NB_CACHE"] = str(paths.cache())
         else:
             check_nodes(ray, nodes, models=models, adapters=adapters)
         share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
-        # By this file, a node knows whether it sees the folder of records.
+        # A node checks by this file whether it sees the folder of records.
         mark = write_text(paths.results() / f".sweep-{uuid.uuid4().hex}", "")
         try:
             yield RayExecutor(ray, nodes, share, environment, mark.name, at_once=at_most)
@@ -202,15 +204,15 @@ def on_cluster(
 
 @dataclass(frozen=True)
 class NodeShare:
-    """What a run gets of a node; the same on all nodes, so that the threads are."""
+    """The share of a node per run; equal on all nodes, for equal numbers of threads."""
 
     cpus: int  # cores, and threads
     gpus: float  # GPUs, or a fraction of one; 0 if no node has any
-    memory: int  # bytes for runs on the largest node: what a run is counted for, at most
+    memory: int  # bytes for runs on the largest node: the maximum request of a run
 
     @classmethod
     def of(cls, nodes: Sequence[Node], *, at_once: int, gpus_each: float) -> NodeShare:
-        """Return the share of a run that ``at_once`` of them get on the smallest node."""
+        """Return the share for ``at_once`` runs on the smallest node."""
         usable = [node for node in nodes if node.gpus] or list(nodes)
         if not usable:
             raise ClusterError("the cluster has no node with a core for runs; add one")
@@ -222,9 +224,9 @@ class NodeShare:
 
 
 class RayExecutor:
-    """Tasks of a Ray cluster, each with a process that dies with its worker or its node.
+    """Runs commands as Ray tasks, in processes that end with their worker or node.
 
-    A run whose node was lost is repeated elsewhere, up to three times; one that failed is not.
+    A run whose node was lost is repeated elsewhere, up to three times; failed runs are not.
     """
 
     def __init__(
@@ -237,7 +239,7 @@ class RayExecutor:
         *,
         at_once: int,
     ) -> None:
-        """Run on a cluster that is connected and checked."""
+        """Create an executor on a connected and checked cluster."""
         self.at_once = max(1, min(at_once, _AHEAD))
         self._ray, self._share, self._environment, self._mark = ray, share, environment, mark
         self._names = {node.id: node.name for node in nodes}
@@ -245,11 +247,11 @@ class RayExecutor:
         self._here = LocalExecutor(1)
         self._on_node = ray.remote(run_on_node)
         self._publishing, self._lock = threading.Lock(), threading.Lock()
-        self._expected = functools.cache(expected_models)  # as when it was first asked for
+        self._expected = functools.cache(expected_models)  # computed once
         self._waiting: set[Any] = set()
 
     def run(self, command: Command, *, log: Path) -> RunOutcome:
-        """Run a command on a node, and publish what it has written."""
+        """Run a command on a node, and publish its files."""
         if command.here:
             return self._here.run(command, log=log)
         errors = self._ray.exceptions
@@ -257,7 +259,7 @@ class RayExecutor:
         for _ in range(_REPEATS):
             try:
                 return self._run_on_node(command, log)
-            except (errors.ObjectLostError, errors.OwnerDiedError):  # with its node, on the way
+            except (errors.ObjectLostError, errors.OwnerDiedError):  # lost with its node
                 continue
             except errors.RayError as error:
                 failure = error
@@ -278,7 +280,7 @@ class RayExecutor:
         return RunOutcome(command.name, delivery.status, delivery.seconds, node)
 
     def _delivery(self, command: Command, log: Path) -> Delivery | None:
-        """Return the delivery of a run; None if it was not started, since all are stopped."""
+        """Return the delivery of a run; None if it was not started after a stop."""
         task = self._on_node.options(
             name=command.name,
             num_cpus=self._share.cpus,
@@ -334,13 +336,13 @@ def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:
 
     Args:
         folder: the files as the run has written them: ``log``, ``results/`` and ``book/``.
-        log: where the log goes.
+        log: path of the log.
         page: path of its page.
-        failed: whether the run failed; if not, the note of an earlier failure goes.
+        failed: whether the run failed; if not, the note of an earlier failure is removed.
     """
     _replace(folder / "log", log)
     tops = {"results": paths.results(), "book": paths.book()}
-    own = (Path(SUMMARY), Path(CHECKSUMS))  # of what is here, which this machine writes
+    own = (Path(SUMMARY), Path(CHECKSUMS))  # written by this machine
     files = [
         (file, tops[name] / file.relative_to(folder / name))
         for name in tops
@@ -360,7 +362,7 @@ def _is_record(target: Path) -> bool:
 
 
 def _publish_in_turn(file: Path, target: Path) -> None:
-    if target.suffix == ".jsonl" and target.is_file():  # MTEB's list of tasks: other runs add to it
+    if target.suffix == ".jsonl" and target.is_file():  # lists that other runs append to
         known = target.read_text(encoding="utf-8").splitlines()
         new = [line for line in file.read_text(encoding="utf-8").splitlines() if line not in known]
         write_text(target, "".join(f"{line}\n" for line in [*known, *new]))
@@ -376,6 +378,6 @@ def _publish_in_turn(file: Path, target: Path) -> None:
 
 
 def _replace(file: Path, target: Path) -> None:
-    """Copy a file to a name that appears, or is replaced, in one step."""
+    """Copy a file atomically."""
     with file.open("rb") as source, new_file(target) as copy:
         shutil.copyfileobj(source, copy, length=1 << 20)

@@ -14,7 +14,7 @@ _SIGNALS = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else 
 
 
 class SignalInterrupt(KeyboardInterrupt):
-    """An interruption by a signal other than that of Ctrl-C.
+    """An interruption by a signal other than SIGINT.
 
     Attributes:
         number: the signal's number.
@@ -39,9 +39,9 @@ class Interrupted(click.ClickException):
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Treat SIGTERM and a closed terminal as Ctrl-C; does so in the main thread alone.
+    """Treat SIGTERM and a closed terminal as Ctrl-C, in the main thread.
 
-    A signal that is ignored, as SIGHUP is below ``nohup``, stays so.
+    Ignored signals, such as SIGHUP with ``nohup``, stay ignored.
 
     Raises:
         SignalInterrupt: as a KeyboardInterrupt of another signal.

@@ -4,11 +4,10 @@ The parameters of a notebook are those declared in its cell tagged ``parameters`
 undeclared name, a value of the wrong type or an invalid choice is refused before a kernel
 starts; papermill alone would warn and run with the defaults.
 
-A notebook is executed in ``results/partial``; only one that ran to its end is cleaned and
-moved into ``book/runs``, in one step. The page of a failed run says that it failed: an
-earlier page stays below a notice, otherwise the page is short and holds no number. Neither
-counts as finished, and the next success replaces it (see `qwen3nb.execution.publish`). An
-interrupted run leaves the book as it was.
+A notebook is executed in ``results/partial``; when it has run to its end, it is cleaned and moved
+into ``book/runs`` atomically. After a failed run, an earlier page is kept below a notice; otherwise
+a short page reports the failure. Neither counts as finished, and the next success replaces it (see
+`qwen3nb.execution.publish`). An interrupted run does not change the book.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ ENGINE = "qwen3nb"
 
 
 class NotebookError(RuntimeError):
-    """A notebook failed; the message says why, and where the partial notebook is.
+    """A notebook failed; the message has the cause and the path of the partial notebook.
 
     Attributes:
-        page: its page, if it ran to its end and only some of its tasks failed.
+        page: its page, if the notebook ran to its end and only some of its tasks failed.
     """
 
     def __init__(self, message: str, *, page: Path | None = None) -> None:
@@ -61,12 +60,12 @@ class NotebookError(RuntimeError):
 
 
 def is_ours(notebook: NotebookNode, file: Path) -> bool:
-    """Return whether a run of a notebook is a page: its metadata say so, or it is in a study."""
+    """Return whether runs of a notebook are published: by its metadata, or if it is in a study."""
     return "qwen3nb" in notebook.metadata or paths.study_of(file) is not None
 
 
 def model_taken(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> str:
-    """Say which model is taken where none is named; empty if one is, or none is needed."""
+    """Return a sentence on the default model; empty if a model is given or none is needed."""
     own = declared.get("checkpoint")
     if own is None or given.get("checkpoint", own.default):
         return ""
@@ -74,9 +73,9 @@ def model_taken(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> 
 
 
 def page_path(notebook: Path, values: Mapping[str, Any], *, name: str = "") -> Path:
-    """Return the path of the page that a run publishes: in ``runs``, a lesson in ``guide``.
+    """Return the path of a run's page: in ``runs``, or in ``guide`` for lessons.
 
-    It is named by `page_name`, unless ``name`` is given.
+    The name is that of `page_name`, unless ``name`` is given.
     """
     folder, _, stem = once(paths.notebook_name, notebook).rpartition("/")
     name = name or page_name(stem, values, once(read_parameters, notebook))
@@ -91,11 +90,9 @@ def partial_folder() -> Path:
 def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     """Return a digest of everything a page depends on: source, parameters, model, code.
 
-    ``notebook`` is read by nbformat or as JSON, which a page that is there needs not load.
-
-    A notebook that reads results (``metadata.qwen3nb.reads``) also depends on the records and the
-    book's baseline (and on those of a ``folder`` that it names), one that reads the outputs of
-    trainings on their logs and scores.
+    ``notebook`` is read by nbformat or as JSON. A notebook that reads results
+    (``metadata.qwen3nb.reads``) also depends on the records (including those of ``folder``) and the
+    book's baseline; one that reads outputs of trainings, on their logs and scores.
     """
     parts: dict[str, Any] = {
         "cells": [[cell["cell_type"], cell_source(cell)] for cell in notebook["cells"]],
@@ -138,8 +135,8 @@ def _model_fingerprint(spec: str, *, base: str | None) -> dict[str, Any]:
 def _results_digests(folder: str) -> list[list[str]]:
     """Return the path and digest of every record and of every note of a failure.
 
-    Also those of a ``folder`` such as ``prompts``, whose records are kept apart from the others.
-    The digest of a file that cannot be read is empty: its table says so.
+    Includes those of a separate ``folder`` such as ``prompts``. The digest of an unreadable file is
+    empty.
     """
     patterns: tuple[str, ...] = ("*/seed_*/*.json", "*/seed_*/*.error.txt", "failed/*.json")
     patterns += (f"{folder}/*/seed_*/*.json",) if folder else ()
@@ -153,16 +150,15 @@ def _results_digests(folder: str) -> list[list[str]]:
 
 
 def resolved_parameters(notebook: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Check ``parameters`` against a notebook file; return all values, as `check_parameters`."""
+    """Check ``parameters`` of a notebook file; return all values, see `check_parameters`."""
     return check_parameters(once(read_parameters, notebook), parameters)
 
 
 def finished_page(notebook: Path, parameters: Mapping[str, Any], *, name: str = "") -> Path | None:
     """Return the page of a finished run with the same inputs, or None.
 
-    Also None if a later run of that page failed, if it would be compared with another baseline
-    now, or if the notebook must always run because it shows the current state
-    (``metadata.qwen3nb.always``).
+    Also None if a later run of the page failed, if it would now have another baseline, or if the
+    notebook must always run because it shows the current state (``metadata.qwen3nb.always``).
     """
     values = resolved_parameters(notebook, parameters)
     page = page_path(notebook, values, name=name)
@@ -176,13 +172,13 @@ def finished_page(notebook: Path, parameters: Mapping[str, Any], *, name: str = 
         made = done["metadata"]["qwen3nb"]
         if "failed" in made or made["key"] != run_key(node, values) or is_old(done):
             return None
-    except (ValueError, KeyError, TypeError):  # damaged, or not one of ours
+    except (ValueError, KeyError, TypeError):  # damaged, or a foreign page
         return None
     return page
 
 
 def settle(page: Path) -> None:
-    """Remove what a run that was killed after its page was published left: a note, a notebook."""
+    """Remove the note and notebook left by a run that was killed after publishing its page."""
     forget_failure(paths.page_key(page))
     (partial_folder() / f"{paths.page_key(page)}.ipynb").unlink(missing_ok=True)
 
@@ -200,13 +196,13 @@ def run_notebook(
     Args:
         notebook: a path, or the name of a notebook in ``notebooks/``.
         parameters: values by name; all others keep their defaults.
-        fresh: run even if a finished page with the same inputs exists.
+        fresh: run even if there is a finished page with the same inputs.
         show_progress: whether to show a progress bar over the cells.
-        name: name of the page; by default it says what distinguishes the run, see `page_name`.
+        name: name of the page; by default see `page_name`.
 
     Raises:
         ParameterError: invalid parameters; nothing was run.
-        FileNotFoundError: no such notebook; the message lists the known names.
+        FileNotFoundError: no such notebook; lists the known names.
         NotebookError: a cell failed, or the kernel died.
     """
     notebook = paths.find_notebook(notebook)
@@ -228,7 +224,7 @@ def run_notebook(
         partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
         stack.enter_context(turn(partial, what="runs", waiting=wait))
         if waited and not fresh:
-            with one_pass():  # what another process has made since
+            with one_pass():  # results of another process meanwhile
                 if done := finished_page(notebook, parameters, name=name):
                     return done
         _execute(

@@ -1,9 +1,9 @@
 """Pages of runs: name, title and command, and whether a page is out of date.
 
-Name, title and command carry the parameters that are not at their defaults, so that no run
-overwrites the page of another and copies are distinct in the sidebar. The page of an evaluation
-says which baseline its model is better than. It is not run again for every record: only when
-another baseline would be chosen, or the chosen one was evaluated anew.
+Name, title and command contain the parameters that differ from their defaults, so that runs do not
+overwrite each other's pages and are distinct in the sidebar. The page of an evaluation names its
+baseline. It is not run again for every new record, but only when another baseline would be chosen,
+or the chosen one was evaluated again.
 """
 
 from __future__ import annotations
@@ -29,21 +29,20 @@ from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.format import escaped, option_words
 
-# Parameters that change where files are, or how something is computed, but nothing on the page.
+# Parameters for locations and computation, without effect on the page.
 _UNNAMED = ("cache", "output_dir", "fresh", "verify", "runs")
-# Parameters that select tasks; each takes the place of the tier's.
+# Parameters that select tasks instead of the tier's.
 _SELECTIONS = ("task", "tasks", "benchmark", "data")
 _TITLED = ("checkpoint", "training", "tier", *_SELECTIONS)
 _LONGEST = 120  # characters of a name; file systems allow 255 bytes, with the suffix
-_MOST = 3  # entries of a list that a title spells out
+_MOST = 3  # entries of a list shown in a title
 
 
 def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
     """Return the page name of a run: notebook, model or training, non-default parameters.
 
     Equal parameters give equal names, different ones different names. A page without a model or
-    a training names its tier only if another one is the richest with results, which is what the
-    book shows.
+    training names its tier only if it is not the largest with results, which the book shows.
     """
     parts = [notebook]
     for name, value in values.items():
@@ -58,9 +57,7 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
             parts.append(str(value))
         elif _distinguishes(name, value, declared):
             shown = _folder_slug(Path(value).expanduser()) if name == "outputs" else value
-            if name == "prompts" and not names_prompt_set(
-                value
-            ):  # which may differ in white space alone
+            if name == "prompts" and not names_prompt_set(value):  # may differ only in white space
                 shown = sha256_json(parse_prompts(value))[:6]
             parts.append(f"{name}-{shown}")
     slugs = (re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
@@ -112,7 +109,7 @@ def page_title(nb: Any, values: Mapping[str, Any]) -> str | None:
     """Return the title of a run's page, escaped; None if nothing distinguishes it.
 
     ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``; then the
-    parameters that are not at their defaults. Tasks and folders take the place of the tier.
+    parameters that differ from their defaults. Tasks and folders replace the tier.
     """
     declared = declared_parameters(nb)
     parts, more = _subject(nb, values), []
@@ -130,7 +127,7 @@ def page_title(nb: Any, values: Mapping[str, Any]) -> str | None:
 
 
 def _subject(nb: Any, values: Mapping[str, Any]) -> list[str]:
-    """Return the heading of a notebook, and its model or training; of `eval`, only the model."""
+    """Return the heading of a notebook, and its model or training; for `eval`, only the model."""
     first: str = next((cell.source for cell in nb.cells if cell.cell_type == "markdown"), "# Run")
     heading = first.split("\n")[0].removeprefix("# ")
     if "checkpoint" in values:
@@ -149,9 +146,9 @@ def _listed(value: str) -> str:
 def page_command(
     notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]
 ) -> str:
-    """Return the command that makes a page again: ``qwen3nb eval --checkpoint bm25``.
+    """Return the command that creates a page: ``qwen3nb eval --checkpoint bm25``.
 
-    Parameters at their defaults are left out; so are those that the notebook no longer has.
+    Default values and parameters that the notebook no longer has are left out.
     """
     words = ["qwen3nb", "eval"] if notebook == "eval" else ["qwen3nb", "run", notebook]
     for name, value in values.items():
@@ -173,7 +170,7 @@ def baselines_now(trace: RunTrace, values: Mapping[str, Any]) -> list[list[str]]
 
 
 def is_old(page: Mapping[str, Any]) -> bool:
-    """Return whether a page, as JSON, would have other baselines now, or newer records of them."""
+    """Return whether a page (as JSON) would now have other baselines, or newer records of them."""
     made = page["metadata"]["qwen3nb"]
     trace = read_trace(page)
     return trace is not None and made.get("baselines", []) != baselines_now(
@@ -182,7 +179,7 @@ def is_old(page: Mapping[str, Any]) -> bool:
 
 
 def is_measured(page: Mapping[str, Any]) -> bool:
-    """Return whether a run again would reuse every record, by the versions they were made with."""
+    """Return whether another run would reuse every record, by their versions."""
     trace, values = read_trace(page), page["metadata"]["qwen3nb"]["parameters"]
     if trace is None:
         return True

@@ -3,10 +3,9 @@
 papermill imports every ``papermill.engine`` entry point before it reads its arguments,
 and this module does two things at that moment:
 
-1. It becomes papermill's default engine. For a notebook of this package it checks the
-   parameters before a kernel starts, keeps secrets out of the kernel, and publishes the
-   page of a finished run, or a page that reports the failure. Any other notebook
-   goes to papermill's own engine, untouched.
+1. It becomes papermill's default engine. For a notebook of this package, it checks the parameters
+   before a kernel starts, keeps secrets out of the kernel, and publishes the page of a finished run
+   or a report of the failure. Other notebooks are passed to papermill's own engine.
 2. When papermill is started from the command line with a notebook of this package, by its
    path or by its bare name from anywhere in the study, it fills in that path. If no
    output is given, it appends one in ``results/partial``. papermill has no setting for a
@@ -51,20 +50,20 @@ OPTIONS = {
         1,
     ),
 }
-# The kernel of a run listens on this machine only: no warning that its port is not encrypted.
+# The kernel listens on this machine only: suppress the warning on unencrypted ports.
 _QUIET = ("--IPKernelApp.log_level=ERROR",)
 _log = logging.getLogger(__name__)
 
 
 class _Client(PapermillNotebookClient):
-    """papermill's client: what a kernel sends comes without secrets and control characters."""
+    """papermill's client, which removes secrets and control characters from messages."""
 
     def __init__(self, *args: Any, secrets: Secrets, **options: Any) -> None:
         super().__init__(*args, **options)
         self._secrets = secrets
 
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
-        """Clean a message before it becomes an output, a line of a log or of the terminal."""
+        """Clean a message before it is stored, logged or printed."""
         content, kinds = self._secrets.removed(msg["content"])
         if kinds and msg["msg_type"] != "execute_input":
             _log.warning("removed from the output of cell %d: %s", cell_index, ", ".join(kinds))
@@ -77,7 +76,7 @@ class _Client(PapermillNotebookClient):
 
 
 class GuardedKernels(AsyncKernelManager):
-    """Starts a kernel that ends with this process, with all that the kernel has started."""
+    """Starts a kernel that ends with this process, including all of its descendants."""
 
     def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
         """Return the command of the kernel's guard, which removes the kernel's files."""
@@ -87,7 +86,7 @@ class GuardedKernels(AsyncKernelManager):
     async def shutdown_kernel(  # type: ignore[override]
         self, now: bool = False, restart: bool = False
     ) -> None:
-        """End the kernel; if the run was interrupted, without waiting for what it is doing."""
+        """End the kernel; if the run was interrupted, without waiting for it."""
         if isinstance(sys.exception(), KeyboardInterrupt):
             await self._async_send_kernel_sigterm(restart=restart)
         await super().shutdown_kernel(now=now, restart=restart)
@@ -139,10 +138,10 @@ class Engine(engines.NBClientEngine):
             stack.enter_context(paths.within(paths.study_of(source)))
             if output and output.is_relative_to(paths.book().resolve()):
                 raise ParameterError(
-                    f"{output} is inside the book, which holds only finished runs; give no output: "
+                    f"{output} is inside the book, which has only finished runs; give no output: "
                     "the page is published when the run finishes"
                 )
-            if not page_name:  # else `run_notebook` has begun a pass, and has its turn
+            if not page_name:  # otherwise `run_notebook` has done so
                 stack.enter_context(one_pass())
             values = check_parameters(declared, given)
             check_baseline(values, declared)
@@ -152,7 +151,7 @@ class Engine(engines.NBClientEngine):
                     stack.enter_context(turn(output, what="runs"))
             key = notebooks.run_key({"cells": cells, "metadata": nb.metadata}, values)
             if taken := notebooks.model_taken(declared, given):
-                if not page_name:  # else it has said so
+                if not page_name:  # otherwise already reported
                     print(taken, file=sys.stderr)
                 nb = parameterize_notebook(nb, {**given, "checkpoint": values["checkpoint"]})
             run = NotebookRun(paths.notebook_name(source), values, page, output)
@@ -165,7 +164,7 @@ class Engine(engines.NBClientEngine):
                 run.fail(nb)
             elif output and run.succeed(nb, key=key):
                 engines.logger.info("Page: %s", page)
-                # papermill writes its output once more after this; the page replaces it.
+                # papermill writes its output again after this; the page replaces it.
                 atexit.register(output.unlink, missing_ok=True)
         return nb
 
@@ -177,7 +176,7 @@ class Engine(engines.NBClientEngine):
         environment: dict[str, str] | None = None,
         **options: Any,
     ) -> Any:
-        """Execute the cells; of our notebooks, in a kernel with this ``environment`` alone."""
+        """Execute the cells; for our notebooks, in a kernel with only this ``environment``."""
         if environment is None:
             return super().execute_managed_notebook(nb_man, kernel_name, **options)
         options.pop("input_path", None)
@@ -213,8 +212,8 @@ def completed(arguments: Sequence[str]) -> list[str]:
     """Return papermill's ``arguments``, completed for a notebook of this package.
 
     A name such as ``eval.ipynb`` or ``guide/caching.ipynb`` that is not a file here is looked up in
-    ``notebooks/``, so that a command works at the top of the study too; a missing output path
-    and, where the notebook names none, Python's kernel are added.
+    ``notebooks/``; a missing output path and, if the notebook names none, the Python kernel are
+    added.
     """
     arguments = list(arguments)
     given = _positionals(arguments)
@@ -224,7 +223,7 @@ def completed(arguments: Sequence[str]) -> list[str]:
     if notebook is None:
         return arguments
     arguments[given[0]] = str(notebook)
-    arguments = [*_kernel(notebook), *arguments]  # those of the command line apply before them
+    arguments = [*_kernel(notebook), *arguments]  # the command line takes precedence
     if len(given) > 1 or "--help-notebook" in arguments:
         return arguments
     from qwen3nb.execution.notebook import partial_folder
@@ -235,14 +234,14 @@ def completed(arguments: Sequence[str]) -> list[str]:
 
 
 def _kernel(notebook: Path) -> list[str]:
-    """Return options with the kernel and language that a notebook does not name: Python's."""
+    """Return options for Python's kernel and language if a notebook does not name them."""
     from qwen3nb.execution.parameters import complete
 
     try:
         content = json.loads(notebook.read_bytes())
         named = content["metadata"].get("kernelspec", {})
         complete(content)
-    except (ValueError, LookupError, TypeError):  # not a notebook, as papermill will say
+    except (ValueError, LookupError, TypeError):  # not a notebook; papermill reports it
         return []
     options = {"name": "--kernel", "language": "--language"}
     kernel = content["metadata"]["kernelspec"]
@@ -253,7 +252,7 @@ def _kernel(notebook: Path) -> list[str]:
 def _located(given: str) -> Path | None:
     """Return the path of a notebook in a study, as given or in its ``notebooks/``, or None.
 
-    The study of a path is the study from here on.
+    Makes its study the current one.
     """
     notebook, short = Path(given), len(Path(given).parts) < 3
     if notebook.suffix == ".ipynb" and short and not notebook.is_file() and paths.find_root():

@@ -1,12 +1,12 @@
 """Read and check the parameters that a notebook declares in its parameters cell.
 
-The cell declares one parameter per line, ``name: type = value  # help``. papermill's ``-p``
-sets parameters, and the command line derives its options from them. This module reads a
-notebook as plain JSON, so that ``--help`` stays fast.
+The cell declares one parameter per line, ``name: type = value  # help``. papermill's ``-p`` sets
+parameters, and the command line derives its options from them. Notebooks are read as plain JSON,
+which keeps ``--help`` fast.
 
-Parameters of a name mean the same in all notebooks: `CHOICES` has those whose values can be
-listed, `MINIMUM` the numbers with a lower bound, and `check_value` checks all of them. Modules that
-load numpy are imported inside the checks that need them.
+Parameters of one name have the same meaning in all notebooks: `CHOICES` lists allowed values,
+`MINIMUM` lower bounds of numbers, and `check_value` checks both. Modules that load numpy are
+imported inside the checks that need them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# By the name of a type: the types of its values, and what reads one from the command line.
+# By name of a type: types of its values, and the parser for the command line.
 _TYPES: dict[str, tuple[tuple[type, ...], Callable[[str], Any]]] = {
     "str": ((str,), str),
     "int": ((int,), int),
@@ -49,7 +49,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], Callable[[str], Any]]] = {
 }
 _PYTHON = {"display_name": "Python 3", "name": "python3"}
 _NARROWING = ("types", "languages", "splits", "subsets")  # of tasks
-# Without effect on a model without weights.
+# Parameters without effect on a model without weights.
 _OF_WEIGHTS = ("pooling", "max_length", "prefix", "prompts", "append_eos", "bidirectional")
 CHOICES: dict[str, tuple[str, ...]] = {
     "average": ("last", "best"),
@@ -80,10 +80,10 @@ MINIMUM: dict[str, int] = {
 
 
 def check_value(name: str, value: Any) -> None:
-    """Refuse a value that no parameter of this name can have; lists have commas.
+    """Refuse an invalid value of a parameter; lists are comma-separated.
 
     Raises:
-        ValueError: says what is expected.
+        ValueError: an invalid value; says what is expected.
         OSError: a file of a model cannot be read.
     """
     from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts
@@ -132,7 +132,7 @@ def check_value(name: str, value: Any) -> None:
 
 
 def _check_models(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
-    """Refuse what is not a model, and a value that its page would name without any effect."""
+    """Refuse unknown models, and parameters without effect on a model."""
     from qwen3nb.models.kinds.resolve import find_source
 
     if "checkpoint" in values:
@@ -150,7 +150,7 @@ def _check_models(values: Mapping[str, Any], declared: Mapping[str, Parameter]) 
 
 
 def _check_narrowed(values: Mapping[str, Any]) -> None:
-    """Refuse a selection without a task, such as a language that none of them has."""
+    """Refuse a selection without tasks, such as a language that none of them has."""
     if not values.get("data") and any(values.get(name) for name in _NARROWING):
         from qwen3nb.evaluation.mteb.select import choose_tasks
 
@@ -159,13 +159,13 @@ def _check_narrowed(values: Mapping[str, Any]) -> None:
 
 
 def check_baseline(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
-    """Refuse a baseline without a record, when a run begins; one that is planned may have one then.
+    """Refuse a baseline without a record; checked when a run begins, not when it is planned.
 
     Raises:
         ParameterError: names the models with records.
     """
     baseline = values.get("baseline")
-    if not baseline or declared["baseline"].default:  # a lesson's is a model that it evaluates
+    if not baseline or declared["baseline"].default:  # a lesson evaluates its own baseline
         return
     from qwen3nb.records.store import load_results
 
@@ -178,7 +178,7 @@ def check_baseline(values: Mapping[str, Any], declared: Mapping[str, Parameter])
 
 
 def model_of(values: Mapping[str, Any]) -> Source:
-    """Return the source of the model that the parameters of a notebook name.
+    """Return the source of the model in the parameters of a notebook.
 
     Raises:
         SpecError: no such model.
@@ -204,7 +204,7 @@ def _check_selection(name: str, value: str) -> None:
     from qwen3nb.evaluation.mteb.select import ALL, choose_tasks, split_names
 
     listed = split_names(value)
-    if name == "tasks":  # data sets of the mirror, with a slash, are resolved later
+    if name == "tasks":  # data sets in the mirror (with a slash) are resolved later
         _check_tasks([each for each in listed if "/" not in each and each != ALL])
     elif name == "types":
         choose_tasks(types=listed)
@@ -213,7 +213,7 @@ def _check_selection(name: str, value: str) -> None:
 
 
 def _check_tasks(names: list[str]) -> None:
-    """Check names of MTEB tasks; those of a tier are known without loading MTEB, for seconds."""
+    """Check names of MTEB tasks; those of a tier are known without loading MTEB."""
     known = {name for tier in TIERS.values() for name in tier.tasks}
     if unknown := [each for each in names if each not in known]:
         from qwen3nb.evaluation.mteb.select import choose_tasks
@@ -226,9 +226,9 @@ _results: ContextVar[dict[tuple[Any, ...], Any] | None] = ContextVar("results", 
 
 @contextmanager
 def one_pass() -> Iterator[None]:
-    """Let `once` remember its results for the block, a pass over many runs.
+    """Cache the results of `once` within the block, a pass over many runs.
 
-    By the next pass, what they were read from, such as the folder of a model, may be another.
+    Later, their sources, such as the folder of a model, may have changed.
     """
     token = _results.set({})
     try:
@@ -238,7 +238,7 @@ def one_pass() -> Iterator[None]:
 
 
 def once(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Return ``function(*args, **options)``, computed now or before in the same `one_pass`."""
+    """Return ``function(*args, **options)``, cached within a `one_pass`."""
     results = _results.get()
     if results is None:
         return function(*args, **options)
@@ -252,7 +252,7 @@ def once(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
 class ParameterError(click.ClickException, ValueError):
     """Invalid notebook parameters; the message says what is valid.
 
-    A ``ClickException``, so that papermill's command line prints it without a traceback.
+    It is a ``ClickException``: papermill's command line prints it without a traceback.
     """
 
     exit_code = 2
@@ -281,7 +281,7 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
 
 
 def declared_parameters(notebook: Mapping[str, Any]) -> dict[str, Parameter]:
-    """Return the parameters that a notebook declares, by name; none without a cell of them.
+    """Return the parameters that a notebook declares, by name; empty without a parameters cell.
 
     Args:
         notebook: a notebook, as read by nbformat or json.
@@ -343,12 +343,12 @@ def read_notebook(notebook: Path) -> dict[str, Any]:
 
 
 def complete(notebook: Any) -> None:
-    """Give a notebook of the reader's own the metadata that those of this package have.
+    """Add the metadata of this package's notebooks to a custom notebook.
 
-    It depends on the records if it loads them, and is one of Python unless it says otherwise.
+    It depends on the records if it loads them; its language is Python by default.
 
     Args:
-        notebook: a notebook, as read by nbformat or json; it is changed.
+        notebook: a notebook, as read by nbformat or json; modified in place.
     """
     metadata = notebook.setdefault("metadata", {})
     if "qwen3nb" not in metadata:
@@ -360,12 +360,12 @@ def complete(notebook: Any) -> None:
 
 
 def cell_source(cell: Mapping[str, Any]) -> str:
-    """Return the source of a cell, which a file may store as a list of lines."""
+    """Return the source of a cell, which may be stored as a list of lines."""
     return "".join(cell["source"])
 
 
 def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all parameters, with defaults filled in, the model's among them.
+    """Return the values of all parameters, with defaults, including the default model.
 
     Args:
         declared: the parameters of the notebook.
@@ -398,7 +398,7 @@ def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]
 
 
 def _mistyped(given: Mapping[str, Any], declared: Mapping[str, Parameter]) -> list[str]:
-    """Describe what is wrong with the names and types of values."""
+    """Return messages on wrong names and types of values."""
     problems = []
     for name, value in given.items():
         if name not in declared:
@@ -414,11 +414,11 @@ def _mistyped(given: Mapping[str, Any], declared: Mapping[str, Parameter]) -> li
 
 
 def _secret(given: Mapping[str, Any]) -> list[str]:
-    """Return the messages of all values that hold a secret."""
+    """Return messages on values that contain a secret."""
     secrets = once(known_secrets)
     return [
-        f"{name} holds {', '.join(kinds)}; parameters are in the names of pages, in records and "
-        "in the book. Give what does not, or rename the folder"
+        f"{name} contains {', '.join(kinds)}; parameters appear in names of pages, in records and "
+        "in the book. Use another value, or rename the folder"
         for name, value in given.items()
         if (kinds := secrets.kinds(str(value)))
     ]

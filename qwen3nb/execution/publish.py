@@ -1,11 +1,10 @@
-"""Publish a run of a notebook as a page of the book: what it shows, or that it failed.
+"""Publish a run of a notebook, finished or failed, as a page of the book.
 
-The page of a failed run shows the name and message of the error, the time and where to find
-more; it has no numbers. A finished page of the same name is kept, below a notice that a
-later run failed. A notebook whose last cell raises what failed among many tasks (tag
-``raises-failures``) did its work: its page shows everything, below a notice that names the
-failures. An error message is untrusted text: it is shown as the output of a cell,
-where neither HTML nor MyST directives take effect.
+The page of a failed run shows the name and message of the error, the time and where to find more. A
+finished page of the same name is kept, below a notice that a later run failed. If only the last
+cell fails, which raises the failures of tasks (tag ``raises-failures``), the page shows everything,
+below a notice that names the failures. Error messages are untrusted: they are shown as cell
+outputs, where neither HTML nor MyST takes effect.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from qwen3nb.utils.progress import TEXT, seconds_between
 from qwen3nb.utils.secrets import HUB_TOKENS, WITHHELD, kernel_environment, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible
 
-RAISES = "raises-failures"  # tag of the cell that raises what failed, after everything is shown
+RAISES = "raises-failures"  # tag of the last cell, which raises the failures of tasks
 # Environment variable set by a sweep: the file that receives the output of the run.
 LOG = "QWEN3NB_RUN_LOG"
 
@@ -64,7 +63,7 @@ class NotebookRun:
     page: Path | None  # path of its page; None for a run without a page
     partial: Path | None = None  # path of the notebook while it is executed
     started: float = field(default_factory=time.time)  # start time in seconds since the epoch
-    # file with its output, if it is part of a sweep
+    # file with its output, in a sweep
     log: str = field(default_factory=lambda: os.environ.get(LOG, ""))
 
     @contextmanager
@@ -82,16 +81,16 @@ class NotebookRun:
             raise
 
     def environment(self, nb: Any) -> dict[str, str]:
-        """Return the environment of the run's kernel: no secret, and progress as text.
+        """Return the environment of the run's kernel: without secrets, and with progress as text.
 
-        The hub's token is in it if the parameters name a model or data of the hub; if not, the
-        name of its variable is, for the message of a request that needed it.
+        The hub's token is included if the parameters name a model or data on the hub; otherwise the
+        name of its variable is, for error messages.
         """
         reads = nb.metadata["qwen3nb"].get("reads") == "results"
         download = not reads and _names_hub(self.values)
         seen = kernel_environment(download=download) | {TEXT: str(seconds_between())}
         lacks = (name for name in HUB_TOKENS if os.environ.get(name) and name not in seen)
-        # No warning of tqdm that there are no widgets for its bars.
+        # Suppress tqdm's warning on missing widgets.
         ignored = [os.environ.get("PYTHONWARNINGS"), "ignore:IProgress not found"]
         warnings = ",".join(filter(None, ignored))
         return seen | {WITHHELD: next(lacks, ""), "PYTHONWARNINGS": warnings}
@@ -153,7 +152,7 @@ class NotebookRun:
         note_failure(failed)
 
     def _facts(self, **times: str) -> dict[str, Any]:
-        """Return what a page's metadata say of its run, its commit and the main versions."""
+        """Return a page's metadata on its run, commit and main versions."""
         installed = Environment.current().versions
         return {
             "notebook": self.notebook,
@@ -167,7 +166,7 @@ class NotebookRun:
     def _write(self, nb: Any) -> None:
         """Write the page without secrets, and log what was removed.
 
-        Texts that a kernel has sent in parts are joined first: a secret may lie across them.
+        Parts of a stream are joined first, as a secret may span several.
         """
         assert self.page is not None  # noqa: S101 - only runs with a page are published
         for cell in nb.cells:
@@ -202,12 +201,12 @@ class NotebookRun:
         nb = without_empty_sections(clean(nb, title=self._title(nb)))
         nb.cells = [cell for cell in nb.cells if RAISES not in _tags(cell)]
         nb.metadata["qwen3nb"] |= self._facts(finished=failed.failed, failed=failed.failed)
-        notice = _admonition("Some of it failed", "Everything else is below. What failed:")
+        notice = _admonition("Some of it failed", "All other results are below. Failures:")
         return _below_title(nb, notice, _error_cell(failed))
 
 
 def set_notice(file: Path, text: str) -> None:
-    """Put a notice below the title of a page, in place of an earlier one; none without a text."""
+    """Replace the notice below the title of a page; an empty text removes it."""
     nb = nbformat.read(file, as_version=4)
     before = [each.source for each in nb.cells]
     nb.cells = [each for each in nb.cells if each.get("id") != "failed-old"]
@@ -218,7 +217,7 @@ def set_notice(file: Path, text: str) -> None:
 
 
 def named_models(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what parameters name as models, or as adapters, once each."""
+    """Return the models and adapters named in parameters, once each."""
     names = ("checkpoint", "first_stage", "models", "adapter", "base")
     given = (each for name in names for each in split_names(str(values.get(name) or "")))
     return tuple(dict.fromkeys(given))
@@ -227,7 +226,7 @@ def named_models(values: Mapping[str, Any]) -> tuple[str, ...]:
 def _names_hub(values: Mapping[str, Any]) -> bool:
     """Return whether parameters name a model or data of the hub that the mirror does not have.
 
-    Data are: a benchmark, types or languages of tasks, and any task but PyDocs.
+    Data are a benchmark, types or languages of tasks, and any task except PyDocs.
     """
     if any(values.get(name) for name in ("benchmark", "types", "languages")):
         return True
@@ -237,7 +236,7 @@ def _names_hub(values: Mapping[str, Any]) -> bool:
         if not (task.startswith(("PyDocs", "AuthorSTS")) or Path(task).expanduser().exists()):
             return True
     for spec in named_models(values):
-        with suppress(ValueError):  # no model, or a broken one; the run says so
+        with suppress(ValueError):  # no or a broken model; reported by the run
             source = find_source(spec)
             for part in source.parts or (source,):
                 if part.on_hub and part.id and not mirrored(part.id):
@@ -254,7 +253,7 @@ def _errors(cell: Any) -> list[Any]:
 
 
 def ran_to_its_end(nb: Any) -> bool:
-    """Return whether the only cell that failed is the one that raises the failures of tasks."""
+    """Return whether the only failed cell is the one that raises the failures of tasks."""
     failed = [cell for cell in nb.cells if _errors(cell)]
     return len(failed) == 1 and RAISES in _tags(failed[0])
 
@@ -273,11 +272,11 @@ def _with_notice(page: Path, run: FailedRun) -> Any | None:
     try:
         nb = nbformat.read(page, as_version=4)
         finished = nb.metadata["qwen3nb"]["finished"]
-    except (OSError, ValueError, KeyError, AttributeError):  # no page, or not one of ours
+    except (OSError, ValueError, KeyError, AttributeError):  # no page, or a foreign one
         return None
     nb.metadata["qwen3nb"]["failed"] = run.failed
     nb.cells = [cell for cell in nb.cells if not cell.get("id", "").startswith("failed-")]
-    text = f"The run below finished {_moment(str(finished))}. What failed later:"
+    text = f"The run below finished {_moment(str(finished))}. The later failure:"
     return _below_title(nb, _admonition("A later run failed", text), _error_cell(run))
 
 
@@ -302,9 +301,9 @@ def _admonition(title: str, text: str, *, name: str = "notice") -> Any:
 
 
 def _error_cell(run: FailedRun) -> Any:
-    """Show the error and its time as the output of a cell, so that its text stays literal.
+    """Return a cell with the error and its time as output, which keeps the text literal.
 
-    The sources of a page have no time of their own: the same failure again gives the same ones.
+    Cell sources contain no time: equal failures give equal sources.
     """
     when = run.failed[:19].replace("T", " ")
     more = "".join(f"\nmore in {file}" for file in run.more)
@@ -317,7 +316,7 @@ def _error_cell(run: FailedRun) -> Any:
 
 
 def _joined(outputs: list[Any]) -> list[Any]:
-    """Return outputs with the parts of one stream in one."""
+    """Return outputs with consecutive parts of a stream joined."""
     joined: list[Any] = []
     for output in outputs:
         last = joined[-1] if joined else None
@@ -329,11 +328,11 @@ def _joined(outputs: list[Any]) -> list[Any]:
 
 
 def without_empty_sections(nb: Any) -> Any:
-    """Return a copy of an executed notebook without the sections that show nothing.
+    """Return a copy of an executed notebook without empty sections.
 
-    A section shows nothing if its code was to show something and none of it has an output, such
-    as a table of the categories of queries without categories; its text goes with it. One of text
-    alone stays, and so does one of code that only computes.
+    A section is empty if its code should show something but has no output, such as a table of
+    categories for queries without categories; its text is removed, too. Sections with only text, or
+    with code that only computes, are kept.
     """
     nb = copy.deepcopy(nb)
     sections: list[list[Any]] = [[]]
@@ -350,7 +349,7 @@ def without_empty_sections(nb: Any) -> Any:
     kept: list[list[Any]] = []
     for section in reversed(sections):
         level = _level(section[0]) if section else 0
-        ends = not kept or 0 < _level(kept[0][0]) <= level  # no section of its own remains below
+        ends = not kept or 0 < _level(kept[0][0]) <= level  # no subsection remains
         bare = len(section) == 1 and "\n" not in section[0].source.strip()
         if level < 2 or not (_shows_nothing(section) or (ends and bare)):
             kept.insert(0, section)
@@ -365,13 +364,13 @@ def _level(cell: Any) -> int:
 
 
 def _shows_nothing(section: list[Any]) -> bool:
-    """Return whether no code below a heading has an output, and some was meant to have one."""
+    """Return whether no code below a heading has an output, although some should."""
     code = [cell for cell in section[1:] if cell.cell_type == "code"]
     return not any(cell.outputs for cell in code) and any(map(_ends_in_value, code))
 
 
 def _ends_in_value(cell: Any) -> bool:
-    """Return whether a cell that a reader sees ends in something to show."""
+    """Return whether a visible cell ends in an expression to show."""
     if "remove-cell" in _tags(cell):
         return False
     try:
@@ -386,7 +385,7 @@ def clean(nb: Any, *, title: str | None = None) -> Any:
 
     Widgets and progress bars are removed (they show a stale 0 %), parameters are hidden
     (the last table of a page lists them), and the heading is replaced by ``title``. Tables and
-    figures lose the style that they bring: on a page, the book's applies.
+    figures lose their own style sheet: on a page, the book's applies.
     """
     nb = copy.deepcopy(nb)
     nb.metadata.pop("widgets", None)
@@ -410,6 +409,6 @@ def _clean_output(output: Any) -> Any:
     if "application/vnd.jupyter.widget-view+json" in output.get("data", {}):
         return None
     for kind, shown in output.get("data", {}).items():
-        if kind.endswith("text/html"):  # also of what a page glues
+        if kind.endswith("text/html"):  # also for glued outputs
             output.data[kind] = unstyled("".join(shown))
     return output

@@ -1,8 +1,8 @@
 """Run several notebooks in parallel, on this machine or on a Ray cluster.
 
-Each run is a separate process, so that a failure or lack of memory in one does not stop
-the others. A run already finished with the same inputs is not run again. With GPUs, each
-run uses one of them. Where the processes are is up to `qwen3nb.execution.executors`.
+Each run is a separate process, so a failure or lack of memory does not stop the others. A run
+already finished with the same inputs is not run again. With GPUs, each run uses one of them.
+Processes are started by `qwen3nb.execution.executors`.
 
 A plan is model × tier × notebook, from a TOML file or from options:
 
@@ -79,7 +79,7 @@ from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.schema import field_problem
 from qwen3nb.utils.secrets import known_secrets
 
-# Memory of libraries and kernel, and factor for weights read in one format, kept in another.
+# Memory of libraries and kernel, and factor for weights converted on reading.
 _BASE_MEMORY = 3 << 29
 _TIMES_WEIGHTS = 3
 _WAKE = 0.5  # seconds
@@ -91,7 +91,7 @@ class Job:
 
     notebook: str  # its name or path
     parameters: Mapping[str, Any]  # values by name
-    page_name: str = ""  # name of the page; by default it says what distinguishes the run
+    page_name: str = ""  # name of the page; by default see `page_names.page_name`
 
     @property
     def name(self) -> str:
@@ -133,16 +133,16 @@ def sweep(
 
     Args:
         jobs: the jobs; all are checked before the first one starts.
-        at_once: parallel processes; 0 for `fitting`. With GPUs, at most one per GPU. On a
-            cluster, those of its smallest node.
+        at_once: parallel processes; 0 for `fitting`. With GPUs, at most one per GPU. On a cluster,
+            per smallest node.
         fresh: run jobs again even if their page is up to date.
         show_progress: whether to show a progress bar and a line per finished job.
         ray: a Ray cluster for the runs, see `qwen3nb.cluster.nodes`; empty: this machine.
-        gpus_each: GPUs of a run on a cluster that has any; runs share one by a fraction.
+        gpus_each: GPUs per run on a cluster with GPUs; fractions share a GPU.
 
     Raises:
         ParameterError: a job is invalid; nothing was run.
-        ClusterError: no cluster, or its nodes would not compute the same; nothing was run.
+        ClusterError: no cluster, or its nodes differ; nothing was run.
         Interrupted: interrupted by Ctrl-C, SIGTERM or SIGHUP. Running jobs were killed; pages are
             intact.
     """
@@ -161,20 +161,20 @@ def sweep(
             "Repeat the command to resume; finished runs are not run again",
             interruption,
         ) from None
-    write_all_results()  # also if all is reused: what made it may have been killed before this
+    write_all_results()  # also if all are reused: an earlier sweep may have been killed
     return [outcomes[index] for index in range(len(jobs))]
 
 
 def _executor(jobs: Sequence[Job], *, ray: str, **shares: Any) -> AbstractContextManager[Executor]:
-    """Return what is to execute the jobs: this machine, or a cluster."""
+    """Return the executor of the jobs: this machine, or a cluster."""
     if not ray:
         at_once = shares["at_once"]
         return nullcontext(LocalExecutor(min(at_once or fitting(jobs), len(jobs) or 1)))
     values = [job.values for job in jobs]
     if any(own.get("output_dir") for own in values):
         raise ParameterError(
-            "a node of a cluster writes to no folder of results; this machine publishes what it "
-            "made. Give no output_dir; QWEN3NB_RESULTS moves all results"
+            "nodes of a cluster do not write to a folder of results; this machine publishes their "
+            "files. Give no output_dir; QWEN3NB_RESULTS moves all results"
         )
     models, adapters = (
         tuple(dict.fromkeys(str(own[name]) for own in values if own.get(name)))
@@ -192,8 +192,8 @@ def _outcomes(
         try:
             pending = set(waiting)
             while pending:
-                # Python handles a signal in this thread only, and not while it waits for a lock
-                # if the system has given the signal to one of Ray's threads: wake now and then.
+                # Python handles signals only in this thread, and not while it waits for a lock if
+                # the system delivers them to one of Ray's threads: wake up regularly.
                 done, pending = wait(pending, timeout=_WAKE, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield waiting[future], future.result()
@@ -213,7 +213,7 @@ def _print_outcome(outcome: RunOutcome, bar: Any) -> None:
 
 
 def failures_text(failed: Iterable[RunOutcome]) -> str:
-    """Return why each run failed and where its log is, two lines each."""
+    """Return the cause and log of each failed run, two lines each."""
     return "\n".join(
         f"{each.name}: {each.reason}\n  see {paths.shown(each.log)}" for each in failed
     )
@@ -241,7 +241,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
 
 def fitting(jobs: Sequence[Job]) -> int:
     """Return how many jobs fit in parallel: one per core, at most four, as memory allows."""
-    # Jobs on one checkpoint need the same memory; without one, that of the notebook's default.
+    # Jobs on one checkpoint need the same memory; without one, that of the default model.
     kinds = {job.parameters.get("checkpoint") or (job.notebook,): job for job in jobs}
     fit = available_memory() // max(map(memory, kinds.values()), default=_BASE_MEMORY)
     return max(1, min(4, cores(), fit))
@@ -255,7 +255,7 @@ def memory(job: Job) -> int:
 
 
 def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
-    """Run a job unless its page is finished, perhaps by another sweep that had its turn."""
+    """Run a job unless its page is finished, possibly by another sweep meanwhile."""
     log = paths.results() / "logs" / f"{job.name}.log"
     with turn(log, what="sweeps", give_up=lambda: executor.stopped):
         started = time.time()
@@ -264,17 +264,17 @@ def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
             return RunOutcome(job.name, 0, seconds, notebook=job.notebook, log=log, reused=True)
         earlier = failed_run(job.name)
         ended = executor.run(_command(job, fresh=fresh), log=log)
-        failed = ended.exit_status != 0 and not executor.stopped  # killed by us: not a failure
+        failed = ended.exit_status != 0 and not executor.stopped  # not if stopped by us
         seconds = ended.seconds or time.time() - started
         ended = replace(ended, notebook=job.notebook, log=log, seconds=seconds)
         return replace(ended, reason=_reason(job, ended, started, earlier)) if failed else ended
 
 
 def reusable(job: Job) -> bool:
-    """Return whether a job needs no run; if so, remove what a killed run left beside its page."""
+    """Return whether a job's page can be reused; if so, remove leftovers of a killed run."""
     try:
         finished = job.finished()
-    except (ValueError, OSError):  # a broken model; its run reports the cause
+    except (ValueError, OSError):  # a broken model, reported by its run
         return False
     if finished:
         settle(job.page)
@@ -294,7 +294,7 @@ def _command(job: Job, *, fresh: bool) -> Command:
         arguments=tuple(arguments),
         page=job.page,
         memory=memory(job),
-        here=reads == "results" or "output" in values,  # the records and models are this machine's
+        here=reads == "results" or "output" in values,  # records and models are on this machine
         models=named_models(values),
     )
 
@@ -322,7 +322,7 @@ _Names = tuple[Annotated[str, Strict(), Field(min_length=1)], ...]
 
 
 class PlannedRun(NamedTuple):
-    """One more run: a notebook, with its own parameters."""
+    """An additional run: a notebook with its own parameters."""
 
     notebook: StrictStr
     parameters: dict[str, Any] = {}  # noqa: RUF012 - never changed
@@ -344,8 +344,8 @@ class SweepPlan:
     ray: StrictStr = ""  # address of a Ray cluster; empty: runs on this machine
     # GPUs of a run on a cluster that has any
     gpus_each: Annotated[float, Strict(), Field(gt=0)] = 1.0
-    pass_env: _Names = ()  # names of secret variables that kernels get all the same
-    # as ``parameters``, but strings from the command line
+    pass_env: _Names = ()  # names of secret variables passed to kernels
+    # like ``parameters``, as strings from the command line
     typed: dict[str, str] = field(default_factory=dict)
 
     def jobs(self) -> list[Job]:
@@ -378,7 +378,7 @@ class SweepPlan:
         return jobs
 
     def _shared(self, declared: Mapping[str, Parameter]) -> dict[str, Any]:
-        """Return the values for every notebook that one of them declares."""
+        """Return the values that a notebook declares."""
         shared = {name: value for name, value in self.parameters.items() if name in declared}
         texts = {name: value for name, value in self.typed.items() if name in declared}
         return {**shared, **typed_parameters(declared, texts)}
@@ -396,7 +396,7 @@ class SweepPlan:
 
 
 def expanded(spec: str) -> list[str]:
-    """Return the folders that a glob matches, in numerical order; any other ``spec`` as it is.
+    """Return the folders matched by a glob, in numerical order; any other ``spec`` unchanged.
 
     Raises:
         ParameterError: a glob that matches no folder.
@@ -417,7 +417,7 @@ def expanded(spec: str) -> list[str]:
 
 
 def _by_number(path: Path) -> list[str]:
-    """Sort key that puts ``checkpoint-900`` before ``checkpoint-1000``."""
+    """Return a sort key that puts ``checkpoint-900`` before ``checkpoint-1000``."""
     return [part.zfill(20) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]
 
 
