@@ -1,7 +1,7 @@
 """Build the book: run the pages that read results, build strictly, check the output.
 
-`refresh_pages` is what `qwen3nb book` and a bare ``jupyter-book build book`` do first; the latter
-by way of `qwen3nb.book.sphinx_ext`.
+`qwen3nb book` and a bare ``jupyter-book build book`` (through `qwen3nb.book.sphinx_ext`) first call
+`refresh_pages`.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from qwen3nb.utils.atomic_files import new_folder, read_json, turn
 from qwen3nb.utils.hardware import available_memory
 from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_public
 
-# Texts of a built book; what the theme brings into ``_static`` is none of ours.
+# Texts of a built book, except the theme's files in ``_static``.
 _TEXTS = {".html", ".json", ".js", ".ipynb", ".md", ".txt", ".csv", ".tex", ".bib", ".svg", ".css"}
 
-# What a build started by `build_book` has in its environment: its pages were refreshed already.
+# Environment variable of a build whose pages are already refreshed.
 REFRESHED = "QWEN3NB_BOOK_REFRESHED"
 
-# Pages that take the tier which the book shows.
+# Pages for the tier shown in the book.
 _TIERED = ("data", "leaderboard", "explorer", "compare", "training")
-# Notebooks that read results, but measure something else, which no record changes.
+# Notebooks that read results, but measure something that records do not affect.
 _MEASURING = ("calibration", "speed")
 _LAST = "status"
 
 
 class BookError(RuntimeError):
-    """The book does not build, or a page holds a secret."""
+    """The book does not build, or a page contains a secret."""
 
 
 def page_links(results: Iterable[Result]) -> dict[str, str]:
     """Return the page of each run id, relative to the other pages in ``book/runs``.
 
-    Only published pages are included: that of the evaluation, else the first that links to a
-    record of the run. `qwen3nb.report.render.home.score_link` gives the row of one score.
+    Only published pages are included: the page of the evaluation, else the first that links to a
+    record of the run. `qwen3nb.report.render.home.score_link` links to the row of a score.
     """
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
     links: dict[str, str] = {}
@@ -97,21 +97,20 @@ def write_card_page(
 def refresh_pages(
     *, tier: str = "", model: Path | None = None, lessons: bool = False, at_once: int = 0
 ) -> list[RunOutcome]:
-    """Bring the pages that read results up to date, and return the runs that failed.
+    """Update the pages that read results, and return the runs that failed.
 
-    A page of the book itself is there if it has something to show: no comparison of one model, no
-    training without one. Those of a reader's runs are run again if what they say of other models
-    has changed. One that cannot be run here says what it does not know. Pages run side by side, and
-    those that are up to date not at all.
+    The book's own pages are included if they have content: no comparison of a single model, no page
+    of trainings without one. Pages of a user's runs are run again if their statements on other
+    models are outdated; those that cannot be run here get a notice. Outdated pages run in parallel.
 
     Args:
         tier: the tier whose tasks the pages show; by default the richest with results.
         model: the model of the card; by default the extracted model evaluated last.
-        lessons: whether to run the lessons and the page that tests the statistics, too.
+        lessons: whether to also run the lessons and the page that tests the statistics.
         at_once: pages to run in parallel; 0 for as many as fit.
 
     Raises:
-        BookError: the tier has no results and another has, or a page is not a notebook.
+        BookError: the tier has no results but another has, or a page is not a notebook.
         NotebookError: the page of all runs failed.
     """
     everything = load_results()
@@ -125,7 +124,7 @@ def refresh_pages(
             f"book with --tier {richest}."
         )
     tier = tier or richest
-    # The book's own pages keep their plain names on whichever tier it shows.
+    # The book's own pages keep their names for any tier.
     shown = _with_data(results, everything, tier, lessons)
     jobs = [
         Job(name, {"tier": tier} if name in _TIERED else {}, name)
@@ -138,7 +137,7 @@ def refresh_pages(
     for name, has_data in shown.items():
         if not has_data and name not in _MEASURING:
             (paths.book_runs() / f"{name}.ipynb").unlink(missing_ok=True)
-    with one_pass():  # what all pages depend on is read once
+    with one_pass():  # reads shared dependencies once
         due = [job for job in (*jobs, *_published(shown)) if not reusable(job)]
     outcomes = sweep(due, at_once=at_once) if due else []
     write_card_page(results, model=model, tier=tier)
@@ -148,7 +147,7 @@ def refresh_pages(
 
 
 def _check_pages() -> None:
-    """Name a page that is not a notebook, of which Sphinx would show where its text is invalid."""
+    """Raise an error that names a page that is not a notebook."""
     for file in (*paths.book_runs().glob("*.ipynb"), *(paths.book() / "guide").glob("*.ipynb")):
         try:
             if not isinstance(read_json(file)["cells"], list):
@@ -161,7 +160,7 @@ def _check_pages() -> None:
 def _with_data(
     results: Sequence[Result], everything: Sequence[Result], tier: str, lessons: bool
 ) -> dict[str, bool]:
-    """Return the book's own pages, and whether each has something to show."""
+    """Return the book's own pages, and whether each has content."""
     models = {each.model.identity for each in results if each.task.key in TIERS[tier].task_keys}
     logs = {file.name for file in log_files(paths.runs())}
     return {
@@ -176,9 +175,9 @@ def _with_data(
 
 
 def _published(own: Container[str]) -> Iterator[Job]:
-    """Yield the runs of readers whose pages depend on records that have changed since.
+    """Yield the user's runs whose pages depend on records that have changed.
 
-    A page that cannot be run again here, as its model is gone, gets a notice instead.
+    A page that cannot be run again here, because its model is gone, gets a notice instead.
     """
     for file in sorted(paths.book_runs().glob("*.ipynb")):
         if file.stem in own:
@@ -194,13 +193,15 @@ def _published(own: Container[str]) -> Iterator[Job]:
         if "failed" in made or not (reads or old):
             continue
         why = _why_not(job, page) if old else ""
-        set_notice(file, f"Others were evaluated since. It cannot be remade: {why}." * bool(why))
+        set_notice(
+            file, f"Other models were evaluated since. It cannot be updated: {why}." * bool(why)
+        )
         if not why:
             yield job
 
 
 def _why_not(job: Job, page: Mapping[str, Any]) -> str:
-    """Return why a page cannot be run again on this machine without a measurement, or nothing."""
+    """Return why a page cannot be run again here without measuring again; empty if it can."""
     try:
         job.resolved()
         needs = memory(job)
@@ -227,21 +228,22 @@ def build_book(
 ) -> Path:
     """Refresh the pages, build the book from scratch and strictly, and check it.
 
-    The new book replaces the old one in one step; if it does not build, the old one stays. A lesson
-    that fails, such as one whose model cannot be downloaded, keeps its page, which says so.
+    The new book replaces the old one atomically; if it does not build, the old one is kept. A
+    lesson that fails, for example because its model cannot be downloaded, has a page that reports
+    it.
 
     Args:
         tier: as in `refresh_pages`, like the rest.
         model: the model of the card.
-        lessons: whether to run the lessons, too.
+        lessons: whether to also run the lessons.
         at_once: pages to run in parallel.
 
     Returns:
         The path of the book's first page.
 
     Raises:
-        BookError: Sphinx warned, a page holds a secret, or the tier has no results and another
-            has; or a page failed, or the book is built, but a lesson failed.
+        BookError: Sphinx warned, a page contains a secret, the tier has no results but another has,
+            a page failed, or the book is built but a lesson failed.
         NotebookError: the page of all runs failed.
     """
     require_jupyter_book()
@@ -287,16 +289,16 @@ def _build_strictly(output: Path) -> None:
         raise BookError(f"the build succeeded but did not write {html / 'index.html'}")
     if secret := secret_pages(html):
         listed = "\n".join(f"  {page}: {', '.join(kinds)}" for page, kinds in secret[:10])
-        raise BookError(f"the built pages held secrets, so they were deleted again:\n{listed}")
+        raise BookError(f"the built pages contained secrets and were deleted:\n{listed}")
     for each in (output / "_build").iterdir():
         each.rename(output / each.name)
     (output / "_build").rmdir()
 
 
 def secret_pages(html: Path) -> list[tuple[str, list[str]]]:
-    """Return the texts of a built book that hold secrets, and the kinds of these.
+    """Return the texts of a built book that contain secrets, and the kinds of secrets.
 
-    Pages are searched, and so are their sources, records, downloads and the index of the search.
+    Pages, their sources, records, downloads and the search index are searched.
     """
     secrets = known_secrets()
     holding = []
@@ -304,7 +306,9 @@ def secret_pages(html: Path) -> list[tuple[str, list[str]]]:
         name = file.relative_to(html)
         if file.suffix not in _TEXTS or name.parts[0] == "_static" or not file.is_file():
             continue
-        own = secrets.values if name.parts[0] == "records" else secrets  # with texts of data
+        own = (
+            secrets.values if name.parts[0] == "records" else secrets
+        )  # records contain texts of data
         if kinds := own.kinds(file.read_text(encoding="utf-8", errors="replace")):
             holding.append((str(name), kinds))
     return holding

@@ -1,10 +1,9 @@
-"""The pages of a built book: records they link to, numbers, links, and mended markup.
+"""Postprocess the pages of a built book: linked records, numbers, links, accessibility.
 
-Numbers are given when the book is built, in the order of each HTML page: a caption in a notebook
-says none. Every captioned figure and table has its number as text and a permalink; a reference,
-``<a class="q-see" href="leaderboard.html#tab-scores">the scores</a>``, gets the number of its
-target. Pages that an incremental build leaves as they are stay right: marks of an earlier build
-are removed first.
+Figures and tables are numbered when the book is built, in the order of each HTML page. Every
+captioned figure and table gets its number as text and a permalink; a reference, ``<a class="q-see"
+href="leaderboard.html#tab-scores">the scores</a>``, gets the number of its target. Marks of an
+earlier, incremental build are removed first.
 """
 
 from __future__ import annotations
@@ -41,21 +40,21 @@ _ID = re.compile(r'(?<=[\s"])id="([^"]*)"')
 _LINK = re.compile(r'<a\b([^>]*?\s)(data-)?href="([^"]*)"([^>]*)>(.*?)</a>', re.DOTALL)
 _SEE = re.compile(r'\bclass="[^"]*\bq-see\b')
 _FOREIGN = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
-# Folders whose pages and files are made by runs: what is not there has not been made yet.
+# Folders of pages and files created by runs, which may not exist yet.
 _MADE = ("runs", "guide", "records")
 
-# What the theme and the tools below it do wrong for assistive technology; axe reports all of it.
-# Names that hide the visible text of an element, which then has no name to speak to it by.
+# Accessibility defects of the theme and its tools, as reported by axe.
+# Labels that differ from the visible text of an element, which voice control needs.
 _MISNAMED = re.compile(
     r'(<button class="btn search-button-field[^>]*?) aria-label="[^"]*"'
     r'|(<summary) aria-label="Toggle hidden content"'
 )
-# The arrow that unfolds the pages below one in the contents has no name at all.
+# The arrow that unfolds entries of the contents has no name.
 _UNNAMED = re.compile(r'<summary(?=>\s*<span class="toctree-toggle")')
 _ICON = re.compile(r'(<i class="theme-switch [^>]*?)\s*title="[^"]*"')
-# The link home is outside all landmarks.
+# The home link is outside all landmarks.
 _BRAND = re.compile(r'<a class="navbar-brand logo".*?</a>', re.DOTALL)
-# Roles that ARIA has withdrawn, and a list whose children are not items.
+# Deprecated ARIA roles, and a list whose children are not items.
 _ROLES = re.compile(
     r' role="doc-(?:biblioentry|endnote)"|(?<=<div) role="list"(?= class="citation)'
 )
@@ -88,9 +87,9 @@ def pages_with_records() -> dict[str, str]:
 
 
 def copy_linked_records(outdir: Path) -> int:
-    """Copy the records that built pages link to into ``records``; return how many there are.
+    """Copy the records that built pages link to into ``records``; return their number.
 
-    Only files below ``results`` are copied, whatever a page links to.
+    Only files below ``results`` are copied.
     """
     results = paths.results().resolve()
     texts = (page.read_text(encoding="utf-8") for page in built_pages(outdir))
@@ -99,9 +98,9 @@ def copy_linked_records(outdir: Path) -> int:
     kept = [each for each in sources if each.is_relative_to(results) and each.is_file()]
     for source in kept:
         copy = outdir / "records" / source.relative_to(results)
-        try:  # as one file, with its per-query scores; a browser shows it
+        try:  # as one file with per-query scores, readable in a browser
             write_json(copy, Result.load(source).in_one_file())
-        except ResultError:  # not a record that can be read: it is shown as it is
+        except ResultError:  # an unreadable record is copied as it is
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, copy)
     return len(kept)
@@ -118,11 +117,10 @@ class _BuiltPage:
 
 
 def number_pages(outdir: Path) -> list[str]:
-    """Number the figures and tables of all pages below ``outdir``; return what is wrong.
+    """Number the figures and tables of all pages below ``outdir``; return problems with links.
 
-    A link to a page below ``runs`` or ``guide`` that has not been made becomes plain text, and a
-    reference to a table that such a page does not have leads to the page. Any other link to a
-    page, and any other reference to an anchor, that is not there is a problem.
+    A link to a missing page below ``runs`` or ``guide`` becomes plain text, and a reference to a
+    missing table on such a page leads to the page. Any other broken link is a problem.
     """
     before = {file: file.read_text(encoding="utf-8") for file in built_pages(outdir)}
     pages = {file: _numbered(file, text) for file, text in before.items()}
@@ -147,7 +145,7 @@ def _numbered(file: Path, text: str) -> _BuiltPage:
 
 
 def _captioned(page: _BuiltPage) -> Iterator[tuple[int, int, str]]:
-    """Yield the range of each figure's or table's start and caption, and what to write there."""
+    """Yield the range of each figure's or table's start and caption, and its replacement."""
     counts: Counter[str] = Counter()
     taken: set[str] = set()
     for start in _START.finditer(page.text):
@@ -178,14 +176,14 @@ def _caption(text: str, start: re.Match[str]) -> re.Match[str] | None:
     """Return the caption of the figure or table that begins at ``start``."""
     pattern = _CAPTION[start[1]]
     if start[1] == "div":
-        return pattern.match(text, start.end())  # it is the first thing in the box
+        return pattern.match(text, start.end())  # the first element in the box
     closed = text.find("</figure>", start.end())
     begins = text.find("<figcaption", start.end(), closed)
     return None if begins < 0 else pattern.match(text, begins)
 
 
 def _unique(name: str, *, taken: set[str], ids: set[str], new: bool) -> str:
-    """Return ``name``, or with a number where another element of the page has it."""
+    """Return ``name``, with a number if another element of the page has it."""
     other, number = name, 2
     while name and (other in taken or (other in ids and (new or other != name))):
         other, number = f"{name}-{number}", number + 1
@@ -196,7 +194,7 @@ def _unique(name: str, *, taken: set[str], ids: set[str], new: bool) -> str:
 
 
 def _resolve_links(page: _BuiltPage, pages: dict[Path, _BuiltPage], outdir: Path) -> list[str]:
-    """Complete the references of a page, and return the links that lead nowhere."""
+    """Complete the references of a page, and return problems with links."""
     problems: list[str] = []
     exists: dict[Path, bool] = {}
 
@@ -212,7 +210,7 @@ def _resolve_links(page: _BuiltPage, pages: dict[Path, _BuiltPage], outdir: Path
         see = bool(_SEE.search(match[0][: match.start(5) - match.start()]))
         path = page.file.parent / unquote(parts.path)
         file = Path(os.path.normpath(path)) if parts.path else page.file
-        # On a page made by a run, a table that has nothing to show is not there.
+        # Pages of runs omit empty tables.
         made = file.is_relative_to(outdir) and file.relative_to(outdir).parts[0] in _MADE
         if file not in exists:
             exists[file] = file in pages or file.exists()
@@ -232,7 +230,7 @@ def _resolve_links(page: _BuiltPage, pages: dict[Path, _BuiltPage], outdir: Path
 
 
 def mend_pages(outdir: Path) -> None:
-    """Mend what is wrong for assistive technology on all pages below ``outdir``."""
+    """Fix accessibility defects on all pages below ``outdir``."""
     for file in built_pages(outdir):
         text = file.read_text(encoding="utf-8")
         if (mended := mend_page(text)) != text:
@@ -240,7 +238,7 @@ def mend_pages(outdir: Path) -> None:
 
 
 def mend_page(text: str) -> str:
-    """Return a page with names, landmarks, roles and table heads as they should be."""
+    """Return a page with corrected names, landmarks, roles and table heads."""
     text = _MISNAMED.sub(lambda match: match[1] or match[2], text)
     text = _UNNAMED.sub('<summary aria-label="Pages below it"', text)
     text = _ICON.sub(r"\1", text)
@@ -251,7 +249,7 @@ def mend_page(text: str) -> str:
     seen: set[str] = set()
 
     def once(match: re.Match[str]) -> str:
-        """Remove the id of a drawing's second copy of an image; nothing refers to it."""
+        """Remove the duplicate id of a repeated image; nothing refers to it."""
         repeated = match[2] in seen
         seen.add(match[2])
         return match[1] if repeated else match[0]

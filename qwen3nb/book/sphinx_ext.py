@@ -1,13 +1,12 @@
-"""A Sphinx extension: what this book adds to Jupyter Book, and what it takes away.
+"""A Sphinx extension that adapts Jupyter Book to this book.
 
 Directives show the reading path, the banner of toy models and a paragraph of simulated numbers.
-Every page ends with when, from which commit and with what it was made: pages of runs say so
-themselves, in their metadata; the others are as old as the build. The book is kept free of remote
-resources.
+Every page has a footer with date, commit and versions: from the metadata of pages of runs,
+otherwise those of the build. The book contains no remote resources.
 
-Formulas become MathML, which browsers render natively, so that MathJax is not fetched. The remote
-scripts of thebe, which the book does not use, are removed from every page. Plotly's script (5 MB)
-is copied into the book once and loaded only by the pages that need it.
+Formulas become MathML, which browsers render natively without MathJax. The remote scripts of thebe,
+which the book does not use, are removed from every page. Plotly's script (5 MB) is copied into the
+book once and loaded only by pages that need it.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.config import Config
 
-_PAGES = (".ipynb", ".md")  # ends of the pages of runs
+_PAGES = (".ipynb", ".md")  # suffixes of pages of runs
 
-# Readers' questions, and the pages in ``book/runs`` that answer them.
+# Questions of readers, and pages in ``book/runs`` with the answers.
 QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Which model is best, and how certain is that?", ("leaderboard",)),
     ("How do two models compare, query by query?", ("compare*", "explorer*")),
@@ -80,9 +79,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _refresh(app: Sphinx, config: Config) -> None:
-    """Bring the pages that read results up to date, whoever builds the book, and from wherever.
+    """Update the pages that read results, for any way of building the book.
 
-    Each page that fails is a warning, and says so itself.
+    Each page that fails is a warning.
     """
     from sphinx.util.logging import getLogger
 
@@ -91,11 +90,11 @@ def _refresh(app: Sphinx, config: Config) -> None:
     stack.enter_context(paths.within(study if paths.is_study(study) else None))
     if os.environ.get(REFRESHED) or paths.find_root() is None:
         return
-    if paths.book().resolve() != Path(app.srcdir).resolve():  # a copy, or a book of another kind
+    if paths.book().resolve() != Path(app.srcdir).resolve():  # a copy, or another book
         return
     log = getLogger(__name__)
-    log.info("bringing the pages that read results up to date")
-    os.environ[REFRESHED] = "1"  # for a page that builds a book
+    log.info("updating the pages that read results")
+    os.environ[REFRESHED] = "1"  # for pages that build a book themselves
     try:
         for failed in refresh_pages():
             where = paths.shown(failed.log)
@@ -107,7 +106,7 @@ def _refresh(app: Sphinx, config: Config) -> None:
 
 
 def _list_own_pages(app: Sphinx, config: Config) -> None:
-    """Add a part to the contents for the pages of runs that no part of ``_toc.yml`` lists."""
+    """Add a part to the contents for pages of runs that ``_toc.yml`` does not list."""
     import yaml
     from sphinx.util.matching import patmatch
     from sphinx_external_toc.parsing import parse_toc_yaml
@@ -134,7 +133,7 @@ def _list_own_pages(app: Sphinx, config: Config) -> None:
 def _finish(app: Sphinx, exception: Exception | None) -> None:
     """Copy linked records, number and mend the pages, and warn about dead links.
 
-    In a strict build Sphinx's warnings are failures.
+    In a strict build, warnings are failures.
     """
     if exception is not None or app.builder.format != "html":
         return
@@ -213,7 +212,7 @@ def _directives() -> dict[str, type]:
             return [nodes.definition_list("", *entries, classes=["q-path"])]
 
     class ToyBanner(Directive):
-        """An admonition that names the toys among the models with results; nothing without."""
+        """An admonition that names toy models with results; empty without any."""
 
         def run(self) -> list[nodes.Node]:
             self.state.document.settings.env.note_reread()  # the results may change
@@ -231,7 +230,7 @@ def _directives() -> dict[str, type]:
             return [nodes.admonition("", title, body, classes=["important", "q-toys"])]
 
     class WilcoxonSentence(Directive):
-        """What the stored simulations show of Wilcoxon's test."""
+        """The conclusion on Wilcoxon's test from stored simulations."""
 
         def run(self) -> list[nodes.Node]:
             return [nodes.paragraph(text=wilcoxon_conclusion(read_calibration()).text)]
@@ -250,22 +249,22 @@ def _title(file: Path) -> str:
 
 
 def _is_toy(result: Result) -> bool:
-    """Return whether a model is one of the demo's own: ``demo-…`` below ``runs/demo``."""
+    """Return whether a model is from the demo: ``demo-…`` below ``runs/demo``."""
     folder = (paths.root() / result.model.spec).resolve()
     demo = (paths.runs() / "demo").resolve()
     return result.model.label.startswith("demo-") and folder.is_relative_to(demo)
 
 
 def page_footer(file: Path, *, commit: str, license: str) -> str:
-    """Return the footer of a page as HTML: when, at which commit, with and by what it was made.
+    """Return the footer of a page as HTML: date, commit, versions and command.
 
     Args:
-        file: the page's source; what its metadata do not say of a run is that of the build.
+        file: the page's source; facts missing in its metadata are those of the build.
         commit: the commit of the build.
         license: the book's licence.
     """
     ours: dict[str, Any] = {}
-    with suppress(ValueError, KeyError, TypeError):  # a page of text, or a reader's own notebook
+    with suppress(ValueError, KeyError, TypeError):  # a page of text, or a custom notebook
         own = read_json(file)["metadata"]["qwen3nb"] if file.suffix == ".ipynb" else {}
         if own.get("finished") or own["failed"]:
             ours = own
@@ -279,7 +278,7 @@ def page_footer(file: Path, *, commit: str, license: str) -> str:
     if versions := ours.get("versions"):
         line += html.escape(" with " + ", ".join(f"{k}\u00a0{v}" for k, v in versions.items()))
     command = "" if ours else "qwen3nb book"
-    with suppress(FileNotFoundError, ParameterError, OSError):  # renamed since, or not ours
+    with suppress(FileNotFoundError, ParameterError, OSError):  # renamed, or not ours
         if ours:
             notebook = str(ours.get("notebook", ""))
             declared = read_parameters(paths.find_notebook(notebook))
@@ -292,7 +291,7 @@ def page_footer(file: Path, *, commit: str, license: str) -> str:
 def _add_footer(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
-    """Add the footer to a page of the book; an index or the search has none."""
+    """Add the footer to a page of the book, except for indexes and the search."""
     if doctree is None or "body" not in context:
         return
     commit, settings = _shared(paths.root())
@@ -302,5 +301,5 @@ def _add_footer(
 
 @cache
 def _shared(root: Path) -> tuple[str, BookSettings]:
-    """Return what the footers of all pages share: the commit and the book's settings."""
+    """Return the commit and the book's settings, shared by all footers."""
     return git_commit(root), book_settings()

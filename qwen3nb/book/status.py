@@ -1,7 +1,7 @@
-"""Tables of the status page: runs, failures, and records that do not hold.
+"""Tables of the status page: runs, failures, and inconsistent records.
 
-Everything is read from the pages in ``book/runs``, the notes of failed runs and the records; no
-model is loaded and nothing is measured.
+They are based on the pages in ``book/runs``, the notes of failed runs and the records; no model is
+loaded and nothing is measured.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from qwen3nb.records.store import load_failures, load_results, result_files, ver
 from qwen3nb.report.render.table import Cell, Conclusion, Table, plural
 from qwen3nb.utils.atomic_files import read_json
 
-_MOST = 8  # names that a sentence lists; the rest is counted
-_SHOWN = ("checkpoint", "tier", "training")  # parameters that are shown at their defaults, too
+_MOST = 8  # maximum number of names listed in a sentence
+_SHOWN = ("checkpoint", "tier", "training")  # parameters also shown at their defaults
 
 
 def runs_table() -> Table | None:
@@ -49,7 +49,7 @@ def runs_table() -> Table | None:
 
 
 def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
-    """Say how many runs failed, and whether all records have the same software and data."""
+    """State how many runs failed, and whether all records have the same software and data."""
     known = load_results() if results is None else results
     lost = sorted(known.unreadable) if isinstance(known, Results) else []
     results = list(known)
@@ -69,15 +69,15 @@ def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
 
 
 def _listed(names: list[str]) -> str:
-    """Return the first of some names in brackets, and the number of the others."""
+    """Return the first names in parentheses, and the number of the others."""
     rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return f" ({', '.join(names[:_MOST])}{rest})" if names else ""
 
 
 def _pages() -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the pages of runs and lessons, without the status page, and what each says of its run.
+    """Yield the pages of runs and lessons, except the status page, with their metadata.
 
-    What is not a page of this package is left out.
+    Foreign pages are left out.
     """
     for folder in (paths.book_runs(), paths.book() / "guide"):
         for file in sorted(folder.glob("*.ipynb")):
@@ -94,7 +94,7 @@ def _pages() -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _time(text: str | None) -> str:
-    """Return a time in ISO 8601, or an empty string; raise ValueError for another text."""
+    """Return a time in ISO 8601, or an empty string; raise ValueError for other text."""
     return datetime.fromisoformat(text).isoformat() if text else ""
 
 
@@ -133,7 +133,7 @@ def failed_runs_table() -> Table | None:
 
 
 def verification_table(*, verify: bool = True) -> Table:
-    """Return the records in which `qwen3nb verify` finds something wrong; else a line says so.
+    """Return the records in which `qwen3nb verify` finds problems, or a sentence if none.
 
     Args:
         verify: whether to verify them; otherwise records are only counted.
@@ -145,8 +145,8 @@ def verification_table(*, verify: bool = True) -> Table:
         ((paths.shown(file), "; ".join(messages)) for file, messages in problems.items()),
         ("file", "inconsistent") if problems else (),
         note=f"{hold if verify else f'{len(files)} records, not verified'}. See `qwen3nb verify "
-        "--help` for what is checked, and for what cannot be seen.",
+        "--help` for what is checked, and what is not.",
         kind="facts",
         name="verification" if problems else "",
-        caption="Records that do not agree with themselves or their files." if problems else "",
+        caption="Records that are inconsistent with themselves or their files." if problems else "",
     )

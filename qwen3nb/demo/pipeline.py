@@ -1,12 +1,11 @@
 """Run the whole pipeline on toy models: train, extract, evaluate with baselines, build the book.
 
-A step is skipped if it was done with the same inputs: a training is identified by its
-settings, data and code, an extraction by its source, a page by everything it shows.
+A step is skipped if it was done with the same inputs: a training is identified by its settings,
+data and code, an extraction by its source, a page by its content.
 
 The trainings are two processes, ``python -m qwen3nb.demo.pipeline encoders`` and
-``... language-models``, with one thread each; they take about the same time. Models this small
-gain little from a second thread, and two threads that wait for each other lose much as soon as
-anything else runs on the machine.
+``... language-models``, with one thread each; they take about the same time. Models this small gain
+little from a second thread, and lose much if other processes run on the machine.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from qwen3nb.utils.terminal import say
 MODEL = "contrastive-checkpoint-240"
 _BASELINES = ("bm25", "all-MiniLM-L6-v2", "random", "wordllama")
 _FUSION = "bm25+all-MiniLM-L6-v2"
-# glibc is to keep freed memory: else each step gets that of its logits from the system anew.
+# Let glibc keep freed memory, which each step needs again for its logits.
 _KEPT = str(1 << 30)  # bytes
 _TRAINING = {
     "OMP_NUM_THREADS": "1",
@@ -71,7 +70,7 @@ def run_demo(*, at_once: int = 0) -> Path:
     _say("evaluating the encoders and the baselines on the smoke tier, and an ablation")
     jobs = _jobs(demo)
     outcomes = sweep(jobs, at_once=at_once)
-    # Alone, because other processes would distort the times.
+    # Run alone: other processes would distort the times.
     outcomes += sweep([Job("speed", {})], at_once=1)
     if failed := [outcome for outcome in outcomes if outcome.status == "failed"]:
         counts = f"{len(failed)} of {len(outcomes)} notebooks failed"
@@ -84,10 +83,10 @@ def run_demo(*, at_once: int = 0) -> Path:
 
 
 def _jobs(demo: Path) -> list[Job]:
-    """All notebooks but the timing: the longest first, so that none is left alone at the end.
+    """Return all notebooks except the timing, the longest first.
 
-    Baselines come before the encoders, whose pages compare them with what there is; a fusion
-    comes last, when the vectors of its model are in the cache.
+    Baselines come before the encoders, whose pages compare with existing records; a fusion comes
+    last, when the vectors of its model are cached.
     """
     encoders = sorted(each for each in (demo / "encoder").iterdir() if each.is_dir())
     ablated: dict[str, Any] = {"training": paths.shown(demo / "contrastive")}
@@ -106,9 +105,9 @@ def _jobs(demo: Path) -> list[Job]:
 
 
 def lesson_training() -> Path:
-    """Return the folder of the demo's training, or of one of 20 steps, kept in the cache.
+    """Return the folder of the demo's training, or of a cached training of 20 steps.
 
-    The short training writes the same files in seconds; scores of its checkpoints mean nothing.
+    The short training writes the same files within seconds; its scores are meaningless.
     """
     for training in (str(paths.runs() / "demo" / "contrastive"), "demo"):
         with suppress(SpecError):  # the demo has not been run here
@@ -176,13 +175,13 @@ def make_language_models(demo: Path) -> None:
     from qwen3nb.datasets.pydocs.training_pairs import load_training_pairs
     from qwen3nb.demo.train_ul2 import DECODER, train_decoder
 
-    load_training_pairs()  # the other process needs them after a few minutes
+    load_training_pairs()  # needed by the other process after a few minutes
     make_adapters(demo)
     _once(demo / "decoder", _key(DECODER), lambda folder: train_decoder(folder, DECODER))
 
 
 def _key(settings: Any) -> str:
-    """A digest of a training's settings, of PyDocs, and of the code of all trainings."""
+    """Return a digest of a training's settings, PyDocs, and the code of all trainings."""
     from qwen3nb.datasets.pydocs.build import load_pydocs
 
     modeling = Path(paths.__file__).parent / "models" / "modeling"
@@ -192,7 +191,7 @@ def _key(settings: Any) -> str:
 
 
 def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
-    """Fill ``folder`` by ``make``, unless that was already done with the same ``key``."""
+    """Fill ``folder`` with ``make``, unless this was done with the same ``key``."""
     done = folder / _DONE
     if done.is_file() and read_json(done).get("key") == key:
         _note(f"reused  {paths.shown(folder)}")
@@ -228,7 +227,7 @@ def make_adapters(demo: Path) -> None:
 
 
 def joint_adapter(demo: Path) -> Path:
-    """The folder of a jointly trained adapter."""
+    """Return the folder of a jointly trained adapter."""
     from qwen3nb.demo.train_lora import LORA
 
     run = demo / "lora" / "outputs" / f"joint_r{LORA.rank}" / f"seed_{RERANKED['seed']}"
@@ -240,9 +239,9 @@ def _note(line: str) -> None:
 
 
 def _extract(demo: Path) -> None:
-    """Extract the encoders that are evaluated: start and end of UL2, and half of what follows.
+    """Extract the encoders to evaluate: start and end of UL2, and contrastive checkpoints.
 
-    Every second contrastive checkpoint, the last among them, shows the same curve in less time.
+    Every second of these, including the last, shows the same curve in less time.
     """
     from qwen3nb.report.card.card import extract
 

@@ -1,13 +1,13 @@
 """Train the encoder of the demo's UL2 checkpoint to embed: the contrastive phase.
 
-A step takes pairs of summary and body from docstrings that are in no benchmark
-(`qwen3nb.datasets.pydocs.training_pairs`) and raises the cosine of each summary with its own
-body over that with all other bodies of the batch (InfoNCE, van den Oord et al. 2018). The
-checkpoints are encoder-decoders as before: the decoder's layers keep their weights, and only
-the embedding, which both stacks share, changes for it as well.
+A step takes pairs of summary and body from docstrings outside the benchmarks
+(`qwen3nb.datasets.pydocs.training_pairs`) and raises the cosine of each summary with its own body
+above those with all other bodies of the batch (InfoNCE, van den Oord et al. 2018). The checkpoints
+are encoder-decoders as before: the decoder's layers keep their weights, and only the embedding,
+which both stacks share, changes.
 
-The settings and the model to use were chosen on the development pairs alone, from libraries
-that are not trained on: each checkpoint logs its loss and nDCG@10 there.
+The settings and the checkpoint were chosen on development pairs, from libraries outside the
+training data: each checkpoint logs its loss and nDCG@10 there.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ContrastiveSettings(Schedule):
     length: int = 48
     learning_rate: float = 3e-3
     temperature: float = 0.05  # divides the cosines
-    development: int = 400  # pairs to measure on: nDCG@10 at full length, the loss as in training
+    development: int = 400  # development pairs: nDCG@10 at full length, the loss as in training
     averaged: int = 2  # number of checkpoints to average, the best on the development pairs
     seed: int = 0  # seed of the draws
 
@@ -68,7 +68,7 @@ def train_contrastive(
     shutil.copytree(start.parent / "tokenizer", folder / "tokenizer", dirs_exist_ok=True)
     tokenizer = Tokenizer.from_file(str(start / "tokenizer.json"))
     spread = _spread(pairs.development, settings.development)
-    # Each summary is to find its own text among all.
+    # Each summary should retrieve its own text.
     search = TestCollection.from_texts(
         [pair.summary for pair in spread],
         [pair.text for pair in spread],
@@ -115,13 +115,13 @@ def train_contrastive(
 
 
 def _spread(pairs: Sequence[DocstringPair], count: int) -> list[DocstringPair]:
-    """``count`` of the pairs, evenly spread; all if there are fewer."""
+    """Return ``count`` evenly spaced pairs; all if there are fewer."""
     count = min(count, len(pairs))
     return [pairs[index * len(pairs) // count] for index in range(count)]
 
 
 def _tokenized(tokenizer: Tokenizer, pairs: Sequence[DocstringPair], *, length: int) -> list[_Row]:
-    """Token ids of both sides of each pair, of the first ``length`` tokens."""
+    """Return token ids of both sides of each pair, at most ``length``."""
     sides = [
         [each.ids[:length] for each in tokenizer.encode_batch(texts)]
         for texts in ([pair.summary for pair in pairs], [pair.text for pair in pairs])
@@ -153,9 +153,9 @@ class _ContrastiveTrainer(Trainer):
         return self._info_nce(queries, documents)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Log the mean loss on the development pairs, in batches and of a length as in training.
+        """Log the mean loss on the development pairs, with batches and length as in training.
 
-        Callbacks see it and add their own.
+        Callbacks add their own metrics.
         """
         rows, size = list(self.eval_dataset), self._settings.batch
         self.model.eval()
@@ -175,9 +175,9 @@ class _ContrastiveTrainer(Trainer):
 
 
 def _embed(model: Any, batch: dict[str, Tensor], side: str) -> Tensor:
-    """Unit vectors (B, H): the mean of the encoder's states over the tokens.
+    """Return unit vectors (B, H): the mean of the encoder's states over the tokens.
 
-    Texts of similar length go through the model together, so that little of it is padding.
+    Texts of similar length are batched, to reduce padding.
     """
     ids, mask = batch[side], batch[f"{side}_mask"]
     order = mask.sum(dim=1).argsort()

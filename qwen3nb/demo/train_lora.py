@@ -1,24 +1,22 @@
-"""Train LoRA adapters on PyDocs, for ranking, for embedding, and for both; and their base model.
+"""Train LoRA adapters for ranking, embedding or both on PyDocs, and their base model.
 
     base/                                            the base model
-    outputs/<mode>_r<rank>/seed_<n>/checkpoints/final    an adapter, as PEFT writes it
+    outputs/<mode>_r<rank>/seed_<n>/checkpoints/final    an adapter in PEFT's format
                                     config.yaml, train_log.jsonl
-                                    gradient_conflicts.jsonl   of the joint ones
+                                    gradient_conflicts.jsonl   only joint training
 
-A batch holds queries of PyDocs, each with its own document and that of the next query.
-Ranking: whether query and document match, by the logits of yes and no at the last token
-(the objective of Qwen3-Reranker). Embedding: queries and their documents against the
-others of the batch (InfoNCE, van den Oord et al. 2018), last token, cosine. The shared start
-of all pairs goes through the model once per batch, gradients included: the template makes up
-a third of a pair.
+A batch has queries of PyDocs, each with its own document and that of the next query. Ranking:
+classify whether query and document match, by the logits of yes and no at the last token (the
+objective of Qwen3-Reranker). Embedding: queries and their documents against the others of the batch
+(InfoNCE, van den Oord et al. 2018), last token, cosine. The common prefix of all pairs is computed
+once per batch, including gradients: the template makes up a third of a pair.
 
-An adapter brings out what its base model can do. A model that was only trained to continue
-docstrings for a minute cannot rank: yes and no stay at chance (a loss of 0.69), however
-long an adapter is trained. Therefore all weights of the base model are trained a little
-on both tasks, on functions that are not measured; the adapters add to that.
+An adapter builds on its base model. With a base trained for a minute to continue docstrings,
+ranking stays at chance (a loss of 0.69), however long an adapter is trained. All weights of the
+base model are therefore trained briefly on both tasks, on functions outside the test data.
 
 All adapters take the same steps on the same examples. A joint step adds the gradients of the two
-losses, which are computed separately, so that their cosine can be measured.
+losses, which are computed separately to measure their cosine.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ _TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "dow
 
 @dataclass(frozen=True)
 class PairSettings:
-    """What the trainings on pairs have in common."""
+    """Common settings of trainings on pairs."""
 
     steps: int  # optimisation steps
     batch: int  # queries per step
@@ -110,7 +108,7 @@ class Batch:
 
 
 def _batches(folder: Path, settings: PairSettings, *, seed: int) -> list[Batch]:
-    """Draw the batches of a training, none of them from the sample of the smoke tier."""
+    """Draw the batches of a training, without texts of the smoke tier's sample."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -146,7 +144,7 @@ def _batch(tokenizer: Any, pairs: PairTokens, entries: Sequence[Any], length: in
 def _losses(
     model: Any, words: list[int], batch: Batch, temperature: float
 ) -> dict[str, Callable[[], Tensor]]:
-    """Return what computes each loss of a language model on a batch.
+    """Return functions that compute the losses of a language model on a batch.
 
     Ranking: cross-entropy of the logits of the two ``words``. Embedding: InfoNCE over the batch.
     """
@@ -168,7 +166,7 @@ def _losses(
 
 
 def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
-    """States (B, H) of the last token of B rows; their shared prefix is computed once."""
+    """Return states (B, H) of the last token of B rows; computes their common prefix once."""
     from transformers import DynamicCache
 
     shared = min(min(common_start(rows[0], row), len(row) - 1) for row in rows)
@@ -176,10 +174,12 @@ def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
     if shared:
         cache = DynamicCache(config=backbone.config)
         prefix = torch.tensor([list(rows[0][:shared])])
-        backbone(prefix, None, None, cache, use_cache=True)  # the cache has two names by release
+        backbone(
+            prefix, None, None, cache, use_cache=True
+        )  # the name of the cache depends on the release
         cache.batch_repeat_interleave(len(rows))
     rests = [list(row[shared:]) for row in rows]
-    # Padding on the right: tokens of a causal model do not see later ones.
+    # Right padding does not affect earlier tokens of a causal model.
     ends = torch.tensor([len(rest) for rest in rests]) - 1
     states = backbone(padded(rests, 0), None, None, cache, use_cache=cache is not None)
     last: Tensor = states.last_hidden_state[torch.arange(len(rests)), ends]
@@ -194,8 +194,8 @@ def _train(
 ) -> Iterator[tuple[float, dict[str, float]]]:
     """Take a step of AdamW per batch, and yield its learning rate and losses.
 
-    ``backward`` returns the losses, and leaves the gradients in the weights. The learning rate is
-    linear over a tenth of the steps, then a cosine.
+    ``backward`` returns the losses, and stores gradients in the weights. The learning rate rises
+    linearly over a tenth of the steps, then follows a cosine.
     """
     weights, steps = list(weights), settings.steps
     warm = max(1, steps // 10)
@@ -320,7 +320,7 @@ def _train_adapter(
     final, name = folder / "checkpoints" / "final", paths.shown(base)
     with quietly():
         adapter.save_pretrained(str(final))
-    # The path of the base model relative to the root, so that a checkout can be moved.
+    # The path of the base model relative to the root, to keep checkouts movable.
     file = final / "adapter_config.json"
     write_json(file, {**read_json(file), "base_model_name_or_path": name}, indent=2)
     config = {

@@ -1,8 +1,8 @@
 """Train the demo's encoder-decoder by UL2 denoising, and a decoder, on docstrings.
 
-The texts are PyDocs without the functions in the sample of the smoke tier, with summaries
-and descriptions as separate texts: the models see neither the measured texts nor which
-query belongs to which document. The Trainer of transformers writes the checkpoints.
+The texts are PyDocs without the functions in the smoke tier's sample, with summaries and
+descriptions as separate texts: the models see neither the test texts nor pairs of query and
+document. The Trainer of transformers writes the checkpoints.
 
 UL2 has three denoisers (Tay et al. 2022), marked by a mode token at the front:
 
@@ -10,8 +10,8 @@ UL2 has three denoisers (Tay et al. 2022), marked by a mode token at the front:
     [X]  extreme: 50 % of the tokens in spans of about 8
     [S]  sequential: everything after a random point
 
-Each hidden span is replaced by a sentinel in the source; the target lists the sentinels,
-each followed by the tokens it hides. Source and target end with the end-of-text token.
+Each masked span is replaced by a sentinel in the source; the target lists the sentinels, each
+followed by the masked tokens. Source and target end with the end-of-text token.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qw
 from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
 from qwen3nb.utils.atomic_files import write_json
 
-# Ways to hide tokens: the text at the front of the source, the share of the examples, the share of
-# hidden tokens (None for everything after a random point), and the mean length of a hidden span.
+# Denoisers: the mode token, the share of the examples, the share of masked tokens (None for
+# everything after a random point), and the mean length of a masked span.
 DENOISERS: tuple[dict[str, Any], ...] = (
     {"mode": "[R]", "share": 0.4, "rate": 0.15, "span": 3},
     {"mode": "[X]", "share": 0.3, "rate": 0.50, "span": 8},
@@ -63,8 +63,8 @@ class Ul2Settings(Schedule):
     vocabulary: int = 4000  # size of the vocabulary without special tokens and sentinels
     hidden: int = 128  # hidden size
     layers: int = 2  # layers per stack
-    # standard deviation of the initial weights; about 1/sqrt(hidden), so that the rows of the tied
-    # embedding start with length 1
+    # standard deviation of the initial weights, about 1/sqrt(hidden): rows of the tied embedding
+    # start with length 1
     spread: float = 0.09
     seed: int = 0  # seed of everything random
 
@@ -95,7 +95,7 @@ def training_texts() -> tuple[list[str], list[str]]:
 
 
 def seq2seq_config(tokenizer: Tokenizer, settings: Ul2Settings) -> Qwen3Seq2SeqConfig:
-    """The configuration of the encoder-decoder."""
+    """Return the configuration of the encoder-decoder."""
     return Qwen3Seq2SeqConfig(
         **_sizes(tokenizer, settings),
         _head_dim=32,
@@ -107,7 +107,7 @@ def seq2seq_config(tokenizer: Tokenizer, settings: Ul2Settings) -> Qwen3Seq2SeqC
 
 
 def token_id(tokenizer: Tokenizer, token: str) -> int:
-    """The id of a token that the tokenizer must have."""
+    """Return the id of a required token."""
     number = tokenizer.token_to_id(token)
     if number is None:
         raise ValueError(f"the tokenizer has no token {token!r}")
@@ -245,7 +245,7 @@ def denoise(
 def hide_suffix(
     ids: Sequence[int], *, sentinel: int, generator: np.random.Generator
 ) -> tuple[list[int], list[int]]:
-    """Hide everything after a random point, with at least a quarter on each side."""
+    """Mask everything after a random point, with at least a quarter on each side."""
     quarter = max(1, len(ids) // 4)
     point = int(generator.integers(quarter, len(ids) - quarter + 1))
     return [*ids[:point], sentinel], [sentinel, *ids[point:]]
@@ -259,7 +259,7 @@ def hide_spans(
     sentinels: Sequence[int],
     generator: np.random.Generator,
 ) -> tuple[list[int], list[int]]:
-    """Hide ``rate`` of the tokens in spans of about ``span``; the first token stays."""
+    """Mask ``rate`` of the tokens in spans of about ``span``, never the first token."""
     hidden = min(max(1, round(len(ids) * rate)), len(ids) - 1)
     count = min(max(1, round(hidden / span)), len(sentinels), len(ids) - hidden)
     gone = _parts(hidden, count, generator)

@@ -1,9 +1,9 @@
-"""The demo's trainings: the Trainer of transformers, and faster layers on a CPU.
+"""The demo's trainings: the Trainer of transformers, with faster layers on CPUs.
 
-PyTorch's products in float32 call MKL, which leaves half of an AMD processor idle with layers as
-narrow as the demo's (`qwen3nb.models.inference.onednn_linear`); they are two thirds of a step. Here
-forward and backward go through oneDNN where `linear_library` says so. The gradients are those of
-``F.linear`` but for the last bits.
+PyTorch's float32 products use MKL, which leaves half of an AMD processor idle for layers as narrow
+as the demo's (`qwen3nb.models.inference.onednn_linear`); they take two thirds of a step. Forward
+and backward passes use oneDNN if `linear_library` selects it. Gradients equal those of ``F.linear``
+up to rounding.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Trainer = TypeVar("_Trainer", bound=Trainer)
 
 @dataclass(frozen=True)
 class Schedule:
-    """What every training by the Trainer has."""
+    """Common settings of trainings by the Trainer."""
 
     steps: int  # optimisation steps
     save_every: int  # steps between checkpoints; step 0 is saved separately
@@ -79,7 +79,7 @@ def train(
     own = [_TrainingBar(name), _CopyTokenizer(folder / "tokenizer"), *callbacks]
     with quietly(), faster_linear_layers():
         trainer = kind(args=arguments, callbacks=own, **options)
-        trainer.remove_callback(PrinterCallback)  # which prints every log entry as a dictionary
+        trainer.remove_callback(PrinterCallback)  # prints every log entry as a dictionary
         trainer.train()
     return trainer
 
@@ -114,13 +114,13 @@ class _CopyTokenizer(TrainerCallback):
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
-    """Rows of numbers as a tensor (B, T), filled up on the right."""
+    """Return rows of numbers as a tensor (B, T), padded on the right."""
     width = max(map(len, rows))
     return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
 
 
 def toy_sizes(rows: int, hidden: int, layers: int, spread: float, end: int) -> dict[str, Any]:
-    """Fields of every toy's configuration; the embedding is padded to a multiple of 64 rows."""
+    """Return the common configuration of toys; the embedding is padded to a multiple of 64 rows."""
     return {
         "vocab_size": rows + -rows % 64,
         "hidden_size": hidden,
@@ -136,7 +136,7 @@ def toy_sizes(rows: int, hidden: int, layers: int, spread: float, end: int) -> d
 
 
 def toy_qwen3(sizes: dict[str, Any], **more: Any) -> Any:
-    """A toy language model with random weights."""
+    """Return a toy language model with random weights."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     rope = {"rope_type": "default", "rope_theta": 10000.0}
@@ -154,7 +154,7 @@ def quietly() -> Iterator[None]:
     logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
-            # Trainer warns that it saves its arguments as a pickle; nothing here reads it.
+            # Suppress the Trainer's warning on pickled arguments, which nothing reads.
             warnings.filterwarnings("ignore", category=FutureWarning)
             yield
     finally:
@@ -164,7 +164,7 @@ def quietly() -> Iterator[None]:
 
 
 def faster_linear_layers() -> AbstractContextManager[object]:
-    """Within it, ``F.linear`` without a bias runs, and differentiates, in the faster library."""
+    """Return a context in which ``F.linear`` without a bias uses the faster library."""
     return _InOneDNN() if linear_library() == "onednn" else nullcontext()
 
 
