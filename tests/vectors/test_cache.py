@@ -331,7 +331,7 @@ def test_a_run_does_not_displace_its_own_vectors(tmp_path, monkeypatch, caplog):
         done = [put(cache, range(at, at + 20)) for at in range(0, 300, 20)]
     assert all(done[:10])
     assert not done[-1]
-    assert caplog.text.count("what this run uses fills the limit") == 1
+    assert caplog.text.count("the vectors of this run fill the limit") == 1
     assert "QWEN3NB_CACHE_LIMIT, --cache-limit" in caplog.text
     assert len(other) == 0
     assert total_bytes(tmp_path) <= SIZE

@@ -200,7 +200,7 @@ def test_the_same_model_twice_is_named_and_one_label_for_two_models_is_refused(d
     run = evaluate_domain(entries, domain, output=tmp_path, show_progress=False)
     assert [each.model.label for each in run.results] == ["one"]
     assert run.skipped == {"two": "the same weights and settings as one"}
-    assert "another model has the label one: give each its own, by `name`" in run.failures["one"]
+    assert "another model has the label one: set unique labels by `name`" in run.failures["one"]
 
 
 def test_a_known_model_is_loaded_again_only_to_evaluate_it(data, tmp_path, own_cache, monkeypatch):

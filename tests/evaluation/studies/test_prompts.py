@@ -56,11 +56,11 @@ def test_a_set_has_prompts_for_each_type_of_task(tmp_path):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (SET.replace("FIND", "find:"), "a text of its own"),
+        (SET.replace("FIND", "find:"), "a unique name and text"),
         ('[[prompts]]\nname = "a"\n', "text"),
         ("prompts = 1", "prompts"),
         ("prompt = []", "prompt"),
-        ("", "a text of its own"),
+        ("", "a unique name and text"),
         ("[[", "not a TOML file"),
         (SET + "[types.Retreival]", "unknown type 'Retreival'; choose one of: .*Retrieval"),
         (SET.replace("FIND", "{taks}"), "unknown word 'taks'; choose one of: task, kind"),

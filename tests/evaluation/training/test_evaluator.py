@@ -224,7 +224,7 @@ def test_a_score_that_cannot_be_had_is_refused_before_the_training(checkpoint, t
     with pytest.raises(SpecError, match="sharded over processes"):
         evaluator.on_train_begin(None, None, None, model=model)
     model.model.encoder.layers[0].mlp.up_proj = torch.nn.Linear(32, 5)
-    with pytest.raises(SpecError, match=r"layers\.0\.mlp\.up_proj\.weight is not as"):
+    with pytest.raises(SpecError, match=r"layers\.0\.mlp\.up_proj\.weight does not match"):
         evaluator.on_train_begin(None, None, None, model=model)
 
 

@@ -93,6 +93,6 @@ def test_a_length_that_leaves_no_room_for_a_text_is_refused(tokenizer_folder, tm
 def test_prompts_that_are_left_out_of_the_pooling_are_refused(tokenizer_folder, tmp_path):
     folder = sentence()(tmp_path / "model", tokenizer_folder)
     edit(folder, "1_Pooling/config.json", include_prompt=False)
-    with pytest.raises(SpecError, match="leaves the tokens of a prompt out of its pooling"):
+    with pytest.raises(SpecError, match="excludes the tokens of a prompt from its pooling"):
         load_encoder(folder, prompts={"query": "q: "}, cache=False)
     assert load_encoder(folder, cache=False).encode(["a"]).shape == (1, 32)
