@@ -95,7 +95,7 @@ def test_workers_with_different_models_are_refused_by_name(
         machine, facts, *rest = value
         return machine, facts | {"model": identities.pop()}, *rest
 
-    with pytest.raises(ClusterError, match=r"(?s)would not compute the same.*model: .*worker 3"):
+    with pytest.raises(ClusterError, match=r"(?s)the nodes differ.*model: .*worker 3"):
         encode_by(OneProcessRay(answered=differing))
 
     def replaced(name, _):

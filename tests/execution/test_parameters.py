@@ -127,7 +127,7 @@ def test_a_value_that_holds_a_secret_is_refused_and_not_repeated(monkeypatch):
     monkeypatch.setenv("GH_PAT", "correct-horse")
     declared = {"prefix": Parameter("prefix", "str", "")}
     for value in ("hf_" + "a1" * 17, "x correct-horse"):
-        with pytest.raises(ParameterError, match="prefix holds ") as error:
+        with pytest.raises(ParameterError, match="prefix contains ") as error:
             check_parameters(declared, {"prefix": value})
         assert value not in str(error.value)
 
@@ -191,7 +191,7 @@ def test_an_explicit_output_stays_papermills_and_the_book_is_refused(checkout, m
     monkeypatch.chdir(folder)
     done = CliRunner().invoke(papermill.cli.papermill, ["small.ipynb", "../book/runs/x.ipynb"])
     assert done.exit_code != 0
-    assert "holds only finished runs" in done.output
+    assert "has only finished runs" in done.output
 
 
 @pytest.mark.integration

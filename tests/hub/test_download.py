@@ -128,7 +128,7 @@ def test_a_model_in_the_mirror_that_was_cut_off_is_refused(root, files, monkeypa
     part = tmp_path / "org/model/.cache/huggingface/download/x.incomplete"
     part.parent.mkdir(parents=True)
     part.write_text("")
-    with pytest.raises(SpecError, match="was cut off; remove"):
+    with pytest.raises(SpecError, match="an incomplete download; remove"):
         model()
 
 
