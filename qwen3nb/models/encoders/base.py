@@ -214,8 +214,7 @@ class Encoder(DropIn, ABC):
             prompt: text put before each input, in place of the model's prompts.
             convert_to_numpy: whether to return an array; otherwise a tensor on the CPU.
             convert_to_tensor: whether to return such a tensor in any case.
-            normalize_embeddings: True for vectors of length 1; False keeps the model's setting, as in
-                sentence-transformers.
+            normalize_embeddings: True for vectors of length 1; False keeps the model's setting.
             truncate_dim: keep this many leading dimensions, as ``dimensions`` of `load_encoder`.
             precision: of the vectors returned, as in sentence-transformers: ``int8``, ``ubinary`` …
 
