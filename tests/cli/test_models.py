@@ -12,6 +12,7 @@ from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
 
 from qwen3nb.bench import encode as bench_encode
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
+from qwen3nb.metrics.aggregate import reported
 from qwen3nb.models.rerankers.yes_no import load_reranker
 from qwen3nb.report.card.card import extract
 from qwen3nb.vectors import encode_file
@@ -251,15 +252,18 @@ def test_contamination_says_what_was_found_and_what_the_scores_are_without(answe
     train.write_text(json.dumps({"text": queries[first]}))
     for label, scores in (("m", (1.0, 0.25)), ("n", (0.5, 0.5))):
         make(label, dict(zip((first, second), scores, strict=True))).save()
+    make("other", (), metrics={"nDCG@10": reported(0.7, n=200)}, per_query={}).save()
     task = "PyDocsSampleRetrieval"
     document = answer("contamination", "--train", train, "--tasks", task, code=3)
     found, _ = document["texts"]
     assert (found["task"], found["number"], found["hits"]) == (task, 200, [first])
     assert found["examples"][0]["where"] == "train.jsonl:1"
-    scores = {row["model"]: row["without hits"]["value"] for row in document["scores"]}
-    assert scores == {"m": 0.25, "n": 0.5}
+    scores = {row["model"]: row["without hits"] for row in document["scores"]}
+    assert scores.pop("other") is None
+    assert {label: score["value"] for label, score in scores.items()} == {"m": 0.25, "n": 0.5}
     shown = cli("contamination", "--train", train, "--tasks", task)
     assert shown.exit_code == 3
+    assert "no scores per query" in shown.stdout
     assert queries[first][:50] in shown.stdout
     train.write_text('{"text": "another text"}')
     assert answer("contamination", "--train", train, "--tasks", task)["scores"] == []

@@ -17,7 +17,6 @@ from qwen3nb.tiers import TIERS
 if TYPE_CHECKING:
     from qwen3nb.evaluation.contamination import Contamination
 
-FOUND = 3  # exit code if a query was found
 _SCORES = ("task", "model", "score", "without hits", "to baseline", "to baseline, without hits")
 
 
@@ -68,7 +67,7 @@ def contamination(
     else:
         _print(found, scores)
     if queries:
-        sys.exit(FOUND)
+        sys.exit(3)
 
 
 def _scores(found: Contamination, results: Path | None) -> list[tuple[Any, ...]]:
@@ -86,7 +85,7 @@ def _scores(found: Contamination, results: Path | None) -> list[tuple[Any, ...]]
             found.task,
             before.model.label,
             before.main,
-            after.main,
+            after.main if before.main.columns else None,
             *(each.difference(each.name(before), each.baseline, task=found.task) for each in both),
         )
         for before, after in zip(every, clean, strict=True)
@@ -98,19 +97,22 @@ def _print(found: Sequence[Contamination], scores: Sequence[tuple[Any, ...]]) ->
     from qwen3nb.report.render.console import print_table
     from qwen3nb.report.render.table import Table, number
 
-    heads = ("task", "texts", "number", "found", *KINDS)
     counts = [
         (each.task, each.texts, each.number, f"{each.share:.1%}", *each.found.values())
         for each in found
     ]
     sampled = max(each.sampled for each in found)
     note = f"One of {sampled} sequences of documents was looked up." * (sampled > 1)
-    print_table(Table.of(counts, heads, note=note))
+    print_table(Table.of(counts, ("task", "texts", "number", "found", *KINDS), note=note))
     for texts in found:
         for each in texts.examples:
             click.echo(f"{each.how} in {each.where}: {texts.task}, {each.id}: {each.text:.60}")
     rows = [
-        row[:4] + tuple(d and number(d.difference, "+.3f", interval=d.interval) for d in row[4:])
+        (
+            *row[:3],
+            row[3] or "no scores per query",
+            *(d and number(d.difference, "+.3f", interval=d.interval) for d in row[4:]),
+        )
         for row in scores
     ]
     if rows:
