@@ -44,11 +44,8 @@ def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
         )
     template = template_folder()
     with new_folder(folder) as work:
-        shutil.copytree(
-            template / "notebooks",
-            work / "notebooks",
-            ignore=shutil.ignore_patterns(".*", "ruff.toml", "__pycache__"),
-        )
+        others = shutil.ignore_patterns(".*", "ruff.toml", "__pycache__")
+        shutil.copytree(template / "notebooks", work / "notebooks", ignore=others)
         shutil.copytree(template / "book", work / "book", ignore=_MADE_BY_RUNS)
         # Without lessons published there by runs.
         pages = shutil.ignore_patterns("*.ipynb", ".*")
@@ -83,17 +80,16 @@ def template_folder() -> Path:
 
 
 def _with_settings(config: str, *, title: str, author: str) -> str:
-    """Return ``_config.yml`` with the study's title, authors and year; JSON strings are YAML."""
+    """Return ``_config.yml`` with the study's own facts; JSON strings are YAML."""
     values = {
         "title": json.dumps(title, ensure_ascii=False),
         "author": json.dumps(author, ensure_ascii=False),
         "copyright": json.dumps(str(datetime.now(UTC).year)),
+        "  license": '"" # such as apache-2.0, of the book, and of models that state no other',
         "repository": '{ url: "" } # of the study; with one, set use_repository_button: true',
         "  use_repository_button": "false",
     }
-    lines = config.splitlines(keepends=True)
-    keys = [line.partition(":")[0] for line in lines]
     return "".join(
-        f"{key}: {values[key]}\n" if key in values else line
-        for key, line in zip(keys, lines, strict=True)
+        f"{key}: {values[key]}\n" if (key := line.partition(":")[0]) in values else line
+        for line in config.splitlines(keepends=True)
     )

@@ -44,6 +44,7 @@ def test_its_own_files_can_be_used_as_they_are(study):
     assert {name for query in queries for name in query.grades} <= documents
     config = yaml.safe_load((study / "_config.yml").read_text())
     assert (config["title"], config["author"]) == ("My study", "Ada Lovelace")
+    assert config["qwen3nb"]["license"] == ""  # nobody has chosen one
     assert (study / "README.md").read_text().startswith("# My study\n")
     assert "results/" in (study / ".gitignore").read_text().split()
 
