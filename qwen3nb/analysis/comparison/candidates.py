@@ -106,9 +106,8 @@ def decide(differences: Sequence[PairedDifference], *, comparison: Comparison) -
     return Decision(current, current, f"{outcome}; {which}: {evidence(best)}")
 
 
-def evidence(difference: PairedDifference) -> str:
+def evidence(each: PairedDifference) -> str:
     """Describe a candidate's difference from the model in use, with interval and test."""
-    each = difference
     over = f", corrected for {each.family} pairs of models" if each.family > 1 else ""
     ends = interval_text(each.interval, absent="(no interval)")
     return (
@@ -127,6 +126,7 @@ def rule(comparison: Comparison, deciding: TaskComparison) -> str:
         f"interval excludes 0. Equivalent: the interval is within ±{how.minimum:g}. Two-sided "
         f"paired permutation test ({deciding.draws:,} sign flips), "
         f"{comparison.family(deciding.task)}, by that metric."
+        + (f" Queries of a cluster count together: {of}." if (of := deciding.clustered) else "")
     )
 
 

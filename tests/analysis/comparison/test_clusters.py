@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.records import amend, make
 
+from qwen3nb.analysis.comparison.candidates import rule
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.comparison.plan import Plan, make_plan
@@ -40,7 +41,9 @@ def test_a_comparison_has_the_clustered_errors_of_statsmodels():
     (each,) = compared.differences
     assert each.interval == pytest.approx(fit.conf_int()[0], abs=1e-9)
     assert "15 clusters of 80 queries" in differences_table(compared).note
+    assert rule(compared, compared.tasks[0]).endswith(": 15 clusters of 80 queries.")
     alone = compare(pair(GROUPS), baseline="old", clusters=False)
+    assert "cluster" not in rule(alone, alone.tasks[0])
     assert compare(pair(QUERIES)).to_frame().equals(compare([*pair(())]).to_frame())
     (by_query,) = alone.differences
     assert (each.won, each.lost, each.d_z) == (by_query.won, by_query.lost, by_query.d_z)
