@@ -124,7 +124,7 @@ def report(model: str, baselines: str, output: Path, facts: Path | None, **optio
 
 
 @click.command(cls=Command, study=paths.results, unless=["results"])
-@opt.model_option(required=True, type=opt.FILE, help="An extracted model.")
+@opt.paths_given(model="--model")
 @opt.out_option("output", help="File to write.  [default: README.md of the model]")
 @opt.RESULTS
 @opt.TIER
@@ -134,16 +134,15 @@ def report(model: str, baselines: str, output: Path, facts: Path | None, **optio
 def card(
     model: Path, output: Path | None, results: Path | None, tier: str | None, **stated: Any
 ) -> None:
-    """Write a model card from the export's provenance, its training files and the results.
+    """Write the card of an extracted MODEL from its provenance, its training and the results.
 
     Missing facts are marked as not given. Keep the card with the model: the hub reads licence,
     language, base model and scores from it.
 
     \b
-    qwen3nb card --model encoder
-    qwen3nb card --model encoder --tier full --facts facts.toml --out MODEL_CARD.md
-    qwen3nb card --model encoder --results results --out MODEL_CARD.md
-    qwen3nb card --model encoder --license apache-2.0 --hub-id my-lab/my-encoder
+    qwen3nb card encoder
+    qwen3nb card encoder --tier full --facts facts.toml --out MODEL_CARD.md
+    qwen3nb card encoder --license apache-2.0 --hub-id my-lab/my-encoder
     """
     from qwen3nb.records.results import richest_tier
     from qwen3nb.report.card.card import card_text

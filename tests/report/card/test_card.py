@@ -280,7 +280,7 @@ def test_a_citation_in_bibtex_is_a_block_and_hostile_text_is_not(encoder_folder,
 def test_the_card_of_a_folder_of_results(cli, encoder_folder, evaluated, tmp_path):
     evaluated.save(tmp_path / "elsewhere")
     card = tmp_path / "MODEL_CARD.md"
-    pending = cli("card", "--model", encoder_folder, "--output", card)
+    pending = cli("card", encoder_folder, "--output", card)
     assert pending.exit_code == 0, pending.output
     assert "Pending: no results yet" in card.read_text()
     done = cli(
