@@ -11,6 +11,7 @@ from qwen3nb.analysis.comparison.alignment import reference_models
 from qwen3nb.analysis.comparison.benchmark_means import MEAN
 from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
@@ -240,7 +241,7 @@ def _alone(alone: Sequence[AgainstBaseline]) -> str:
     first = alone[0]
     searched = any(each.type in ("Retrieval", "Reranking") for each in alone)
     known = (name for name in reference_models() if name != first.model)
-    baseline = next(name for name in known if searched or name != "bm25")
+    baseline = next(name for name in known if searched or not find_source(name).kind.searches)
     return (
         f"{first.model} scores {first.metric} {score_text(first.score)} on "
         f"{short_task(first.task)}, n = {first.score.n}. Tasks without a difference to test: "

@@ -29,6 +29,7 @@ from qwen3nb.analysis.comparison.ranking import FEWEST_TASKS, rank_systems
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.models.kinds.resolve import FUSION_KIND, KINDS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.figure import Figure, draw_estimate, grid, panels, plain
@@ -156,7 +157,8 @@ def _systems_compared(results: Iterable[Result], comparison: Comparison) -> set[
 
 def _why_missing(other: Result, tasks: Iterable[str]) -> str:
     """Return why a model has no result on ``tasks``, inferred from its result on another."""
-    searches_only = other.model.settings.get("model", {}).get("kind") in ("bm25", "fusion")
+    kind = other.model.settings.get("model", {}).get("kind")
+    searches_only = kind in (each.name for each in (*KINDS, FUSION_KIND) if each.searches)
     return "no vectors" if searches_only and not any(map(is_search, tasks)) else "not run"
 
 
@@ -174,7 +176,6 @@ def record_list(results: Iterable[Result]) -> Table:
             }
             for each in listed
         ),
-        ("model", "task", "metric", "value", "n"),
         note=f"Intervals: 95 %, {interval_words(each.main.interval for each in listed)}, over n.",
         empty="no records",
         kind="words",
