@@ -55,6 +55,7 @@ class ResultError(ValueError):
 _QUERY_ID, _DOCUMENTS = "query_id", "documents"  # columns: of both kinds, of the best documents
 _DIGITS = 12  # of the SHA-256, in the file's name
 _ABANDONED = 3600.0  # seconds after which a file named by no record counts as abandoned
+_LARGEST = 1 << 30  # bytes of a table in memory; one of a million queries has about half
 _RECENT = 64  # tables that stay in memory: about 1 MB of 6,980 queries each
 _STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(scores|top)\.parquet"
@@ -130,7 +131,22 @@ def read_table(file: SideFile) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(pa.BufferReader(file.read()), use_threads=False)
+        parquet = pq.ParquetFile(pa.BufferReader(file.read()))
+        footer = parquet.metadata
+        groups = map(footer.row_group, range(footer.num_row_groups))
+        columns = [group.column(each) for group in groups for each in range(group.num_columns)]
+        if odd := {name for each in columns for name in each.encodings} - {"PLAIN", "RLE"}:
+            raise ResultError(
+                f"{paths.shown(file.path)}: expected plain columns, as records have; got "
+                f"{shortened(sorted(odd))}"
+            )
+        size = sum(each.total_uncompressed_size + 8 * each.num_values for each in columns)
+        if size > _LARGEST:
+            raise ResultError(
+                f"{paths.shown(file.path)}: it would take {size:,} bytes of memory; expected at "
+                f"most {_LARGEST:,}. Do not use this record unless you know who made it"
+            )
+        table = parquet.read(use_threads=False)
     except pa.ArrowException as error:
         raise ResultError(f"{paths.shown(file.path)}: not Parquet ({error})") from None
     if (table.num_rows, table.column_names) != (file.rows, [*file.columns]):

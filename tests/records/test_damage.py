@@ -4,11 +4,14 @@ import hashlib
 import json
 import os
 
+import pyarrow as pa
 import pytest
 from helpers.records import RETRIEVAL, amend, make, noisy, own, signed
+from pyarrow import parquet
 
 from qwen3nb import paths
 from qwen3nb.evaluation.mteb.evaluate import keep_results
+from qwen3nb.records import side_files
 from qwen3nb.records.record import MTEBScore
 from qwen3nb.records.side_files import first_stage_file, run_path
 from qwen3nb.records.store import load_results, verify, verify_files
@@ -130,6 +133,31 @@ def test_a_record_that_names_another_table_is_found(home, damage):
     damage(file)
     ((*_, wrong),) = verify_files([file]).values()
     assert "parquet: it" in wrong
+
+
+@pytest.mark.parametrize(
+    ("dictionary", "documents", "words"),
+    [
+        (False, ["a" * 60_000], "bytes of memory; expected at most 1,048,576"),
+        (False, [None] * 10_000, "bytes of memory; expected at most 1,048,576"),
+        (True, ["a" * 60_000], "expected plain columns, as records have; got"),
+    ],
+)
+def test_a_table_that_grows_in_memory_is_refused_by_its_footer(
+    home, monkeypatch, dictionary, documents, words
+):
+    monkeypatch.setattr(side_files, "_LARGEST", 1 << 20)
+    file = own("bad", 0.4).save()
+    entry = json.loads(file.read_text())["top"]
+    ids = [str(query) for query in range(entry["queries"])]
+    table = {"query_id": ids, "documents": pa.array([documents] * len(ids), pa.list_(pa.string()))}
+    top = file.parent / entry["file"]
+    parquet.write_table(pa.table(table), top, compression="zstd", use_dictionary=dictionary)
+    data = top.read_bytes()
+    field("top", "sha256", to=hashlib.sha256(data).hexdigest())(file)
+    ((*_, wrong),) = verify_files([file]).values()
+    assert len(data) < 1 << 20
+    assert words in wrong
 
 
 @pytest.fixture
