@@ -14,6 +14,8 @@ lacks most of its judged documents is refused, because its scores would be meani
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -171,7 +173,7 @@ class TestCollection:
             rows = numbered_json_rows(top_ranked, {"query-id": str, "corpus-ids": list})
             candidates = _by_id(top_ranked, rows)
         own = folder.name.lower() in SKIP_SELF
-        collection = cls(folder.name, documents, texts, qrels, candidates, skip_self=own)
+        collection = cls(_label(folder), documents, texts, qrels, candidates, skip_self=own)
         return collection.checked(folder, counted=counts)
 
     def checked(
@@ -458,7 +460,7 @@ def find_collections(spec: Any) -> list[TestCollection]:
                 "the MS MARCO dev set (queries.dev.small.tsv)"
             )
         collections = map(TestCollection.from_beir, parts)
-        top = folder.name
+        top = _label(folder)
         return [replace(each, name=f"{top}-{each.name}", group=top) for each in collections]
     try:
         if str(spec).startswith(("PyDocs", "AuthorSTS")):
@@ -471,6 +473,17 @@ def find_collections(spec: Any) -> list[TestCollection]:
     except KeyError as error:
         why = str(error.args[0]).removeprefix("KeyError: ").rstrip(".")
         raise DataError(f"{str(spec)!r} is neither a folder nor an MTEB task ({why})") from None
+
+
+def _label(folder: Path) -> str:
+    """Return the name of a folder, or one that is safe in file names and as distinct.
+
+    >>> _label(Path("scifact")), _label(Path("my data"))
+    ('scifact', 'my-data-b2167b0a')
+    """
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._")
+    digest = hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:8]
+    return plain if plain == folder.name else f"{plain or 'data'}-{digest}"
 
 
 def _from_msmarco(folder: Path) -> TestCollection:

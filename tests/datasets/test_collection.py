@@ -9,6 +9,7 @@ from helpers.mteb_tasks import WORDS, loaded
 from qwen3nb.datasets.collection import SKIP_SELF, TestCollection, from_mteb
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_model
+from qwen3nb.records.record import safe_name
 
 DOCUMENTS = {f"d{index}": text for index, text in enumerate([*TEXTS, "a cat", "a dog", "rain"])}
 QUERIES = {"q1": TEXTS[0], "q2": TEXTS[2], "q3": "nobody judged this"}
@@ -75,6 +76,15 @@ def test_a_document_with_the_querys_id_goes_only_where_the_task_says_so(tmp_path
     rows = {"corpus": {"1": "x y", "2": "x z"}, "queries": {"1": "x"}, "qrels": "1\t1\t1\n"}
     assert not TestCollection.from_beir(beir_rows(tmp_path / "cisi", **rows)).skip_self
     assert TestCollection.from_beir(beir_rows(tmp_path / "ArguAna", **rows)).skip_self
+
+
+@pytest.mark.parametrize("name", ["test collection", "ärger", ".hidden", "esc\x1b[31m", "数据"])
+def test_a_folder_of_any_name_gives_one_that_is_safe_and_its_own(tmp_path, name):
+    rows = {"corpus": {"1": "x y", "2": "x z"}, "queries": {"1": "x"}, "qrels": "1\t1\t1\n"}
+    label = TestCollection.from_beir(beir_rows(tmp_path / name, **rows)).name
+    assert safe_name(label) == label
+    other = TestCollection.from_beir(beir_rows(tmp_path / label.rpartition("-")[0], **rows)).name
+    assert other != label
 
 
 @pytest.mark.integration

@@ -109,6 +109,8 @@ def find_source(spec: str, *, base: str | Path | None = None) -> Source:
             adapter.
     """
     spec = str(spec)
+    if re.search(r"[\x00-\x1f\x7f-\x9f]", spec):  # no record could name it
+        raise SpecError(f"{spec!r} has a control character; rename the folder")
     if base:
         return adapter_source(_existing(spec) or Path(spec), base=base)
     known = registry()

@@ -38,6 +38,7 @@ def test_where_no_model_is_named_it_is_the_only_export(home, exports, model, why
         ("random:0", "no model"),
         ("demo", "`qwen3nb demo` trains and extracts it"),
         ("../nowhere/else", "no model"),
+        ("en\x1b[31mc", r"'en\\x1b\[31mc' has a control character; rename the folder"),
     ],
 )
 def test_a_mistyped_spec_names_the_nearest(spec, message):
