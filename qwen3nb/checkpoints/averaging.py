@@ -17,6 +17,7 @@ from qwen3nb.checkpoints.folder import (
     list_checkpoints,
     metric_of,
     open_checkpoint,
+    step_of,
 )
 from qwen3nb.checkpoints.names import extra_copies
 from qwen3nb.checkpoints.provenance import AVERAGING, check_checksums, with_checksums
@@ -67,7 +68,8 @@ def select_checkpoints(
     """Select the ``last`` N checkpoints by step, or the ``best`` N by a metric, best last.
 
     If there are fewer than N, all are selected; checkpoints without ``trainer_state.json`` have no
-    metric and are left out (best-N). `Selection.note` then says so.
+    metric and are left out (best-N), as are folders without a step in their name, such as
+    ``checkpoint-best``. `Selection.note` then says so.
 
     Raises:
         ValueError: not exactly one of ``last`` and ``best`` is given, or it is not positive.
@@ -94,6 +96,8 @@ def select_checkpoints(
         direction = "lower" if lower_is_better else "higher"
         rule = f"best {count} by {metric} ({direction} is better)"
     notes = [f"{each}: left out, as it has no trainer_state.json" for each in unknown]
+    named = sorted(each for each in Path(folder).glob("checkpoint-*/") if step_of(each) is None)
+    notes += [f"{each.name}: left out, as its name has no step" for each in named]
     if len(checkpoints) < count:
         notes.append(f"{count} checkpoints requested, {len(checkpoints)} averaged: no others exist")
     return Selection(tuple(checkpoints[-count:]), rule, metrics, "; ".join(notes))

@@ -163,6 +163,13 @@ def test_averages_of_a_real_training(fixtures, tmp_path, rule):
         torch.testing.assert_close(ours[tensor], theirs[tensor], atol=1e-6, rtol=0)
 
 
+def test_a_checkpoint_without_a_step_is_left_out_and_named(run):
+    (run / "checkpoint-10").rename(run / "checkpoint-best")
+    selection = select_checkpoints(run, last=2)
+    assert [folder.name for folder in selection.folders] == ["checkpoint-20", "checkpoint-30"]
+    assert selection.note == "checkpoint-best: left out, as its name has no step"
+
+
 def test_checkpoints_without_a_trainers_state_are_left_out_of_the_best(run):
     (run / "checkpoint-20" / "trainer_state.json").unlink()
     best = select_checkpoints(run, best=2)
