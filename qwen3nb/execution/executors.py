@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import threading
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,7 +40,7 @@ from qwen3nb.records.failures import forget_failure
 from qwen3nb.records.record import CHECKSUMS, in_checksums
 from qwen3nb.records.side_files import named_files, remove_unnamed
 from qwen3nb.records.verification import SUMMARY
-from qwen3nb.utils.atomic_files import new_file, read_json, turn, write_text
+from qwen3nb.utils.atomic_files import new_file, read_json, temporary_file, turn, write_text
 from qwen3nb.utils.hardware import cores, gpus
 from qwen3nb.utils.secrets import known_secrets
 
@@ -195,11 +194,8 @@ def on_cluster(
             check_nodes(ray, nodes, models=models, adapters=adapters)
         share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
         # A node checks by this file whether it sees the folder of records.
-        mark = write_text(paths.results() / f".sweep-{uuid.uuid4().hex}", "")
-        try:
+        with temporary_file(paths.results() / "sweep") as mark:
             yield RayExecutor(ray, nodes, share, environment, mark.name, at_once=at_most)
-        finally:
-            mark.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,19 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
+@contextmanager
+def temporary_file(path: Path) -> Iterator[Path]:
+    """Yield an empty file next to ``path`` for the block; first remove those of dead processes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sweep_leftovers(path)
+    work = _beside(path)
+    work.touch()
+    try:
+        yield work
+    finally:
+        work.unlink(missing_ok=True)
+
+
 class _NamedOutput(io.FileIO):
     """A raw file whose errors name the final path."""
 

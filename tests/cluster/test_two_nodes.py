@@ -230,7 +230,7 @@ def test_a_node_that_dies_costs_nothing_but_time(both, waiting, tmp_path):
     assert verify() == []
     assert failed_runs() == []
     assert all(job.finished() for job in jobs)
-    assert not list(paths.results().glob(".sweep-*"))
+    assert not list(paths.results().glob(".sweep.*"))
     for job in jobs:
         evaluate(
             job.parameters["checkpoint"],
