@@ -345,6 +345,10 @@ class Encoder(DropIn, ABC):
         vectors = self._embed(texts)
         self.stats.seconds += time.perf_counter() - started
         self.stats.encoded += len(texts)
+        if vectors.shape != (len(texts), self.width):
+            raise EncoderError(
+                f"{self.label}: expected vectors ({len(texts)}, {self.width}); got {vectors.shape}"
+            )
         zero = _zero(vectors)
         for row in np.flatnonzero(zero).tolist():
             text = texts[row]

@@ -69,6 +69,13 @@ def test_the_prompts_of_a_sentence_transformer_are_used(role, text):
     assert encoder.similarity_name == "dot"
 
 
+def test_vectors_of_another_dimension_than_before_are_refused():
+    widths = iter([5, 6])
+    model = SimpleNamespace(encode=lambda texts: np.ones((len(texts), next(widths))))
+    with pytest.raises(EncoderError, match=r"expected vectors \(2, 5\); got \(2, 6\)"):
+        WrappedEncoder(model).encode(["a", "b"])
+
+
 VALUES = [1.0, -2.5, 0.0]  # exact in 16 bits
 
 
