@@ -60,6 +60,7 @@ ELSEWHERE = (
     "book",
     "demo",
     "encode --model encoder --input texts.jsonl --out vectors --ray",
+    "parity",
 )
 
 # Lines that are read: what they begin with, without their environment; of these, what is run.

@@ -206,7 +206,7 @@ def test_bm25_is_planned_by_the_characters_of_a_corpus():
 def test_the_dry_run_prints_and_exits(cli, checkout, tmp_path, monkeypatch):
     done = cli("eval", "--checkpoint", "random", "--tasks", "AuthorSTS", "--dry-run")
     assert done.exit_code == 0, done.output
-    assert "1 of 1 tasks are to run" in done.output
+    assert "1 of 1 tasks to run" in done.output
     assert not list(checkout.glob("results/*/seed_*"))
     monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     done = cli("eval", "--checkpoint", "bm25", "--tier", "fast", "--dry-run")
