@@ -223,6 +223,15 @@ def verify_graph(
     return dict(zip(("max_difference", "leak", "batches"), compared, strict=True))
 
 
+def _influence(run: _Run, vocabulary: int, *, of: int, on: int) -> float:
+    """Return by how much the state at position ``on`` changes with the token at ``of``."""
+    first = torch.arange(1, 7).remainder(vocabulary).unsqueeze(0)
+    second = first.clone()
+    second[0, of] = (second[0, of] + vocabulary // 2) % vocabulary
+    before, after = (run(each, torch.ones_like(each))[0, on] for each in (first, second))
+    return float((before - after).abs().max())
+
+
 @torch.inference_mode()
 def _compare(
     run: _Run,
@@ -242,11 +251,13 @@ def _compare(
     if graph:
         bound, sizes = MAX_PART, [*sizes, *_TOGETHER]
         unit = max(1.0, *(float(each.abs().max()) for each in theirs["right"]))
-    first = torch.arange(1, 7).remainder(vocabulary).unsqueeze(0)
-    second = first.clone()
-    second[0, -1] = (second[0, -1] + vocabulary // 2) % vocabulary
-    before, after = (run(each, torch.ones_like(each))[0, 0] for each in (first, second))
-    if (leak := float((before - after).abs().max())) == 0:
+    leak = _influence(run, vocabulary, of=-1, on=0)
+    if leak == _influence(run, vocabulary, of=0, on=-1) == 0:
+        raise CheckpointError(
+            f"{what} does not attend: no state depends on another token. Nothing was written; the "
+            "weights are damaged, as if cut off or filled with one number"
+        )
+    if leak == 0:
         raise CheckpointError(
             f"{what} runs causally: its first state does not depend on the last token. Nothing "
             "was written; install transformers 5.2 or newer, and the newest PyTorch"

@@ -34,17 +34,35 @@ def exchanged(tensors, monkeypatch):
     monkeypatch.setattr("qwen3nb.checkpoints.names.encoder_name", wrong)
 
 
+def constant(tensors, monkeypatch):
+    """A damaged file: every weight is the same number."""
+    for tensor in tensors.values():
+        tensor.fill_(0.1)
+
+
+def zeroed(tensors, monkeypatch):
+    """A file that was cut off and filled up: its layers are zero."""
+    for name, tensor in tensors.items():
+        if ".layers." in name:
+            tensor.zero_()
+
+
 @pytest.mark.parametrize(
-    ("change", "by"), [(overflowing, "nan"), (exchanged, r"\d")], ids=["nan", "names"]
+    ("change", "message"),
+    [
+        (overflowing, "differs from its source by nan"),
+        (exchanged, r"differs from its source by \d"),
+        (constant, "does not attend: .* the weights are damaged"),
+        (zeroed, "does not attend: .* the weights are damaged"),
+    ],
+    ids=["nan", "names", "constant", "zeroed"],
 )
-def test_an_export_that_differs_from_its_source_is_not_kept(
-    checkpoint, tmp_path, monkeypatch, change, by
-):
+def test_an_export_that_is_wrong_is_not_kept(checkpoint, tmp_path, monkeypatch, change, message):
     source = shutil.copytree(checkpoint, tmp_path / "checkpoint-1")
     tensors = load_file(source / "model.safetensors")
     change(tensors, monkeypatch)
     save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(CheckpointError, match=f"differs from its source by {by}"):
+    with pytest.raises(CheckpointError, match=message):
         extract_encoder(source, tmp_path / "encoder")
     assert not (tmp_path / "encoder").exists()
 
