@@ -34,7 +34,6 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate, texts_of
-from qwen3nb.models.encoders.drop_in import DropIn
 from qwen3nb.models.kinds.prompts import FILE, ROLES, named_prompts, prompt_for
 from qwen3nb.models.kinds.source import Settings, Source, mteb_meta, unchanged
 from qwen3nb.models.types import EncoderError, SpecError, Stats, Vectors
@@ -56,7 +55,7 @@ _DELAY = 2.0  # seconds until a progress bar appears
 _MTEB_ROLES = {"query": "query", "document": "passage"}
 
 
-class Encoder(DropIn, ABC):
+class Encoder(ABC):
     """Texts to vectors.
 
     Attributes:
@@ -401,6 +400,38 @@ class Encoder(DropIn, ABC):
         if self.similarity_name == "cosine":
             tensor = torch.nn.functional.normalize(tensor, dim=-1)
         return tensor
+
+    # What sentence-transformers' evaluators and langchain call:
+
+    def encode_query(self, inputs: str | Sequence[str], **options: Any) -> Any:
+        """Encode queries: ``encode`` with ``role="query"``."""
+        return self.encode(inputs, role="query", **options)
+
+    def encode_document(self, inputs: str | Sequence[str], **options: Any) -> Any:
+        """Encode documents: ``encode`` with ``role="passage"``."""
+        return self.encode(inputs, role="passage", **options)
+
+    def embed_query(self, text: str) -> list[float]:
+        """Encode one query, for langchain."""
+        vector: list[float] = self.encode_query(text).tolist()
+        return vector
+
+    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
+        """Encode documents, for langchain."""
+        vectors: list[list[float]] = self.encode_document(texts).tolist()
+        return vectors
+
+    @property
+    def similarity_fn_name(self) -> str:
+        """sentence-transformers' name of the similarity: ``cosine`` or ``dot``."""
+        return self.similarity_name
+
+    @property
+    def model_card_data(self) -> Any:
+        """A card for the scores of an evaluator, which are in what it returns, too."""
+        from sentence_transformers import SentenceTransformerModelCardData
+
+        return SentenceTransformerModelCardData()
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
