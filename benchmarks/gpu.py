@@ -45,7 +45,7 @@ from qwen3nb.extraction.export import listed_modules
 from qwen3nb.models.inference.token_budget import is_out_of_memory
 from qwen3nb.models.modeling.runtime import pick_device
 from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
-from qwen3nb.models.rerankers.yes_no import load_reranker
+from qwen3nb.models.rerankers import load_reranker
 from qwen3nb.models.types import torch_dtype
 from qwen3nb.utils.atomic_files import write_json
 from qwen3nb.utils.choices import one_of

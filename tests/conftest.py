@@ -124,7 +124,7 @@ def checkpoint(make_checkpoint, tmp_path_factory):
 @pytest.fixture(scope="session")
 def encoder_folder(checkpoint, tmp_path_factory):
     """An extracted encoder, not to be changed."""
-    from qwen3nb.report.card.card import extract
+    from qwen3nb.report.card import extract
 
     return extract(checkpoint, tmp_path_factory.mktemp("export") / "encoder", label="tiny").folder
 

@@ -27,7 +27,7 @@ LIGHT = [
     # What reads results or starts notebooks.
     (
         "import qwen3nb.records.verification, qwen3nb.execution.notebook, qwen3nb.book.build\n"
-        "import qwen3nb.analysis.stats.paired_tests, qwen3nb.analysis.inventory.collect\n"
+        "import qwen3nb.analysis.stats.paired_tests, qwen3nb.analysis.inventory\n"
         "import qwen3nb.analysis.training.interference, qwen3nb.report.comparison.candidates\n"
         "import qwen3nb.report.training.interference, qwen3nb.report.leaderboard.board\n"
         "import qwen3nb.report.render.table",

@@ -16,7 +16,7 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
-from qwen3nb.models.rerankers.yes_no import Floats
+from qwen3nb.models.rerankers import Floats
 from qwen3nb.models.types import Vectors, torch_dtype
 
 QWEN3 = "qwen3-60M-random"
@@ -93,7 +93,7 @@ def write_random_reranker(folder: Path, shape: Sequence[int]) -> None:
     """Write a random Qwen3 language model, its template, and a tokenizer of docstrings."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    from qwen3nb.models.rerankers.prompt_template import INSTRUCTION, TEMPLATES
+    from qwen3nb.models.rerankers import INSTRUCTION, TEMPLATES
 
     template = TEMPLATES["qwen3-reranker"]
     prompt = template.prefix + template.head(INSTRUCTION, "yes no") + " " + template.suffix

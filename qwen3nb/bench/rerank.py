@@ -20,7 +20,7 @@ from typing import Any
 from qwen3nb.bench.encode import bench_texts
 from qwen3nb.bench.harness import in_turn, table
 from qwen3nb.bench.random_models import QUERY, cross_encoder, predict, write_random_reranker
-from qwen3nb.models.rerankers.yes_no import Floats, Reranker, load_reranker
+from qwen3nb.models.rerankers import Floats, Reranker, load_reranker
 from qwen3nb.utils.choices import one_of
 
 # hidden, intermediate, layers, heads, key-value heads, head size

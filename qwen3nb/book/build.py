@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.analysis.inventory.training_logs import LOG, log_files
+from qwen3nb.analysis.inventory import LOG, log_files
 from qwen3nb.analysis.training.checkpoint_scores import training_step
 from qwen3nb.book.pages import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
@@ -28,7 +28,7 @@ from qwen3nb.execution.sweep import Job, failures_text, memory, reusable, sweep
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest, load_results
-from qwen3nb.report.card.card import card_text
+from qwen3nb.report.card import card_text
 from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_folder, read_json, turn

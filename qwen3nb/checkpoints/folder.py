@@ -28,7 +28,7 @@ from typing import Any
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 from qwen3nb.checkpoints.weights import Weights, read_safetensors, read_torch
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file
-from qwen3nb.utils.files.journal import remembered_digest
+from qwen3nb.utils.journal import remembered_digest
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 SINGLE = "model.safetensors"

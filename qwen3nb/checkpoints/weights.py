@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
-from qwen3nb.utils.files.journal import remembered_digest
+from qwen3nb.utils.journal import remembered_digest
 from qwen3nb.utils.strict_json import parse_json
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Weights:
         """SHA-256 of the weights: name, dtype, shape and bytes of every tensor.
 
         Independent of file format and number of shards. Computed once per content; cached by
-        `qwen3nb.utils.files.journal`.
+        `qwen3nb.utils.journal`.
         """
         return remembered_digest(
             self.files, lambda: combined_digest(self.tensors, self.sha256_each(self.tensors))

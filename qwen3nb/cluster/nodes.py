@@ -30,7 +30,7 @@ from qwen3nb import paths
 from qwen3nb.records.record import Environment
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 from qwen3nb.utils.code_version import code_digest
-from qwen3nb.utils.files.journal import known_digests, remember_digests
+from qwen3nb.utils.journal import known_digests, remember_digests
 from qwen3nb.utils.secrets import passed_names
 
 LOCAL = "local"

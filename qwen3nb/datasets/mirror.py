@@ -22,12 +22,10 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import MODEL_FILES
-from qwen3nb.hub.download import download_into, listing
-from qwen3nb.hub.errors import HubError, hub_reason
-from qwen3nb.hub.session import hub_reachable, hub_session
+from qwen3nb.hub import HubError, download_into, hub_reachable, hub_reason, hub_session, listing
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
-from qwen3nb.utils.files.journal import remembered_digest
+from qwen3nb.utils.journal import remembered_digest
 
 NOTE = ".qwen3nb-fetched.json"
 _PARTIAL = ".partial"  # folder of incomplete downloads in the mirror

@@ -243,7 +243,7 @@ def _extract(demo: Path) -> None:
 
     Every second of these, including the last, shows the same curve in less time.
     """
-    from qwen3nb.report.card.card import extract
+    from qwen3nb.report.card import extract
 
     train, contrastive = demo / "train", demo / "contrastive"
     sources = {source.name: source for source in (train / "init", list_checkpoints(train)[-1])}

@@ -32,7 +32,7 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, DocstringPair, TrainingPairs
 from qwen3nb.demo.train_ul2 import token_id
 from qwen3nb.demo.trainer import Schedule, padded, quietly, train
-from qwen3nb.evaluation.training.evaluator import TrainingEvaluator
+from qwen3nb.evaluation.training import TrainingEvaluator
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 from qwen3nb.models.modeling.tiny_tokenizer import END
 from qwen3nb.utils.atomic_files import write_json

@@ -37,7 +37,7 @@ from qwen3nb import paths
 from qwen3nb.demo.train_ul2 import training_texts, unmeasured
 from qwen3nb.demo.trainer import faster_linear_layers, padded, quietly, toy_qwen3, toy_sizes
 from qwen3nb.models.modeling.tiny_tokenizer import END, write_tokenizer
-from qwen3nb.models.rerankers.prompt_template import (
+from qwen3nb.models.rerankers import (
     INSTRUCTION,
     TEMPLATES,
     PairTokens,

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from qwen3nb import paths
 from qwen3nb.datasets.trec import qrels_bytes, run_digest, write_run
-from qwen3nb.hub.session import hub_session
+from qwen3nb.hub import hub_session
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import Qrels
 from qwen3nb.metrics.retrieval import Run as Ranked

@@ -28,7 +28,7 @@ import click
 
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.rerankers.prompt_template import TEMPLATES
+from qwen3nb.models.rerankers import TEMPLATES
 from qwen3nb.models.types import DTYPES
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of

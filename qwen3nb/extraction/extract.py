@@ -73,7 +73,7 @@ def extract_encoder(
         options: the fields of `qwen3nb.extraction.export.ExportOptions`.
 
     Raises:
-        CheckpointError: see `qwen3nb.report.card.card.extract`.
+        CheckpointError: see `qwen3nb.report.card.extract`.
         ValueError: an unknown choice.
     """
     export = ExportOptions(**options)

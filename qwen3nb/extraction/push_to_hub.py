@@ -14,8 +14,7 @@ from typing import Any
 from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.provenance import PROVENANCE, published, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.hub.errors import hub_error
-from qwen3nb.hub.session import hub_session
+from qwen3nb.hub import hub_error, hub_session
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.utils.secrets import Secrets, known_secrets

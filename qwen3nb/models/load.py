@@ -13,7 +13,7 @@ from qwen3nb.models.kinds.prompts import parse_prompts, prompt_warning
 from qwen3nb.models.kinds.resolve import fetch_model, find_source
 from qwen3nb.models.kinds.source import Settings, fingerprint, unchanged
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
+from qwen3nb.models.rerankers import INSTRUCTION
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.imports import load_library

@@ -55,7 +55,7 @@ from qwen3nb.records.side_files import (
 )
 from qwen3nb.utils.atomic_files import read_json, sha256_json, turn, write_json
 from qwen3nb.utils.code_version import installed_version
-from qwen3nb.utils.files.journal import noted
+from qwen3nb.utils.journal import noted
 from qwen3nb.utils.schema import (
     Amount,
     Count,

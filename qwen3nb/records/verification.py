@@ -29,7 +29,7 @@ from qwen3nb.records.side_files import (
     reranked_run_file,
 )
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
-from qwen3nb.utils.files.journal import Journal
+from qwen3nb.utils.journal import Journal
 
 SUMMARY, SUMMARY_SCHEMA = "all_results.json", "qwen3nb.all-results/3"
 _ROUNDING = 1e-9  # tolerance between two computations of a number

@@ -26,7 +26,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import latest, load_results
 from qwen3nb.records.verification import scores_of
-from qwen3nb.report.card.card import card_text
+from qwen3nb.report.card import card_text
 from qwen3nb.report.comparison.compare import differences_table
 from qwen3nb.report.leaderboard.all_results import all_results, write_all_results
 from qwen3nb.report.render.table import Table

@@ -34,7 +34,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
-from qwen3nb.utils.files.journal import remembered_digest
+from qwen3nb.utils.journal import remembered_digest
 
 HEADER = 128  # bytes of a written header: enough for any number of rows
 SCHEMA = 1  # of manifests

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from helpers.records import amend, make
 
-from qwen3nb.analysis.inventory.collect import load_all_results
-from qwen3nb.analysis.inventory.training_logs import read_conflicts, read_log, read_trainer_state
+from qwen3nb.analysis.inventory import (
+    load_all_results,
+    read_conflicts,
+    read_log,
+    read_trainer_state,
+)
 from qwen3nb.analysis.training.checkpoint_scores import TrainingStep, training_step, trajectories
 from qwen3nb.report.training.trainings import (
     conflict_figure,

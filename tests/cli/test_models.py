@@ -13,8 +13,8 @@ from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
 from qwen3nb.bench import encode as bench_encode
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 from qwen3nb.metrics.aggregate import reported
-from qwen3nb.models.rerankers.yes_no import load_reranker
-from qwen3nb.report.card.card import extract
+from qwen3nb.models.rerankers import load_reranker
+from qwen3nb.report.card import extract
 from qwen3nb.vectors import encode_file
 
 

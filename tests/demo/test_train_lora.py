@@ -9,7 +9,7 @@ from helpers.rerankers import write_reranker
 from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.demo.train_lora import BASE, LORA, last_states, train_adapters, train_base
 from qwen3nb.evaluation.studies.lora_runs import find_trained
-from qwen3nb.models.rerankers.yes_no import load_reranker
+from qwen3nb.models.rerankers import load_reranker
 
 
 @pytest.mark.integration

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from qwen3nb.evaluation.parity import parity
 from qwen3nb.models.load import load_encoder
-from qwen3nb.report.card.card import extract
+from qwen3nb.report.card import extract
 
 pytestmark = pytest.mark.integration
 PROMPTS = {"query": "Find the answer:\n", "passage": "text: "}

@@ -30,7 +30,7 @@ from qwen3nb.evaluation.run import (
 )
 from qwen3nb.metrics.retrieval import RECORDED
 from qwen3nb.models.load import load_model
-from qwen3nb.models.rerankers.yes_no import load_reranker
+from qwen3nb.models.rerankers import load_reranker
 from qwen3nb.models.types import Stats
 from qwen3nb.records.record import Environment, Result, TaskInfo
 from qwen3nb.records.results import Results

@@ -18,7 +18,7 @@ from qwen3nb.execution.notebook import NotebookError, run_key, run_notebook
 from qwen3nb.execution.page_names import page_command, page_name, page_title
 from qwen3nb.execution.parameters import check_parameters, declared_parameters, read_parameters
 from qwen3nb.execution.publish import NotebookRun, clean, without_empty_sections
-from qwen3nb.hub.errors import status_reason
+from qwen3nb.hub import status_reason
 from qwen3nb.records.record import Environment
 from qwen3nb.report.render.table import Cell, Table
 from qwen3nb.utils.secrets import known_secrets

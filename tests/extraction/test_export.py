@@ -25,7 +25,7 @@ from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.types import SpecError
-from qwen3nb.report.card.card import extract
+from qwen3nb.report.card import extract
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
 

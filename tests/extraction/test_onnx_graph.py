@@ -17,7 +17,7 @@ from qwen3nb.extraction.push_to_hub import plan_push
 from qwen3nb.extraction.verify import MAX_PART, verify_graph
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
-from qwen3nb.report.card.card import extract
+from qwen3nb.report.card import extract
 
 LENGTHS = (1, 2, 9, 70, 512)
 VOCABULARY = 100

@@ -10,7 +10,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.push_to_hub import plan_push, push
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
-from qwen3nb.report.card.card import extract
+from qwen3nb.report.card import extract
 
 SECRETS = {
     ".env": "A=1",

@@ -34,7 +34,7 @@ def write_model(kind, folder, tokenizer_folder):
 def vectors(kind, folder):
     """What the model in ``folder`` computes."""
     from qwen3nb.models.load import load_encoder
-    from qwen3nb.models.rerankers.yes_no import load_reranker
+    from qwen3nb.models.rerankers import load_reranker
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -38,7 +38,7 @@ from qwen3nb.records.releases import freeze, released
 from qwen3nb.records.side_files import named_files
 from qwen3nb.records.store import load_results, result_files, verify
 from qwen3nb.utils.atomic_files import sha256_json, write_text
-from qwen3nb.utils.files.journal import Journal, append
+from qwen3nb.utils.journal import Journal, append
 
 _CHANGING = ("finished", "run", "checksum", "cost")  # of a record
 # Of a page or a note; the id of a cell is drawn at random.

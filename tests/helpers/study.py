@@ -61,7 +61,7 @@ def write_study(home, *, make_checkpoint):
 
 def write_encoder(home, step, folder, **options):
     """The encoder of a checkpoint, labelled as its folder; other steps are other weights."""
-    from qwen3nb.report.card.card import extract
+    from qwen3nb.report.card import extract
 
     source = home / "runs" / "ul2" / f"checkpoint-{step}"
     return extract(source, folder, label=folder.name, **options)

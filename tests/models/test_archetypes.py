@@ -18,7 +18,7 @@ from helpers.archetypes import between, config, module, plain, sentence, setting
 from qwen3nb import paths
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.rerankers.yes_no import load_reranker
+from qwen3nb.models.rerankers import load_reranker
 from qwen3nb.models.types import SpecError
 
 MODES = ("cls", "max", "lasttoken", "mean_sqrt_len_tokens", "weightedmean")

@@ -25,9 +25,9 @@ from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import registry
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.rerankers.yes_no import load_reranker
+from qwen3nb.models.rerankers import load_reranker
 from qwen3nb.models.types import SpecError
-from qwen3nb.report.card.card import extract
+from qwen3nb.report.card import extract
 
 PROMPTS = {"query": "query: ", "document": "passage: "}
 INSTRUCTION = {"query": "Instruct: Given a {instruction}, retrieve passages\nQuery:"}

@@ -15,7 +15,7 @@ from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.records.results import Results, richest_tier
 from qwen3nb.records.side_files import ResultError
 from qwen3nb.records.store import check_files, latest, load_results, verify
-from qwen3nb.utils.files.journal import append
+from qwen3nb.utils.journal import append
 from qwen3nb.utils.secrets import SecretError
 
 

@@ -13,7 +13,7 @@ from qwen3nb.analysis.comparison.against_baseline import against_baseline
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import significant, verdict
 from qwen3nb.metrics.intervals import difference_interval, excludes_zero
-from qwen3nb.report.card.card import limitations
+from qwen3nb.report.card import limitations
 from qwen3nb.report.comparison.candidates import compare_candidates
 from qwen3nb.report.comparison.compare import (
     compared_tables,

@@ -37,7 +37,7 @@ from scipy import stats
 from scipy.special import stdtrit
 
 from qwen3nb.analysis.comparison.differences import paired_differences
-from qwen3nb.analysis.inventory.collect import Score
+from qwen3nb.analysis.inventory import Score
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL

@@ -48,7 +48,7 @@ def extract(checkpoint: Path, output: Path, verbose: bool, prompts: str, **optio
 
     open_checkpoint(checkpoint)  # fails before torch is loaded, which takes seconds
     from qwen3nb.models.kinds.prompts import parse_prompts
-    from qwen3nb.report.card.card import extract as run
+    from qwen3nb.report.card import extract as run
 
     opt.hide_library_bars()
     done = run(checkpoint, output, prompts=parse_prompts(prompts) or {}, **options)

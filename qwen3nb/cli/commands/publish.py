@@ -145,7 +145,7 @@ def card(
     qwen3nb card encoder --license apache-2.0 --hub-id my-lab/my-encoder
     """
     from qwen3nb.records.results import richest_tier
-    from qwen3nb.report.card.card import card_text
+    from qwen3nb.report.card import card_text
     from qwen3nb.utils.secrets import write_public
 
     records = readable_records(results, adapters=False)

@@ -14,7 +14,7 @@ from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.run import EvaluationRun
-    from qwen3nb.models.rerankers.yes_no import Reranker
+    from qwen3nb.models.rerankers import Reranker
 
 _DEPTH = opt.option("--depth", least=1, default=100, help="Candidates per query.")
 _MAX_LENGTH = opt.option(
@@ -63,7 +63,7 @@ _ON_WHAT = opt.options(
 
 
 def _load(*, model: str, **settings: Any) -> Reranker:
-    from qwen3nb.models.rerankers.yes_no import load_reranker
+    from qwen3nb.models.rerankers import load_reranker
 
     opt.hide_library_bars()
     return load_reranker(model, **settings)

@@ -45,13 +45,13 @@ from qwen3nb.evaluation.run import (
     with_runs,
 )
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.rerankers.yes_no import Reranker
+from qwen3nb.models.rerankers import Reranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo
 from qwen3nb.utils.atomic_files import read_json, turn, write_bytes
-from qwen3nb.utils.files.journal import noted
+from qwen3nb.utils.journal import noted
 
 Model = Encoder | BM25 | Fusion | Reranker
 

@@ -29,7 +29,7 @@ from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem
 from qwen3nb.evaluation.mteb.select import limited, task_key, tier_tasks
 from qwen3nb.evaluation.run import Run, stored
-from qwen3nb.hub.session import hub_problem
+from qwen3nb.hub import hub_problem
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Source

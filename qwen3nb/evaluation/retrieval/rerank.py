@@ -31,8 +31,7 @@ from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, first_st
 from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_runs
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
-from qwen3nb.models.rerankers.prompt_template import RerankError
-from qwen3nb.models.rerankers.yes_no import Reranker, load_reranker
+from qwen3nb.models.rerankers import Reranker, RerankError, load_reranker
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.records.side_files import (
     first_run_file,
@@ -44,7 +43,7 @@ from qwen3nb.records.verification import run_problems
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.files.journal import Journal
+from qwen3nb.utils.journal import Journal
 from qwen3nb.utils.progress import tqdm
 
 # MTEB's task and the folder of official files; main metric MRR@10, as on its leaderboard.

@@ -21,8 +21,7 @@ from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
-from qwen3nb.models.rerankers.yes_no import load_reranker
+from qwen3nb.models.rerankers import INSTRUCTION, load_reranker
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results

@@ -210,8 +210,7 @@ def fetch_model(source: Source) -> Source:
         SpecError: the model is not available, with the reason.
     """
     from qwen3nb.checkpoints.provenance import MODEL_FILES
-    from qwen3nb.hub.download import cached_snapshot
-    from qwen3nb.hub.errors import HubError
+    from qwen3nb.hub import HubError, cached_snapshot
 
     assert source.id is not None  # noqa: S101 - a hub source has an id
     if (mirror := paths.mirror()) is not None and (mirror / source.id).is_dir():

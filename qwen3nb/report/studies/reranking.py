@@ -46,7 +46,7 @@ class Reranked:
         """Return a row per query and candidate: log-odds, P(yes), and whether it is relevant."""
         from pandas import DataFrame
 
-        from qwen3nb.models.rerankers.yes_no import sigmoid
+        from qwen3nb.models.rerankers import sigmoid
 
         rows = [
             (query, document, odds, self.collection.qrels[query].get(document, 0) > 0)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.differences import ALPHA, significant
-from qwen3nb.analysis.inventory.collect import Collection, Score, load_all_results
-from qwen3nb.analysis.inventory.training_logs import find_outputs
+from qwen3nb.analysis.inventory import Collection, Score, find_outputs, load_all_results
 from qwen3nb.analysis.training.interference import (
     DEFINITION,
     QUERIES,

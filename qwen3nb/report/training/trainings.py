@@ -12,7 +12,7 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.differences import ALPHA, significant
-from qwen3nb.analysis.inventory.training_logs import (
+from qwen3nb.analysis.inventory import (
     CONFLICTS,
     Conflicts,
     TrainingLog,

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 from scipy import stats
 
-from qwen3nb.analysis.inventory.collect import Score
+from qwen3nb.analysis.inventory import Score
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.training.interference import Gate, configuration_differences, interference
 from qwen3nb.report.training.interference import configuration_differences_table

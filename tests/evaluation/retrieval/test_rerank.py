@@ -23,7 +23,7 @@ from qwen3nb.evaluation.retrieval.rerank import dataset_rows, rerank, searched
 from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.rerankers.yes_no import Reranker, load_reranker
+from qwen3nb.models.rerankers import Reranker, load_reranker
 from qwen3nb.models.search.fusion import fuse
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.side_files import first_run_file, reranked_run_file

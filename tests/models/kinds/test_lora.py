@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from qwen3nb.models.kinds.lora import adapter_fingerprint
 from qwen3nb.models.kinds.resolve import adapter_source, find_source
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.rerankers.yes_no import load_reranker
+from qwen3nb.models.rerankers import load_reranker
 from qwen3nb.models.types import SpecError
 
 

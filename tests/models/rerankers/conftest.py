@@ -3,7 +3,7 @@
 import pytest
 from helpers.rerankers import write_reranker
 
-from qwen3nb.models.rerankers.yes_no import load_reranker
+from qwen3nb.models.rerankers import load_reranker
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from qwen3nb.models.rerankers.prompt_template import INSTRUCTION, TEMPLATES, PairTokens, RerankError
-from qwen3nb.models.rerankers.yes_no import load_reranker
+from qwen3nb.models.rerankers import INSTRUCTION, TEMPLATES, PairTokens, RerankError, load_reranker
 
 
 def test_the_prompt_token_by_token(reranker, folder):

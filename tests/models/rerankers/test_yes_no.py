@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from qwen3nb.models.rerankers.prompt_template import RerankError
-from qwen3nb.models.rerankers.yes_no import load_reranker
+from qwen3nb.models.rerankers import RerankError, load_reranker
 from qwen3nb.models.types import SpecError
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.records import make
 
-from qwen3nb.analysis.inventory.collect import Score
+from qwen3nb.analysis.inventory import Score
 from qwen3nb.analysis.training.interference import (
     REQUIRED,
     DataSetScores,

@@ -7,7 +7,7 @@ import pytest
 from helpers.flips import flipped, flips
 
 from qwen3nb.utils.atomic_files import sha256_file
-from qwen3nb.utils.files.journal import Journal, known_digests, remembered_digest
+from qwen3nb.utils.journal import Journal, known_digests, remembered_digest
 
 
 @pytest.fixture(autouse=True)

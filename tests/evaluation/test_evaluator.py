@@ -21,7 +21,7 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.folder import list_checkpoints, metric_of, open_checkpoint
 from qwen3nb.demo.trainer import quietly
 from qwen3nb.evaluation.embeddings.sts import STSPairs
-from qwen3nb.evaluation.training.evaluator import TrainingEvaluator
+from qwen3nb.evaluation.training import TrainingEvaluator
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 from qwen3nb.models.types import SpecError
 
@@ -185,9 +185,7 @@ def test_an_evaluation_changes_nothing_of_model_and_tokenizer_and_keeps_no_vecto
 
 def test_only_the_main_process_evaluates(monkeypatch):
     evaluator, scores = Planned(), {"planned": 0.7, "planned_runtime": 2.0}
-    monkeypatch.setattr(
-        "qwen3nb.evaluation.training.evaluator._of_main_process", lambda own: scores
-    )
+    monkeypatch.setattr("qwen3nb.evaluation.training._of_main_process", lambda own: scores)
     state = SimpleNamespace(
         is_world_process_zero=False, global_step=3, epoch=0.5, log_history=[{"step": 3}]
     )

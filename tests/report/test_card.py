@@ -25,8 +25,14 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.records.record import Part
-from qwen3nb.report.card.card import card_text, extract, front_matter
-from qwen3nb.report.card.facts import read_facts, stated_facts, training_facts
+from qwen3nb.report.card import (
+    card_text,
+    extract,
+    front_matter,
+    read_facts,
+    stated_facts,
+    training_facts,
+)
 from qwen3nb.tiers import TIERS
 
 SUBSETS = ("en", "de")

@@ -1,1 +1,0 @@
-"""Score files on disk, with the metadata of their runs."""

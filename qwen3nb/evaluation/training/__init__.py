@@ -1,1 +1,0 @@
-"""Evaluation during training, in the trainers of two libraries."""

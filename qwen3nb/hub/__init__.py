@@ -1,1 +1,0 @@
-"""The Hugging Face hub: requests with limits, downloads that are checked, errors in one line."""

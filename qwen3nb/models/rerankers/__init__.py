@@ -1,1 +1,0 @@
-"""Query-document pairs to log-odds: the yes/no reranker."""

@@ -1,1 +1,0 @@
-"""The model card, from records and facts provided by the authors."""

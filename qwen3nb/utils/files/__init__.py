@@ -1,1 +1,0 @@
-"""A journal of finished work, and stored digests of files."""
