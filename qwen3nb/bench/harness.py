@@ -79,10 +79,7 @@ def machine() -> str:
 
 
 def table(
-    *title: str,
-    rows: Iterable[Mapping[str, Any]],
-    shown: str = "",
-    notes: Iterable[str] = (),
+    *title: str, rows: Iterable[Mapping[str, Any]], shown: str = "", notes: Iterable[str] = ()
 ) -> str:
     """Return rows as plain text.
 

@@ -23,12 +23,7 @@ from qwen3nb.checkpoints.names import extra_copies
 from qwen3nb.checkpoints.provenance import AVERAGING, check_checksums, with_checksums
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import Piece, write_pieces
-from qwen3nb.utils.atomic_files import (
-    may_replace,
-    new_folder,
-    sha256_json,
-    write_json,
-)
+from qwen3nb.utils.atomic_files import may_replace, new_folder, sha256_json, write_json
 
 log = logging.getLogger(__name__)
 

@@ -76,11 +76,7 @@ class _Transfer:
 
 
 def write_pieces(
-    checkpoints: Sequence[ModelFolder],
-    pieces: Sequence[Piece],
-    file: Path,
-    *,
-    format: str = "pt",
+    checkpoints: Sequence[ModelFolder], pieces: Sequence[Piece], file: Path, *, format: str = "pt"
 ) -> Written:
     """Write ``file`` and return its digest, with warnings about suspicious tensors.
 

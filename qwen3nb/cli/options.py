@@ -186,11 +186,7 @@ JSON = flag("--json", "as_json", help="Print one JSON document, for programs.")
 TIER = option(
     "--tier", choices=TIERS, help="The tier to show.  [default: the richest with results]"
 )
-TASKS = option(
-    "--tasks",
-    default="",
-    help="Tasks, separated by commas, instead of a tier's.",
-)
+TASKS = option("--tasks", default="", help="Tasks, separated by commas, instead of a tier's.")
 LIMIT = option(
     "--limit",
     least=0,

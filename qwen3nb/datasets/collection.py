@@ -42,12 +42,7 @@ from qwen3nb.datasets.rows import (
     variant,
 )
 from qwen3nb.datasets.trec import load_run
-from qwen3nb.models.search.mteb_rows import (
-    ENGLISH,
-    joined_document,
-    joined_query,
-    task_languages,
-)
+from qwen3nb.models.search.mteb_rows import ENGLISH, joined_document, joined_query, task_languages
 from qwen3nb.utils.strict_json import first_duplicate
 
 CONFLICTING = "judgements given twice with different grades, the last one counts"

@@ -30,14 +30,7 @@ from tokenizers import Tokenizer
 from transformers import Trainer, set_seed
 
 from qwen3nb.datasets.pydocs.build import Entry, load_pydocs
-from qwen3nb.demo.trainer import (
-    Schedule,
-    padded,
-    quietly,
-    toy_qwen3,
-    toy_sizes,
-    train,
-)
+from qwen3nb.demo.trainer import Schedule, padded, quietly, toy_qwen3, toy_sizes, train
 from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
 from qwen3nb.utils.atomic_files import write_json

@@ -227,24 +227,13 @@ def run_notebook(
             with one_pass():  # results of another process meanwhile
                 if done := finished_page(notebook, parameters, name=name):
                     return done
-        _execute(
-            notebook,
-            partial,
-            parameters,
-            name=page.stem,
-            show_progress=show_progress,
-        )
+        _execute(notebook, partial, parameters, name=page.stem, show_progress=show_progress)
         partial.unlink(missing_ok=True)
     return page
 
 
 def _execute(
-    notebook: Path,
-    partial: Path,
-    parameters: Mapping[str, Any],
-    *,
-    name: str,
-    show_progress: bool,
+    notebook: Path, partial: Path, parameters: Mapping[str, Any], *, name: str, show_progress: bool
 ) -> None:
     """Execute ``notebook`` into ``partial``; its cells show their progress on the terminal."""
     import nbformat

@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import TOKENIZER_FILES, ModelFolder, copy_present
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.models.gate.tokenizer import (
-    TOKENIZER,
-    TOKENIZER_CONFIG,
-    check_loaded,
-    check_tokenizer,
-)
+from qwen3nb.models.gate.tokenizer import TOKENIZER, TOKENIZER_CONFIG, check_loaded, check_tokenizer
 from qwen3nb.models.kinds.prompts import exported_prompts
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround

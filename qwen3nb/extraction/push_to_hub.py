@@ -69,12 +69,7 @@ def _refusal(path: Path, secrets: Secrets) -> str | None:
     return None
 
 
-def push(
-    folder: Path | str,
-    repository: str,
-    *,
-    private: bool = False,
-) -> str:
+def push(folder: Path | str, repository: str, *, private: bool = False) -> str:
     """Upload an export to the hub and return the URL of the commit.
 
     The uploaded provenance contains the checkpoint's name, not its path on this machine.

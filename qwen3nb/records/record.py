@@ -30,13 +30,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    SkipValidation,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import AfterValidator, ConfigDict, SkipValidation, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from qwen3nb import paths

@@ -28,11 +28,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.all_results import summarise
 from qwen3nb.report.leaderboard.board import leaderboard
-from qwen3nb.report.leaderboard.one_model import (
-    parts_table,
-    results_table,
-    suite_table,
-)
+from qwen3nb.report.leaderboard.one_model import parts_table, results_table, suite_table
 from qwen3nb.report.render.table import MANY
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json

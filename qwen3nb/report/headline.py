@@ -53,11 +53,7 @@ def headline_lead(comparison: Comparison, *, task: str, folder: str = "") -> str
 
 
 def headline_findings(
-    comparison: Comparison,
-    *,
-    task: str,
-    links: Mapping[str, str] | None = None,
-    folder: str = "",
+    comparison: Comparison, *, task: str, links: Mapping[str, str] | None = None, folder: str = ""
 ) -> str:
     """Return findings on training, joint training, reranking and extracted encoders as HTML.
 

@@ -24,12 +24,7 @@ from qwen3nb.report.comparison.compare import (
     pairs_figure,
     tasks_by_type,
 )
-from qwen3nb.report.leaderboard.board import (
-    comparison_figure,
-    cost_table,
-    leaderboard,
-    task_tables,
-)
+from qwen3nb.report.leaderboard.board import comparison_figure, cost_table, leaderboard, task_tables
 from qwen3nb.report.leaderboard.one_model import per_query_figure
 from qwen3nb.report.render.figure import PAPER_STYLES, Figure
 from qwen3nb.report.render.latex import latex_text
@@ -44,11 +39,7 @@ from qwen3nb.report.training.interference import (
     interference_report,
     interference_table,
 )
-from qwen3nb.report.training.trainings import (
-    conflict_figure,
-    loss_figure,
-    read_trainings,
-)
+from qwen3nb.report.training.trainings import conflict_figure, loss_figure, read_trainings
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import write_public

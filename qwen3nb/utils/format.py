@@ -98,11 +98,7 @@ def percent_text(value: float | None, *, sign: bool = True) -> str:
 
 
 def interval_text(
-    interval: tuple[float, float] | None,
-    *,
-    sign: bool = True,
-    digits: int = 3,
-    absent: str = "–",
+    interval: tuple[float, float] | None, *, sign: bool = True, digits: int = 3, absent: str = "–"
 ) -> str:
     """Format the ends of an interval, or return ``absent`` for None.
 

@@ -238,11 +238,7 @@ def common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[str
 
 
 def mean_p_values(
-    columns: Sequence[Array],
-    seeds: Sequence[tuple[int, int]],
-    shares: Array,
-    *,
-    n_resamples: int,
+    columns: Sequence[Array], seeds: Sequence[tuple[int, int]], shares: Array, *, n_resamples: int
 ) -> tuple[list[float], list[float]]:
     """Raw and MaxT p-values of differences of means over tasks, for every pair of S systems.
 

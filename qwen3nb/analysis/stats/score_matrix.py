@@ -123,11 +123,7 @@ class ScoreMatrix:
 
 
 def join(
-    columns: Columns,
-    *,
-    task: str = "",
-    metric: str = "",
-    clusters: Mapping[str, str] | None = None,
+    columns: Columns, *, task: str = "", metric: str = "", clusters: Mapping[str, str] | None = None
 ) -> ScoreMatrix:
     """Join systems by query id.
 

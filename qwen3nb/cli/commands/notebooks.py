@@ -266,17 +266,9 @@ def _run_given(
 @opt.model_option(
     "models", "--checkpoint", several=True, help="A model, or a glob of folders; repeatable."
 )
+@opt.option("--tier", "tiers", multiple=True, help="smoke, pydocs, fast or full; repeatable.")
 @opt.option(
-    "--tier",
-    "tiers",
-    multiple=True,
-    help="smoke, pydocs, fast or full; repeatable.",
-)
-@opt.option(
-    "--notebook",
-    "notebooks",
-    multiple=True,
-    help="A notebook; repeatable.  [default: eval]",
+    "--notebook", "notebooks", multiple=True, help="A notebook; repeatable.  [default: eval]"
 )
 @_PARAMETER
 @opt.option("--at-once", least=0, help="Parallel runs; 0 for as many as fit, at most four.")

@@ -134,12 +134,7 @@ def _records(path: Path | None) -> list[Path]:
 
 
 @click.command(cls=Command, study=paths.results, unless=["results"])
-@opt.option(
-    "--baseline",
-    "current",
-    required=True,
-    help="Label of the model in use.",
-)
+@opt.option("--baseline", "current", required=True, help="Label of the model in use.")
 @opt.option("--task", default="", help="A task or its data set.  [default: your own data]")
 @opt.labels_option("Label of a candidate")
 @opt.RESULTS
@@ -292,10 +287,7 @@ def _show_interference(report: Any) -> None:
     )
 
     click.echo(f"{DEFINITION}\n")
-    for table in (
-        interference_table(report),
-        refusals_table(report),
-    ):
+    for table in (interference_table(report), refusals_table(report)):
         if table.rows:
             print_table(table)
         else:

@@ -146,10 +146,7 @@ def list_tasks(
     from qwen3nb.evaluation.mteb.select import choose_tasks
 
     tasks = choose_tasks(
-        tier=tier or "",
-        types=types,
-        languages=languages,
-        benchmark=benchmark or "",
+        tier=tier or "", types=types, languages=languages, benchmark=benchmark or ""
     )
     speed = None
     if cost is not None:

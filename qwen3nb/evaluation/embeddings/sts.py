@@ -125,8 +125,7 @@ def read_pairs(file: Path) -> STSPairs:
 
 
 def evaluate_sts(
-    model: Any,
-    data: STSPairs | Path | str | tuple[Sequence[str], Sequence[str], Sequence[float]],
+    model: Any, data: STSPairs | Path | str | tuple[Sequence[str], Sequence[str], Sequence[float]]
 ) -> STSScores:
     """Correlate the cosine similarity of each pair with its gold score.
 

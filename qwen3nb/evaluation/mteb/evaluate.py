@@ -25,13 +25,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.datasets.collection import judgement_counts, shared_documents, text_counts
-from qwen3nb.datasets.mirror import (
-    data_revision,
-    hub_access,
-    load_data,
-    local_data,
-    needs,
-)
+from qwen3nb.datasets.mirror import data_revision, hub_access, load_data, local_data, needs
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, task_slices
 from qwen3nb.evaluation.mteb.select import limited, quiet, selection, task_key

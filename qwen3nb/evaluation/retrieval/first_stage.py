@@ -148,11 +148,7 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
 
 
 def search_collection(
-    collection: TestCollection,
-    first: First,
-    *,
-    depth: int,
-    counts: Counter[str] | None = None,
+    collection: TestCollection, first: First, *, depth: int, counts: Counter[str] | None = None
 ) -> RunArrays:
     """Return the ``depth`` best documents per query, without the cache of runs.
 

@@ -33,12 +33,7 @@ from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.rerankers import Reranker, RerankError, load_reranker
 from qwen3nb.records.record import Result, TaskInfo
-from qwen3nb.records.side_files import (
-    first_run_file,
-    first_stage_file,
-    reranked_run_file,
-    run_path,
-)
+from qwen3nb.records.side_files import first_run_file, first_stage_file, reranked_run_file, run_path
 from qwen3nb.records.verification import run_problems
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text

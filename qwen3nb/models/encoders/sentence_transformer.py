@@ -168,9 +168,7 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
             check_tokenizer(module.folder)
     with refusing(folder, "sentence-transformers cannot load it"):
         model = SentenceTransformer(
-            str(folder),
-            device=device,
-            model_kwargs={"dtype": dtype, "use_safetensors": True},
+            str(folder), device=device, model_kwargs={"dtype": dtype, "use_safetensors": True}
         ).eval()
     if modules[0].name == "StaticEmbedding":
         check_loaded(model.tokenizer, rows=model[0].num_embeddings, folder=folder)

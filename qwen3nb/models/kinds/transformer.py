@@ -8,12 +8,7 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.names import MODEL_TYPES, encoder_tensors
 from qwen3nb.models.gate.bounds import check_settings
 from qwen3nb.models.gate.declared import answers_yes_or_no, as_exported, check_head
-from qwen3nb.models.gate.weights import (
-    check_encoder,
-    check_finite,
-    check_weights,
-    own_weights,
-)
+from qwen3nb.models.gate.weights import check_encoder, check_finite, check_weights, own_weights
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
 from qwen3nb.models.types import ModelFolderError, SpecError, refusing
 

@@ -135,11 +135,7 @@ def recall_at_k(
 
 
 def build_index(
-    vectors: Vectors | VectorStore,
-    *,
-    family: str,
-    seed: int = 0,
-    device: str = "cpu",
+    vectors: Vectors | VectorStore, *, family: str, seed: int = 0, device: str = "cpu"
 ) -> AnnIndex:
     """Build an index of documents (N, D) for inner products.
 

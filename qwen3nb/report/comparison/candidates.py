@@ -32,13 +32,7 @@ from qwen3nb.records.record import Environment, Result
 from qwen3nb.report.comparison.compare import difference_cells, p_cell
 from qwen3nb.report.comparison.explorer import query_text, top_documents
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number
-from qwen3nb.utils.format import (
-    duration_text,
-    escaped,
-    json_text,
-    number_text,
-    p_value_text,
-)
+from qwen3nb.utils.format import duration_text, escaped, json_text, number_text, p_value_text
 
 _BEST = 5  # documents listed per ranking
 _FEW = 9  # number of queries up to which coverage is not guaranteed; see `analysis.calibration`

@@ -79,11 +79,7 @@ def _not_applicable(skipped: Mapping[str, str] | None) -> str:
 
 
 def _table(
-    scores: Sequence[AgainstBaseline],
-    files: Mapping[str, str],
-    *,
-    kind: str = "",
-    about: str = "",
+    scores: Sequence[AgainstBaseline], files: Mapping[str, str], *, kind: str = "", about: str = ""
 ) -> Table:
     compared = any(each.difference is not None for each in scores)
     rows: list[dict[str, Any]] = []

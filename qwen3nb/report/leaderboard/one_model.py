@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.benchmark_means import (
-    BenchmarkMean,
-)
+from qwen3nb.analysis.comparison.benchmark_means import BenchmarkMean
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES

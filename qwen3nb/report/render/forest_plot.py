@@ -36,11 +36,7 @@ class ForestRow:
 
 
 def forest_figure(
-    rows: Sequence[ForestRow],
-    *,
-    xlabel: str,
-    alt: str = "",
-    **figure: Any,
+    rows: Sequence[ForestRow], *, xlabel: str, alt: str = "", **figure: Any
 ) -> Figure:
     """Draw a forest plot of differences: a row each, with interval and numbers on the right.
 
@@ -87,9 +83,7 @@ def forest_figure(
 
     words = "; ".join(f"{row.label}: {_numbers(row)}" for row in rows).replace(r"\$", "$")
     return Figure(
-        draw=draw,
-        alt=alt or f"Forest plot of {xlabel}. {words}.",
-        **{"name": "forest"} | figure,
+        draw=draw, alt=alt or f"Forest plot of {xlabel}. {words}.", **{"name": "forest"} | figure
     )
 
 

@@ -7,12 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.prompt_effects import (
-    RESAMPLES,
-    PromptPair,
-    place,
-    prompt_variance,
-)
+from qwen3nb.analysis.comparison.prompt_effects import RESAMPLES, PromptPair, place, prompt_variance
 from qwen3nb.evaluation.studies.prompts import PromptScores
 from qwen3nb.report.render.figure import COLORS, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.table import Conclusion, Table, number, short_task
