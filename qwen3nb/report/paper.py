@@ -30,15 +30,7 @@ from qwen3nb.report.render.figure import PAPER_STYLES, Figure
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.report.render.table import MANY, TABLE_FORMATS, Table, transposed
 from qwen3nb.report.studies.reranking import METRIC, gain_figure
-from qwen3nb.report.training.interference import (
-    InterferenceReport,
-    configuration_differences_table,
-    configurations_figure,
-    configurations_table,
-    interference_figure,
-    interference_report,
-    interference_table,
-)
+from qwen3nb.report.training import interference
 from qwen3nb.report.training.trainings import conflict_figure, loss_figure, read_trainings
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
@@ -121,8 +113,8 @@ class PaperContents:
         return compare(self._shown, tier=self._tier, tasks=self.tasks, seed=self.seed)
 
     @cached_property
-    def _interference(self) -> InterferenceReport:
-        return interference_report(seed=self.seed)
+    def _interference(self) -> interference.InterferenceReport:
+        return interference.interference_report(seed=self.seed)
 
     def figures(self) -> list[Figure]:
         """Return every figure; names of figures of one model contain the model's.
@@ -150,8 +142,12 @@ class PaperContents:
         trained: list[Table] = []
         if not self._is_part:
             report = self._interference
-            differences = configuration_differences_table(report.differences)
-            tables = configurations_table(report.scores), differences, interference_table(report)
+            differences = interference.configuration_differences_table(report.differences)
+            tables = (
+                interference.configurations_table(report.scores),
+                differences,
+                interference.interference_table(report),
+            )
             trained = [table for table in tables if table.rows]
         shown, tier, tasks = self._shown_beside(trained), self._tier, self.tasks
         if not shown:
@@ -182,8 +178,8 @@ class PaperContents:
         figures = (
             loss_figure(trainings),
             conflict_figure(trainings),
-            interference_figure(self._interference),
-            configurations_figure(self._interference.scores),
+            interference.interference_figure(self._interference),
+            interference.configurations_figure(self._interference.scores),
             gain_figure(reranked) if reranked else None,
         )
         yield from filter(None, figures)

@@ -29,14 +29,7 @@ import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
 from numpy.typing import ArrayLike, NDArray
 
-from qwen3nb.analysis.stats.resampling import (
-    DRAWS,
-    LEVEL,
-    Seed,
-    cluster_numbers,
-    cluster_values,
-    sign_flip_p_values,
-)
+from qwen3nb.analysis.stats import resampling
 from qwen3nb.metrics.intervals import (
     Array,
     Interval,
@@ -124,7 +117,7 @@ class EquivalenceResult:
 
 
 def mean_difference(
-    a: ArrayLike, b: ArrayLike, *, level: float = LEVEL, cluster: ArrayLike | None = None
+    a: ArrayLike, b: ArrayLike, *, level: float = resampling.LEVEL, cluster: ArrayLike | None = None
 ) -> MeanDifference:
     """Return the mean of a − b over queries, with its interval as shown on pages.
 
@@ -154,8 +147,8 @@ def permutation_test(
     a: ArrayLike,
     b: ArrayLike,
     *,
-    n_resamples: int = DRAWS,
-    seed: Seed,
+    n_resamples: int = resampling.DRAWS,
+    seed: resampling.Seed,
     cluster: ArrayLike | None = None,
 ) -> PermutationResult:
     """Two-sided paired permutation test of the mean of a − b (sign flips).
@@ -173,7 +166,7 @@ def permutation_test(
     differences = _differences(a, b)
     flipped = _units(differences, cluster, centred=False)
     columns = np.stack([flipped, np.zeros(len(flipped))], axis=1)
-    (p,) = sign_flip_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)
+    (p,) = resampling.sign_flip_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)
     return PermutationResult(float(differences.mean()), p, len(differences))
 
 
@@ -255,7 +248,9 @@ def equivalence(
     )
 
 
-def queries_to_show(differences: Array, *, margin: float, level: float = LEVEL) -> int | None:
+def queries_to_show(
+    differences: Array, *, margin: float, level: float = resampling.LEVEL
+) -> int | None:
     """Return the number of queries that would show a difference within ±``margin``.
 
     This is the smallest m for which the interval of m queries with differences distributed like
@@ -348,8 +343,8 @@ def _units(differences: Array, cluster: ArrayLike | None, *, centred: bool = Tru
     """The sampling units: differences of queries, or one value per cluster of them."""
     if cluster is None:
         return differences
-    numbers = cluster_numbers(cluster, len(differences))
-    return cluster_values(differences, numbers, centred=centred)
+    numbers = resampling.cluster_numbers(cluster, len(differences))
+    return resampling.cluster_values(differences, numbers, centred=centred)
 
 
 def _differences(a: ArrayLike, b: ArrayLike, **shares: float) -> Array:

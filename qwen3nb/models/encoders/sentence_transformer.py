@@ -22,13 +22,8 @@ from qwen3nb.models.inference.int8_linear import no_int8
 from qwen3nb.models.inference.packing import packing_of, varlen_kernel
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.kinds.source import Settings, Source
+from qwen3nb.models.modeling import runtime
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.modeling.runtime import (
-    check_room,
-    library_versions,
-    pick_device,
-    special_tokens,
-)
 from qwen3nb.models.types import SpecError, Vectors, refusing, torch_dtype
 
 _POOLINGS = {rule.stored: name for name, rule in POOLINGS.items()}
@@ -56,7 +51,7 @@ class SentenceTransformerEncoder(Encoder):
                 f"leave pooling at 'auto', not {given.pooling!r}"
             )
         dtype = torch_dtype(given.dtype)
-        self._model = _load(source, device=pick_device(given.device), dtype=dtype)
+        self._model = _load(source, device=runtime.pick_device(given.device), dtype=dtype)
         self.device, self.width = str(self._model.device), self._model.get_embedding_dimension()
         name = f"{source.label}: max_length"
         check_length(self._model, given.max_length, name)
@@ -64,12 +59,12 @@ class SentenceTransformerEncoder(Encoder):
         kinds = [type(module).__name__ for module in self._model]
         self._static = self._model[0].tokenizer if kinds[0] == "StaticEmbedding" else None
         self.tokenizer = self._model.tokenizer
-        self._special = special_tokens(self.tokenizer)
+        self._special = runtime.special_tokens(self.tokenizer)
         if self._static is None:
             if given.max_length is not None:
                 self._model.max_seq_length = given.max_length
             self.max_length: int | None = self._model.max_seq_length
-            check_room(self._model.tokenizer, self.max_length, name)
+            runtime.check_room(self._model.tokenizer, self.max_length, name)
         else:
             if given.max_length is not None:
                 self._static.enable_truncation(given.max_length)
@@ -94,7 +89,7 @@ class SentenceTransformerEncoder(Encoder):
                 "max_length": self.max_length,
                 **unit_and_similarity(source, given=given.normalize, unit=self.normalize),
                 "dtype": given.dtype,
-                "versions": {**library_versions(), "sentence-transformers": version},
+                "versions": {**runtime.library_versions(), "sentence-transformers": version},
                 **({"attention": attention} if attention else {}),
             },
         )

@@ -13,15 +13,8 @@ from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
 from qwen3nb.models.gate.weights import check_length
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.kinds.source import Settings, Source
+from qwen3nb.models.modeling import runtime
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.modeling.runtime import (
-    check_room,
-    library_versions,
-    load_tokenizer,
-    pick_device,
-    special_tokens,
-    token_rows,
-)
 from qwen3nb.models.modeling.tokenizer_template import surround
 from qwen3nb.models.types import SpecError, Vectors, torch_dtype
 
@@ -37,7 +30,7 @@ class TransformerEncoder(Encoder):
     """
 
     def __init__(self, source: Source, given: Settings) -> None:
-        self.device = pick_device(given.device)
+        self.device = runtime.pick_device(given.device)
         stored = source.kind.stored(source.own_folder)
         pooling = given.pooling or stored.get("pooling") or source.pooling
         if pooling is None:
@@ -52,12 +45,12 @@ class TransformerEncoder(Encoder):
         model = source.kind.model(source, dtype, bidirectional=given.bidirectional)
         check_length(model, given.max_length, f"{source.label}: max_length")
         model = model.to(self.device)
-        self.tokenizer = load_tokenizer(source.model_folder, model.config)
-        self._special = special_tokens(self.tokenizer)
+        self.tokenizer = runtime.load_tokenizer(source.model_folder, model.config)
+        self._special = runtime.special_tokens(self.tokenizer)
         if given.prefix or given.append_eos:
             end = self.tokenizer.eos_token if given.append_eos else None
             surround(self.tokenizer.backend_tokenizer, prefix=given.prefix, end=end)
-        check_room(self.tokenizer, self.max_length, f"{source.label}: max_length")
+        runtime.check_room(self.tokenizer, self.max_length, f"{source.label}: max_length")
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         self.width = int(model.config.get_text_config().hidden_size)
         attention = model.config._attn_implementation
@@ -81,7 +74,7 @@ class TransformerEncoder(Encoder):
                 "causal": source.kind.directed and not given.bidirectional,
                 # Packing changes nothing beyond rounding; another kernel in 16 bits does.
                 "attention": self.runner.attention or attention,
-                "versions": library_versions(),
+                "versions": runtime.library_versions(),
             },
         )
 
@@ -90,6 +83,6 @@ class TransformerEncoder(Encoder):
         return self.runner.encode(texts, self._tokenise, done=self._tick)
 
     def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
-        rows, cut = token_rows(self.tokenizer, texts, max_length=self.max_length)
+        rows, cut = runtime.token_rows(self.tokenizer, texts, max_length=self.max_length)
         self.stats.cut += cut
         return rows

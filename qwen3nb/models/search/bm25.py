@@ -21,14 +21,8 @@ import numpy as np
 import Stemmer
 
 from qwen3nb.models.kinds.source import Source, mteb_meta
+from qwen3nb.models.search import mteb_rows
 from qwen3nb.models.search.bm25_index import build_index, kept_index
-from qwen3nb.models.search.mteb_rows import (
-    ENGLISH,
-    document_ids,
-    joined_documents,
-    joined_query,
-    task_languages,
-)
 from qwen3nb.models.types import Stats
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.hardware import cores
@@ -86,7 +80,7 @@ class BM25:
         *,
         task_metadata: Any = None,
         hf_subset: str = "",
-        language: str = ENGLISH,
+        language: str = mteb_rows.ENGLISH,
         **_: Any,
     ) -> None:
         """Index MTEB's corpus: rows with ``id``, ``text`` and optionally ``title``.
@@ -102,12 +96,14 @@ class BM25:
         """
         started = time.perf_counter()
         spoken = (
-            task_languages(task_metadata, hf_subset) if task_metadata is not None else {language}
+            mteb_rows.task_languages(task_metadata, hf_subset)
+            if task_metadata is not None
+            else {language}
         )
-        self._english = ENGLISH in spoken
-        self._documents = document_ids(corpus, range(len(corpus)))
+        self._english = mteb_rows.ENGLISH in spoken
+        self._documents = mteb_rows.document_ids(corpus, range(len(corpus)))
         self.__dict__.pop("_positions", None)  # of an earlier corpus
-        texts = partial(joined_documents, corpus)
+        texts = partial(mteb_rows.joined_documents, corpus)
         options: dict[str, Any] = {"english": self._english, "settings": self.settings}
         if self._cache and len(self._documents) >= LARGE:
             self._index = kept_index(texts, **options)
@@ -121,7 +117,7 @@ class BM25:
         """Score the ``top_k`` best documents per query, or those in ``top_ranked``."""
         started = time.perf_counter()
         names = [str(row["id"]) for row in queries]
-        texts = [joined_query(row) for row in queries]
+        texts = [mteb_rows.joined_query(row) for row in queries]
         run: dict[str, dict[str, float]] = {}
         words = self._tokens(texts)
         if top_ranked is None:

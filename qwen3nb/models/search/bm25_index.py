@@ -29,15 +29,7 @@ from bm25s.stopwords import STOPWORDS_EN
 from scipy.sparse import coo_array, csc_array, load_npz, save_npz
 
 from qwen3nb import paths
-from qwen3nb.utils.atomic_files import (
-    canonical,
-    explained,
-    new_folder,
-    read_json,
-    sha256_file,
-    turn,
-    write_json,
-)
+from qwen3nb.utils import atomic_files
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
@@ -59,22 +51,22 @@ def kept_index(
     Raises:
         ValueError: no text has a word.
     """
-    digest = hashlib.sha256(canonical({**settings, "english": english}))
+    digest = hashlib.sha256(atomic_files.canonical({**settings, "english": english}))
     for text in texts():
         data = text.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "little") + data)
     folder = paths.cache() / "bm25" / digest.hexdigest()[:32]
-    with turn(folder, what="indexes"):
+    with atomic_files.turn(folder, what="indexes"):
         if (kept := _opened(folder)) is not None:
             return kept
         index = build_index(texts(), english=english, settings=settings)
         try:
-            with new_folder(folder) as work:
+            with atomic_files.new_folder(folder) as work:
                 index.save(work, show_progress=False)
-                digests = {file.name: sha256_file(file) for file in work.iterdir()}
-                write_json(work / MANIFEST, digests)
+                digests = {file.name: atomic_files.sha256_file(file) for file in work.iterdir()}
+                atomic_files.write_json(work / MANIFEST, digests)
         except OSError as error:
-            log.warning("the index of BM25 is not kept: %s", explained(error))
+            log.warning("the index of BM25 is not kept: %s", atomic_files.explained(error))
         return _opened(folder) or index
 
 
@@ -83,8 +75,10 @@ def _opened(folder: Path) -> bm25s.BM25 | None:
     if not folder.is_dir():
         return None
     try:
-        digests = read_json(folder / MANIFEST)
-        if all(sha256_file(folder / name) == digest for name, digest in digests.items()):
+        digests = atomic_files.read_json(folder / MANIFEST)
+        if all(
+            atomic_files.sha256_file(folder / name) == digest for name, digest in digests.items()
+        ):
             return bm25s.BM25.load(folder, mmap=True)
     except (OSError, ValueError, AttributeError):
         pass

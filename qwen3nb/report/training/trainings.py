@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qwen3nb import paths
+from qwen3nb.analysis import inventory
 from qwen3nb.analysis.comparison.differences import ALPHA, significant
-from qwen3nb.analysis.inventory import (
-    CONFLICTS,
-    Conflicts,
-    TrainingLog,
-    find_logs,
-    find_outputs,
-    read_conflicts,
-    read_log,
-    read_trainer_state,
-)
 from qwen3nb.analysis.training.checkpoint_scores import (
     TrainingSummary,
     Trajectory,
@@ -62,8 +53,8 @@ class Trainings:
     """Scores by step, logs and gradient conflicts of trainings."""
 
     trajectories: tuple[Trajectory, ...]  # one per task and training
-    logs: tuple[TrainingLog, ...]  # losses and learning rates, one per run
-    conflicts: tuple[Conflicts, ...]  # gradient conflicts of joint runs
+    logs: tuple[inventory.TrainingLog, ...]  # losses and learning rates, one per run
+    conflicts: tuple[inventory.Conflicts, ...]  # gradient conflicts of joint runs
     problems: tuple[str, ...]  # unreadable files and truncated lines
     seed: int  # of the draws
 
@@ -127,15 +118,17 @@ def read_trainings(
             except (ValueError, OSError) as error:
                 problems.append(str(error))
 
-    def state_log(checkpoint: Path) -> TrainingLog:
+    def state_log(checkpoint: Path) -> inventory.TrainingLog:
         name = paths.shown(checkpoint.parent).removeprefix("runs/")
-        return read_trainer_state(trainer_state(checkpoint), name=name)
+        return inventory.read_trainer_state(trainer_state(checkpoint), name=name)
 
     last = _last_checkpoints(base)
-    folders = find_outputs(base)
+    folders = inventory.find_outputs(base)
     logs = [*readable(state_log, (last[folder] for folder in sorted(last)))]
-    logs += readable(read_log, find_logs(folders))
-    conflicts = [*readable(read_conflicts, find_logs(folders, CONFLICTS))]
+    logs += readable(inventory.read_log, inventory.find_logs(folders))
+    conflicts = [
+        *readable(inventory.read_conflicts, inventory.find_logs(folders, inventory.CONFLICTS))
+    ]
     problems += [f"{each.name}: {note}" for each in (*logs, *conflicts) for note in each.notes]
     return Trainings(
         tuple(trajectories(given, tasks=tasks, metric=metric)),
@@ -185,7 +178,7 @@ def gains_table(trainings: Trainings) -> Table:
     )
 
 
-def _logged(logs: Iterable[TrainingLog]) -> list[str]:
+def _logged(logs: Iterable[inventory.TrainingLog]) -> list[str]:
     """Return the names of logged series to show: losses, development scores, learning rate."""
     given = {name for log in logs for name in log.series}
     scores = {name for name in given if name.startswith("eval_") and not name.endswith(_SPEED)}
