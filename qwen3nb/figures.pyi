@@ -5,9 +5,9 @@ from qwen3nb.report.leaderboard.board import comparison_figure as comparison_fig
 from qwen3nb.report.leaderboard.one_model import per_query_figure as per_query_figure
 from qwen3nb.report.studies.ablation import effects_figure as effects_figure
 from qwen3nb.report.studies.ann import ann_figure as ann_figure
+from qwen3nb.report.studies.interference import interference_figure as interference_figure
 from qwen3nb.report.studies.prompts import prompts_figure as prompts_figure
 from qwen3nb.report.studies.reranking import gain_figure as gain_figure
 from qwen3nb.report.studies.speed import speed_figure as speed_figure
-from qwen3nb.report.training.interference import interference_figure as interference_figure
-from qwen3nb.report.training.trainings import conflict_figure as conflict_figure
-from qwen3nb.report.training.trainings import loss_figure as loss_figure
+from qwen3nb.report.studies.trainings import conflict_figure as conflict_figure
+from qwen3nb.report.studies.trainings import loss_figure as loss_figure

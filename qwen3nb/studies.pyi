@@ -44,7 +44,7 @@ from qwen3nb.report.headline import headline_findings as headline_findings
 from qwen3nb.report.headline import headline_lead as headline_lead
 from qwen3nb.report.leaderboard.board import headline_task as headline_task
 from qwen3nb.report.leaderboard.board import standings as standings
+from qwen3nb.report.studies.interference import interference_report as interference_report
 from qwen3nb.report.studies.reranking import reranked as reranked
-from qwen3nb.report.training.interference import interference_report as interference_report
-from qwen3nb.report.training.trainings import read_trainings as read_trainings
+from qwen3nb.report.studies.trainings import read_trainings as read_trainings
 from qwen3nb.vectors.cache import list_caches as list_caches

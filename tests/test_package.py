@@ -29,7 +29,7 @@ LIGHT = [
         "import qwen3nb.records.verification, qwen3nb.execution.notebook, qwen3nb.book.build\n"
         "import qwen3nb.analysis.stats.paired_tests, qwen3nb.analysis.inventory\n"
         "import qwen3nb.analysis.training.interference, qwen3nb.report.comparison.candidates\n"
-        "import qwen3nb.report.training.interference, qwen3nb.report.leaderboard.board\n"
+        "import qwen3nb.report.studies.interference, qwen3nb.report.leaderboard.board\n"
         "import qwen3nb.report.render.table",
         HEAVY,
     ),
@@ -56,7 +56,7 @@ models.batching models.modeling models.gate models.kinds.source
 models.kinds.prompts
 vectors.block_file vectors.cache
 models.inference models.encoders vectors models.search
-models.kinds models.rerankers models.load models.known
+models.kinds models.rerankers models.load
 extraction
 datasets.rows datasets.trec
 datasets.mirror
@@ -69,7 +69,7 @@ evaluation.parity
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench
 cluster
-report.render report.leaderboard report.evaluation report.comparison report.training report.studies
+report.render report.leaderboard report.evaluation report.comparison report.studies
 report.card report.headline report.paper report.model_report
 execution book demo study cli
 stats studies tables figures conclusions

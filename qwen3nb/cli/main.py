@@ -33,11 +33,11 @@ _CONTENTS = {
         "rerank-outputs": ("rerank:rerank_outputs", "Evaluate all adapters of a training"),
         "reproduce": ("tasks:reproduce", "Compare our scores with published ones"),
         "tasks": ("tasks:list_tasks", "List tasks, and the minutes they take"),
-        "contamination": ("contamination:contamination", "Look for the tests in training data"),
+        "contamination": ("tasks:contamination", "Look for the tests in training data"),
         "bench": ("bench:bench", "Measure speed, memory and errors of tests"),
     },
     "Compare": {
-        "plan": ("plan:plan", "Compute how many queries a difference needs"),
+        "plan": ("records:plan", "Compute how many queries a difference needs"),
         "compare": ("records:compare", "Decide between models on your own data"),
         "analyze": ("records:analyze", "Measure interference of jointly trained adapters"),
         "diff": ("records:diff", "Show what changed since a release, with intervals"),

@@ -20,8 +20,7 @@ from qwen3nb.evaluation.run import EvaluationRun, Job, Run, Work, assemble, eval
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.kinds.prompts import parse_prompts
-from qwen3nb.models.known import known_or_loaded
-from qwen3nb.models.load import load_model
+from qwen3nb.models.load import known_or_loaded, load_model
 from qwen3nb.models.rerankers import Reranker
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import TIERS

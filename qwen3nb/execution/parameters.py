@@ -28,8 +28,7 @@ import click
 
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.rerankers import TEMPLATES
-from qwen3nb.models.types import DTYPES
+from qwen3nb.models.types import DTYPES, TEMPLATE_NAMES
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import known_secrets
@@ -56,7 +55,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "correction": tuple(CORRECTIONS),
     "dtype": tuple(DTYPES),
     "pooling": ("auto", *POOLINGS),
-    "template": ("auto", *TEMPLATES),
+    "template": ("auto", *TEMPLATE_NAMES),
     "tier": tuple(TIERS),
 }
 

@@ -1,21 +1,26 @@
-"""Load the encoder or search model that a model spec names."""
+"""Load the encoder or search model that a model spec names, or know its identity from before."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb import paths
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.prompts import parse_prompts, prompt_warning
 from qwen3nb.models.kinds.resolve import fetch_model, find_source
-from qwen3nb.models.kinds.source import Settings, fingerprint, unchanged
+from qwen3nb.models.kinds.source import Settings, Source, described, fingerprint, unchanged
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers import INSTRUCTION
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.types import KnownModel, SpecError
+from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.code_version import code_digest, installed_version
+from qwen3nb.utils.hardware import gpus
 from qwen3nb.utils.imports import load_library
 
 if TYPE_CHECKING:
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
     from qwen3nb.models.search.fusion import Fusion
 
 log = logging.getLogger(__name__)
+_LIBRARIES = "torch transformers tokenizers sentence-transformers peft numpy bm25s PyStemmer"
+_WITHOUT_EFFECT = ("batch_size", "cache", "show_progress")  # options that change no identity
 
 
 def load_encoder(
@@ -165,3 +172,47 @@ def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
         model: BM25 = source.kind.load(source, Settings(cache=options.get("cache", True)))
         return model
     return load_encoder(spec, **options)
+
+
+def known_or_loaded(spec: str, load: Callable[[], Any], options: Mapping[str, Any]) -> Any:
+    """Return the `KnownModel` of an earlier run, or load the model and store its identity.
+
+    Loading a model and its libraries takes seconds to minutes. Label and identity are cached under
+    a digest of everything they depend on: the content of the files, ``options``, versions, code and
+    hardware.
+
+    Args:
+        spec: spec of the model.
+        load: loads the model.
+        options: options of `load_model`.
+
+    Raises:
+        SpecError: no such model.
+    """
+    digest = _digest(spec, options)
+    file = paths.cache() / "identities" / f"{digest[:32]}.json"
+    try:
+        return KnownModel(**read_json(file), load=cache(load))
+    except (OSError, ValueError, TypeError):
+        pass  # missing or damaged
+    model = load()
+    if _digest(spec, options) == digest:  # otherwise its files were replaced during loading
+        kept = {each.name: getattr(model, each.name) for each in fields(KnownModel)[:-1]}
+        try:
+            write_json(file, kept)
+        except OSError as error:
+            log.warning("%s: not written (%s)", file, error)
+    return model
+
+
+def _digest(spec: str, options: Mapping[str, Any]) -> str:
+    source = _fetched(find_source(spec, base=options.get("base")))
+    used = {name: str(value) for name, value in options.items() if name not in _WITHOUT_EFFECT}
+    versions = [code_digest(), *map(installed_version, _LIBRARIES.split())]
+    return sha256_json([described(source), source.label, used, versions, gpus()])
+
+
+def _fetched(source: Source) -> Source:
+    if source.on_hub:
+        return fetch_model(source)
+    return replace(source, parts=tuple(_fetched(part) for part in source.parts))

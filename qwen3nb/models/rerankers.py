@@ -47,7 +47,7 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.batching import deduplicate, texts_of
 from qwen3nb.models.kinds.resolve import adapter_source, fetch_model, find_source
 from qwen3nb.models.kinds.source import Source, fingerprint, mteb_meta, unchanged
-from qwen3nb.models.types import SpecError, Stats, torch_dtype
+from qwen3nb.models.types import TEMPLATE_NAMES, SpecError, Stats, torch_dtype
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.imports import load_library
@@ -94,11 +94,8 @@ class PromptTemplate:
 
 
 TEMPLATES = {
-    each.name: each
-    for each in (
-        PromptTemplate("qwen3-reranker", "\n"),  # from the model card
-        PromptTemplate("double-newline", "\n\n"),  # used to train this project's LoRA adapters
-    )
+    name: PromptTemplate(name, gap)
+    for name, gap in zip(TEMPLATE_NAMES, ("\n", "\n\n"), strict=True)
 }
 
 

@@ -20,12 +20,12 @@ from qwen3nb.records.store import load_results
 from qwen3nb.report.comparison.compare import lead_figure, leaderboard_conclusion
 from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.render.table import score_text, short_task
-from qwen3nb.report.studies.reranking import METRIC, rerank_differences
-from qwen3nb.report.training.interference import (
+from qwen3nb.report.studies.interference import (
     InterferenceReport,
     interference_conclusion,
     interference_report,
 )
+from qwen3nb.report.studies.reranking import METRIC, rerank_differences
 
 _MOST = 3  # findings on the landing page
 

@@ -29,9 +29,9 @@ from qwen3nb.report.leaderboard.one_model import per_query_figure
 from qwen3nb.report.render.figure import PAPER_STYLES, Figure
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.report.render.table import MANY, TABLE_FORMATS, Table, transposed
+from qwen3nb.report.studies import interference
 from qwen3nb.report.studies.reranking import METRIC, gain_figure
-from qwen3nb.report.training import interference
-from qwen3nb.report.training.trainings import conflict_figure, loss_figure, read_trainings
+from qwen3nb.report.studies.trainings import conflict_figure, loss_figure, read_trainings
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import write_public

@@ -13,7 +13,7 @@ from qwen3nb.analysis.inventory import (
     read_trainer_state,
 )
 from qwen3nb.analysis.training.checkpoint_scores import TrainingStep, training_step, trajectories
-from qwen3nb.report.training.trainings import (
+from qwen3nb.report.studies.trainings import (
     conflict_figure,
     gains_table,
     loss_figure,

@@ -35,7 +35,7 @@ from qwen3nb.report.headline import (
 )
 from qwen3nb.report.leaderboard.board import leaderboard, rank_table, standings
 from qwen3nb.report.paper import PaperContents
-from qwen3nb.report.training.interference import interference_report
+from qwen3nb.report.studies.interference import interference_report
 from qwen3nb.tiers import BENCHMARKS, GROUPS
 from qwen3nb.utils.format import interval_text, p_value_text, typeset
 

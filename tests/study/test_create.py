@@ -11,7 +11,7 @@ from helpers import REPOSITORY
 from qwen3nb import paths
 from qwen3nb.datasets.custom.queries import read_queries
 from qwen3nb.execution.sweep import read_plan
-from qwen3nb.study.create import StudyError, create_study
+from qwen3nb.study import StudyError, create_study
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def _notebook(name: Path | str) -> Path:
     try:
         return paths.find_notebook(name)
     except paths.NoStudyError as error:
-        from qwen3nb.study.create import template_folder
+        from qwen3nb.study import template_folder
 
         notebook = template_folder() / "notebooks" / f"{name}.ipynb"
         if not notebook.is_file():

@@ -10,6 +10,7 @@ import click
 
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command
+from qwen3nb.models.types import TEMPLATE_NAMES
 from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _MODEL = opt.options(
     _MAX_LENGTH,
     opt.option(
         "--template",
-        choices=["qwen3-reranker", "double-newline"],
+        choices=TEMPLATE_NAMES,
         help="[default: qwen3-reranker; double-newline for adapters, as in their training]",
     ),
     opt.option(

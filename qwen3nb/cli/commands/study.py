@@ -23,7 +23,7 @@ def new(folder: Path, title: str, author: str) -> None:
     qwen3nb new my-study
     qwen3nb new search --title "Which encoder for our search?" --author "Ada Lovelace"
     """
-    from qwen3nb.study.create import create_study
+    from qwen3nb.study import create_study
 
     study = create_study(folder, title=title, author=author)
     click.echo(f"{study}\n")

@@ -34,8 +34,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.load import load_model
-from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.bm25_index import build_index
+from qwen3nb.models.search.bm25 import BM25, build_index
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.hardware import available_memory, cores, free_disk, peak_memory, resident_memory
 from qwen3nb.vectors.cache import bytes_per_vector

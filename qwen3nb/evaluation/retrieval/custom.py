@@ -33,8 +33,7 @@ from qwen3nb.evaluation.run import (
 from qwen3nb.metrics.retrieval import RECORDED, rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
-from qwen3nb.models.known import known_or_loaded
-from qwen3nb.models.load import load_model
+from qwen3nb.models.load import known_or_loaded, load_model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import search_texts
 from qwen3nb.models.search.fusion import Fusion, fuse

@@ -11,7 +11,7 @@ from scipy import stats
 from qwen3nb.analysis.inventory import Score
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.training.interference import Gate, configuration_differences, interference
-from qwen3nb.report.training.interference import configuration_differences_table
+from qwen3nb.report.studies.interference import configuration_differences_table
 from qwen3nb.utils.format import json_text
 
 RNG = np.random.default_rng(8)

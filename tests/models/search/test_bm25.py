@@ -8,7 +8,7 @@ import Stemmer
 from datasets import Dataset
 
 from qwen3nb.models.load import load_model
-from qwen3nb.models.search import bm25, bm25_index
+from qwen3nb.models.search import bm25
 from qwen3nb.models.search.mteb_rows import joined_query
 
 SENTENCE = "runs running runner sorted sorting sorts table tables list lists quickly the of"
@@ -62,12 +62,12 @@ ODD = [
 
 @pytest.mark.parametrize("english", [True, False])
 def test_the_index_is_that_of_bm25s(english, monkeypatch):
-    monkeypatch.setattr(bm25_index, "_BLOCK", 9)  # texts: several blocks
+    monkeypatch.setattr(bm25, "_BLOCK", 9)  # texts: several blocks
     generator = np.random.default_rng(0)
     texts = ODD + [" ".join(generator.choice(WORDS, n)) for n in generator.integers(0, 20, 40)]
     texts += ODD
     model = load_model("bm25")
-    index = bm25_index.build_index(texts, english=english, settings=model.settings)
+    index = bm25.build_index(texts, english=english, settings=model.settings)
     theirs = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
     options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english")}
     options = options if english else {"stopwords": None}
@@ -93,9 +93,9 @@ def test_an_index_is_kept_for_all_tasks_on_a_corpus(home, monkeypatch, caplog):
     monkeypatch.setenv("QWEN3NB_CACHE", str(home / "cache"))
     texts, query = ["sorted tables", "lists", "a table"], rows(["table"])
     made = []
-    build = bm25_index.build_index
+    build = bm25.build_index
     counted = lambda *texts, **options: made.append(1) or build(*texts, **options)  # noqa: E731
-    monkeypatch.setattr(bm25_index, "build_index", counted)
+    monkeypatch.setattr(bm25, "build_index", counted)
 
     def run(documents, **options):
         model = load_model("bm25", **options)
@@ -105,6 +105,7 @@ def test_an_index_is_kept_for_all_tasks_on_a_corpus(home, monkeypatch, caplog):
     plain = run(rows(texts), cache=False)
     kept = home / "cache" / "bm25"
     assert not kept.exists()
+    made.clear()
     data = Dataset.from_list(rows(texts)).select_columns(["id", "text"])
     renamed = [{**row, "id": f"other {row['id']}"} for row in rows(texts)]
     assert [run(each) for each in (rows(texts), data, renamed)] == [plain] * 3

@@ -35,7 +35,7 @@ from qwen3nb.report.render.figure import (
 )
 from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number, plural, short_task
-from qwen3nb.report.training.trainings import conflict_figure, loss_figure, read_trainings
+from qwen3nb.report.studies.trainings import conflict_figure, loss_figure, read_trainings
 from qwen3nb.utils.format import escaped, json_text, number_text, p_value_text
 from qwen3nb.utils.secrets import write_public
 

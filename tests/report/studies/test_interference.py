@@ -21,7 +21,7 @@ from qwen3nb.analysis.training.interference import (
 from qwen3nb.execution.notebook import finished_page, run_notebook
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.report.headline import interference_finding
-from qwen3nb.report.training.interference import (
+from qwen3nb.report.studies.interference import (
     InterferenceReport,
     configurations_figure,
     configurations_table,
@@ -30,7 +30,7 @@ from qwen3nb.report.training.interference import (
     interference_report,
     interference_table,
 )
-from qwen3nb.report.training.trainings import (
+from qwen3nb.report.studies.trainings import (
     Trainings,
     gains_table,
     read_trainings,
