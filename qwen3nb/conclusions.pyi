@@ -14,6 +14,7 @@ from qwen3nb.report.studies.calibration import wilcoxon_conclusion as wilcoxon_c
 from qwen3nb.report.studies.datasets import data_conclusion as data_conclusion
 from qwen3nb.report.studies.extraction import extraction_conclusion as extraction_conclusion
 from qwen3nb.report.studies.interference import interference_conclusion as interference_conclusion
+from qwen3nb.report.studies.parity import parity_conclusion as parity_conclusion
 from qwen3nb.report.studies.probes import probes_conclusion as probes_conclusion
 from qwen3nb.report.studies.prompts import prompts_conclusion as prompts_conclusion
 from qwen3nb.report.studies.reranking import rerank_conclusion as rerank_conclusion

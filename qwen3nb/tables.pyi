@@ -36,6 +36,7 @@ from qwen3nb.report.studies.interference import (
 from qwen3nb.report.studies.interference import configurations_table as configurations_table
 from qwen3nb.report.studies.interference import interference_table as interference_table
 from qwen3nb.report.studies.interference import refusals_table as refusals_table
+from qwen3nb.report.studies.parity import parity_table as parity_table
 from qwen3nb.report.studies.probes import probes_table as probes_table
 from qwen3nb.report.studies.prompts import prompt_pairs_table as prompt_pairs_table
 from qwen3nb.report.studies.prompts import prompt_place_table as prompt_place_table

@@ -19,7 +19,6 @@ Shapes: N probes, D dimensions.
 
 from __future__ import annotations
 
-import importlib
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -30,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
+from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder, truncate_dimensions
@@ -39,6 +38,7 @@ from qwen3nb.models.kinds.api import RefusedError
 from qwen3nb.models.kinds.prompts import prompt_for
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
+from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import SpecError, Vectors
 from qwen3nb.utils.choices import one_of
 
@@ -114,9 +114,11 @@ class Cause:
 
 @dataclass(frozen=True)
 class Rankings:
-    """Search in the sample of PyDocs by both: nDCG@10, and the rankings themselves."""
+    """Search in PyDocs, or a sample of it, by both: nDCG@10, and the rankings themselves."""
 
     queries: int
+    of: int  # queries of all of PyDocs
+    documents: int
     ours: float
     theirs: float
     difference: float  # theirs - ours
@@ -159,9 +161,10 @@ class Parity:
         if (found := self.rankings) is not None:
             ends = "" if found.interval is None else " [{:+.3f}, {:+.3f}]".format(*found.interval)
             lines.append(
-                f"  PyDocs, {found.queries} queries: nDCG@10 {found.ours:.3f} here, "
-                f"{found.theirs:.3f} there, difference {found.difference:+.3f}{ends}; "
-                f"{found.other_first} with another first document, {found.shared:.0%} of ten shared"
+                f"  PyDocs, {found.queries:,} of {found.of:,} queries, {found.documents:,} "
+                f"documents: nDCG@10 {found.ours:.3f} here, {found.theirs:.3f} there, difference "
+                f"{found.difference:+.3f}{ends}; {found.other_first:,} with another first "
+                f"document, {found.shared:.0%} of ten shared"
             )
         return "\n".join(lines)
 
@@ -177,6 +180,7 @@ def parity(
     prompts_by: str = "client",
     least: float = 0.9999,
     rankings: bool = True,
+    queries: int = 200,
     **options: Any,
 ) -> Parity:
     """Compare ``model`` with what should be the same model in another program.
@@ -192,6 +196,7 @@ def parity(
             method per role always add their own.
         least: least cosine of a probe for the same model.
         rankings: whether both also search PyDocs.
+        queries: that many of PyDocs, each with four documents; 0 for all of it.
         options: of `load_encoder`, for ``model``.
 
     Raises:
@@ -228,7 +233,7 @@ def parity(
         },
         explained=1 - float(np.nanmax(found.errors(setup))),
         least=least,
-        rankings=_rankings(ours.encoder, theirs) if rankings else None,
+        rankings=_rankings(ours.encoder, theirs, queries) if rankings else None,
     )
 
 
@@ -519,39 +524,31 @@ def _other(where: Any, ours: _Reference, *, raw: bool) -> tuple[Encode, str]:
     if spec.endswith((".onnx", ".xml")):
         return prompted(_graph(Path(spec), ours)), spec
     other = where if isinstance(where, Encoder) else load_encoder(spec, **options)
-    return lambda texts, role: other.encode(texts, role=role), other.label
+    name = other.label if where is other else spec
+    return lambda texts, role: other.encode(texts, role=role), name
 
 
 def _graph(file: Path, ours: _Reference) -> Callable[[list[str]], Vectors]:
     """Return what encodes texts by a graph, on our tokens; states are pooled as ours are."""
-    name = "onnxruntime" if file.suffix == ".onnx" else "openvino"
-    try:
-        library = importlib.import_module(name)
-    except ImportError:
-        raise SpecError(f"{file}: needs {name}: pip install {name}") from None
+    import torch
+
+    from qwen3nb.extraction.onnx_graph import graph_states
+
     if not (file.is_file() and ours.varies):
         raise SpecError(f"{file}: expected a graph of {ours.encoder.label}, a transformer")
-    if name == "onnxruntime":
-        session = library.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-        names = {each.name for each in session.get_inputs()}
-        run = lambda feeds: session.run(None, feeds)[0]  # noqa: E731
-    else:
-        compiled = library.Core().compile_model(str(file), "CPU")
-        names = {each.get_any_name() for each in compiled.inputs}
-        run = lambda feeds: compiled(feeds)[0]  # noqa: E731
+    try:
+        run = graph_states(file)
+    except ImportError as error:
+        raise SpecError(f"{file}: needs {error.name}: pip install {error.name}") from None
 
     def encode(texts: list[str]) -> Vectors:
-        import torch
-
         rows = []
         for text in texts:
-            ids = np.array([ours.row(ours.base, text)], dtype=np.int64)
-            if not ids.size:  # zero, as ours is
+            ids = torch.tensor([ours.row(ours.base, text)], dtype=torch.int64)
+            if not ids.numel():  # zero, as ours is
                 rows.append(np.zeros(ours.encoder.width, dtype=np.float32))
                 continue
-            feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-            feeds |= {"token_type_ids": 0 * ids, "position_ids": np.arange(ids.size)[None]}
-            states = torch.from_numpy(np.array(run({key: feeds[key] for key in names}))).float()
+            states = run(ids, torch.ones_like(ids)).float()
             if states.ndim == 3:
                 states = pool(states, torch.ones(states.shape[:2]), how=ours.base.pooling)
             rows.append(states[0].numpy())
@@ -560,28 +557,34 @@ def _graph(file: Path, ours: _Reference) -> Callable[[list[str]], Vectors]:
     return encode
 
 
-def _rankings(encoder: Encoder, theirs: Encode) -> Rankings:
-    """Search the sample of PyDocs with both."""
-    pydocs = pydocs_sample()
+def _rankings(encoder: Encoder, theirs: Encode, queries: int) -> Rankings:
+    """Search in PyDocs with both."""
+    pydocs = whole = load_pydocs()
+    if queries:
+        pydocs = whole.sample(documents=4 * queries, queries=queries)
     names, texts = list(pydocs.corpus), list(pydocs.corpus.values())
     ours: Encode = lambda texts, role: encoder.encode(texts, role=role)  # noqa: E731
     scores, tops = [], []
     for encode in (ours, theirs):
-        queries = encode(list(pydocs.queries.values()), "query")
-        similar = encoder.similarity(queries, encode(texts, "passage")).numpy()
-        tops.append(np.argsort(-similar, axis=1, kind="stable")[:, :10])
-        run = {
-            query: {names[column]: float(row[column]) for column in best}
-            for query, row, best in zip(pydocs.queries, similar, tops[-1], strict=True)
-        }
+        hits = search(
+            encode(list(pydocs.queries.values()), "query"),
+            encode(texts, "passage"),
+            k=10,
+            cosine=encoder.similarity_name == "cosine",
+            zeros=True,
+        )
+        run = hits.run(pydocs.queries, names)
         scores.append(np.array(list(score_run(pydocs.qrels, run)["nDCG@10"].values())))
+        tops.append(hits.ids)
     differences = scores[1] - scores[0]
     return Rankings(
         queries=len(differences),
+        of=len(whole.query_names),
+        documents=len(names),
         ours=float(scores[0].mean()),
         theirs=float(scores[1].mean()),
         difference=float(differences.mean()),
         interval=difference_interval(differences, level=0.95),
         other_first=int((tops[0][:, 0] != tops[1][:, 0]).sum()),
-        shared=float(np.mean([len({*a} & {*b}) / 10 for a, b in zip(*tops, strict=True)])),
+        shared=float(np.mean([len({*a} & {*b}) / len(a) for a, b in zip(*tops, strict=True)])),
     )

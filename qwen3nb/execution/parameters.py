@@ -55,6 +55,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "correction": tuple(CORRECTIONS),
     "dtype": tuple(DTYPES),
     "pooling": ("auto", *POOLINGS),
+    "prompts_by": ("client", "server"),
     "template": ("auto", *TEMPLATE_NAMES),
     "tier": tuple(TIERS),
 }
@@ -71,6 +72,7 @@ MINIMUM: dict[str, int] = {
     "limit": 0,
     "max_length": 0,
     "nprobe": 1,
+    "queries": 0,
     "rounds": 1,
     "seed": 0,
     "texts": 1,

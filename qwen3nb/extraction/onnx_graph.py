@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -232,15 +233,28 @@ class _Graph:
 
 
 def graph_states(file: Path) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function that runs a graph on the CPU: ids and mask (B, T) to states (B, T, H)."""
-    import onnxruntime
+    """Return a function that runs a graph, .onnx or OpenVINO's .xml, on the CPU.
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors
-    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    It maps ids and mask (B, T) to the graph's first output, such as states (B, T, H).
+    """
+    if file.suffix == ".xml":
+        import openvino
+
+        run: Any = openvino.Core().compile_model(str(file), "CPU")
+        names = {each.get_any_name() for each in run.inputs}
+    else:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # errors
+        providers = ["CPUExecutionProvider"]
+        session = onnxruntime.InferenceSession(str(file), options, providers=providers)
+        names, run = {each.name for each in session.get_inputs()}, partial(session.run, None)
 
     def states(ids: Tensor, mask: Tensor) -> Tensor:
-        inputs = dict(zip(_INPUTS, (ids.numpy(), mask.numpy()), strict=True))
-        return torch.from_numpy(session.run([_OUTPUT], inputs)[0])
+        feeds = dict(zip(_INPUTS, (ids.numpy(), mask.numpy()), strict=True))
+        positions = np.arange(ids.shape[1])[None].repeat(len(ids), axis=0)
+        feeds |= {"token_type_ids": np.zeros_like(positions), "position_ids": positions}
+        return torch.from_numpy(run({name: feeds[name] for name in names})[0])
 
     return states

@@ -11,9 +11,11 @@ import torch
 from helpers.api_server import api_server, embeddings
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.parity import parity
 from qwen3nb.models.load import load_encoder
 from qwen3nb.report.card import extract
+from qwen3nb.report.studies.parity import parity_conclusion, parity_table
 
 pytestmark = pytest.mark.integration
 PROMPTS = {"query": "Find the answer:\n", "passage": "text: "}
@@ -211,8 +213,9 @@ def test_a_model_without_a_transformer_has_the_causes_of_texts():
 
 
 def test_rankings_say_what_it_means_for_search(export):
-    found = parity(export, Served(export, pooling="cls")).rankings
-    same = parity(export, export).rankings
+    found = parity(export, Served(export, pooling="cls"), queries=50).rankings
+    same = parity(export, export, queries=50).rankings
+    assert (same.queries, same.documents) == (50, 200)
     assert (same.difference, same.other_first, same.shared) == (0, 0, 1)
     assert found.ours == same.ours == same.theirs
     assert found.difference == pytest.approx(found.theirs - found.ours)
@@ -220,10 +223,27 @@ def test_rankings_say_what_it_means_for_search(export):
     assert found.other_first > found.queries / 2
 
 
+def test_all_of_pydocs_is_searched_on_request():
+    found = parity("random:8", "random:6", queries=0)
+    whole = load_pydocs()
+    sizes = found.rankings.queries, found.rankings.of, found.rankings.documents
+    assert sizes == (len(whole.queries), len(whole.queries), len(whole.corpus))
+    assert f"{sizes[0]:,} of {sizes[1]:,} queries" in repr(found)
+    assert f"For {sizes[0]:,} of the {sizes[1]:,} queries" in str(parity_conclusion(found))
+
+
+def test_the_page_names_causes_and_marks_what_differs(export):
+    found = parity(export, Served(export, **prompts(query="")), rankings=False)
+    assert "is not the same as" in str(parity_conclusion(found))
+    assert f"query prompt ({QUERY!r} is missing)" in str(parity_conclusion(found))
+    rows = parity_table(found).rows
+    assert [row[1].strong for row in rows] == ["(query)" in row[0].text for row in rows]
+
+
 def test_the_command_exits_with_3_and_names_the_cause(cli, export):
     words = ("parity", "random:8")
     done = cli(*words, "random:8", "--probes-only")
-    assert (done.exit_code, done.output.splitlines()[0]) == (0, "random-8 is the same as random-8")
+    assert (done.exit_code, done.output.splitlines()[0]) == (0, "random:8 is the same as random-8")
     other = cli(*words, "random:6", "--probes-only", "--json")
     assert other.exit_code == 3
     assert "dimensions" in [cause["name"] for cause in json.loads(other.output)["causes"]]

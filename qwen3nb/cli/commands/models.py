@@ -138,6 +138,7 @@ def quick(model: str, as_json: bool, **options: Any) -> None:
 )
 @opt.option("--least", type=click.FloatRange(0, 1), default=0.9999, help="Least cosine of a text.")
 @opt.flag("--probes-only", help="Do not search PyDocs.")
+@opt.option("--queries", least=0, default=200, help="Queries of PyDocs; 0: all of them.")
 @opt.JSON
 def parity(where: str, probes_only: bool, as_json: bool, **options: Any) -> None:
     """Check that WHERE computes what MODEL does, and name the cause if not.
