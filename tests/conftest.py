@@ -1,5 +1,6 @@
 """What the tests share: an isolated home, tiny models, real files where they are at hand."""
 
+import gc
 import json
 import os
 import shutil
@@ -16,6 +17,17 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 IN_PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Import what the tests import without the garbage collector, which takes as long again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items):
