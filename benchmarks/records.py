@@ -1,15 +1,16 @@
-"""How long, and in how much memory, do 3,000 records load, compare, make tables, verify?
+"""How long, and in how much memory, do 12,200 records load, compare, make tables, verify?
 
-    python -m benchmarks.records --models 10 --tasks 5 --seeds 1 --queries 2000
+    python -m benchmarks.records --models 20 --queries 200
     python -m benchmarks.records --folder records --only compare
 
-The limits are for the default size, 3,000 records of 1.1 GB, on two cores. Each task runs in a
-process of its own; its processor time and its memory include those of the processes that it starts.
+The limits are for the default size, 200 models on the 61 tasks of the tier ``full``, on two cores.
+Each step runs in a process of its own; its processor time and its memory include those of the
+processes that it starts.
 
-The records are synthetic, written as those of an evaluation are. Each query has one relevant
-document, as in MS MARCO; its rank is drawn from the difficulty of the query and the skill of the
-model, and the scores follow from the rank. The aggregates follow from the scores, so that
-`qwen3nb verify` holds.
+The records are synthetic, written as those of an evaluation are, with the columns of each type of
+task and as many queries or texts as the real data. A query has one relevant document, as in MS
+MARCO; its rank is drawn from the difficulty of the query and the skill of the model, and the scores
+follow from the rank. The aggregates follow from the scores, so that `qwen3nb verify` holds.
 """
 
 from __future__ import annotations
@@ -28,18 +29,19 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from numpy.random import Generator
 
 from benchmarks.options import PYTHON, command
 from qwen3nb.bench.harness import table, timed
-from qwen3nb.metrics.aggregate import means
+from qwen3nb.evaluation.studies.prompts import FOLDER
+from qwen3nb.metrics.aggregate import Aggregate, aggregate_samples, reported
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.record import Environment, ModelInfo, MTEBScore, Result, RunCost, TaskInfo
 from qwen3nb.records.side_files import QueryScores
-from qwen3nb.tiers import TIERS, is_search
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.hardware import cores
 
-_MAIN = "nDCG@10"
 _TOP = 10
 _JOBS = 3000  # of the plan
 _EVERY = 0.05  # seconds between two looks at the memory
@@ -58,13 +60,13 @@ class Task:
     """Something to do with many records."""
 
     arguments: tuple[str, ...]  # of Python; ``OUT`` is a folder to write to
-    seconds: float  # the limit for 50 models, 20 tasks, 3 seeds and 6,980 queries, on two cores
+    seconds: float  # the limit for 200 models on 61 tasks, on two cores
     gigabytes: float = float("inf")  # likewise
     start: str = ""  # code whose time is not counted, such as imports that outlast the work
 
 
 TASKS = {
-    "load_results": Task(("-c", _LOAD), 10, 0.3),
+    "load_results": Task(("-c", _LOAD), 10, 0.5),
     "leaderboard": Task(("-c", f"{_LOAD}; q.leaderboard(records, tasks=records.tasks)"), 60, 2),
     "compare": Task(("-c", f"{_LOAD}; q.compare(records)"), 60, 2),
     "tables": Task(_TABLES, 60, 2),
@@ -84,34 +86,72 @@ class TaskTiming:
     gigabytes: float
 
 
+# Queries or texts of each task of the tier ``full``, as in MTEB; of the others there are 1,000.
+_ITEMS = {
+    name: int(count)
+    for name, count in (
+        each.split(":")
+        for each in """
+    ArguAna:1406 ClimateFEVER:1535 CQADupstackAndroidRetrieval:699 CQADupstackEnglishRetrieval:1570
+    CQADupstackGamingRetrieval:1595 CQADupstackGisRetrieval:885 CQADupstackMathematicaRetrieval:804
+    CQADupstackPhysicsRetrieval:1039 CQADupstackProgrammersRetrieval:876
+    CQADupstackStatsRetrieval:652 CQADupstackTexRetrieval:2906 CQADupstackUnixRetrieval:1072
+    CQADupstackWebmastersRetrieval:506 CQADupstackWordpressRetrieval:541 DBPedia:400 FEVER:6666
+    FiQA2018:648 HotpotQA:7405 MSMARCO:6980 NFCorpus:323 NQ:3452 QuoraRetrieval:10000 SciFact:300
+    Touche2020:49 TRECCOVID:50 Banking77Classification:3080 ImdbClassification:25000
+    MTOPDomainClassification-en-test:4386 MassiveIntentClassification-en-test:2974
+    MassiveScenarioClassification-en-test:2974 ToxicConversationsClassification:2048
+    TweetSentimentExtractionClassification:3534 AmazonCounterfactualClassification-en-test:670
+    AskUbuntuDupQuestions:361 MindSmallReranking:107968 Touche2020Retrieval.v3:49 BIOSSES:100
+    SICK-R:9927 STS12:3108 STS13:1500 STS14:3750 STS15:3000 STSBenchmark:1379 STS17-en-en:250
+    STS22.v2-en:197
+    """.split()  # noqa: SIM905 - a list of words reads better as a line
+    )
+}
+_KINDS = {
+    key: kind
+    for benchmark in reversed(BENCHMARKS.values())
+    for kind, tasks in benchmark.types.items()
+    for task in tasks
+    for key in GROUPS.get(task, (task,))
+}
+_SEARCHES = ("Retrieval", "Reranking")
+_DRAWS = 10  # of a clustering
+_NAMED: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {  # how, and of which columns
+    "STS": {"Spearman": ("spearman", ("cosine", "gold"))},
+    "Clustering": {"V-measure": ("mean", ("v_measure",))},
+}
+
+
 @dataclass(frozen=True)
 class RecordSet:
-    """The records to write: each model on each task with each seed."""
+    """The records to write: each model on each task with each prompt."""
 
-    models: int = 50
-    tasks: int = 20  # number of tasks; the first are the searches of the tier ``full``
-    seeds: int = 3
-    queries: int = 6980  # queries of each task
-    # whether records keep the ids of each query's best documents, as those of `eval` do
-    top: bool = True
+    models: int = 200
+    tasks: int = 61  # number of tasks, the first of the tier ``full``
+    prompts: int = 1  # prompts of each model, each with an identity of its own
+    queries: int = 0  # queries or texts of each task at most; 0: as many as the real data
 
     def __len__(self) -> int:
         """Number of records."""
-        return self.models * self.tasks * self.seeds
+        return self.models * self.tasks * self.prompts
 
-    def task_keys(self) -> list[str]:
+    def task_keys(self) -> tuple[str, ...]:
         """Return the names of the tasks."""
-        real = [key for key in TIERS["full"].task_keys if is_search(key)]
-        return [*real, *(f"Synthetic{i:03d}" for i in range(self.tasks))][: self.tasks]
+        return TIERS["full"].task_keys[: self.tasks]
+
+    def items(self, key: str) -> int:
+        """Return the number of queries or texts of a task."""
+        real = _ITEMS.get(key, 1000)
+        return min(real, self.queries or real)
 
 
 def bench_records(
     *,
-    models: int = 50,
-    tasks: int = 20,
-    seeds: int = 3,
-    queries: int = 6980,
-    top: bool = True,
+    models: int = 200,
+    tasks: int = 61,
+    prompts: int = 1,
+    queries: int = 0,
     folder: str = "",
     only: str = "",
 ) -> list[TaskTiming]:
@@ -123,7 +163,7 @@ def bench_records(
     selected = {name: each for name, each in TASKS.items() if only in ("", name)}
     if not selected:
         raise ValueError(f"task: expected one of {', '.join(TASKS)}; got {only!r}")
-    records, timings = RecordSet(models, tasks, seeds, queries, top), []
+    records, timings = RecordSet(models, tasks, prompts, queries), []
     with tempfile.TemporaryDirectory() as scratch:
         results = prepared(records, Path(folder or f"{scratch}/results"))
         for name, task in selected.items():
@@ -222,7 +262,7 @@ def write_records(folder: Path, records: RecordSet, *, processes: int = 0) -> in
         records: what to write.
         processes: number of processes; 0 for one per core.
     """
-    groups = list(product(range(records.tasks), range(records.seeds)))
+    groups = list(product(records.task_keys(), range(records.prompts)))
     write = partial(_write_group, folder, records)
     processes = min(processes or cores(), len(groups))
     if processes == 1:
@@ -231,74 +271,106 @@ def write_records(folder: Path, records: RecordSet, *, processes: int = 0) -> in
         return sum(pool.map(write, groups))
 
 
-def _write_group(folder: Path, records: RecordSet, group: tuple[int, int]) -> int:
-    """Write the records of all models on one task with one seed."""
+def _write_group(folder: Path, records: RecordSet, group: tuple[str, int]) -> int:
+    """Write the records of all models on one task with one prompt."""
     for result in _results(records, *group):
-        result.save(folder)
+        result.save(folder / FOLDER if group[1] else folder)
     return records.models
 
 
-def _results(records: RecordSet, task: int, seed: int) -> Iterator[Result]:
-    rng = np.random.default_rng([0, task])  # the same data for every seed
-    n = records.queries
+def _results(records: RecordSet, key: str, prompt: int) -> Iterator[Result]:
+    rng = np.random.default_rng([0, *key.encode()])  # the same data for every model
+    n, kind = records.items(key), _KINDS[key]
+    n = _DRAWS if kind == "Clustering" else n
     queries = tuple(str(each) for each in rng.permutation(10 * n)[:n])
     difficulty = rng.normal(0, 1.5, n)
-    environment, key = Environment.current(), records.task_keys()[task]
-    for model in range(records.models):
-        own = np.random.default_rng([0, task, seed, model])
-        skill = 1 - model / records.models / 2
-        ranks = np.ceil(np.exp(difficulty + own.normal(1.5 - skill, 1, n)))
-        scores = QueryScores(queries, _scores(ranks))
-        documents = own.integers(0, 1000 * n, (n, _TOP)).astype(str).tolist()
-        top = {"top": dict(zip(queries, documents, strict=True))} if records.top else {}
-        spec = f"runs/synthetic/checkpoint-{model}"
-        metrics = means(dict(scores))
-        value = metrics[_MAIN].value
+    environment = Environment.current()
+    for number in range(records.models):
+        own = np.random.default_rng([0, number, prompt, *key.encode()])
+        skill = 1 - number / records.models / 2
+        scores = QueryScores(queries, _columns(kind, difficulty, skill, own))
+        metrics = _metrics(kind, scores, skill)
+        main = "MAP@100" if kind == "Reranking" else next(iter(metrics))
+        top = {}
+        if kind in _SEARCHES:
+            documents = own.integers(0, 1000 * n, (n, _TOP)).astype(str).tolist()
+            top = {"top": dict(zip(queries, documents, strict=True))}
+        model = _model(number, prompt)
+        prompted = {}
+        if prompt:
+            text = model.settings["prompts"]["query"]
+            prompted = {"prompt": {"name": text, "text": text, "of": _model(number, 0).identity}}
+        value = metrics[main].value
         yield Result(
-            model=_model(model, spec),
+            model=model,
             task=TaskInfo(
                 name=key,
-                type="Retrieval",
-                main_metric=_MAIN,
+                type=kind,
+                main_metric=main,
                 dataset=f"synthetic/{key}",
                 revision=sha256_json([key, n])[:12],
-                size={"documents": 1000 * n, "queries": n},
-                mteb=None if value is None else MTEBScore("ndcg_at_10", value),
+                size={"queries": n},
+                mteb=None if value is None else MTEBScore(main, value),
                 splits=("test",),
                 subsets=("default",),
                 languages=("eng-Latn",),
             ),
             metrics=metrics,
             per_query=scores,
-            seed=seed,
-            config={"checkpoint": spec, "tier": "full", "seed": seed, **top},
+            seed=0,
+            config={"checkpoint": model.spec, "tier": "full", "seed": 0, **top} | prompted,
             environment=environment,
             cost=RunCost(seconds=1.0, texts=n, encoded=n, texts_per_second=float(n)),
-            run=f"synthetic-{model}-{seed}",
+            run=f"synthetic-{number}-{prompt}",
             finished="2026-01-01T00:00:00+00:00",
         )
 
 
-def _scores(ranks: Array) -> dict[str, Array]:
-    """The metrics of searches whose relevant document has these ranks."""
+def _columns(kind: str, difficulty: Array, skill: float, own: Generator) -> dict[str, Array]:
+    """Return the scores that records of a type of task have for each query; may be none."""
+    noise = own.normal(0, 1, len(difficulty))
+    if kind in _SEARCHES:
+        return _search_scores(np.ceil(np.exp(difficulty + noise + 1.5 - skill)))
     return {
-        _MAIN: np.where(ranks <= 10, 1 / np.log2(1 + ranks), 0.0),
-        "MRR@10": np.where(ranks <= 10, 1 / ranks, 0.0),
-        "MAP@100": np.where(ranks <= 100, 1 / ranks, 0.0),
-        "Recall@10": (ranks <= 10).astype(float),
-        "Recall@100": (ranks <= 100).astype(float),
+        "STS": {"cosine": difficulty + noise * (2 - skill), "gold": difficulty},
+        "Classification": {"accuracy": np.round(own.beta(4 * skill, 1, len(noise)), 1)},
+        "Clustering": {"v_measure": skill / 2 + noise / 100},
+    }.get(kind, {})
+
+
+def _metrics(kind: str, scores: QueryScores, skill: float) -> dict[str, Aggregate]:
+    """Return the metrics of a type of task; the first is the main one."""
+    if not scores:
+        return {"max_ap": reported(skill / 2 + 0.4, n=1000)}
+    named = _NAMED.get(kind) or {name: ("mean", (name,)) for name in scores}
+    return {
+        name: aggregate_samples([scores.sample(columns)], how=how, columns=columns)
+        for name, (how, columns) in named.items()
     }
 
 
-def _model(number: int, spec: str) -> ModelInfo:
+def _search_scores(ranks: Array) -> dict[str, Array]:
+    """The metrics of searches whose relevant document has these ranks."""
+    return {
+        "nDCG@10": np.where(ranks <= 10, 1 / np.log2(1 + ranks), 0.0),
+        "MRR@10": np.where(ranks <= 10, 1 / ranks, 0.0),
+        "Recall@1": (ranks <= 1).astype(float),
+        "Recall@10": (ranks <= 10).astype(float),
+        "Recall@100": (ranks <= 100).astype(float),
+        "MAP@100": np.where(ranks <= 100, 1 / ranks, 0.0),
+    }
+
+
+def _model(number: int, prompt: int) -> ModelInfo:
     settings = {
         "model": {"kind": "synthetic", "weights": sha256_json(number)},
-        "prompts": {},
+        "prompts": {"query": f"prompt {prompt}: "} if prompt else {},
         "max_length": 512,
         "normalize": True,
         "dtype": "float32",
     }
     label = f"synthetic-checkpoint-{number}"
+    spec = f"runs/synthetic/checkpoint-{number}"
     return ModelInfo(label, sha256_json(settings), spec, settings, parameters=1000)
 
 
