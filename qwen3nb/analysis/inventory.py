@@ -22,10 +22,10 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from qwen3nb.datasets.rows import (
 )
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.record import SCHEMA, Result
+from qwen3nb.records.side_files import QueryScores
 from qwen3nb.utils.atomic_files import sha256_file
 from qwen3nb.utils.strict_json import parse_json
 
@@ -62,6 +63,27 @@ _QUERIES = 10  # so many equal per-query scores, unless constant, are no coincid
 _TASKS = 2  # nor are equal means on this many tasks
 _COPY = re.compile(r"(?P<system>.+)-seed_(?P<seed>\d+)-(mteb|reranking)_results")
 _SEED = re.compile(r"seed_(\d+)")
+
+
+@dataclass(frozen=True)
+class _Column(Mapping[str, float]):
+    """A column of a record's scores, read when needed."""
+
+    scores: QueryScores
+    name: str
+
+    @cached_property
+    def _read(self) -> dict[str, float]:
+        return self.scores[self.name]
+
+    def __getitem__(self, query: str) -> float:
+        return self._read[query]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read)
+
+    def __len__(self) -> int:
+        return self.scores.counts[self.name]
 
 
 @dataclass(frozen=True)
@@ -216,7 +238,9 @@ def _from_record(file: Path) -> list[Score]:
             metric=name,
             value=metric.value,
             kind=kind,
-            per_query=result.per_query.get(name, {}) if metric.how == "mean" else {},
+            per_query=_Column(result.scores, name)
+            if metric.how == "mean" and name in result.per_query
+            else {},
             identity=result.model.identity,
             source=str(file),
             origin=SCHEMA,
@@ -366,6 +390,11 @@ def _revisions(scores: Sequence[Score]) -> Iterator[Flag]:
             )
 
 
+def _mean_on(score: Score) -> tuple[str, float]:
+    """Return the task and the mean, up to the rounding of sums in another order."""
+    return score.task, round(score.value or 0.0, 9)
+
+
 def _same_scores(scores: Sequence[Score]) -> Iterator[Flag]:
     """Flag runs of different weights with identical scores.
 
@@ -377,12 +406,16 @@ def _same_scores(scores: Sequence[Score]) -> Iterator[Flag]:
         if each.main:  # Recall@100 of 100 candidates is the same for every model
             runs[each.origin, each.kind, each.system, each.identity, each.seed].append(each)
     alike: dict[tuple[Hashable, ...], list[Score]] = defaultdict(list)
+    equal = Counter((*at[:2], *_mean_on(each)) for at, own in runs.items() for each in own)
     for (origin, kind, *_), own in runs.items():
         means = {each.task: each.value for each in own if not each.per_query and each.value}
         if len(means) >= _TASKS:
             alike[origin, kind, ", ".join(sorted(means)), (*sorted(means.items()),)].append(own[0])
         for each in own:
-            if len(each.per_query) >= _QUERIES and len({*each.per_query.values()}) > _TASKS:
+            alone = equal[origin, kind, *_mean_on(each)] < 2  # no need to read its scores
+            if alone or len(each.per_query) < _QUERIES:
+                continue
+            if len({*each.per_query.values()}) > _TASKS:
                 queries = tuple(sorted(each.per_query.items()))
                 alike[origin, kind, each.task, queries].append(each)
     for (_, _, tasks, _), group in alike.items():

@@ -139,7 +139,7 @@ def verification_table(*, verify: bool = True) -> Table:
         verify: whether to verify them; otherwise records are only counted.
     """
     files = result_files()
-    problems = verify_folder(paths.results()) if verify else {}
+    problems = verify_folder(paths.results(), fresh=False) if verify else {}
     hold = f"{sum(file not in problems for file in files)} of {len(files)} records are consistent"
     return Table.of(
         ((paths.shown(file), "; ".join(messages)) for file, messages in problems.items()),

@@ -324,7 +324,7 @@ def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
     """
     file = Path(file)
     try:
-        _check_file(file)
+        check_file(file)
         value = read_json(file)
         schema = value.get("schema") if isinstance(value, dict) else type(value).__name__
         if schema == ONE_FILE:
@@ -375,7 +375,7 @@ def _checked(value: dict[str, Any], where: Path | str, *, per_query: Any) -> Res
     return result
 
 
-def _check_file(file: Path) -> None:
+def check_file(file: Path) -> None:
     """Check, before opening it, that a record is a regular file inside its results folder.
 
     Raises:

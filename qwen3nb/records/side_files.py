@@ -28,7 +28,7 @@ import hashlib
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -46,6 +46,7 @@ from qwen3nb.utils.schema import Count, Name, Unicode, shortened
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 
 class ResultError(ValueError):
@@ -101,28 +102,27 @@ class SideFile:
         Raises:
             ResultError: the file is missing, or has another digest.
         """
-        shown = paths.shown(self.path)
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
             raise ResultError(
-                f"{shown}: this file of a record is missing; expected SHA-256 {self.sha256}. Copy "
-                "it back to where the record is, or run the task again with --fresh. If the "
-                "record was replaced since it was loaded, load it again"
+                f"{paths.shown(self.path)}: this file of a record is missing; expected SHA-256 "
+                f"{self.sha256}. Copy it back to where the record is, or run the task again with "
+                "--fresh. If the record was replaced since it was loaded, load it again"
             ) from None
         digest = hashlib.sha256(data).hexdigest()
         if digest != self.sha256:
             raise ResultError(
-                f"{shown}: its SHA-256 is {digest}, but its record expects {self.sha256}: "
-                "it was changed after it was written. Restore it, or run the task again with "
-                "--fresh"
+                f"{paths.shown(self.path)}: its SHA-256 is {digest}, but its record expects "
+                f"{self.sha256}: it was changed after it was written. Restore it, or run the task "
+                "again with --fresh"
             )
         return data
 
 
 @lru_cache(maxsize=_RECENT)
-def read_table(file: SideFile) -> pa.Table:
-    """Return the table in a file.
+def _opened(file: SideFile) -> pq.ParquetFile:
+    """Return the table in a file, whose columns are read when needed.
 
     Raises:
         ResultError: as `SideFile.read`, or not the table that the record states.
@@ -130,32 +130,46 @@ def read_table(file: SideFile) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        parquet = pq.ParquetFile(pa.BufferReader(file.read()))
-        footer = parquet.metadata
-        groups = map(footer.row_group, range(footer.num_row_groups))
-        columns = [group.column(each) for group in groups for each in range(group.num_columns)]
-        if odd := {name for each in columns for name in each.encodings} - {"PLAIN", "RLE"}:
-            raise ResultError(
-                f"{paths.shown(file.path)}: expected plain columns, as records have; got "
-                f"{shortened(sorted(odd))}"
-            )
-        size = sum(each.total_uncompressed_size + 8 * each.num_values for each in columns)
-        if size > _LARGEST:
-            raise ResultError(
-                f"{paths.shown(file.path)}: it would take {size:,} bytes of memory; expected at "
-                f"most {_LARGEST:,}. Do not use this record unless you know who made it"
-            )
-        table = parquet.read(use_threads=False)
-    except pa.ArrowException as error:
-        raise ResultError(f"{paths.shown(file.path)}: not Parquet ({error})") from None
-    if (table.num_rows, table.column_names) != (file.rows, [*file.columns]):
+    with _parquet(file):
+        table = pq.ParquetFile(pa.BufferReader(file.read()))
+        footer, names = table.metadata, table.schema_arrow.names
+    groups = map(footer.row_group, range(footer.num_row_groups))
+    columns = [group.column(each) for group in groups for each in range(group.num_columns)]
+    if odd := {name for each in columns for name in each.encodings} - {"PLAIN", "RLE"}:
         raise ResultError(
-            f"{paths.shown(file.path)}: it has {table.num_rows} rows of "
-            f"{shortened(table.column_names)}; its record says {file.rows} of "
+            f"{paths.shown(file.path)}: expected plain columns, as records have; got "
+            f"{shortened(sorted(odd))}"
+        )
+    size = sum(each.total_uncompressed_size + 8 * each.num_values for each in columns)
+    if size > _LARGEST:
+        raise ResultError(
+            f"{paths.shown(file.path)}: it would take {size:,} bytes of memory; expected at "
+            f"most {_LARGEST:,}. Do not use this record unless you know who made it"
+        )
+    if (footer.num_rows, names) != (file.rows, [*file.columns]):
+        raise ResultError(
+            f"{paths.shown(file.path)}: it has {footer.num_rows} rows of "
+            f"{shortened(names)}; its record says {file.rows} of "
             f"{shortened([*file.columns])}"
         )
     return table
+
+
+@contextmanager
+def _parquet(file: SideFile) -> Iterator[None]:
+    """Name ``file`` in errors of reading Parquet."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise ResultError(f"{paths.shown(file.path)}: not Parquet ({error})") from None
+
+
+def _column(file: SideFile, name: str) -> pa.ChunkedArray:
+    """Return a column of the table in a file; raises as `_opened`."""
+    with _parquet(file):
+        return _opened(file).read([name], use_threads=False)[name]
 
 
 def _encoded(columns: dict[str, Any]) -> bytes:
@@ -343,10 +357,10 @@ class StoredScores(QueryScores):
         """Return the query ids in the file, after comparing them with the record.
 
         Raises:
-            ResultError: as `read_table`, or different ids.
+            ResultError: not the file or the table that the record states, or different ids.
         """
-        ids = tuple(read_table(self.file)[_QUERY_ID].to_pylist())
-        if _digest(ids) != self.ids:
+        ids = tuple(_column(self.file, _QUERY_ID).to_pylist())
+        if ids != _known.get(self.ids) and _digest(ids) != self.ids:
             raise ResultError(
                 f"{paths.shown(self.file.path)}: its query ids are not those in its "
                 "record: one of them was changed after it was written. Restore both, or run the "
@@ -359,11 +373,11 @@ class StoredScores(QueryScores):
 
         Raises:
             KeyError: there is no such column.
-            ResultError: as `read_table`.
+            ResultError: as `check`.
         """
         if column not in self.counts:
             raise KeyError(column)
-        return _read_only(read_table(self.file)[column].to_numpy())
+        return _read_only(_column(self.file, column).to_numpy())
 
     def encoded(self) -> bytes:
         """Return the bytes of the file."""
@@ -384,8 +398,9 @@ class StoredTop(Mapping[str, list[str]]):
         self.file = file
 
     def check(self) -> None:
-        """Read the file; raises as `read_table`."""
-        read_table(self.file)
+        """Read the file; raises as `StoredScores.check`."""
+        for name in self.file.columns:
+            _column(self.file, name)
 
     def __getitem__(self, query: str) -> list[str]:
         return list(_stored_lists(self.file)[query])
@@ -402,7 +417,7 @@ class StoredTop(Mapping[str, list[str]]):
 
 @lru_cache(maxsize=_RECENT)
 def _stored_lists(file: SideFile) -> dict[str, list[str]]:
-    queries, documents = (each.to_pylist() for each in read_table(file).columns)
+    queries, documents = (_column(file, name).to_pylist() for name in file.columns)
     return dict(zip(queries, documents, strict=True))
 
 
@@ -466,14 +481,14 @@ def reranked_run_file(record: Path, config: Mapping[str, Any]) -> Path:
     return record.with_name(next(iter(config.get("runs") or ("",))) or f"{record.stem}.trec")
 
 
-def named_files(record: Path) -> tuple[Path, ...]:
+def named_files(record: Path, value: Any = None) -> tuple[Path, ...]:
     """Return the files that the record on disk names, in the order in which to copy them.
 
     They precede the record itself, so a copy is complete once its JSON exists. A missing or
-    unreadable record names none.
+    unreadable record names none. ``value`` is its JSON, if that was read already.
     """
     try:
-        value = read_json(record)
+        value = value or read_json(record)
         names = [value[kind]["file"] for kind in ("scores", "top") if value.get(kind)]
         names += [*value["config"].get("runs", ()), *value["config"].get("qrels", ())]
         safe = re.compile(f"{_STEM}({_END}|\\.trec|\\.qrels)")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from qwen3nb.records.verification import (
     removed_records,
     unchanged_record,
 )
-from qwen3nb.utils.atomic_files import turn
+from qwen3nb.utils.atomic_files import read_json, turn, write_json
+from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.hardware import cores
 
 # Remaining seconds on one core above which records are verified on all cores.
@@ -110,31 +112,64 @@ def verify(records: Result | Iterable[Result] | Path | str | None = None) -> lis
     ]
 
 
-def verify_folder(folder: Path, *, checksums_only: bool = False) -> dict[Path, list[str]]:
-    """Return the problems of a folder's records, list and summary."""
+def verify_folder(
+    folder: Path, *, checksums_only: bool = False, fresh: bool = True
+) -> dict[Path, list[str]]:
+    """Return the problems of a folder's records, list and summary; see `check_files`."""
     files = [*result_files(folder), *removed_records(folder)]
-    return verify_files(files, checksums_only=checksums_only) | folder_problems(folder)
+    wrong = verify_files(files, checksums_only=checksums_only, fresh=fresh)
+    return wrong | folder_problems(folder)
 
 
-def verify_files(files: Iterable[Path], *, checksums_only: bool = False) -> dict[Path, list[str]]:
+def verify_files(
+    files: Iterable[Path], *, checksums_only: bool = False, fresh: bool = True
+) -> dict[Path, list[str]]:
     """Return the problems of each file that has any; see `qwen3nb.records.verification`."""
-    with closing(check_files(list(files), checksums_only=checksums_only)) as checked:
+    checks = check_files(list(files), checksums_only=checksums_only, fresh=fresh)
+    with closing(checks) as checked:
         return {file: problems for file, problems in checked if problems}
 
 
 def check_files(
-    files: Sequence[Path], *, checksums_only: bool = False
+    files: Sequence[Path], *, checksums_only: bool = False, fresh: bool = True
 ) -> Generator[tuple[Path, list[str]]]:
     """Yield each record's file with its problems, in the order of ``files``.
 
-    All cores are used if the time per record shows that this outweighs starting processes.
+    Unless ``fresh``, records are left out that were found consistent before if no file that they
+    are compared with has changed since (`Verifier.stamp`). All cores are used if the time per
+    record shows that this outweighs starting processes.
     """
-    with closing(_checks(files, checksums_only=checksums_only)) as checks:
-        for file, wrong in zip(files, checks, strict=True):
-            if wrong:
-                with turn(file):  # it may have been replaced meanwhile
-                    wrong = Verifier(checksums_only=checksums_only).check(file)
-            yield file, wrong
+    verifier, code = Verifier(), "" if checksums_only else code_digest()
+    stamps = {str(file): verifier.stamp(file) for file in files} if code else {}
+    known = _consistent_before(code) if code else {}
+    before = {} if fresh else known
+    due = [file for file in files if not before.get(str(file), "") == stamps.get(str(file)) != ""]
+    consistent = {file: known[file] for file in known.keys() - set(map(str, due))}
+    try:
+        with closing(_checks(due, checksums_only=checksums_only)) as checks:
+            for file, wrong in zip(due, checks, strict=True):
+                if wrong:
+                    with turn(file):  # it may have been replaced meanwhile
+                        wrong = Verifier(checksums_only=checksums_only).check(file)
+                if not wrong and stamps.get(str(file)):
+                    consistent[str(file)] = stamps[str(file)]
+                yield file, wrong
+    finally:
+        if code and consistent != known:
+            with suppress(OSError):  # they are verified again
+                write_json(_memory(), {"code": code, "records": consistent}, indent=None)
+
+
+def _memory() -> Path:
+    return paths.cache() / "verified.json"
+
+
+def _consistent_before(code: str) -> dict[str, str]:
+    """Return the stamps of records that this version of the package found consistent, by path."""
+    with suppress(OSError, ValueError, KeyError, TypeError):  # missing or damaged: verified again
+        memory = read_json(_memory())
+        return dict(memory["records"]) if memory["code"] == code else {}
+    return {}
 
 
 def _checks(files: Sequence[Path], *, checksums_only: bool) -> Generator[list[str]]:
@@ -158,14 +193,18 @@ def _checks_of_processes(files: Sequence[Path], *, checksums_only: bool) -> Iter
     from joblib import Parallel, delayed
 
     parts = [list(files[start : start + _PART]) for start in range(0, len(files), _PART)]
-    run = Parallel(n_jobs=cores(), return_as="generator")
-    for checked in run(delayed(_check_part)(each, checksums_only) for each in parts):
+    run, started = Parallel(n_jobs=cores(), return_as="generator"), time.time_ns()
+    for checked in run(delayed(_check_part)(each, checksums_only, started) for each in parts):
         yield from checked
 
 
-def _check_part(files: Sequence[Path], checksums_only: bool) -> list[list[str]]:
-    verifier = Verifier(checksums_only=checksums_only)
-    return [verifier.check(file) for file in files]
+def _check_part(files: Sequence[Path], checksums_only: bool, started: int) -> list[list[str]]:
+    return list(map(_verifier(checksums_only, started).check, files))
+
+
+@lru_cache(maxsize=1)  # a process reads the list of all records once
+def _verifier(checksums_only: bool, started: int) -> Verifier:
+    return Verifier(checksums_only=checksums_only)
 
 
 def latest(results: Iterable[Result]) -> list[Result]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import cache
@@ -20,16 +21,17 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import REPORTED, aggregate_samples
 from qwen3nb.metrics.retrieval import METRICS, score_run
-from qwen3nb.records.record import CHECKSUMS, Result, read_record
+from qwen3nb.records.record import CHECKSUMS, Result, check_file, read_record
 from qwen3nb.records.side_files import (
     ResultError,
     StoredScores,
     StoredTop,
     first_run_file,
+    named_files,
     reranked_run_file,
 )
-from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
-from qwen3nb.utils.journal import Journal
+from qwen3nb.utils.atomic_files import file_stamp, read_json, sha256_file, sha256_json
+from qwen3nb.utils.journal import TICK, Journal
 
 SUMMARY, SUMMARY_SCHEMA = "all_results.json", "qwen3nb.all-results/3"
 _ROUNDING = 1e-9  # tolerance between two computations of a number
@@ -77,6 +79,28 @@ class Verifier:
         except (OSError, ValueError, KeyError) as error:
             return [str(error)]
         return wrong
+
+    def stamp(self, file: Path) -> str:
+        """Return a digest of the times and sizes of all that a record is compared with.
+
+        Empty if a file is missing or has only just changed.
+        """
+        try:
+            check_file(file)
+            raw = read_json(file)
+            base, identity = file.absolute().parents[2], raw["model"]["identity"][:_IDENTITY]
+            files = [file, *named_files(file, raw)]
+            files += [first_run_file(file, raw["config"])] * ("first_run" in raw["config"])
+            for folder in self._mteb_folders(base / "mteb" / "results"):
+                if folder.name.startswith(identity):
+                    names = (f"{raw['task']['name']}.json", _META, CHECKSUMS)
+                    files += [each for name in names if (each := folder / name).exists()]
+            listed = self._listed(base).get(file.absolute().relative_to(base).as_posix(), {})
+            stamps = [file_stamp(each) for each in files]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return ""
+        settled = time.time_ns() - max(ctime for *_, ctime in stamps) > TICK
+        return sha256_json([stamps, listed]) if settled else ""
 
     def _mteb_problems(self, file: Path, result: Result) -> Iterator[str]:
         """Yield the problems of MTEB's results for the record in ``file``.

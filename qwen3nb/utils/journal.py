@@ -76,7 +76,7 @@ def append(file: Path, key: str, value: Any) -> None:
 
 
 log = logging.getLogger(__name__)
-_TICK = 20_000_000  # nanoseconds: file systems' clocks advance by 10 ms at most
+TICK = 20_000_000  # nanoseconds: file systems' clocks advance by 10 ms at most
 
 
 def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind: str = "") -> str:
@@ -90,7 +90,7 @@ def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind
     key = _key(files, kind)
     if (known := known_digests(key).get(key)) is not None:
         return known
-    old = all(time.time_ns() - file.stat().st_ctime_ns > _TICK for file in files)
+    old = all(time.time_ns() - file.stat().st_ctime_ns > TICK for file in files)
     digest = compute()
     if old and _key(files, kind) == key:  # otherwise replaced while being read
         remember_digests({key: digest})

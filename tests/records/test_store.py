@@ -2,6 +2,8 @@
 
 import csv
 import math
+import os
+import time
 from dataclasses import replace
 
 import duckdb
@@ -13,7 +15,7 @@ from qwen3nb.metrics.aggregate import aggregate, reported
 from qwen3nb.records import store
 from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.records.results import Results, richest_tier
-from qwen3nb.records.side_files import ResultError
+from qwen3nb.records.side_files import ResultError, named_files
 from qwen3nb.records.store import check_files, latest, load_results, verify
 from qwen3nb.utils.journal import append
 from qwen3nb.utils.secrets import SecretError
@@ -51,6 +53,30 @@ def test_processes_find_the_same_in_the_same_order(home, monkeypatch):
     }.items():
         monkeypatch.setattr(store, name, value)
     assert list(check_files(files)) == alone
+
+
+def test_only_records_whose_files_changed_are_verified_again(home):
+    files = [make(f"m{i}", scores=(0.1, i / 40)).save() for i in range(3)]
+    time.sleep(0.05)  # a file that has only just changed might change again at the same time
+
+    def verified(**options):
+        return {file: bool(wrong) for file, wrong in check_files(files, **options)}
+
+    consistent = dict.fromkeys(files, False)
+    assert verified(fresh=False) == consistent
+    assert verified(fresh=False) == {}
+    assert verified() == verified(checksums_only=True) == consistent
+    (scores,) = named_files(files[1])
+    times, data = scores.stat(), scores.read_bytes()
+    scores.write_bytes(data[:-1] + b"?")
+    os.utime(scores, ns=(times.st_atime_ns, times.st_mtime_ns))
+    for _ in range(2):
+        assert verified(fresh=False) == {files[1]: True}
+    scores.write_bytes(data)
+    append(paths.results() / "checksums.jsonl", f"{files[2].relative_to(paths.results())} 0", True)
+    time.sleep(0.05)
+    assert verified(fresh=False) == {files[1]: False, files[2]: False}
+    assert verified(fresh=False) == {}
 
 
 def test_a_reported_value_is_mtebs(home):

@@ -71,15 +71,17 @@ def results(to: Path | None, folder: Path | None, as_json: bool, **which: Any) -
 @click.command(cls=Command, study=paths.results, unless=["files"])
 @click.argument("files", nargs=-1, type=opt.FILE)
 @opt.flag("--checksums", help="Only compare checksums.")
+@opt.flag("--fresh", help="Verify records again that were consistent and have not changed since.")
 @opt.JSON
-def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
+def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool) -> None:
     """Check that the numbers of records follow from their own scores, and report those that do not.
 
     FILES are records or folders of records; by default all records in results/. A record is
     compared with its checksum and with the list of all records ever written (checksums.jsonl); its
     aggregates and intervals with the scores of its queries; these with run and qrels if they were
     kept (--runs); main score and data with MTEB's own result; and all_results.json with the
-    records.
+    records. The next time, only records whose files have changed since, by their times and sizes,
+    are verified.
 
     Nothing is signed. If someone recomputes every checksum, including the list, these changes are
     not detected: numbers of documents and queries, counts, group, categories, run id, texts
@@ -99,8 +101,9 @@ def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
     records = [file for path in files or (None,) for file in _records(path)]
     bar = tqdm(total=len(records), desc="verify", unit="record", leave=False, disable=None)
     problems: dict[Path, Sequence[str]] = {}
-    with bar, closing(check_files(records, checksums_only=checksums)) as checked:
-        for file, wrong in checked:
+    verified = 0
+    with bar, closing(check_files(records, checksums_only=checksums, fresh=fresh)) as checked:
+        for verified, (file, wrong) in enumerate(checked, start=1):  # noqa: B007
             bar.update()
             if wrong:
                 problems[file] = wrong
@@ -115,7 +118,10 @@ def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
                 click.echo(f"{file}: {message}", err=True)
         hold = sum(file not in problems for file in records)
         none = "no records yet; `qwen3nb eval` writes some"
-        click.echo(f"{hold} of {len(records)} records are consistent" if records else none)
+        same = len(records) - verified
+        since = f"; {same} were before and have not changed since (--fresh verifies them again)"
+        line = f"{hold} of {len(records)} records are consistent{since * bool(same)}"
+        click.echo(line if records else none)
     if problems:
         sys.exit(1)
 
