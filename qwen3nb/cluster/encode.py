@@ -2,7 +2,8 @@
 
 A worker is a Ray actor that loads the model once and encodes parts: one per GPU if the cluster has
 any, otherwise one per group of cores. The driver assigns parts one by one: a part of a worker that
-died is given to another, and Ray restarts the worker where there is room.
+died is given to another, and Ray restarts the worker where there is room. A worker on a node that
+differs from this machine is refused by name, and the others go on.
 
 The input and the folder of the vectors are on a disk shared by all nodes. Vectors do not pass
 through Ray's object store: a worker writes its part atomically to its final path, where the first
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import os
 import platform
-import time
+import sys
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,13 +25,12 @@ from qwen3nb.cluster.nodes import (
     LOCAL,
     ClusterError,
     Node,
-    Question,
-    agree,
     connected,
-    facts_here,
+    difference,
     node_environment,
     nodes_of,
     sent_environment,
+    software_facts,
 )
 from qwen3nb.cluster.runs import expected_models
 from qwen3nb.models.kinds.source import EXPECTED
@@ -51,7 +51,6 @@ from qwen3nb.vectors.encode_file import (
 _CORES = 4  # cores of a worker without a GPU; more gain little
 _PARTS = 4  # minimum per worker, to finish at about the same time
 _RETRIES = 3  # per part, and per worker
-_TOGETHER = 60.0  # seconds to wait for other workers, to compare them
 _TICK = 0.5  # seconds between checks of the workers
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -104,8 +103,8 @@ def encode_on_cluster(
         options: see `load_encoder`.
 
     Raises:
-        ClusterError: no cluster, nodes that disagree, a folder that is not shared, or workers that
-            die repeatedly.
+        ClusterError: no cluster, no node that equals this machine and sees the folder, or workers
+            that die repeatedly.
         EncoderError: a text that cannot be encoded.
         ValueError: see `encode_shards`.
     """
@@ -155,7 +154,7 @@ class ShardWorker:
     """An actor: a model, loaded once, that encodes parts."""
 
     def load(self, job: _EncodeJob) -> tuple[str, dict[str, str], ShardModel]:
-        """Load the model; return the machine's name, facts that affect the vectors, and the model.
+        """Load the model; return the node's name, facts that affect the vectors, and the model.
 
         Raises ClusterError if this node does not see the files of the driver.
         """
@@ -173,10 +172,7 @@ class ShardWorker:
                     "folder of the vectors must be on a disk that all nodes share"
                 )
         self._encoder = load_encoder(job.model, **job.options)
-        model = model_of(self._encoder, job.role)
-        facts = facts_here(Question()) | {f"model {job.model}": model.identity[:12]}
-        facts.pop("notebooks")  # none runs
-        return platform.node(), facts, model
+        return platform.node(), _facts(), model_of(self._encoder, job.role)
 
     def encode(self, shard: Shard, vectors: ShardedVectors) -> tuple[str, bool]:
         """Encode a part unless it exists; return its SHA-256 and whether it existed."""
@@ -190,6 +186,10 @@ class ShardWorker:
         )
 
 
+def _facts() -> dict[str, str]:
+    return {name: fact for name, fact in software_facts().items() if name != "notebooks"}
+
+
 class _Encoding:
     """The driver's assignment of parts to workers."""
 
@@ -199,7 +199,8 @@ class _Encoding:
         self._loading: dict[Any, Any] = {}  # worker by reference to its facts
         self._idle: list[Any] = []
         self._busy: dict[Any, tuple[Any, Shard]] = {}
-        self._facts: dict[str, dict[str, str]] = {}
+        self._facts, self._identity = _facts(), ""
+        self._refused: list[Exception] = []
         self._failures: Counter[str] = Counter()
         self._vectors: ShardedVectors | None = None
         self._digests: dict[str, str] = {}
@@ -211,7 +212,6 @@ class _Encoding:
             num_cpus=size.cores, num_gpus=size.gpus, max_restarts=_RETRIES
         )
         workers = [kind.remote() for _ in range(min(size.count, len(self._waiting)))]
-        patient_until = time.monotonic() + _TOGETHER
         label, texts = Path(self._job.model).name, self._cuts[0].texts
         try:
             for worker in workers:
@@ -219,20 +219,25 @@ class _Encoding:
             with text_bar(label, texts, show=show_progress) as bar:
                 while self._waiting or self._busy:
                     if not (self._loading or self._idle or self._busy):
-                        raise ClusterError(
-                            "every worker died; finished parts are kept, so run it again"
+                        raise (
+                            self._refused[-1]
+                            if self._refused
+                            else ClusterError(
+                                "every worker died; finished parts are kept, so run it again"
+                            )
                         )
-                    if not self._loading or time.monotonic() > patient_until:
-                        while self._idle and self._waiting:
-                            worker, shard = self._idle.pop(), self._waiting.popleft()
-                            reference = worker.encode.remote(shard, self._vectors)
-                            self._busy[reference] = worker, shard
+                    while self._idle and self._waiting:
+                        worker, shard = self._idle.pop(), self._waiting.popleft()
+                        reference = worker.encode.remote(shard, self._vectors)
+                        self._busy[reference] = worker, shard
                     references = [*self._loading, *self._busy]
                     for reference in self._ray.wait(references, timeout=_TICK)[0]:
                         if reference in self._loading:
                             self._loaded(reference)
                         else:
                             bar.update(self._encoded(reference))
+                    while self._vectors is not None and self._refused:
+                        bar.write(f"a worker is refused: {self._refused.pop()}", file=sys.stderr)
         finally:
             for worker in workers:
                 self._ray.kill(worker)
@@ -246,14 +251,22 @@ class _Encoding:
         self._loading[reference] = worker
 
     def _loaded(self, reference: Any) -> None:
-        """Compare a worker's facts with those of the others; give it work."""
+        """Give a worker work, or refuse it if it failed to load or differs from this machine."""
         worker = self._loading.pop(reference)
-        answer = self._answer(reference)
+        try:
+            answer = self._answer(reference)
+        except Exception as error:  # noqa: BLE001 - another worker may be able to load it
+            self._refused.append(error)
+            return
         if answer is None:
             return  # it died more often than Ray restarts it
-        machine, facts, model = answer
-        self._facts[f"{machine} (worker {len(self._facts) + 1})"] = facts
-        agree(self._facts)
+        node, facts, model = answer
+        self._identity = self._identity or model.identity
+        name = f"model {self._job.model}"
+        expected, found = self._facts | {name: self._identity}, facts | {name: model.identity}
+        if unlike := difference(expected, found):
+            self._refused.append(ClusterError(f"node {node}: {unlike}"))
+            return
         self._vectors = start_shards(self._job.folder, self._cuts, model)
         self._idle.append(worker)
 

@@ -1,8 +1,9 @@
 """Connect to a Ray cluster or start one, and check that its nodes are equivalent.
 
 Before the first run, every node reports its versions, code, notebooks and models, and the library
-for linear layers, which the driver selects for all. If any two nodes differ, nothing is run: a
-table with rows from different programs would compare the programs.
+for linear layers, which the driver selects for all. If a node differs from this machine, nothing is
+run: a table with rows from different programs would compare the programs. As nodes may join later,
+the process of each run compares them again; see `qwen3nb.execution.child`.
 
 Ray is an extra and loaded only here. An address is ``local`` (a temporary Ray on this machine),
 ``auto`` (the cluster of this machine, or the one in ``RAY_ADDRESS``), ``host:port`` (the same by
@@ -16,11 +17,13 @@ import logging
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +34,20 @@ from qwen3nb.records.record import Environment
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.journal import known_digests, remember_digests
+from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import passed_names
 
 LOCAL = "local"
 
 _START = "Start one with `ray start --head`, or give --ray no address for a Ray on this machine"
 _PATIENCE = 5.0  # timeout in seconds; Ray itself waits for minutes
+_GONE = 10.0  # seconds until a head that does not answer counts as dead
 # Default settings of Ray; the environment takes precedence.
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
     "RAY_task_oom_retries": "3",  # otherwise a run too large for its node is repeated forever
     "RAY_DEDUP_LOGS": "0",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",  # of this process too, whose log is the terminal
 }
 _AUTHENTICATION = "RAY_AUTH_MODE"  # set by our own Ray; would prevent connecting to another
 _STORE = 512 << 20  # bytes of shared memory of our own Ray, used only for files of runs
@@ -70,7 +76,7 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
         yield ray
         return
     target = _answering(address)
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if target == LOCAL:
         options |= {"include_dashboard": False, "object_store_memory": _STORE}
     for name, value in _SETTINGS.items():
@@ -78,20 +84,59 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
     authentication = os.environ.get(_AUTHENTICATION)
     at_term = signal.getsignal(signal.SIGTERM)  # Ray would replace it in the main thread
     try:
-        ray.init(address=target, **options)
+        with _silent():
+            ray.init(address=target, **options)
+        ray._private.worker._worker_logs_enabled = False  # nor dumps of nodes that died
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, at_term)
     except Exception as error:  # noqa: BLE001 - Ray raises bare Exceptions
         ray.shutdown()
         what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
         raise ClusterError(f"cannot {what}: {error}") from None
+    connection_ended = threading.Event()
+    if "ray://" not in target:
+        head = ray.get_runtime_context().gcs_address
+        threading.Thread(target=_watch, args=(head, connection_ended), daemon=True).start()
     try:
         yield ray
     finally:
+        connection_ended.set()
         ray.shutdown()
         os.environ.pop(_AUTHENTICATION, None)
         if authentication is not None:
             os.environ[_AUTHENTICATION] = authentication
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Discard what C++ code writes to the standard error while it starts."""
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
+
+
+def _watch(head: str, ended: threading.Event) -> None:
+    """End this process if the head is gone, as Ray would later, in a minute and without a word."""
+    host, _, port = head.rpartition(":")
+    seen = time.monotonic()
+    while not ended.wait(1):
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+            seen = time.monotonic()
+        except OSError as error:
+            if time.monotonic() - seen > _GONE:
+                print(
+                    f"\nError: Ray's head at {head} no longer answers ({error.strerror}). What has "
+                    "finished is kept; start Ray again, then repeat the command to resume",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                os._exit(1)
 
 
 def _answering(address: str) -> str:
@@ -122,7 +167,6 @@ def _answering(address: str) -> str:
     return address if address == "auto" and not os.environ.get("RAY_ADDRESS") else target
 
 
-DRIVER = "this machine"
 _DIGITS = 12  # digits of digests in messages
 
 # Prefixes of variables that a node takes from the driver, unless it sets them itself.
@@ -193,23 +237,10 @@ def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
     return {"QWEN3NB_CACHE": str(cache), **os.environ, **sent}
 
 
-@dataclass(frozen=True)
-class Question:
-    """The models and adapters that a node has to report."""
-
-    models: tuple[str, ...] = ()  # models as given, compared by content
-    adapters: tuple[str, ...] = ()  # folders of adapters, likewise
-    # digests known to the driver: files on a shared disk are not read again
-    digests: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
-def facts_here(question: Question) -> dict[str, str]:
-    """Return the facts that results of this process depend on, by name."""
-    # These load torch, which a Ray worker does not need.
+def software_facts() -> dict[str, str]:
+    """Return the facts that all results of this process depend on, by name."""
+    # Loads torch, which a Ray worker does not need.
     from qwen3nb.models.inference.onednn_linear import linear_library
-    from qwen3nb.models.kinds.lora import adapter_fingerprint
-    from qwen3nb.models.kinds.resolve import find_source
-    from qwen3nb.models.kinds.source import described
 
     environment = Environment.current()
     notebooks = [paths.notebooks() / f"{name}.ipynb" for name in paths.notebook_names()]
@@ -219,11 +250,21 @@ def facts_here(question: Question) -> dict[str, str]:
     if notebooks:
         facts["notebooks"] = _digest([sha256_file(file) for file in notebooks])
     facts["linear layers"] = _or_error(linear_library)
-    for spec in question.models:
+    return facts
+
+
+def model_facts(models: Iterable[str]) -> dict[str, str]:
+    """Return the content of models and adapters, given by their specs."""
+    from qwen3nb.models.kinds.lora import CONFIG, adapter_fingerprint
+    from qwen3nb.models.kinds.resolve import find_source
+    from qwen3nb.models.kinds.source import described
+
+    facts = {}
+    for spec in models:
         facts[f"model {spec}"] = _or_error(lambda: described(find_source(spec)))  # noqa: B023
-    for name in question.adapters:
-        folder = Path(name).expanduser()
-        facts[f"adapter {name}"] = _or_error(lambda: adapter_fingerprint(folder))  # noqa: B023
+        folder = Path(spec).expanduser()
+        if (folder / CONFIG).is_file():  # also without its base
+            facts[f"adapter {spec}"] = _or_error(lambda: adapter_fingerprint(folder))  # noqa: B023
     return facts
 
 
@@ -240,61 +281,129 @@ def _or_error(function: Callable[[], Any]) -> str:
         return f"none ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
 
 
-def agree(facts: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise ClusterError if machines differ, with the facts and values of each machine."""
-    lines = []
-    for name in dict.fromkeys(name for own in facts.values() for name in own):
-        having: dict[str, list[str]] = {}
-        for machine, own in facts.items():
-            having.setdefault(own.get(name) or "none", []).append(machine)
-        if len(having) > 1:
-            each = (f"{value} on {', '.join(machines)}" for value, machines in having.items())
-            lines.append(f"  {name}: {'; '.join(each)}")
-    if lines:
+def difference(expected: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """Return the facts in which a node differs from this machine; empty if in none."""
+    if expected and not found:
+        return "it reports neither versions nor code; is this version of qwen3nb installed there?"
+    return "; ".join(
+        f"{name}: {found.get(name) or 'none'} there, {expected.get(name) or 'none'} here"
+        for name in dict.fromkeys((*expected, *found))
+        if (found.get(name) or "none") != (expected.get(name) or "none")
+    )
+
+
+def unfit_nodes(
+    ray: Any, nodes: Iterable[Node], expected: Mapping[str, str], *, models: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return why nodes cannot run what this machine would, by Ray's id of the node.
+
+    Args:
+        ray: the module, connected.
+        nodes: the nodes to examine.
+        expected: facts of this machine.
+        models: models and adapters among the facts.
+    """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    request = tuple(models), known_digests(), sent_environment(), str(Path.cwd())
+    answers = {}
+    for node in nodes:  # all nodes collect in parallel
+        on_it = NodeAffinitySchedulingStrategy(node.id, soft=False)
+        task = ray.remote(max_calls=1)(facts_of_node).options(
+            num_cpus=0, max_retries=0, scheduling_strategy=on_it, name=f"facts of {node.name}"
+        )
+        answers[node.id] = task.remote(*request)
+    unfit = {}
+    for id_, answer in answers.items():
+        try:
+            unfit[id_] = difference(expected, ray.get(answer))
+        except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
+            continue  # the node is gone
+        except ray.exceptions.RayError as error:
+            lines = str(error).strip().splitlines()
+            unfit[id_] = (
+                f"cannot run qwen3nb: {lines[-1] if lines else error!r}. Install the same version "
+                "there, in the environment that Ray was started from"
+            )
+    return {id_: reason for id_, reason in unfit.items() if reason}
+
+
+def check_nodes(
+    ray: Any, nodes: Sequence[Node], expected: Mapping[str, str], *, models: Iterable[str] = ()
+) -> None:
+    """Check that the nodes and this machine have the same versions, code and models.
+
+    Raises ClusterError with the reason of each node that differs or fails to report; for the
+    arguments see `unfit_nodes`.
+    """
+    unfit = unfit_nodes(ray, nodes, expected, models=models)
+    if lines := [f"  node {node.name}: {unfit[node.id]}" for node in nodes if node.id in unfit]:
         raise ClusterError(
-            "the nodes differ, so nothing was run. Make them equal, or start "
+            "the nodes differ from this machine, so nothing was run. Make them equal, or start "
             "the cluster without those that differ:\n" + "\n".join(lines)
         )
 
 
-def check_nodes(
-    ray: Any, nodes: Iterable[Node], *, models: Iterable[str] = (), adapters: Iterable[str] = ()
-) -> None:
-    """Check that the nodes and this machine have the same versions, code and models.
-
-    Raises ClusterError if they differ, or if a node fails to report.
-    """
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    question = Question(tuple(models), tuple(adapters))
-    facts = {DRIVER: facts_here(question)}
-    question = replace(question, digests=known_digests())
-    request = question, sent_environment(), str(Path.cwd())
-    answers = {}
-    for node in nodes:  # all nodes collect in parallel
-        here = NodeAffinitySchedulingStrategy(node.id, soft=False)
-        task = ray.remote(max_calls=1)(facts_of_node).options(
-            num_cpus=0, max_retries=0, scheduling_strategy=here, name=f"facts of {node.name}"
-        )
-        answers[node.name] = task.remote(*request)
-    for name, answer in answers.items():
-        try:
-            facts[name] = ray.get(answer)
-        except ray.exceptions.RayError as error:
-            lines = str(error).strip().splitlines()
-            raise ClusterError(
-                f"node {name} cannot run qwen3nb: {lines[-1] if lines else error!r}. Install the "
-                "same version there, in the environment that Ray was started from"
-            ) from None
-    agree(facts)
-
-
 def facts_of_node(
-    question: Question, environment: Mapping[str, str], folder: str
+    models: Iterable[str], digests: Mapping[str, str], environment: Mapping[str, str], folder: str
 ) -> dict[str, str]:
-    """Return the facts of this node, as a run would see them; called by Ray, once per worker."""
+    """Return the facts of this node, as a run would see them; called by Ray.
+
+    Files with ``digests`` known to the driver, such as those on a shared disk, are not read again.
+    """
     os.environ.update(node_environment(environment))
     if Path(folder).is_dir():
         os.chdir(folder)
-    remember_digests(question.digests)
-    return facts_here(question)
+    remember_digests(digests)
+    return software_facts() | model_facts(models)
+
+
+class KnownNodes:
+    """The nodes of a cluster while it is used, and those refused. Thread-safe."""
+
+    def __init__(self, ray: Any, nodes: Iterable[Node]) -> None:
+        """Take ``nodes`` as checked."""
+        self._ray = ray
+        self._names = {node.id: node.name for node in nodes}
+        self._refused: set[str] = set()
+        self._lock = threading.RLock()
+
+    def name(self, node: str) -> str:
+        """Return the name of a node, given by Ray's id, which may have joined later."""
+        with self._lock:
+            if node not in self._names:
+                self._names |= {each.id: each.name for each in nodes_of(self._ray)}
+            return self._names.get(node, node)
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """Ray's selector of the nodes that are not refused."""
+        with self._lock:
+            refused = ",".join(sorted(self._refused))
+        return {"ray.io/node-id": f"!in({refused})"} if refused else {}
+
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """Refuse nodes, given by Ray's ids; print each new one with the reason.
+
+        Raises:
+            ClusterError: no other node is left.
+        """
+        with self._lock:
+            new = reasons.keys() - self._refused
+            self._refused |= new
+            lines = [f"node {self.name(node)} is refused: {reasons[node]}" for node in sorted(new)]
+            left = [each for each in nodes_of(self._ray) if each.id not in self._refused]
+        if not left:
+            raise ClusterError("no node is left that equals this machine. " + "\n".join(lines))
+        for line in lines:
+            tqdm.write(line, file=sys.stderr)
+
+    def examine(self, expected: Mapping[str, str]) -> bool:
+        """Compare nodes that joined after the check; return whether one of them is refused."""
+        with self._lock:
+            new = [node for node in nodes_of(self._ray) if node.id not in self._names]
+            unfit = unfit_nodes(self._ray, new, expected)
+            self._names |= {node.id: node.name for node in new}
+        if unfit:
+            self.refuse(unfit)
+        return bool(unfit)

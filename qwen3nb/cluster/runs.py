@@ -1,8 +1,9 @@
 """Run a command on a node of a cluster, in scratch space of the node; bring back its files.
 
-A node only writes to its scratch space. The files are returned as one archive, in parts, so that
-each side needs memory for one part only; Ray spills parts to disk if needed. The caller publishes
-them; see `qwen3nb.execution.executors`.
+A node runs nothing unless its versions, code and models are those of the driver, and reports them
+with its files. It only writes to its scratch space. The files are returned as one archive, in
+parts, so that each side needs memory for one part only; Ray spills parts to disk if needed. The
+caller publishes them; see `qwen3nb.execution.executors`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from qwen3nb.cluster.nodes import node_environment
 from qwen3nb.cluster.processes import run_guarded
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import folder_digests
+from qwen3nb.utils.atomic_files import read_json, write_json
 
+FACTS = "facts.json"  # of a node, written by the process of a run
 _PART = 8 << 20  # bytes
 # Records and notes that a run may reuse or show; always replaced atomically.
 _KNOWN = (
@@ -59,16 +62,22 @@ class Request:
     results: str  # the driver's folder of records, used if the node sees it
     book: str  # the driver's folder of the book
     mark: str  # a file in ``results``: the node sees that folder if it sees the file
+    models: tuple[str, ...] = ()  # the models and adapters among the facts
+    facts: Mapping[str, str] = field(default_factory=dict)  # the driver's; none: not compared
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Result of a run: exit status (negative for a signal), node, seconds, archive in parts."""
+    """Result of a run: exit status (negative for a signal), node, seconds, archive in parts.
+
+    ``facts`` are those of the node; if they are not the driver's, nothing is taken.
+    """
 
     status: int
     node: str
     seconds: float
     parts: tuple[Any, ...]
+    facts: Mapping[str, str]
 
 
 def run_on_node(request: Request) -> Delivery:
@@ -82,18 +91,23 @@ def run_on_node(request: Request) -> Delivery:
         folder = Path(request.folder)
         own = {"QWEN3NB_RESULTS": scratch / "results", "QWEN3NB_BOOK": scratch / "book"}
         environment = node_environment(request.environment) | {k: str(v) for k, v in own.items()}
+        orders = {name: getattr(request, name) for name in ("arguments", "models", "facts")}
+        write_json(scratch / "orders.json", orders)
         status = run_guarded(
-            [sys.executable, "-m", "qwen3nb.cli.main", *request.arguments],
+            # -P: with the code that the kernels import, even if it runs in a checkout
+            [sys.executable, "-P", "-m", "qwen3nb.execution.child", str(scratch / "orders.json")],
             scratch=scratch,
             log=scratch / "log",
             environment=environment,
             folder=folder if folder.is_dir() else scratch,
         )
+        found = scratch / FACTS
+        facts = read_json(found) if found.is_file() else {}
         archive = _packed(scratch, request, failed=status != 0)
         with archive.open("rb") as file:
             parts = tuple(ray.put(part) for part in iter(lambda: file.read(_PART), b""))
     node = str(ray.get_runtime_context().get_node_id())
-    return Delivery(status, node, time.monotonic() - started, parts)
+    return Delivery(status, node, time.monotonic() - started, parts, facts)
 
 
 def _link_known(request: Request, scratch: Path) -> None:

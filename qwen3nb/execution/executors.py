@@ -26,11 +26,15 @@ from qwen3nb import paths
 from qwen3nb.cluster.nodes import (
     LOCAL,
     ClusterError,
+    KnownNodes,
     Node,
     check_nodes,
     connected,
+    difference,
+    model_facts,
     nodes_of,
     sent_environment,
+    software_facts,
 )
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.cluster.runs import Delivery, Request, expected_models, run_on_node, unpacked
@@ -170,7 +174,6 @@ def on_cluster(
     at_once: int = 0,
     gpus_each: float = 1.0,
     models: Sequence[str] = (),
-    adapters: Sequence[str] = (),
 ) -> Iterator[RayExecutor]:
     """Yield an executor on a Ray cluster whose nodes agree with this machine.
 
@@ -179,23 +182,25 @@ def on_cluster(
         at_most: number of runs.
         at_once: runs on the smallest node at a time; 0: one per core, at most four.
         gpus_each: GPUs per run, if nodes have any; fractions share a GPU.
-        models: models of the runs, which must be equal on every node.
-        adapters: folders of adapters, likewise.
+        models: models and adapters of the runs, which must be equal on every node.
 
     Raises:
         ClusterError: no cluster, or its nodes disagree; nothing was run.
     """
     with connected(address) as ray:
         nodes = nodes_of(ray)
-        environment = sent_environment()
+        environment, software = sent_environment(), dict[str, str]()
         if address == LOCAL:  # one node, in this environment
             environment["QWEN3NB_CACHE"] = str(paths.cache())
         else:
-            check_nodes(ray, nodes, models=models, adapters=adapters)
+            software = software_facts()
+            check_nodes(ray, nodes, software | model_facts(models), models=models)
         share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
         # A node checks by this file whether it sees the folder of records.
         with temporary_file(paths.results() / "sweep") as mark:
-            yield RayExecutor(ray, nodes, share, environment, mark.name, at_once=at_most)
+            yield RayExecutor(
+                ray, nodes, share, environment, mark.name, software=software, at_once=at_most
+            )
 
 
 @dataclass(frozen=True)
@@ -222,7 +227,9 @@ class NodeShare:
 class RayExecutor:
     """Runs commands as Ray tasks, in processes that end with their worker or node.
 
-    A run whose node was lost is repeated elsewhere, up to three times; failed runs are not.
+    A run whose node was lost is repeated elsewhere, up to three times; failed runs are not. A node
+    that differs from this machine is refused: nothing of it is published, and its runs are done
+    elsewhere.
     """
 
     def __init__(
@@ -233,12 +240,19 @@ class RayExecutor:
         environment: dict[str, str],
         mark: str,
         *,
+        software: Mapping[str, str],
         at_once: int,
     ) -> None:
-        """Create an executor on a connected and checked cluster."""
+        """Create an executor on a connected and checked cluster.
+
+        Nodes are compared with ``software``, the `software_facts` of this machine, if there are
+        any.
+        """
         self.at_once = max(1, min(at_once, _AHEAD))
         self._ray, self._share, self._environment, self._mark = ray, share, environment, mark
-        self._names = {node.id: node.name for node in nodes}
+        self._nodes = KnownNodes(ray, nodes)
+        self._software = software
+        self._model_facts = functools.cache(model_facts)
         self.stopped = False
         self._here = LocalExecutor(1)
         self._on_node = ray.remote(run_on_node)
@@ -252,30 +266,44 @@ class RayExecutor:
             return self._here.run(command, log=log)
         errors = self._ray.exceptions
         failure: Exception = RuntimeError("its files were lost with their node")
-        for _ in range(_REPEATS):
+        lost = 0
+        while lost < _REPEATS and not self.stopped:
             try:
-                return self._run_on_node(command, log)
+                if (outcome := self._run_on_node(command, log)) is not None:
+                    return outcome
             except (errors.ObjectLostError, errors.OwnerDiedError):  # lost with its node
-                continue
+                lost += 1
+            except errors.LocalRayletDiedError:
+                raise ClusterError(
+                    "Ray's process on this machine died. What has finished is kept; start Ray "
+                    "again, then repeat the command to resume"
+                ) from None
             except errors.RayError as error:
                 failure = error
-                break
+                if not (self._software and self._nodes.examine(self._software)):
+                    break
         if self.stopped:
             return RunOutcome(command.name, STOPPED)
         why = known_secrets().without(last_line(str(failure), otherwise="no reason"))
         write_text(log, f"{type(failure).__name__}: {why}\n")
         return RunOutcome(command.name, 1)
 
-    def _run_on_node(self, command: Command, log: Path) -> RunOutcome:
-        delivery = self._delivery(command, log)
+    def _run_on_node(self, command: Command, log: Path) -> RunOutcome | None:
+        """Run a command on a node, and publish its files; None if the node was refused."""
+        facts = {**self._software, **self._model_facts(command.models)} if self._software else {}
+        delivery = self._delivery(command, log, facts)
         if delivery is None:
             return RunOutcome(command.name, STOPPED)
+        # A node with other code may deliver no facts.
+        if unlike := difference(facts, getattr(delivery, "facts", {})):
+            self._nodes.refuse({delivery.node: unlike})
+            return None
         with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
             publish_files(folder, log=log, page=command.page, failed=delivery.status != 0)
-        node = self._names.get(delivery.node, delivery.node)
+        node = self._nodes.name(delivery.node)
         return RunOutcome(command.name, delivery.status, delivery.seconds, node)
 
-    def _delivery(self, command: Command, log: Path) -> Delivery | None:
+    def _delivery(self, command: Command, log: Path, facts: Mapping[str, str]) -> Delivery | None:
         """Return the delivery of a run; None if it was not started after a stop."""
         task = self._on_node.options(
             name=command.name,
@@ -285,6 +313,7 @@ class RayExecutor:
             max_retries=_REPEATS,
             retry_exceptions=False,
             scheduling_strategy="SPREAD",
+            label_selector=self._nodes.selector,
         )
         request = Request(
             arguments=command.arguments,
@@ -296,6 +325,8 @@ class RayExecutor:
             results=str(paths.results()),
             book=str(paths.book()),
             mark=self._mark,
+            models=command.models,
+            facts=facts,
         )
         with self._lock:
             if self.stopped:

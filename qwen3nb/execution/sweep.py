@@ -176,11 +176,8 @@ def _executor(jobs: Sequence[Job], *, ray: str, **shares: Any) -> AbstractContex
             "nodes of a cluster do not write to a folder of results; this machine publishes their "
             "files. Give no output_dir; QWEN3NB_RESULTS moves all results"
         )
-    models, adapters = (
-        tuple(dict.fromkeys(str(own[name]) for own in values if own.get(name)))
-        for name in ("checkpoint", "adapter")
-    )
-    return on_cluster(ray, at_most=len(jobs), models=models, adapters=adapters, **shares)
+    models = tuple(dict.fromkeys(each for own in values for each in named_models(own)))
+    return on_cluster(ray, at_most=len(jobs), models=models, **shares)
 
 
 def _outcomes(

@@ -12,14 +12,14 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.cluster.nodes import (
     ClusterError,
     Node,
-    Question,
-    agree,
     check_nodes,
     connected,
-    facts_here,
+    difference,
+    model_facts,
     node_environment,
     nodes_of,
     sent_environment,
+    software_facts,
 )
 from qwen3nb.cluster.runs import expected_models
 from qwen3nb.models.kinds.source import EXPECTED
@@ -52,31 +52,33 @@ def test_nodes_that_live_and_have_cores_are_listed_under_names_that_differ():
     assert (listed[1].cpus, listed[1].gpus, listed[1].memory) == (4, 2.0, 8_000_000_000)
 
 
-def test_a_node_with_other_code_is_refused_by_name(checkout, monkeypatch):
-    other = {"left": facts_here(Question()), "stale": facts_here(Question()) | {"code": "b35f"}}
+def test_a_node_with_other_code_is_refused_by_name(checkout):
+    here = software_facts()
+    other = {"left": here, "stale": here | {"code": "b35f"}}
     task = lambda name: SimpleNamespace(remote=lambda *_: name.removeprefix("facts of "))  # noqa: E731
     ray = SimpleNamespace(
         remote=lambda **_: lambda _: SimpleNamespace(options=lambda name, **_: task(name)),
         get=other.get,
-        exceptions=SimpleNamespace(RayError=OSError),
+        exceptions=SimpleNamespace(RayError=OSError, TaskUnschedulableError=(), NodeDiedError=()),
     )
     nodes = [Node(f"{i:056x}", name, 1, 0.0, 0) for i, name in enumerate(other, start=1)]
-    with pytest.raises(ClusterError, match=r"code: \w+ on this machine, left; b35f on stale"):
-        check_nodes(ray, nodes)
-    for without in ({}, {"mteb": ""}):
-        with pytest.raises(ClusterError, match="mteb: 2.26 on left; none on right"):
-            agree({"left": {"mteb": "2.26"}, "right": without})
+    with pytest.raises(ClusterError, match=r"\n  node stale: code: b35f there, \w+ here$"):
+        check_nodes(ray, nodes, here)
+    check_nodes(ray, nodes[:1], here)
+    assert difference({"mteb": "2.26"}, {"mteb": ""}) == "mteb: none there, 2.26 here"
+    assert difference({}, {"mteb": "2.26"}) == "mteb: 2.26 there, none here"
+    assert "reports neither versions nor code" in difference({"mteb": "2.26"}, {})
 
 
 def test_facts_follow_the_content_of_a_model_not_its_path(checkout, make_checkpoint):
     first, second, other = (make_checkpoint(checkout / f"m{i}", seed=i // 2) for i in range(3))
-    known = facts_here(Question(models=(str(first), str(second), str(other), "bm25", "no-model")))
-    models = {name: value for name, value in known.items() if name.startswith("model ")}
+    models = model_facts((str(first), str(second), str(other), "bm25", "no-model"))
     assert models[f"model {first}"] == models[f"model {second}"] != models[f"model {other}"]
     assert models["model no-model"].startswith("none (SpecError: ")
+    known = software_facts()
     assert {"python", "torch", "mteb", "code", "notebooks", "linear layers"} <= known.keys()
     (checkout / "notebooks" / "eval.ipynb").write_text("{}")
-    assert facts_here(Question())["notebooks"] != known["notebooks"]
+    assert software_facts()["notebooks"] != known["notebooks"]
 
 
 def test_a_node_gets_what_concerns_a_run_and_keeps_its_own_cache(checkout, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -18,8 +19,10 @@ from click.testing import CliRunner
 from helpers.beir import write_words
 from helpers.notebooks import notebook_of, save
 
+import qwen3nb
 from qwen3nb import paths
 from qwen3nb.cli.main import main
+from qwen3nb.cluster import nodes
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.execution.interruption import Interrupted
 from qwen3nb.execution.sweep import Job, sweep
@@ -58,12 +61,14 @@ class TwoNodes:
     def address(self):
         return self.cluster.address
 
-    def add(self, name, **options):
+    def add(self, name, variables=(), **options):
         """Add a node, such as one in the place of a dead one, with a cache of its own."""
         own = {
+            "HOME": str(self.folder / "home"),
             MARK: self.mark,
             "QWEN3NB_CACHE": str(self.folder / f"cache-{name}"),
             "RAY_TMPDIR": str(self.folder),  # all of the cluster, with the note of its address
+            **dict(variables),
         }
         options |= {"node_name": name, "num_cpus": 1, "include_log_monitor": False}
         with pytest.MonkeyPatch.context() as patch:
@@ -243,6 +248,40 @@ def test_a_node_that_dies_costs_nothing_but_time(both, waiting, tmp_path):
     assert len(here) == 2
     until(lambda: not both.runs(), seconds=5)
     assert {each.status for each in sweep(jobs, show_progress=False)} == {"reused"}
+
+
+def test_a_late_node_with_other_code_and_another_model_under_the_same_path_is_refused(
+    both, waiting, tmp_path, make_checkpoint, capsys, monkeypatch
+):
+    """It gets a run of its own accord, delivers nothing, and the others do its work."""
+    for seed, home in enumerate((both.folder / "home", tmp_path / "there")):
+        make_checkpoint(home / "m", seed=seed)
+    monkeypatch.setenv("HOME", str(both.folder / "home"))
+    code = tmp_path / "code"
+    shutil.copytree(Path(qwen3nb.__file__).parent, code / "qwen3nb")
+    with (code / "qwen3nb" / "tiers.py").open("a") as file:
+        file.write("# edited\n")
+    jobs = jobs_of(waiting, "bm25", "random", "~/m")  # two run, one waits for a node
+    late, its = [], {"PYTHONPATH": str(code), "HOME": str(tmp_path / "there")}
+    join = lambda: late.append(both.add("late", its))  # noqa: E731
+    joined = Meanwhile(begun(waiting, 2), join)
+    refused, write = threading.Event(), nodes.tqdm.write
+    with pytest.MonkeyPatch.context() as patch:
+        noted = lambda *line, **file: (write(*line, **file), refused.set())  # noqa: E731
+        patch.setattr(nodes.tqdm, "write", noted)
+        opened = Meanwhile(refused.is_set, joined.done, gate=waiting)
+        outcomes = sweep(jobs, ray=both.address, show_progress=False)
+    opened.done()
+    both.kill(late[0])
+    assert [outcome.status for outcome in outcomes] == ["done"] * 3, outcomes
+    assert {outcome.node for outcome in outcomes} <= {"left", "right"}
+    lines = [line for line in capsys.readouterr().err.splitlines() if "refused" in line]
+    assert len(lines) == 1, lines
+    differ = r"node late is refused: code: \w+ there, \w+ here; model ~/m: \w+ there, \w+ here"
+    assert re.fullmatch(differ, lines[0])
+    starts = [file.read_text() for file in waiting.glob("begun-*")]
+    assert not any("cache-late" in each for each in starts)
+    assert verify() == []
 
 
 def test_an_interrupted_sweep_ends_its_runs_on_the_nodes(cluster, waiting):
