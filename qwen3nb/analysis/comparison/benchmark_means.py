@@ -21,12 +21,13 @@ from qwen3nb.analysis.comparison.ranking import (
     mean_p_values,
     on_tasks_like_these,
     over_tasks,
+    paired_over_tasks,
     unit_means,
 )
 from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.analysis.stats.score_matrix import QuerySorter, ScoreMatrix
 from qwen3nb.metrics.aggregate import Aggregate, reported
-from qwen3nb.metrics.intervals import Array, Interval
+from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 
@@ -242,7 +243,7 @@ class MeanComparison(TaskComparison):
         """Return a record per system, with its mean and interval as the score."""
         tasks, records = {each.task for each in self.parts}, []
         for name, own in self.columns.items():
-            ends = self._interval([each.column(name) for each in self.parts], paired=False)
+            ends = over_tasks([m.column(name) for m in self.parts], np.array(self.shares))
             value, n = float(own.scores.mean()), len(own.queries)
             score = Aggregate(value, *ends, n, "mean", (self.metric,), interval="")
             one = next(of[task, system] for task, system in of if system == name and task in tasks)
@@ -269,26 +270,14 @@ class MeanComparison(TaskComparison):
         return mean_p_values(columns, seeds, np.array(self.shares), n_resamples=self.draws)
 
     def _described(self, pairs: Sequence[tuple[str, str]]) -> list[PairedDifference]:
-        return [
-            replace(
-                each,
-                d_z=None,
-                interval=self._interval(
-                    [m.units(m.column(each.first) - m.column(each.second)) for m in self.parts],
-                    paired=True,
-                ),
-                like_these=self._like_these(each.first, each.second),
-            )
-            for each in super()._described(pairs)
-        ]
-
-    def _like_these(self, first: str, second: str) -> Interval | None:
-        means = [[(m.column(first) - m.column(second)).mean()] for m in self.parts]
-        units = units_of([each.task for each in self.parts], self.task)
-        return on_tasks_like_these(unit_means(np.array(means), np.array(self.shares), units)[:, 0])
-
-    def _interval(self, columns: Sequence[Array], *, paired: bool) -> Interval:
-        return over_tasks(columns, np.array(self.shares), paired=paired)
+        shares, units = np.array(self.shares), units_of([m.task for m in self.parts], self.task)
+        described = []
+        over = paired_over_tasks(self.parts, pairs, shares)
+        for each, (means, ends) in zip(super()._described(pairs), over, strict=True):
+            of_units = unit_means(np.array(means)[:, None], shares, units)[:, 0]
+            wider = on_tasks_like_these(of_units)
+            described.append(replace(each, d_z=None, interval=ends, like_these=wider))
+        return described
 
 
 def mean_comparisons(

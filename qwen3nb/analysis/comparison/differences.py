@@ -197,7 +197,7 @@ def _described(
                 effect_sizes(block),
                 difference_intervals(matrix.units(block), level=LEVEL),
             ),
-            _blocks(matrix, pairs),
+            paired_blocks(matrix, pairs),
         )
         each = itertools.chain.from_iterable(zip(*block, strict=True) for block in blocks)
         rows = zip(pairs, _rows(matrix, pairs).tolist(), each, p_values, strict=True)
@@ -230,7 +230,7 @@ def _rows(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> NDArray[np.intp]:
     return np.array([(rows[a], rows[b]) for a, b in pairs], dtype=np.intp).reshape(-1, 2)
 
 
-def _blocks(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> Iterator[Array]:
+def paired_blocks(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> Iterator[Array]:
     """Differences of the scores of pairs (pairs, n), in blocks that bound the memory."""
     rows, step = _rows(matrix, pairs), max(1, _HELD // len(matrix.queries))
     for start in range(0, len(rows), step):
@@ -316,7 +316,9 @@ class TaskComparison:
                 for each in self._described(low)
                 if each.significant(alpha)
             }
-            means = [mean for rows in _blocks(matrix, pairs) for mean in rows.mean(axis=1).tolist()]
+            means = [
+                mean for rows in paired_blocks(matrix, pairs) for mean in rows.mean(axis=1).tolist()
+            ]
             outcomes += [
                 PairOutcome(*pair, mean, pair in shown)
                 for pair, mean in zip(pairs, means, strict=True)
@@ -341,7 +343,7 @@ class TaskComparison:
     @property
     def clustered(self) -> str:
         """The number of clusters of the compared queries, in words; empty without clusters."""
-        matrix = next((each for each, _ in self._joined(self._pairs)), None)
+        matrix = next((m for m, _ in self._joined(self._pairs)), None) if self.clusters else None
         if matrix is None or not matrix.clusters:
             return ""
         return f"{len(matrix.sampled)} clusters of {len(matrix.queries)} queries"
@@ -382,6 +384,11 @@ class TaskComparison:
         """The procedure's correction; Holm instead of MaxT where pairs have different queries."""
         how = self.procedure.correction
         return "holm" if how == MAX_T and len(self._groups(self._pairs)) > 1 else how
+
+    @property
+    def p_values(self) -> list[float]:
+        """Corrected p-values of all pairs that share a query, in the order of their names."""
+        return [p for _, p in self._tests.values()]
 
     def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[Pair]) -> tuple[list[float], list[float]]:
         """Uncorrected and MaxT p-values of pairs of systems, from one set of draws."""

@@ -14,12 +14,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import scipy
 
-from qwen3nb.analysis.comparison.differences import ALPHA, significant
+from qwen3nb.analysis.comparison.differences import ALPHA, Pair, paired_blocks, significant
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_test
 from qwen3nb.analysis.stats.resampling import (
@@ -33,11 +35,12 @@ from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
 from qwen3nb.metrics.intervals import (
     Array,
     Interval,
-    difference_interval,
+    difference_intervals,
     mean_interval,
     mean_of_intervals,
     student_interval,
 )
+from qwen3nb.utils.hardware import cores
 
 FEWEST_TASKS = 5  # for statements on tasks like these
 
@@ -83,6 +86,7 @@ def rank_systems(
     weights: Sequence[float] = (),
     name: str = "",
     units: Sequence[str] = (),
+    p_values: Sequence[float] = (),
 ) -> Ranking:
     """Rank the systems that are in all of ``matrices`` (one per task).
 
@@ -95,6 +99,7 @@ def rank_systems(
         weights: one per task; they are scaled to add up to 1.
         name: name of the tasks.
         units: group of each task, or its own name; by default its own name.
+        p_values: of all pairs of the systems, if they are known.
 
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
@@ -109,20 +114,15 @@ def rank_systems(
     of_units = unit_means(np.array(each), shares, units or [m.task for m in matrices])
     borda, first = borda_ranks(of_units), _shares_first(of_units, seed=seed)
     order = [int(i) for i in np.argsort(-means, kind="stable")]
-    pairs = list(itertools.combinations(range(len(systems)), 2))
-    flipped = [
-        m.units(column.T, centred=False).T for m, column in zip(matrices, columns, strict=True)
-    ]
-    _, p_values = mean_p_values(flipped, seeds, shares, n_resamples=n_resamples)
+    if not p_values:
+        flipped = [m.units(c.T, centred=False).T for m, c in zip(matrices, columns, strict=True)]
+        _, p_values = mean_p_values(flipped, seeds, shares, n_resamples=n_resamples)
+    pairs = itertools.combinations(range(len(systems)), 2)
+    low = [(pair, p) for pair, p in zip(pairs, p_values, strict=True) if p < ALPHA]
+    named = [(systems[i], systems[j]) for (i, j), _ in low]
     differ = np.zeros((len(systems), len(systems)), dtype=bool)
-    for (i, j), p in zip(pairs, p_values, strict=True):
-        if p < ALPHA:  # the interval takes longer than the test
-            parts = [
-                m.units(column[:, i] - column[:, j])
-                for m, column in zip(matrices, columns, strict=True)
-            ]
-            ends = over_tasks(parts, shares, paired=True)
-            differ[i, j] = differ[j, i] = significant(p, ends)
+    for ((i, j), p), (_, ends) in zip(low, paired_over_tasks(matrices, named, shares), strict=True):
+        differ[i, j] = differ[j, i] = significant(p, ends)
     groups = tie_groups(order, differ)
     better = differ & (means[:, None] > means)
     standings = [
@@ -151,15 +151,46 @@ def rank_systems(
     )
 
 
-def over_tasks(columns: Sequence[Array], shares: Array, *, paired: bool = False) -> Interval:
+def over_tasks(columns: Sequence[Array], shares: Array) -> Interval:
     """Interval of a mean over tasks; a task with a single query counts as exact."""
     values = [float(each.mean()) for each in columns]
     ends = [
-        (difference_interval(each, level=LEVEL) if paired else mean_interval(each, level=LEVEL)[1])
-        or (value, value)
+        mean_interval(each, level=LEVEL)[1] or (value, value)
         for each, value in zip(columns, values, strict=True)
     ]
     return mean_of_intervals(values, ends, weights=shares)
+
+
+def paired_over_tasks(
+    matrices: Sequence[ScoreMatrix], pairs: Sequence[Pair], shares: Array
+) -> list[tuple[list[float], Interval]]:
+    """Return the difference of each pair of systems on each task, and the interval of their mean.
+
+    A task with a single query counts as exact.
+    """
+    with ThreadPoolExecutor(cores()) as pool:
+        tasks = [
+            itertools.chain.from_iterable(pool.map(partial(_of_block, m), paired_blocks(m, pairs)))
+            for m in matrices
+        ]
+        return [
+            (
+                [mean for mean, *_ in own],
+                mean_of_intervals(
+                    [value for _, value, _ in own],
+                    [ends or (value, value) for _, value, ends in own],
+                    weights=shares,
+                ),
+            )
+            for own in zip(*tasks, strict=True)
+        ]
+
+
+def _of_block(matrix: ScoreMatrix, block: Array) -> list[tuple[float, float, Interval | None]]:
+    """Return the means of differences, those of their sampling units, and the intervals."""
+    units = matrix.units(block)
+    means = (each.mean(axis=1).tolist() for each in (block, units))
+    return list(zip(*means, difference_intervals(units, level=LEVEL), strict=True))
 
 
 def unit_means(means: Array, shares: Array, units: Sequence[str]) -> Array:

@@ -132,7 +132,7 @@ def baseline_tables(comparison: Comparison, *, task: str) -> Table | TableChoice
     tables = {}
     for name in names[: max(1, _MOST_ROWS // len(names))]:
         table = differences_table(comparison, task=task, baseline=name)
-        caption = table.caption.replace(baseline_text(compared.against(name)), "the baseline")
+        caption = table.caption.replace(in_words(name), "the baseline")
         tables[name] = replace(table, caption=caption)
     return TableChoice(tables, "Baseline")
 
@@ -141,7 +141,7 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
     """Describe how differences are tested, and what is not paired."""
     how = comparison.procedure
     every = (*comparison.tasks, *comparison.correlations, *comparison.means)
-    shown = [each for each in every if each.with_baseline and (not tasks or each.task in tasks)]
+    shown = [each for each in every if (not tasks or each.task in tasks) and each.with_baseline]
     notes = [each for each in comparison.notes if not tasks or each.partition(": ")[0] in tasks]
     listed = f"{len(notes)} records" if len(notes) > _MOST_NAMED else "; ".join(notes)
     left_out = f" Not paired: {listed}." * bool(notes)

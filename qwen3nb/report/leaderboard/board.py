@@ -14,11 +14,9 @@ from qwen3nb.analysis.comparison.alignment import model_names, newest_records, p
 from qwen3nb.analysis.comparison.benchmark_means import (
     BenchmarkMean,
     MeanColumn,
-    column_matrices,
     column_mean,
     counted_tasks,
     rankable,
-    ranked_columns,
     task_column,
     task_score,
     tier_columns,
@@ -446,25 +444,31 @@ def _draw_scores(table: Table, width: float) -> MplFigure:
     return figure
 
 
-def standings(results: Iterable[Result], *, tier: str, seed: int = 0) -> dict[str, Ranking]:
+def standings(
+    results: Iterable[Result], *, tier: str, seed: int = 0, comparison: Comparison | None = None
+) -> dict[str, Ranking]:
     """Rank the models on each of a tier's tasks with per-query scores, and on their mean.
 
     The mean is over the tasks that most models have: models that lack one of them are not ranked
     but listed with the reason. A tier with benchmarks has a ranking per benchmark and type instead.
     Tasks with fewer than two models are left out.
     """
-    tasks = TIERS[tier].task_keys
-    on_tier = [result for result in latest(results) if result.task.key in tasks]
-    boards: dict[str, Ranking] = {}
-    for title, column in ranked_columns(tier).items():
-        if ranked := column_matrices(on_tier, column):
-            weights = [column.weights[each.task] for each in ranked]
-            units = units_of([each.task for each in ranked], title)
-            boards[title] = rank_systems(
-                ranked, seed=seed, weights=weights, name=title, units=units
-            )
     if TIERS[tier].benchmarks:
-        return boards
+        compared = comparison or compare(results, tier=tier, seed=seed)
+        return {
+            each.task: rank_systems(
+                each.parts,
+                seed=seed,
+                weights=each.shares,
+                name=each.task,
+                units=units_of([part.task for part in each.parts], each.task),
+                p_values=each.p_values,
+            )
+            for each in compared.means
+        }
+    tasks = TIERS[tier].task_keys
+    boards: dict[str, Ranking] = {}
+    on_tier = [result for result in latest(results) if result.task.key in tasks]
     matrices, _ = pair_results(on_tier)
 
     def position(matrix: ScoreMatrix) -> int:  # of a task, or a part of it, in the tier
