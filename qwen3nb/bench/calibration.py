@@ -67,6 +67,15 @@ Method = Callable[..., Array]
 Outcomes = dict[tuple[str, str, str], Any]
 
 
+class _Question(NamedTuple):
+    """What is simulated, the true value of a population, and which draws are its own."""
+
+    measure: Callable[[_Cell, Generator, Sequence[int]], Outcomes]
+    truth: Callable[[Any, Generator], float] = lambda *_: 0.0
+    salt: int = 0
+    first: int = 0
+
+
 class _Cell(NamedTuple):
     """A population, and how many queries are drawn of it."""
 
@@ -107,40 +116,39 @@ def calibrate(
     pairs = PAIRS | {name: partial(fitted, scores) for name, scores in matrices.items()}
     families = FAMILIES | {name: partial(_exchanged, scores) for name, scores in matrices.items()}
     tested = partial(_tested, {function: _of_function(function)} if function else METHODS)
-    run, most = partial(_simulate, sizes=sizes, seed=seed), simulations
-    shares = run(tested, pairs, SIZES, -(-most // _BATCH), truth=_true_difference)
+    run, most = partial(_simulate, seed=seed), simulations
+    differences = _Question(tested, _true_difference)
+    shares = run(differences, pairs, sizes or SIZES, -(-most // _BATCH))
     if function:
         return shares
     fewer, fewest = (-(-round(most * share) // _BATCH) or 1 for share in (0.4, 0.2))
-    shares += run(partial(_equivalent, most), PAIRS, FEW_SIZES, 1, salt=1)
-    shares += run(_covered, SCORES, SCORE_SIZES, fewer, truth=_true_mean)
+    margin = _Question(partial(_equivalent, most), salt=1)
+    shares += run(margin, PAIRS, sizes or FEW_SIZES, 1)
+    shares += run(_Question(_covered, _true_mean), SCORES, sizes or SCORE_SIZES, fewer)
     rated, samples = {"Spearman": _ratings}, fewer * _BATCH // 4
-    shares += run(_correlated, rated, SCORE_SIZES, samples, truth=_true_correlation, first=99)
+    correlations = _Question(_correlated, _true_correlation, first=99)
+    shares += run(correlations, rated, sizes or SCORE_SIZES, samples)
     for noise in (0.1, 0.01):
-        shares += run(_trained, {f"noise {noise:g}": noise}, SEEDS, fewest, sizes=())
-    return shares + run(
-        _family, families, FAMILY_SIZES, round(most * 0.2) or 1, truth=_three_errors, salt=2
-    )
+        shares += run(_Question(_trained), {f"noise {noise:g}": noise}, SEEDS, fewest)
+    of_pairs = _Question(_family, _three_errors, salt=2)
+    return shares + run(of_pairs, families, sizes or FAMILY_SIZES, round(most * 0.2) or 1)
 
 
 def _simulate(
-    measure: Callable[[_Cell, Generator, Sequence[int]], Outcomes],
+    question: _Question,
     populations: Mapping[str, Any],
-    usual: Sequence[int],
+    sizes: Sequence[int],
     batches: int,
     *,
-    sizes: Sequence[int],
     seed: int,
-    truth: Callable[[Any, Generator], float] = lambda *_: 0.0,
-    salt: int = 0,
-    first: int = 0,
 ) -> list[Share]:
     """Return the share, or mean, of each outcome over all simulations, per population and size."""
+    measure, truth, salt, first = question
     shares = []
     bar = tqdm(populations.items(), desc="simulations", unit="population")
     for index, (process, draw) in enumerate(bar, first):
         known = truth(draw, np.random.default_rng((seed, index)))
-        for n in sizes or usual:
+        for n in sizes:
             key = (seed, n) if measure is _trained else (seed, index, n)
             generator = np.random.default_rng((*key, salt) if salt else key)
             cell, outcomes = _Cell(process, draw, known, n), defaultdict(list)

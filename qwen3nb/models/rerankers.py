@@ -47,8 +47,7 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.batching import deduplicate, texts_of
 from qwen3nb.models.kinds.resolve import adapter_source, fetch_model, find_source
 from qwen3nb.models.kinds.source import Source, fingerprint, mteb_meta, unchanged
-from qwen3nb.models.types import TEMPLATE_NAMES, SpecError, Stats, torch_dtype
-from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.models.types import TEMPLATE_NAMES, Identified, SpecError, Stats, torch_dtype
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.imports import load_library
 
@@ -267,7 +266,7 @@ class RerankScores:
     truncated: NDArray[np.bool_]  # whether the document was truncated
 
 
-class Reranker:
+class Reranker(Identified):
     """Scores pairs of query and document; MTEB's ``CrossEncoderProtocol``.
 
     Attributes:
@@ -323,11 +322,6 @@ class Reranker:
 
     def __repr__(self) -> str:
         return f"<Reranker {self.label}: on {self.device}, identity {self.identity[:8]}>"
-
-    @property
-    def identity(self) -> str:
-        """SHA-256 of everything this reranker's scores depend on."""
-        return sha256_json(self.settings)
 
     @property
     def device(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
 
 if TYPE_CHECKING:
@@ -20,6 +21,17 @@ Vectors: TypeAlias = "NDArray[np.float32]"
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 # prompt templates of rerankers: of Qwen3-Reranker's model card, and of this project's LoRA adapters
 TEMPLATE_NAMES = ("qwen3-reranker", "double-newline")
+
+
+class Identified:
+    """A model whose results depend on its ``settings`` alone, which are JSON."""
+
+    settings: dict[str, Any]
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of the settings."""
+        return sha256_json(self.settings)
 
 
 @dataclass

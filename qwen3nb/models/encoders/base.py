@@ -36,7 +36,7 @@ from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate, texts_of
 from qwen3nb.models.kinds.prompts import FILE, ROLES, named_prompts, prompt_for
 from qwen3nb.models.kinds.source import Settings, Source, mteb_meta, unchanged
-from qwen3nb.models.types import EncoderError, SpecError, Stats, Vectors
+from qwen3nb.models.types import EncoderError, Identified, SpecError, Stats, Vectors
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.progress import tqdm
@@ -55,7 +55,7 @@ _DELAY = 2.0  # seconds until a progress bar appears
 _MTEB_ROLES = {"query": "query", "document": "passage"}
 
 
-class Encoder(ABC):
+class Encoder(Identified, ABC):
     """Texts to vectors.
 
     Attributes:
@@ -162,11 +162,6 @@ class Encoder(ABC):
             yield
         finally:
             self._cache = kept
-
-    @property
-    def identity(self) -> str:
-        """SHA-256 of everything this encoder's vectors depend on."""
-        return sha256_json(self.settings)
 
     @property
     def dimension(self) -> int:

@@ -43,7 +43,7 @@ from scipy.sparse import coo_array, csc_array, load_npz, save_npz
 from qwen3nb import paths
 from qwen3nb.models.kinds.source import Source, mteb_meta
 from qwen3nb.models.search import mteb_rows
-from qwen3nb.models.types import Stats
+from qwen3nb.models.types import Identified, Stats
 from qwen3nb.utils import atomic_files
 from qwen3nb.utils.hardware import cores
 
@@ -66,7 +66,7 @@ RECIPE = {
 LARGE = 20_000  # documents from which an index is kept; that of fewer takes a second
 
 
-class BM25:
+class BM25(Identified):
     """BM25 over a corpus, for retrieval and reranking tasks only.
 
     A document that shares no word with the query is not retrieved: its score would be 0, and
@@ -93,11 +93,6 @@ class BM25:
             f"<BM25: {RECIPE['method']}, k1 {RECIPE['k1']}, b {RECIPE['b']}, "
             f"{RECIPE['stemmer']} stemmer>"
         )
-
-    @property
-    def identity(self) -> str:
-        """SHA-256 of the parameters."""
-        return atomic_files.sha256_json(self.settings)
 
     def index(
         self,

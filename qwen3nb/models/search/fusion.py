@@ -17,8 +17,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.source import Source, mteb_meta
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import DenseSearch
-from qwen3nb.models.types import Stats
-from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.models.types import Identified, Stats
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
@@ -42,7 +41,7 @@ def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[st
     return fused
 
 
-class Fusion:
+class Fusion(Identified):
     """Several searches fused by rank into one MTEB search model, for retrieval and reranking."""
 
     searches_only = True
@@ -65,11 +64,6 @@ class Fusion:
     def device(self) -> str:
         """The device that the last part runs on."""
         return self.parts[-1].device
-
-    @property
-    def identity(self) -> str:
-        """SHA-256 of the settings of the fusion and its parts."""
-        return sha256_json(self.settings)
 
     @property
     def stats(self) -> Stats:
