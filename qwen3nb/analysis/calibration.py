@@ -5,8 +5,6 @@ should contain the true value in 0.95 of the cases. Each measured share comes wi
 contains the share of an exact method with probability 0.99, given the number of simulations.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -17,8 +17,6 @@ Kinds of flags:
     unreadable     a broken file
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """Compare two kept runs of `qwen3nb bench encode --json`, such as of two processors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

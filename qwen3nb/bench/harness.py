@@ -5,8 +5,6 @@ so that other work on the machine slows all of them. CPU seconds are those of al
 load hardly affects.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping

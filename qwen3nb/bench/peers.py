@@ -10,8 +10,6 @@ is real float32, which it is not by default where the processor multiplies bfloa
 of 8 bits does not quantise runs as OpenVINO chooses.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import sys

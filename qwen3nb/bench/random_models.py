@@ -1,7 +1,5 @@
 """Random models with the shapes of real ones, and the libraries that they are compared in."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -8,8 +8,6 @@ the machine inflates wall time. Scores are compared in the same run.
 The weights are random, and the output matrix has as many rows as Qwen3's real vocabulary.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

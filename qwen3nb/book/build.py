@@ -4,8 +4,6 @@
 `refresh_pages`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

@@ -6,8 +6,6 @@ href="leaderboard.html#tab-scores">the scores</a>``, gets the number of its targ
 earlier, incremental build are removed first.
 """
 
-from __future__ import annotations
-
 import html
 import os
 import re

@@ -4,8 +4,6 @@ They are based on the pages in ``book/runs``, the notes of failed runs and the r
 loaded and nothing is measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path

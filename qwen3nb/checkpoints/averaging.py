@@ -1,7 +1,5 @@
 """Average checkpoints block by block; see `qwen3nb.checkpoints.writer`."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ files store it once; pickled state dicts and those of wrappers repeat it under o
 names. The copies must be equal: if they differ, the one used in training is unknown.
 """
 
-from __future__ import annotations
-
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 

@@ -10,8 +10,6 @@ Digests of weights and other large files are cached until the files change. File
 downloaded because the model loads without them may be missing.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from fnmatch import fnmatch

@@ -1,7 +1,5 @@
 """Shared types: the error, and the position of a tensor in its file."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ A command's module is imported when the command is used, and heavy libraries whe
 keeps `--help` fast.
 """
 
-from __future__ import annotations
-
 import click
 
 from qwen3nb.cli.program import Program

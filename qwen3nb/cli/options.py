@@ -10,8 +10,6 @@
   common spelling: ``--model, --checkpoint`` sets the parameter ``checkpoint``.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -8,8 +8,6 @@ The trainings are two processes, ``python -m qwen3nb.demo.pipeline encoders`` an
 little from a second thread, and lose much if other processes run on the machine.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -10,8 +10,6 @@ The settings and the checkpoint were chosen on development pairs, from libraries
 training data: each checkpoint logs its loss and nDCG@10 there.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -19,8 +19,6 @@ All adapters take the same steps on the same examples. A joint step adds the gra
 losses, which are computed separately to measure their cosine.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -14,8 +14,6 @@ Each masked span is replaced by a sentinel in the source; the target lists the s
 followed by the masked tokens. Source and target end with the end-of-text token.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ and backward passes use oneDNN if `linear_library` selects it. Gradients equal t
 up to rounding.
 """
 
-from __future__ import annotations
-
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence

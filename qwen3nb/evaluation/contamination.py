@@ -15,8 +15,6 @@ Training files and corpora are streamed. What is kept are the hashes of the task
 ends in zeros), and all of the queries.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from bisect import bisect_left

@@ -4,8 +4,6 @@ Custom retrieval data are scored by nDCG@10 and sentence pairs by Spearman's cor
 same results as `qwen3nb.evaluate` and `evaluate_sts`. Vectors, runs and records are not stored.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import logging

@@ -1,7 +1,5 @@
 """Interruptions: signals that end a command as Ctrl-C does."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ baseline. It is not run again for every new record, but only when another baseli
 or the chosen one was evaluated again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shlex

@@ -7,8 +7,6 @@ below a notice that names the failures. Error messages are untrusted: they are s
 outputs, where neither HTML nor MyST takes effect.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 import logging

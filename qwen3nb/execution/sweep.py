@@ -25,8 +25,6 @@ A plan is model × tier × notebook, from a TOML file or from options:
 Relative paths are resolved against the working directory, then the project root.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import signal

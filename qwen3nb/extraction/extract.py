@@ -5,8 +5,6 @@ encoder, and only then renamed. If it differs from its source or runs causally, 
 removed and the extraction fails.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ The scan runs before the upload, and stops it if it finds a key, a token or a pi
 the file, never its content.
 """
 
-from __future__ import annotations
-
 import json
 from fnmatch import fnmatch
 from pathlib import Path

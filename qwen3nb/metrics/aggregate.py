@@ -8,8 +8,6 @@ methods are in `qwen3nb.metrics.intervals`. The value of a task with several spl
 the mean over these parts, as in MTEB, and its interval combines theirs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

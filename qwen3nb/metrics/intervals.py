@@ -28,8 +28,6 @@ References:
     Donner 2008 (MOVER: an interval of a mean from those of its parts).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

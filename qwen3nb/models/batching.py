@@ -4,8 +4,6 @@ Padding is wasted work, so texts of similar length share a batch, and equal text
 Neither changes a vector; results are in input order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@
 Records that the run saved before it failed count like any other; the next attempt reuses them.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any

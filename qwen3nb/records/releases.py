@@ -10,8 +10,6 @@ A release is written atomically. Files named by their content are hard links whe
 supports them: such files are replaced, never changed.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

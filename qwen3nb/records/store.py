@@ -1,7 +1,5 @@
 """Find, load and verify the records on disk."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress

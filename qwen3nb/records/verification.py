@@ -6,8 +6,6 @@ records. Nothing is signed: the help of ``qwen3nb verify`` lists changes that ar
 every checksum is recomputed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -3,8 +3,6 @@
 Findings are derived only from records; unsupported ones are omitted.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

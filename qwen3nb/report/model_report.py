@@ -3,8 +3,6 @@
 All content comes from records, which are saved in `paths.results` as by every evaluation.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The folder of a paper compiles as it is (``pdflatex paper && bibtex paper && pdf
 ``\input{figures}`` and ``\input{tables}`` in your own article.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

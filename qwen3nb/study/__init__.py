@@ -5,8 +5,6 @@ freely. Files that only a study has (README, Makefile, sweep, ``.gitignore``) ar
 to this module.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from datetime import UTC, datetime

@@ -18,8 +18,6 @@ A folder without a manifest is unfinished, and is not read.
 Shapes: N rows or texts, D dimensions.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict

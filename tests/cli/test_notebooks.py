@@ -44,7 +44,7 @@ def test_the_options_are_the_parameters(cli, checkout, path):
     lines = [line.split() for line in done.output.split("Options:")[1].splitlines()]
     listed = {word for words in lines for word in words[:3] if re.match("--[^,]+$", word)}
     declared = read_parameters(path)
-    declared = {name.replace("prompts", "prompt"): each for name, each in declared.items()}
+    declared = {"prompt" if n == "prompts" else n: each for n, each in declared.items()}
     names = [*declared, *(f"no-{name}" for name, each in declared.items() if each.type == "bool")]
     own = {"--help", "--parameter", "--page", "--fresh", "--cache-limit", "--pass-env"}
     assert listed - own == {f"--{name.replace('_', '-')}" for name in names} - {"--fresh"}

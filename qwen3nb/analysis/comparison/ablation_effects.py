@@ -1,7 +1,5 @@
 """Effects of the options of an ablation, or of the components of a training, paired by query."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace

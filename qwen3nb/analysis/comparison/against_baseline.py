@@ -4,8 +4,6 @@ Baselines are chosen by `qwen3nb.analysis.comparison.alignment`. Differences com
 `Comparison` of all models, as on every other page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 

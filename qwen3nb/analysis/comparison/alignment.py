@@ -10,8 +10,6 @@ of the tasks shown, then the first in this order. For a task without it, the nex
 used. Random vectors are a floor, used for tasks without any reference model.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence

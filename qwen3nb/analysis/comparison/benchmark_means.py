@@ -6,8 +6,6 @@ such as the forums of CQADupStack, counts as one task with the mean of its parts
 only if every task has a score; otherwise missing tasks are listed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

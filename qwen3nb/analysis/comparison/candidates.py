@@ -5,8 +5,6 @@ A candidate matters if its difference from the model in use is significant (see 
 model in use; without one, the model stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Changes between two sets of records: releases, or a release and the current records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any

@@ -12,8 +12,6 @@ McCulloch 1992, chapter 4), and their intervals by generalised pivots: each mean
 by a draw of its chi-squared distribution (Weerahandi 1993), assuming normally distributed effects.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

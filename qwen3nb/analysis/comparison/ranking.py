@@ -9,8 +9,6 @@ References:
     that do not differ, as joined in critical-difference diagrams); Zou and Donner 2008 (MOVER).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

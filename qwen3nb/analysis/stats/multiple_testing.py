@@ -8,8 +8,6 @@ References:
     Hochberg 1995 (false discovery rate).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -17,8 +17,6 @@ References:
     Cohen 1988 (d_z, power).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from bisect import bisect_left

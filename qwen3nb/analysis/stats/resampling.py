@@ -25,8 +25,6 @@ queries. All methods for means of independent values apply, given one value per 
 degrees of freedom).
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

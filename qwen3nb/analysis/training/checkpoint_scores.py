@@ -13,8 +13,6 @@ The mean of the best of several checkpoints is biased upwards by the selection; 
 called the best only if it differs significantly from the next.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

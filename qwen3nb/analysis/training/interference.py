@@ -23,8 +23,6 @@ References:
     Zou and Donner 2008 (MOVER); Satterthwaite 1946 (degrees of freedom).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Commands that measure speed and memory, and the errors of tests: `qwen3nb bench`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands for models: average, extract, check and upload them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands that read records: list, verify, plan, compare, diff, and measure interference."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

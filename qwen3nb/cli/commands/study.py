@@ -1,7 +1,5 @@
 """Commands that begin a study, run the demo and build the book."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

@@ -15,8 +15,6 @@ References:
     (V-measure); Roy and Vetterli 2007, EUSIPCO (effective rank).
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

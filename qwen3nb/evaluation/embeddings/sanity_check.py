@@ -13,8 +13,6 @@ chance level. The verdicts:
   has no vectors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ Task sizes are MTEB's published statistics of the selected splits and subsets; t
 tasks are counted. Texts differ in tokens per character, so minutes are an estimate.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Select MTEB tasks by name, type, language, benchmark or tier, and limit their size."""
 
-from __future__ import annotations
-
 import copy
 import difflib
 import hashlib

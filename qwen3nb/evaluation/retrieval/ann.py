@@ -1,7 +1,5 @@
 """Measure the loss of approximate indexes and compressed vectors on a retrieval task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

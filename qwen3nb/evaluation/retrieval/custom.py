@@ -5,8 +5,6 @@ scores are boosted likewise; documents without a word of the query are not ranke
 the boosted rankings of its parts.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence

@@ -10,8 +10,6 @@ A loaded BM25 or fusion is treated as ``bm25`` or the list of its parts. Runs ar
 format with their recipe, under the digest of recipe and data.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ Records contain configuration and seed, and ``results/<data set>.json`` next to 
 same scores in the format of the training code.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

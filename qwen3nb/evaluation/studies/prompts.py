@@ -6,8 +6,6 @@ the record of the model with its own prompts, the default, stays where all recor
 `qwen3nb.analysis.comparison.prompt_effects` says what the prompts change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

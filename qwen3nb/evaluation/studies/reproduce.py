@@ -1,7 +1,5 @@
 """Reproduce published scores, where data are available, and measure the difficulty of PyDocs."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

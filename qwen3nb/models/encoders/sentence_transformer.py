@@ -6,8 +6,6 @@ such as static ones, run in sentence-transformers. Tests check that the vectors 
 normalised only if the model's files say so, or on request.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 from collections.abc import Sequence
 from typing import Any

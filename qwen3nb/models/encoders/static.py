@@ -4,8 +4,6 @@ Folders that begin with ``StaticEmbedding``, such as those of model2vec, run in
 sentence-transformers.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

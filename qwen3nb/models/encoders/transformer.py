@@ -5,8 +5,6 @@ is extracted in memory); causal language models, causal or made bidirectional, w
 without a LoRA adapter; and the encoders of other encoder-decoders such as T5Gemma 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from qwen3nb.models.encoders.base import Encoder, unit_and_similarity

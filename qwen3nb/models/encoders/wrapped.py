@@ -1,7 +1,5 @@
 """Any object with ``encode(texts)`` as an encoder, such as a SentenceTransformer in memory."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,6 @@ that take excessive time, load or run other files, or silently change vectors. t
 the types of other settings, and the resulting shapes are compared with those of the weights.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -14,8 +14,6 @@ Weights, settings and code (``auto_map``, ``quantization_config``) are checked l
 `qwen3nb.models.kinds`.
 """
 
-from __future__ import annotations
-
 from typing import Any, NoReturn
 
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule

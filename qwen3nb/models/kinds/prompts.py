@@ -17,8 +17,6 @@ A folder stores its prompts in ``config_sentence_transformers.json``. Some model
 reflect the intended use. ``prompt_families.toml`` lists these prompts, for a warning.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import json

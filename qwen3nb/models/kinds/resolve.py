@@ -10,8 +10,6 @@ registry apply whether the model is named by its registry name, its hub id, or a
 mirror or a hub cache, whose path identifies the model.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib.util
 import re

@@ -1,7 +1,5 @@
 """Models of sentence-transformers, and static models of wordllama."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule

@@ -8,8 +8,6 @@ loads in the other, and in ``AutoModel``.
 Shapes: B texts, T tokens, H hidden size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -15,8 +15,6 @@ apply to the decoder's queries and own keys, not to the encoder's keys.
 Shapes: B texts, S source tokens, T target tokens, H hidden size, V vocabulary rows.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

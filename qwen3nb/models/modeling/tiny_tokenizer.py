@@ -1,7 +1,5 @@
 """A small byte-level tokenizer for the demo's models and for benchmarks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

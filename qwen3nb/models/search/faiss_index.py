@@ -14,8 +14,6 @@ References:
     Aumüller et al., arXiv:1807.05614 (recall by distance).
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ A search model gets the rows themselves, where a document may have a title, a qu
 an instruction, and a query may be a conversation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any

@@ -3,8 +3,6 @@
 Reads the records of `qwen3nb domain`, or of any task with per-query scores of the tested metrics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property

@@ -3,8 +3,6 @@
 Texts come from data used by the evaluation, never from the network.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

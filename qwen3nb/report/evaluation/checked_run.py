@@ -1,7 +1,5 @@
 """The page of one evaluation: check its needs, evaluate, compare with a baseline."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ The page contains them as output of a custom type in a hidden cell, ignored by b
 terminal thus shows the numbers of the page, even of a reused page, without computing them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The scores of one model compared with a baseline: table, forest plot and conclusion."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -8,8 +8,6 @@ Each contains ``model``, ``model_path`` and ``config`` of the newest record, or 
 ``failures``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Print tables on a terminal."""
 
-from __future__ import annotations
-
 import sys
 
 from rich.box import SIMPLE_HEAD

@@ -1,7 +1,5 @@
 """Forest plots: a row per estimate with its interval, and a line of no effect."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap

@@ -1,7 +1,5 @@
 """Links to the provenance of a number: the page of its run, formula, command and file."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping

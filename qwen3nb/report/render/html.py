@@ -4,8 +4,6 @@ On a page of the book, the book's style sheet applies. Elsewhere, such as in Jup
 figures include a small style sheet (`styled`), which publication removes (`unstyled`).
 """
 
-from __future__ import annotations
-
 import functools
 import html
 import re

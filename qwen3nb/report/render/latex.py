@@ -1,7 +1,5 @@
 """Escape text for LaTeX (pdfLaTeX of 2020 or later, which reads UTF-8)."""
 
-from __future__ import annotations
-
 import unicodedata
 
 from qwen3nb.utils.format import typeset

@@ -3,8 +3,6 @@
 The marker also identifies a model in print without colour, and for colour-blind readers.
 """
 
-from __future__ import annotations
-
 import colorsys
 import hashlib
 import re

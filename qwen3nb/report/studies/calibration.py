@@ -1,7 +1,5 @@
 """Tables of the simulated calibration of tests and intervals, and what they show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

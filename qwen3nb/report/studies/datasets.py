@@ -1,7 +1,5 @@
 """The page of data sets: tables of tiers and PyDocs, and their ability to separate models."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from qwen3nb.datasets.mirror import data_revision

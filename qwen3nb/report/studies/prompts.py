@@ -1,7 +1,5 @@
 """What a choice of prompts changes: conclusion, tables and figure, from the records of a set."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
