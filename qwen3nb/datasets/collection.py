@@ -192,14 +192,19 @@ class TestCollection:
         """
         relevant = {q: dict(each) for q, each in self.qrels.items() if max([0, *each.values()])}
         if not relevant:
-            raise DataError(f"{where}: no query has a relevant document")
+            raise DataError(
+                f"{where}: no query has a relevant document; {len(self.qrels)} are judged"
+            )
         scored = {q: dict(each) for q, each in self.qrels.items() if each} if zeros else relevant
         if lost := sorted(scored.keys() - self.queries.keys()):
             raise DataError(
-                f"{where}: query {lost[0]!r:.60} is judged but has no text ({len(lost)} in total)"
+                f"{where}: query {lost[0]!r:.60} is judged but has no text ({len(lost)} in total); "
+                f"ids of queries look like {_some(self.queries)}"
             )
         if not any(text.strip() for text in self.documents.values()):
-            raise DataError(f"{where}: expected documents with a text; all are empty")
+            raise DataError(
+                f"{where}: expected documents with a text; all {len(self.documents)} are empty"
+            )
         counts = judgement_counts(
             self.qrels, queries=self.queries, documents=self.documents, where=where, zeros=zeros
         )
@@ -369,11 +374,10 @@ def judgement_counts(
     judged = {document for grades in qrels.values() for document in grades}
     lost = sorted(judged.difference(documents))
     if len(lost) > _MOST * len(judged):
-        some = ", ".join(f"{name!r:.60}" for name in islice(documents, 3)) or "none"
         raise DataError(
             f"{where}: {len(lost)} of {len(judged)} judged documents are not in the corpus "
-            f"({listed(lost[:10])}, ...); its ids look like {some}. Do the qrels belong to "
-            "this corpus?"
+            f"({listed(lost[:10])}, ...); its ids look like {_some(documents)}. Do the qrels "
+            "belong to this corpus?"
         )
     known = set(queries)
     given = [qrels.get(query, {}).values() for query in known]
@@ -385,6 +389,10 @@ def judgement_counts(
         UNKNOWN: len(qrels.keys() - known),
         NEGATIVE: sum(grade < 0 for grades in qrels.values() for grade in grades.values()),
     }
+
+
+def _some(names: Iterable[str]) -> str:
+    return ", ".join(f"{name!r:.60}" for name in islice(names, 3)) or "none"
 
 
 def shared_documents(qrels: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
@@ -476,7 +484,7 @@ def _label(folder: Path) -> str:
     >>> _label(Path("scifact")), _label(Path("my data"))
     ('scifact', 'my-data-b2167b0a')
     """
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._")
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._")[:100]
     digest = hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:8]
     return plain if plain == folder.name else f"{plain or 'data'}-{digest}"
 

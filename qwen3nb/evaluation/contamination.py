@@ -29,7 +29,15 @@ from numpy.typing import NDArray
 from pandas.util import hash_array
 
 from qwen3nb.datasets.mirror import load_here
-from qwen3nb.datasets.rows import DataError, csv_rows, json_rows, numbered_lines
+from qwen3nb.datasets.rows import (
+    LINE,
+    DataError,
+    csv_rows,
+    json_rows,
+    numbered_lines,
+    raised_limit,
+    size_limit,
+)
 from qwen3nb.evaluation.mteb.per_query import by_reader, task_slices
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.run import SEARCH_TYPES
@@ -337,8 +345,11 @@ def training_texts(file: Path) -> Iterator[tuple[int, str]]:
     Raises:
         DataError: it cannot be read; names the file, and the line of a text file.
     """
+    longest = size_limit(LINE)
     for number, value in _READERS[_type(file)](file):
         for text in _strings(value):
+            if len(text) > longest:
+                raise DataError(f"{file}:{number}: a text of more than {raised_limit(longest)}")
             yield number, text
 
 
@@ -370,12 +381,19 @@ def _parquet(file: Path) -> Iterator[tuple[int, Any]]:
 
     row = 0
     try:
-        for batch in pq.ParquetFile(file).iter_batches(batch_size=1024):
-            for value in batch.to_pylist():
+        footer = pq.read_metadata(file)
+        groups = map(footer.row_group, range(footer.num_row_groups))
+        mean = max((each.total_byte_size // max(1, each.num_rows) for each in groups), default=0)
+        texts = [each.path for each in footer.schema if each.physical_type == "BYTE_ARRAY"]
+        # A text that the file stores once for many rows is in memory once, too.
+        whole = pq.ParquetFile(file, read_dictionary=texts)
+        for batch in whole.iter_batches(batch_size=max(1, min(1024, LINE // (mean + 1)))):
+            for values in zip(*batch.columns, strict=True):
                 row += 1
-                yield row, value
+                yield row, [each.as_py() for each in values]
     except (OSError, ValueError) as error:
-        raise DataError(f"{file}: cannot be read after row {row} ({error})") from None
+        why = " ".join(str(error).split())
+        raise DataError(f"{file}: cannot be read after row {row} ({why})") from None
 
 
 _READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {

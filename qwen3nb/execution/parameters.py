@@ -16,7 +16,6 @@ import difflib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,6 +31,7 @@ from qwen3nb.models.types import DTYPES, TEMPLATE_NAMES
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import known_secrets
+from qwen3nb.utils.strict_json import parse_toml
 
 if TYPE_CHECKING:
     from qwen3nb.models.kinds.source import Source
@@ -449,10 +449,10 @@ def read_config(file: Path) -> dict[str, Any]:
     """
     import yaml
 
-    text = file.read_text(encoding="utf-8")
     try:
-        values = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
-    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        text = file.read_text(encoding="utf-8")
+        values = parse_toml(text) if file.suffix == ".toml" else yaml.safe_load(text)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ParameterError(f"{file}: cannot be read ({error})") from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise ParameterError(f"{file}: expected parameters as `name: value`")

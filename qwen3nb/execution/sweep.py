@@ -29,7 +29,6 @@ import itertools
 import re
 import signal
 import time
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
@@ -76,6 +75,7 @@ from qwen3nb.utils.hardware import available_memory, cores
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.schema import field_problem
 from qwen3nb.utils.secrets import known_secrets
+from qwen3nb.utils.strict_json import parse_toml
 
 # Memory of libraries and kernel, and factor for weights converted on reading.
 _BASE_MEMORY = 3 << 29
@@ -423,7 +423,7 @@ def read_plan(file: Path) -> SweepPlan:
         ParameterError: not TOML, an unknown key, or a value of the wrong type.
     """
     try:
-        given = tomllib.loads(file.read_text(encoding="utf-8"))
+        given = parse_toml(file.read_text(encoding="utf-8"))
         known = [name for name in SweepPlan.__dataclass_fields__ if name != "typed"]
         for name in given:
             if name not in known:
@@ -431,8 +431,8 @@ def read_plan(file: Path) -> SweepPlan:
                     f"{file}: unknown key {name!r}; known keys: {', '.join(known)}"
                 )
         plan: SweepPlan = TypeAdapter(SweepPlan).validate_python(given)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{file}: not TOML ({error})") from None
     except ValidationError as error:
         raise ParameterError(f"{file}: {field_problem(error, given)}") from None
+    except ValueError as error:
+        raise ParameterError(f"{file}: not TOML ({error})") from None
     return plan

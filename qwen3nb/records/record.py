@@ -344,7 +344,8 @@ def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
     except OSError as error:
         raise ResultError(f"{file}: cannot be read ({error.strerror or error})") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ResultError(f"{file}: not a result record ({reprlib.repr(error)})") from None
+        why = str(error).removeprefix(f"{file}: ") if isinstance(error, ValueError) else repr(error)
+        raise ResultError(f"{file}: not a result record ({why:.200})") from None
 
 
 _reader = functools.cache(TypeAdapter)

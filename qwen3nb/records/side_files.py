@@ -163,7 +163,8 @@ def _parquet(file: SideFile) -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:
-        raise ResultError(f"{paths.shown(file.path)}: not Parquet ({error})") from None
+        why = " ".join(str(error).split())
+        raise ResultError(f"{paths.shown(file.path)}: not Parquet ({why})") from None
 
 
 def _column(file: SideFile, name: str) -> pa.ChunkedArray:

@@ -53,7 +53,7 @@ class Verifier:
 
     def check(self, file: Path) -> list[str]:
         """Return the problems of the record in ``file``; an unreadable file is one."""
-        base = file.absolute().parents[2]
+        base = file.absolute().parent.parent.parent
         known = self._listed(base).get(file.absolute().relative_to(base).as_posix(), {})
         if not os.path.lexists(file) and any(known.values()):
             lines = f"if that was meant, delete its lines in {CHECKSUMS}"
@@ -75,7 +75,7 @@ class Verifier:
             if not result.model.settings:
                 wrong.append("it has no settings, from which the model's identity follows")
         except (OSError, ValueError, KeyError) as error:
-            return [str(error)]
+            return [str(error).removeprefix(f"{file}: ")]
         return wrong
 
     def stamp(self, file: Path) -> str:

@@ -7,7 +7,6 @@ when a card is uploaded; see https://huggingface.co/docs/hub/model-cards.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +36,7 @@ from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import code, escaped
 from qwen3nb.utils.schema import field_problem
 from qwen3nb.utils.secrets import known_secrets
+from qwen3nb.utils.strict_json import parse_toml
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -78,10 +78,10 @@ def card_text(
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     folder = Path(folder)
-    provenance = read_provenance(folder)
-    if provenance is None:
+    provenance = read_provenance(folder) or {}
+    if "source" not in provenance:
         raise ValueError(
-            f"{folder}: no qwen3nb.json; expected a model directory written by `qwen3nb extract`"
+            f"{folder}: no qwen3nb.json of `qwen3nb extract`; expected a model directory it wrote"
         )
     stated = stated_facts(source_folder(provenance), facts, license=license)
     own = _of_model(folder, results)
@@ -372,7 +372,7 @@ def read_facts(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        facts = tomllib.loads(file.read_text(encoding="utf-8"))
+        facts = parse_toml(file.read_text(encoding="utf-8"))
         return Facts.model_validate(facts).model_dump(exclude_unset=True)
     except ValidationError as error:
         one_of("fact", str(error.errors()[0]["loc"][0]), Facts.model_fields)

@@ -34,7 +34,7 @@ def book_settings(config: Path | None = None) -> BookSettings:
         return BookSettings()
     try:
         stated = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except yaml.YAMLError as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"{file}: not YAML: {error}") from None
     if not isinstance(stated, dict):
         raise ValueError(f"{file}: expected `name: value` on each line")

@@ -1,6 +1,7 @@
-"""Parse JSON of other programs strictly: ambiguous documents are errors."""
+"""Parse JSON and TOML of other programs strictly: ambiguous documents are errors."""
 
 import json
+import tomllib
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,6 +34,18 @@ def parse_json(text: str, *, nan: bool = False) -> Any:
     """
     try:
         return (_LAX if nan else _STRICT).decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse ``text``, which may begin with a byte order mark.
+
+    Raises:
+        ValueError: not TOML, nested too deeply, or an integer of too many digits.
+    """
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

@@ -33,6 +33,7 @@ from pydantic.dataclasses import dataclass
 
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.journal import remembered_digest
+from qwen3nb.utils.schema import field_problem
 
 HEADER = 128  # bytes of a written header: enough for any number of rows
 SCHEMA = 1  # of manifests
@@ -229,11 +230,7 @@ def read_shards(file: Path) -> ShardedVectors:
     try:
         return TypeAdapter(ShardedVectors).validate_json(json.dumps(fields))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(
-            f"{file}: {where}: {first['msg']}; expected parts named such as part-000000.npy"
-        ) from None
+        raise ValueError(f"{file}: {field_problem(error, fields)}") from None
 
 
 def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import json
 import re
 from types import SimpleNamespace
@@ -188,6 +189,14 @@ def test_records_without_the_queries_that_were_found(tmp_path):
     assert dict(clean.per_query["nDCG@10"]) == {"q1": 0.5, "q2": 0.0}
 
 
+def _often(text):
+    """A table of 3 KB with a thousand rows of one text."""
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array([text]))
+    file = io.BytesIO()
+    pq.write_table(pa.table({"text": column}), file, compression="zstd")
+    return file.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -195,6 +204,7 @@ def test_records_without_the_queries_that_were_found(tmp_path):
         ("data.bin", b"x", "expected training data in files of type .jsonl"),
         ("bad.jsonl", b'{"a": "b"}\nnot json\n', "bad.jsonl:2: not JSON"),
         ("bad.parquet", b"PAR1", "cannot be read"),
+        ("big.parquet", _often("x" * (17 << 20)), "big.parquet:1: a text of more than 16 MiB"),
         ("bad.jsonl.gz", b"plain", "cannot be read"),
     ],
 )

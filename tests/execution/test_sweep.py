@@ -120,7 +120,7 @@ def test_a_glob_goes_by_step(small, monkeypatch):
 def test_a_file_says_it_all(small, tmp_path):
     file = tmp_path / "sweep.toml"
     file.write_text(
-        'models = ["bm25"]\ntiers = ["smoke"]\nnotebooks = ["small"]\nat_once = 2\n'
+        '\ufeffmodels = ["bm25"]\ntiers = ["smoke"]\nnotebooks = ["small"]\nat_once = 2\n'
         'pass_env = ["GH_PAT"]\nbook = false\n[parameters]\nx = 5\n'
         '[[runs]]\nnotebook = "plain"\nparameters = { x = 6 }\n'
     )
@@ -142,6 +142,8 @@ def test_a_file_says_it_all(small, tmp_path):
         ("gpus_each = 0", "gpus_each: expected greater than 0"),
         ("[[runs]]\nnotebok = 'x'", "runs[0].notebook: is missing"),
         ("models = [", "not TOML"),
+        ("a = " + "[" * 5000, "not TOML (nested too deeply)"),
+        ("at_once = " + "1" * 5000, "not TOML (Exceeds the limit"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_what_would_do(tmp_path, text, message):

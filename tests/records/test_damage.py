@@ -66,7 +66,11 @@ DAMAGES = [
     ("a pipe", in_its_place(os.mkfifo), "a file in"),
     ("a link to a file elsewhere", link_out, "a file in"),
     ("a link to nothing", in_its_place(lambda file: file.symlink_to("nothing")), "cannot be read"),
-    ("nested brackets", lambda file: file.write_text("[" * 100_000), "not a result record"),
+    (
+        "nested brackets",
+        lambda file: file.write_text("[" * 100_000),
+        "not a result record (invalid JSON",
+    ),
     ("an unknown schema", field("schema", to="qwen3nb.result/99"), "schema is"),
     (
         "a model without an identity",

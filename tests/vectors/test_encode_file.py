@@ -193,10 +193,10 @@ def test_a_part_has_a_plain_name_in_the_folder(tmp_path, source, folder, manifes
     fields["shards"][1]["file"] = name
     (folder / manifest).write_text(json.dumps({**fields, "check": sha256_json(fields)}))
     before = tree(tmp_path)
-    with pytest.raises(ValueError, match=rf"{manifest}: shards.1.file.*expected"):
+    with pytest.raises(ValueError, match=rf"{manifest}: shards\[1\].file: .*; got "):
         search(np.ones((1, 8)), folder, k=1)
     if manifest == "plan.json":
-        with pytest.raises(ValueError, match=r"plan.json: .*part-000000.npy"):
+        with pytest.raises(ValueError, match=r"plan.json: shards\[1\].file: .*; got "):
             encode_shards(random_encoder(), source, folder)
     assert tree(tmp_path) == before
 

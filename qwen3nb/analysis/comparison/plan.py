@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -34,6 +33,7 @@ from qwen3nb.datasets.rows import DataError
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.schema import field_problem
+from qwen3nb.utils.strict_json import parse_toml
 
 if TYPE_CHECKING:
     from qwen3nb.analysis.comparison.compare import Comparison
@@ -201,7 +201,7 @@ def read_plan(file: Path) -> Plan:
     """
     value = None
     try:
-        value = tomllib.loads(file.read_text(encoding="utf-8"))
+        value = parse_toml(file.read_text(encoding="utf-8"))
         return TypeAdapter(Plan).validate_python(value)
     except ValidationError as error:
         raise DataError(f"{file}: {field_problem(error, value)}") from None

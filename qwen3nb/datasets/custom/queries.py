@@ -28,7 +28,6 @@ refused and what is counted.
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -48,7 +47,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, given_rows, printable, read_text
-from qwen3nb.utils.strict_json import first_duplicate
+from qwen3nb.utils.strict_json import first_duplicate, parse_toml
 
 MOST = 4 << 20  # bytes
 HIGHEST_GRADE = 3
@@ -217,8 +216,8 @@ def read_queries(source: Any) -> QueryFile:
         file = Path(source)
         text = read_text(file, most=MOST).replace("\r\n", "\n")
         try:
-            raw = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
+            raw = parse_toml(text)
+        except ValueError as error:
             raise DataError(f"{file}: not TOML: {printable(str(error)):.300}") from None
     else:
         file, raw = Path("queries"), {"queries": given_rows(source, what="queries")}

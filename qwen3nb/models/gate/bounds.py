@@ -51,7 +51,8 @@ _BOUNDS: Mapping[str, Any] = {
     r"max_(seq_)?length": Annotated[int, Field(strict=True, ge=1, le=1_000_000_000)],
     r"model_max_length": Annotated[_Number, Field(ge=1)],
     r"truncate_dim": Annotated[int, Field(strict=True, ge=1, le=1_000_000)],
-    r"model_type": Annotated[str, Field(strict=True)],
+    r"model_type|(torch_)?dtype": Annotated[str, Field(strict=True)],
+    r"pooling_mode": str | list[str],
     # Other names are fetched from the hub, and their code is run.
     r"_?attn_implementation": Literal[
         "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"

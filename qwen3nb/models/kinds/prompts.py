@@ -37,6 +37,7 @@ from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.schema import field_problem
+from qwen3nb.utils.strict_json import parse_toml
 
 FILE = "config_sentence_transformers.json"
 ROLES = ("query", "passage")
@@ -305,7 +306,7 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
     """
     given, file, read = given.strip(), prompts_file(given), {}
     try:
-        read = tomllib.loads(file.read_text(encoding="utf-8"))
+        read = parse_toml(file.read_text(encoding="utf-8"))
         entries = _SETS.validate_python(read)
         types = tomllib.loads(_STORED.read_text(encoding="utf-8"))["types"]
         if file != _STORED and "types" in entries:

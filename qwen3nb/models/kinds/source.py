@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 from qwen3nb.utils.schema import FileName, choice, field_problem
+from qwen3nb.utils.strict_json import parse_toml
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
@@ -258,8 +258,8 @@ def registry() -> Mapping[str, Mapping[str, Any]]:
 def _read_registry(file: Path, stamp: Any) -> dict[str, dict[str, Any]]:
     """Return the entries of a file, validated if of a study; ``stamp`` is a key of the cache."""
     try:
-        entries = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        entries = parse_toml(file.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise SpecError(f"{file}: not TOML ({error})") from None
     if stamp:
         try:
