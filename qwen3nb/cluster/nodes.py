@@ -1,9 +1,9 @@
 """Connect to a Ray cluster or start one, and check that its nodes are equivalent.
 
 Before the first run, every node reports its versions, code, notebooks and models, and the library
-for linear layers, which the driver selects for all. If a node differs from this machine, nothing is
-run: a table with rows from different programs would compare the programs. As nodes may join later,
-the process of each run compares them again; see `qwen3nb.execution.child`.
+for linear layers, which the driver selects for all. A node that differs from this machine is
+refused: a table with rows from different programs would compare the programs. As nodes may join
+later, the process of each run compares them again; see `qwen3nb.execution.child`.
 
 Ray is an extra and loaded only here. An address is ``local`` (a temporary Ray on this machine),
 ``auto`` (the cluster of this machine, or the one in ``RAY_ADDRESS``), ``host:port`` (the same by
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -292,58 +292,6 @@ def difference(expected: Mapping[str, str], found: Mapping[str, str]) -> str:
     )
 
 
-def unfit_nodes(
-    ray: Any, nodes: Iterable[Node], expected: Mapping[str, str], *, models: Iterable[str] = ()
-) -> dict[str, str]:
-    """Return why nodes cannot run what this machine would, by Ray's id of the node.
-
-    Args:
-        ray: the module, connected.
-        nodes: the nodes to examine.
-        expected: facts of this machine.
-        models: models and adapters among the facts.
-    """
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    request = tuple(models), known_digests(), sent_environment(), str(Path.cwd())
-    answers = {}
-    for node in nodes:  # all nodes collect in parallel
-        on_it = NodeAffinitySchedulingStrategy(node.id, soft=False)
-        task = ray.remote(max_calls=1)(facts_of_node).options(
-            num_cpus=0, max_retries=0, scheduling_strategy=on_it, name=f"facts of {node.name}"
-        )
-        answers[node.id] = task.remote(*request)
-    unfit = {}
-    for id_, answer in answers.items():
-        try:
-            unfit[id_] = difference(expected, ray.get(answer))
-        except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
-            continue  # the node is gone
-        except ray.exceptions.RayError as error:
-            lines = str(error).strip().splitlines()
-            unfit[id_] = (
-                f"cannot run qwen3nb: {lines[-1] if lines else error!r}. Install the same version "
-                "there, in the environment that Ray was started from"
-            )
-    return {id_: reason for id_, reason in unfit.items() if reason}
-
-
-def check_nodes(
-    ray: Any, nodes: Sequence[Node], expected: Mapping[str, str], *, models: Iterable[str] = ()
-) -> None:
-    """Check that the nodes and this machine have the same versions, code and models.
-
-    Raises ClusterError with the reason of each node that differs or fails to report; for the
-    arguments see `unfit_nodes`.
-    """
-    unfit = unfit_nodes(ray, nodes, expected, models=models)
-    if lines := [f"  node {node.name}: {unfit[node.id]}" for node in nodes if node.id in unfit]:
-        raise ClusterError(
-            "the nodes differ from this machine, so nothing was run. Make them equal, or start "
-            "the cluster without those that differ:\n" + "\n".join(lines)
-        )
-
-
 def facts_of_node(
     models: Iterable[str], digests: Mapping[str, str], environment: Mapping[str, str], folder: str
 ) -> dict[str, str]:
@@ -359,51 +307,76 @@ def facts_of_node(
 
 
 class KnownNodes:
-    """The nodes of a cluster while it is used, and those refused. Thread-safe."""
+    """The examined nodes of a cluster, and those refused. Thread-safe."""
 
-    def __init__(self, ray: Any, nodes: Iterable[Node]) -> None:
-        """Take ``nodes`` as checked."""
+    def __init__(self, ray: Any) -> None:
         self._ray = ray
-        self._names = {node.id: node.name for node in nodes}
-        self._refused: set[str] = set()
+        self._names: dict[str, str] = {}  # of those examined, by Ray's id
+        self._refused: dict[str, str] = {}  # the lines that name them
         self._lock = threading.RLock()
 
     def name(self, node: str) -> str:
-        """Return the name of a node, given by Ray's id, which may have joined later."""
-        with self._lock:
-            if node not in self._names:
-                self._names |= {each.id: each.name for each in nodes_of(self._ray)}
-            return self._names.get(node, node)
+        """Return the name of a node, given by Ray's id, which may have joined just now."""
+        joined = {each.id: each.name for each in nodes_of(self._ray)}
+        return (joined | self._names).get(node, node)
 
     @property
     def selector(self) -> dict[str, str]:
         """Ray's selector of the nodes that are not refused."""
-        with self._lock:
-            refused = ",".join(sorted(self._refused))
+        refused = ",".join(sorted(self._refused))
         return {"ray.io/node-id": f"!in({refused})"} if refused else {}
 
-    def refuse(self, reasons: Mapping[str, str]) -> None:
-        """Refuse nodes, given by Ray's ids; print each new one with the reason.
+    def fit(self) -> list[Node]:
+        """Return the live nodes that are not refused; raise ClusterError if there is none."""
+        live = nodes_of(self._ray)
+        if not (fit := [node for node in live if node.id not in self._refused]) and live:
+            lines = "\n".join(self._refused.values())
+            raise ClusterError(f"no node equals this machine:\n{lines}")
+        return fit
 
-        Raises:
-            ClusterError: no other node is left.
+    def refuse(self, node: str, reason: str) -> None:
+        """Refuse a node, given by Ray's id, and print it with the reason, once.
+
+        Raises ClusterError if no other node is left.
         """
         with self._lock:
-            new = reasons.keys() - self._refused
-            self._refused |= new
-            lines = [f"node {self.name(node)} is refused: {reasons[node]}" for node in sorted(new)]
-            left = [each for each in nodes_of(self._ray) if each.id not in self._refused]
-        if not left:
-            raise ClusterError("no node is left that equals this machine. " + "\n".join(lines))
-        for line in lines:
-            tqdm.write(line, file=sys.stderr)
+            new = node not in self._refused
+            self._refused[node] = f"node {self.name(node)} is refused: {reason}"
+            self.fit()
+        if new:
+            tqdm.write(self._refused[node], file=sys.stderr)
 
-    def examine(self, expected: Mapping[str, str]) -> bool:
-        """Compare nodes that joined after the check; return whether one of them is refused."""
+    def examine(self, expected: Mapping[str, str], *, models: Iterable[str] = ()) -> bool:
+        """Refuse nodes that joined since the last call and differ; return whether there are any.
+
+        Args:
+            expected: facts of this machine.
+            models: models and adapters among the facts.
+        """
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        ray, answers, refused = self._ray, {}, len(self._refused)
+        request = tuple(models), known_digests(), sent_environment(), str(Path.cwd())
         with self._lock:
-            new = [node for node in nodes_of(self._ray) if node.id not in self._names]
-            unfit = unfit_nodes(self._ray, new, expected)
-            self._names |= {node.id: node.name for node in new}
-        if unfit:
-            self.refuse(unfit)
-        return bool(unfit)
+            for node in nodes_of(ray):  # all nodes collect in parallel
+                if node.id in self._names:
+                    continue
+                self._names[node.id] = node.name
+                on_it = NodeAffinitySchedulingStrategy(node.id, soft=False)
+                how = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": on_it}
+                task = ray.remote(max_calls=1)(facts_of_node).options(**how)
+                answers[node.id] = task.remote(*request)
+            for node_id, answer in answers.items():
+                try:
+                    reason = difference(expected, ray.get(answer))
+                except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
+                    continue  # the node is gone
+                except ray.exceptions.RayError as error:
+                    why = (str(error).strip() or repr(error)).splitlines()[-1]
+                    reason = (
+                        f"it cannot run qwen3nb: {why}. Install the same version there, in the "
+                        "environment that Ray was started from"
+                    )
+                if reason:
+                    self.refuse(node_id, reason)
+        return len(self._refused) > refused

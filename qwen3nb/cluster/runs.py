@@ -64,13 +64,15 @@ class Request:
     mark: str  # a file in ``results``: the node sees that folder if it sees the file
     models: tuple[str, ...] = ()  # the models and adapters among the facts
     facts: Mapping[str, str] = field(default_factory=dict)  # the driver's; none: not compared
+    part: Mapping[str, Any] = field(default_factory=dict)  # of an evaluation, instead of arguments
 
 
 @dataclass(frozen=True)
 class Delivery:
     """Result of a run: exit status (negative for a signal), node, seconds, archive in parts.
 
-    ``facts`` are those of the node; if they are not the driver's, nothing is taken.
+    ``facts`` are those of the node; if they are not the driver's, nothing is taken. ``shared`` is
+    whether the node sees the driver's records.
     """
 
     status: int
@@ -78,6 +80,7 @@ class Delivery:
     seconds: float
     parts: tuple[Any, ...]
     facts: Mapping[str, str]
+    shared: bool
 
 
 def run_on_node(request: Request) -> Delivery:
@@ -87,11 +90,11 @@ def run_on_node(request: Request) -> Delivery:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="qwen3nb-run-", ignore_cleanup_errors=True) as name:
         scratch = Path(name).resolve()
-        _link_known(request, scratch)
+        shared = _link_known(request, scratch)
         folder = Path(request.folder)
         own = {"QWEN3NB_RESULTS": scratch / "results", "QWEN3NB_BOOK": scratch / "book"}
         environment = node_environment(request.environment) | {k: str(v) for k, v in own.items()}
-        orders = {name: getattr(request, name) for name in ("arguments", "models", "facts")}
+        orders = {name: getattr(request, name) for name in ("arguments", "models", "facts", "part")}
         write_json(scratch / "orders.json", orders)
         status = run_guarded(
             # -P: with the code that the kernels import, even if it runs in a checkout
@@ -107,14 +110,14 @@ def run_on_node(request: Request) -> Delivery:
         with archive.open("rb") as file:
             parts = tuple(ray.put(part) for part in iter(lambda: file.read(_PART), b""))
     node = str(ray.get_runtime_context().get_node_id())
-    return Delivery(status, node, time.monotonic() - started, parts, facts)
+    return Delivery(status, node, time.monotonic() - started, parts, facts, shared)
 
 
-def _link_known(request: Request, scratch: Path) -> None:
-    """Link the records of earlier runs, and the earlier page, if the node sees them."""
+def _link_known(request: Request, scratch: Path) -> bool:
+    """Link the records of earlier runs, and the earlier page; return whether the node sees them."""
     results, book = Path(request.results), Path(request.book)
     if not (results / request.mark).is_file():
-        return
+        return False
     known = [(file, results, "results") for pattern in _KNOWN for file in results.glob(pattern)]
     if (book / request.page).is_file():
         known.append((book / request.page, book, "book"))
@@ -122,6 +125,7 @@ def _link_known(request: Request, scratch: Path) -> None:
         link = scratch / name / file.relative_to(top)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(file)
+    return True
 
 
 def _packed(scratch: Path, request: Request, *, failed: bool) -> Path:

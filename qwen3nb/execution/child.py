@@ -1,8 +1,9 @@
 """The process of a run on a node: compare the facts of the node with the driver's, then run.
 
 A program with one argument, the file of its orders as JSON: ``facts`` of the driver (none: nothing
-is compared), the ``models`` among them, and the ``arguments`` of ``qwen3nb``. The facts found are
-written next to it, before and after the run. Without them, the driver takes nothing.
+is compared), the ``models`` among them, and the ``arguments`` of ``qwen3nb``, or of a ``part`` of
+an evaluation. The facts found are written next to it, before and after the run. Without them, the
+driver takes nothing.
 """
 
 import runpy
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from qwen3nb.cluster.nodes import model_facts, software_facts
 from qwen3nb.cluster.runs import FACTS
+from qwen3nb.report.evaluation.checked_run import check_and_evaluate
 from qwen3nb.utils.atomic_files import read_json, write_json
 
 
@@ -28,6 +30,9 @@ def main(file: Path) -> None:
     if found():
         sys.argv = ["qwen3nb", *orders["arguments"]]
         try:
+            if orders["part"]:
+                check_and_evaluate(**orders["part"])
+                return
             runpy.run_module("qwen3nb.cli.main", run_name="__main__")
         finally:
             found()

@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,11 +28,9 @@ from qwen3nb.cluster.nodes import (
     ClusterError,
     KnownNodes,
     Node,
-    check_nodes,
     connected,
     difference,
     model_facts,
-    nodes_of,
     sent_environment,
     software_facts,
 )
@@ -64,6 +62,7 @@ class Command:
     memory: int = 0  # bytes that it may need
     here: bool = False  # whether it has to run on this machine
     models: tuple[str, ...] = ()  # the models and adapters that it runs
+    part: Mapping[str, Any] = field(default_factory=dict)  # of an evaluation; see `parts`
 
 
 @dataclass(frozen=True)
@@ -175,31 +174,31 @@ def on_cluster(
     gpus_each: float = 1.0,
     models: Sequence[str] = (),
 ) -> Iterator[RayExecutor]:
-    """Yield an executor on a Ray cluster whose nodes agree with this machine.
+    """Yield an executor on the nodes of a Ray cluster that equal this machine.
 
     Args:
         address: see `qwen3nb.cluster.nodes`.
         at_most: number of runs.
         at_once: runs on the smallest node at a time; 0: one per core, at most four.
         gpus_each: GPUs per run, if nodes have any; fractions share a GPU.
-        models: models and adapters of the runs, which must be equal on every node.
+        models: models and adapters of the runs.
 
     Raises:
-        ClusterError: no cluster, or its nodes disagree; nothing was run.
+        ClusterError: no cluster, or none of its nodes equals this machine; nothing was run.
     """
     with connected(address) as ray:
-        nodes = nodes_of(ray)
-        environment, software = sent_environment(), dict[str, str]()
+        known, environment, software = KnownNodes(ray), sent_environment(), dict[str, str]()
         if address == LOCAL:  # one node, in this environment
             environment["QWEN3NB_CACHE"] = str(paths.cache())
         else:
             software = software_facts()
-            check_nodes(ray, nodes, software | model_facts(models), models=models)
+            known.examine(software | model_facts(models), models=models)
+        nodes = known.fit()
         share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
         # A node checks by this file whether it sees the folder of records.
         with temporary_file(paths.results() / "sweep") as mark:
             yield RayExecutor(
-                ray, nodes, share, environment, mark.name, software=software, at_once=at_most
+                ray, known, share, environment, mark.name, software=software, at_once=at_most
             )
 
 
@@ -223,6 +222,10 @@ class NodeShare:
         cpus = max(1, smallest // min(runs, smallest))
         return cls(cpus, gpus_each if gpus else 0.0, max(node.memory for node in usable))
 
+    def fits(self, node: Node) -> int:
+        """Return how many runs fit on a node at a time."""
+        return int(min(node.cpus // self.cpus, node.gpus / self.gpus if self.gpus else node.cpus))
+
 
 class RayExecutor:
     """Runs commands as Ray tasks, in processes that end with their worker or node.
@@ -235,7 +238,7 @@ class RayExecutor:
     def __init__(
         self,
         ray: Any,
-        nodes: Sequence[Node],
+        nodes: KnownNodes,
         share: NodeShare,
         environment: dict[str, str],
         mark: str,
@@ -250,9 +253,11 @@ class RayExecutor:
         """
         self.at_once = max(1, min(at_once, _AHEAD))
         self._ray, self._share, self._environment, self._mark = ray, share, environment, mark
-        self._nodes = KnownNodes(ray, nodes)
+        self._nodes = nodes
         self._software = software
         self._model_facts = functools.cache(model_facts)
+        self.slots = sum(share.fits(node) for node in nodes.fit())
+        self.shared = True  # whether all nodes so far see the records of this machine
         self.stopped = False
         self._here = LocalExecutor(1)
         self._on_node = ray.remote(run_on_node)
@@ -296,10 +301,12 @@ class RayExecutor:
             return RunOutcome(command.name, STOPPED)
         # A node with other code may deliver no facts.
         if unlike := difference(facts, getattr(delivery, "facts", {})):
-            self._nodes.refuse({delivery.node: unlike})
+            self._nodes.refuse(delivery.node, unlike)
             return None
         with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
-            publish_files(folder, log=log, page=command.page, failed=delivery.status != 0)
+            unfinished = delivery.status != 0 or bool(command.part)
+            publish_files(folder, log=log, page=command.page, failed=unfinished)
+        self.shared &= delivery.shared
         node = self._nodes.name(delivery.node)
         return RunOutcome(command.name, delivery.status, delivery.seconds, node)
 
@@ -327,6 +334,7 @@ class RayExecutor:
             mark=self._mark,
             models=command.models,
             facts=facts,
+            part=command.part,
         )
         with self._lock:
             if self.stopped:
@@ -365,7 +373,7 @@ def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:
         folder: the files as the run has written them: ``log``, ``results/`` and ``book/``.
         log: path of the log.
         page: path of its page.
-        failed: whether the run failed; if not, the note of an earlier failure is removed.
+        failed: whether there is no page yet; if not, the note of an earlier failure is removed.
     """
     _replace(folder / "log", log)
     tops = {"results": paths.results(), "book": paths.book()}

@@ -45,6 +45,7 @@ from qwen3nb.execution.executors import (
     Command,
     Executor,
     LocalExecutor,
+    RayExecutor,
     RunOutcome,
     last_line,
     on_cluster,
@@ -67,6 +68,7 @@ from qwen3nb.execution.parameters import (
     read_parameters,
     typed_parameters,
 )
+from qwen3nb.execution.parts import parts_of
 from qwen3nb.execution.publish import NotebookRun, named_models
 from qwen3nb.records.failures import FailedRun, failed_run
 from qwen3nb.report.leaderboard.all_results import write_all_results
@@ -140,7 +142,7 @@ def sweep(
 
     Raises:
         ParameterError: a job is invalid; nothing was run.
-        ClusterError: no cluster, or its nodes differ; nothing was run.
+        ClusterError: no cluster, or none of its nodes equals this machine; or it was lost.
         Interrupted: interrupted by Ctrl-C, SIGTERM or SIGHUP. Running jobs were killed; pages are
             intact.
     """
@@ -258,11 +260,33 @@ def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
             seconds = time.time() - started
             return RunOutcome(job.name, 0, seconds, notebook=job.notebook, log=log, reused=True)
         earlier = failed_run(job.name)
-        ended = executor.run(_command(job, fresh=fresh), log=log)
+        command = _command(job, fresh=fresh)
+        if isinstance(executor, RayExecutor) and job.notebook == "eval":
+            command = _run_parts(command, job.values, executor)
+        ended = executor.run(command, log=log)
         failed = ended.exit_status != 0 and not executor.stopped  # not if stopped by us
         seconds = ended.seconds or time.time() - started
         ended = replace(ended, notebook=job.notebook, log=log, seconds=seconds)
         return replace(ended, reason=_reason(job, ended, started, earlier)) if failed else ended
+
+
+def _run_parts(command: Command, values: Mapping[str, Any], executor: RayExecutor) -> Command:
+    """Run an evaluation in parts; return the command of its page, which needs their records.
+
+    What a part fails to evaluate is left to the run of the page, which reports it.
+    """
+    try:
+        divided = parts_of(values, slots=executor.slots, runs=executor.at_once)
+    except (ValueError, OSError):  # such as a broken model; reported by its run
+        return command
+
+    def run(number: int, only: Sequence[str]) -> None:
+        log = paths.results() / "logs" / f"{command.name}.part-{number}.log"
+        executor.run(replace(command, part={"only": only, **values}), log=log)
+
+    with ThreadPoolExecutor(len(divided) or 1) as pool:
+        list(pool.map(run, itertools.count(1), divided))
+    return replace(command, here=command.here or (bool(divided) and not executor.shared))
 
 
 def reusable(job: Job) -> bool:

@@ -11,8 +11,7 @@ import pytest
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.cluster.nodes import (
     ClusterError,
-    Node,
-    check_nodes,
+    KnownNodes,
     connected,
     difference,
     model_facts,
@@ -52,19 +51,31 @@ def test_nodes_that_live_and_have_cores_are_listed_under_names_that_differ():
     assert (listed[1].cpus, listed[1].gpus, listed[1].memory) == (4, 2.0, 8_000_000_000)
 
 
-def test_a_node_with_other_code_is_refused_by_name(checkout):
+def test_a_node_with_other_code_is_refused_by_name(checkout, capsys):
     here = software_facts()
     other = {"left": here, "stale": here | {"code": "b35f"}}
-    task = lambda name: SimpleNamespace(remote=lambda *_: name.removeprefix("facts of "))  # noqa: E731
+    task = lambda on: SimpleNamespace(remote=lambda *_: int(on.node_id, 16))  # noqa: E731
     ray = SimpleNamespace(
-        remote=lambda **_: lambda _: SimpleNamespace(options=lambda name, **_: task(name)),
-        get=other.get,
+        remote=lambda **_: (
+            lambda _: SimpleNamespace(
+                options=lambda scheduling_strategy, **_: task(scheduling_strategy)
+            )
+        ),
+        get=lambda number: list(other.values())[number - 1],
         exceptions=SimpleNamespace(RayError=OSError, TaskUnschedulableError=(), NodeDiedError=()),
     )
-    nodes = [Node(f"{i:056x}", name, 1, 0.0, 0) for i, name in enumerate(other, start=1)]
-    with pytest.raises(ClusterError, match=r"\n  node stale: code: b35f there, \w+ here$"):
-        check_nodes(ray, nodes, here)
-    check_nodes(ray, nodes[:1], here)
+    listed = [node(name, number) for number, name in enumerate(other, start=1)]
+    ray.nodes = lambda: listed
+    known = KnownNodes(ray)
+    assert known.examine(here)
+    assert [each.name for each in known.fit()] == ["left"]
+    assert known.selector == {"ray.io/node-id": f"!in({2:056x})"}
+    differ = rf"node stale is refused: code: b35f there, {here['code']} here"
+    assert capsys.readouterr().err.splitlines()[-1].strip() == differ
+    assert not known.examine(here)  # again
+    listed.pop(0)
+    with pytest.raises(ClusterError, match=f"no node equals this machine:\n{differ}"):
+        known.fit()
     assert difference({"mteb": "2.26"}, {"mteb": ""}) == "mteb: none there, 2.26 here"
     assert difference({}, {"mteb": "2.26"}) == "mteb: 2.26 there, none here"
     assert "reports neither versions nor code" in difference({"mteb": "2.26"}, {})

@@ -1,6 +1,6 @@
 """The page of one evaluation: check its needs, evaluate, compare with a baseline."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline, against_baseline
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.plan import Preflight, load_checked, preflight
-from qwen3nb.evaluation.mteb.select import choose_tasks, split_names
+from qwen3nb.evaluation.mteb.select import choose_tasks, split_names, task_key
 from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.evaluation.studies.prompts import evaluate_prompts
 from qwen3nb.models.encoders.base import Encoder
@@ -21,7 +21,7 @@ from qwen3nb.report.evaluation.run_trace import RunTrace
 from qwen3nb.report.leaderboard.all_results import Summary, summarise, write_all_results
 from qwen3nb.utils.choices import one_of
 
-_SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "subsets")
+SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "subsets")
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,16 @@ def look(
     limit: int = 0,
     runs: bool = False,
     output_dir: str = "",
+    only: Collection[str] = (),
     **options: Any,
 ) -> Needs:
     """Check data and weights, load the model, encode a few batches and estimate the needs.
 
     Arguments and errors are those of `check_and_evaluate`.
     """
-    selection = {name: options.pop(name, "") for name in _SELECTION}
+    selection = {name: options.pop(name, "") for name in SELECTION}
     tasks = [] if data else choose_tasks(**selection)
+    tasks = [task for task in tasks if not only or task_key(task) in only]
     how = {name: options[name] for name in ("seed", "batch_size") if name in options}
     run = Run(output=output_dir or None, runs=runs, **how)
     options = {"cache": True, "tier": selection["tier"], **options}
@@ -104,7 +106,9 @@ def look(
     return Needs(model, tasks, run, preflight(model, tasks, run, limit=limit))
 
 
-def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -> CheckedRun:
+def check_and_evaluate(
+    checkpoint: str, *, baseline: str = "", only: Collection[str] = (), **options: Any
+) -> CheckedRun:
     """Evaluate a model as in ``eval.ipynb``: check its needs, evaluate, compare with a baseline.
 
     The parameters are stored in each record. A task that fails does not stop the others; see
@@ -113,6 +117,7 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
     Args:
         checkpoint: a model spec; empty for the study's only export, else bm25.
         baseline: label of a model to compare with; empty for a reference model.
+        only: keys of the tasks to evaluate now, a part of those selected; empty for all of them.
         options: ``tier``, ``tasks``, ``benchmark``, ``types``, ``languages``, ``splits``,
             ``subsets`` (see `choose_tasks`); ``data``, comma-separated folders to evaluate on
             instead; ``limit``, ``runs`` and ``cache`` (see `evaluate`); ``output_dir``, the folder
@@ -128,19 +133,19 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
     if not checkpoint:  # in a notebook run interactively
         checkpoint, taken = default_model()
         print(taken)
-    if baseline:
+    if baseline and not only:
         known = load_results(options.get("output_dir") or None, adapters=False)
         one_of("baseline", baseline, sorted({result.model.label for result in known}))
     sets = names_prompt_set(options.get("prompts"))
-    model, tasks, run, ready = look(checkpoint, **options)
+    model, tasks, run, ready = look(checkpoint, only=only, **options)
     if sets and not isinstance(model, Encoder):
         raise SpecError(f"{checkpoint} takes no prompts; a set of them is for an encoder")
     ready.require()
-    selection = {name: options.get(name, "") for name in _SELECTION}
+    selection = {name: options.get(name, "") for name in SELECTION}
     data, limit = options.get("data", ""), options.get("limit", 0)
     folders = split_names(data)
     # Records store parameters that affect results, not locations.
-    apart = {*_SELECTION, "data", "limit", "runs", "output_dir", "cache", "prompts", "base"}
+    apart = {*SELECTION, "data", "limit", "runs", "output_dir", "cache", "prompts", "base"}
     evaluation = evaluate(
         model,
         folders or None,
@@ -166,7 +171,8 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
         evaluate_prompts(
             model, options["prompts"], folders or tasks, evaluation.results, run=run, limit=limit
         )
-    write_all_results(run.output)
+    if not only:
+        write_all_results(run.output)
     given = (not sets and options.get("prompts")) or options.get("prefix")
     part = data or any(value for name, value in selection.items() if name != "tier")
     return CheckedRun(

@@ -1,0 +1,71 @@
+"""Parts of an evaluation: how it is divided, and that their records are those of the whole."""
+
+from dataclasses import replace
+
+import pytest
+
+from qwen3nb.cluster.nodes import software_facts
+from qwen3nb.evaluation.mteb.plan import Planned
+from qwen3nb.execution import child, parts
+from qwen3nb.execution.parts import divided, parts_of
+from qwen3nb.records.store import load_results
+from qwen3nb.report.evaluation.checked_run import check_and_evaluate
+from qwen3nb.utils.atomic_files import read_json, write_json
+
+
+def planned(task, minutes, dataset=""):
+    return Planned(task, "Retrieval", dataset or task, "1", None, minutes)
+
+
+def test_parts_cost_about_the_same_and_a_corpus_is_in_one():
+    tasks = [
+        planned("A", 4),
+        planned("B", 7),
+        planned("C", 5, dataset="shared"),  # the texts of C are encoded once, with D
+        planned("D", 1, dataset="shared"),
+        planned("E", 3),
+        planned("BHardNegatives", 1),
+        planned("F", None),
+    ]
+    # 7, 5, 4 and 3 into two: 7 + 3 and 5 + 4; F, of unknown cost, goes to the smaller.
+    first, second = divided(tasks, 2)
+    assert first == ("B", "BHardNegatives", "E")
+    assert second == ("C", "D", "A", "F")
+    assert [len(divided(tasks, count)) for count in (1, 3, 9)] == [1, 3, 5]
+
+
+def test_an_evaluation_is_divided_if_that_is_worth_it(monkeypatch):
+    values = dict.fromkeys(parts.SELECTION, "") | {"tier": "smoke", "checkpoint": "random:8"}
+    values |= {"data": "", "limit": 0, "prompts": "", "base": ""}
+    assert parts_of(values, slots=4, runs=1) == []  # too small
+    monkeypatch.setattr(parts, "_LEAST", 1e3)
+    pydocs, pairs = parts_of(values, slots=4, runs=1)
+    assert pairs == ("AuthorSTS",)
+    assert len(pydocs) == 4  # on one corpus
+    assert parts_of(values | {"checkpoint": "bm25"}, slots=4, runs=1) == []
+    for other in ({"data": "folder"}, {"limit": 5}, {"prompts": "3"}, {"checkpoint": ""}):
+        assert parts_of(values | other, slots=4, runs=1) == []
+
+
+@pytest.mark.integration
+def test_the_records_of_parts_are_those_of_the_whole(checkout, tmp_path, monkeypatch):
+    values = {"tier": "smoke", "pooling": "auto", "seed": 0, "batch_size": 32, "cache": False}
+    whole = check_and_evaluate("random:8", **values).results
+    monkeypatch.setenv("QWEN3NB_RESULTS", str(tmp_path / "parts"))
+    for key in {result.task.key for result in whole}:
+        check_and_evaluate("random:8", only=[key], **values)
+    for one, other in zip(load_results(), sorted(whole, key=lambda r: r.task.key), strict=True):
+        for name in ("model", "metrics", "per_query", "config", "environment", "parts"):
+            assert getattr(one, name) == getattr(other, name), name
+        assert replace(one.task, mteb=None) == replace(other.task, mteb=None)  # with its time
+
+
+def test_a_node_runs_only_with_the_facts_of_the_driver(checkout, tmp_path, monkeypatch):
+    ran, orders, facts = [], tmp_path / "orders.json", software_facts()
+    monkeypatch.setattr(child, "check_and_evaluate", lambda **part: ran.append(part))
+    for given, count in (({}, 1), (facts, 2), (facts | {"code": "b35f"}, 2)):
+        part = {"only": ["T"]}
+        write_json(orders, {"facts": given, "models": [], "arguments": [], "part": part})
+        child.main(orders)
+        assert ran == [part] * count
+    assert read_json(tmp_path / "facts.json") == facts
