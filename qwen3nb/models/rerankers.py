@@ -52,7 +52,6 @@ from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.imports import load_library
 
 if TYPE_CHECKING:
-    from mteb.models.model_meta import ModelMeta
     from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
@@ -376,7 +375,7 @@ class Reranker(Identified):
         return self.score_pairs(pairs).log_odds
 
     @property
-    def mteb_model_meta(self) -> ModelMeta:
+    def mteb_model_meta(self) -> Any:
         """MTEB's description, with a name and revision unique to this reranker."""
         return mteb_meta(self, dimension=None, kinds=["cross-encoder"])
 

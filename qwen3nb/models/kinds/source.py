@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -25,9 +25,6 @@ from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 from qwen3nb.utils.schema import FileName, choice, field_problem
 from qwen3nb.utils.strict_json import parse_toml
-
-if TYPE_CHECKING:
-    from mteb.models.model_meta import ModelMeta
 
 STUDY_REGISTRY = "models.toml"  # at the top of a study
 # Environment variable of a run on another machine: the expected content, see `folder_digests`.
@@ -361,7 +358,7 @@ def mteb_meta(
     kinds: list[str],
     similarity: str | None = None,
     parts: Sequence[Any] = (),
-) -> ModelMeta:
+) -> Any:
     """Return MTEB's metadata of a loaded model, or of the ``parts`` of a fusion.
 
     Name and revision come from its identity, because MTEB keys its result cache by them: if two

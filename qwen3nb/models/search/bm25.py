@@ -17,8 +17,6 @@ The key is a digest of the texts in order, the parameters and the versions of th
 all runs and all tasks on a corpus share an index.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import math
@@ -30,7 +28,7 @@ from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -46,9 +44,6 @@ from qwen3nb.models.search import mteb_rows
 from qwen3nb.models.types import Identified, Stats
 from qwen3nb.utils import atomic_files
 from qwen3nb.utils.hardware import cores
-
-if TYPE_CHECKING:
-    from mteb.models.model_meta import ModelMeta
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
@@ -207,7 +202,7 @@ class BM25(Identified):
         self.stats.seconds += time.perf_counter() - started
 
     @property
-    def mteb_model_meta(self) -> ModelMeta:
+    def mteb_model_meta(self) -> Any:
         """MTEB's description; its revision is the identity."""
         return mteb_meta(self, dimension=None, kinds=["sparse"])
 

@@ -6,10 +6,8 @@ corpus; every vector still goes to the embedding cache. Scores are those of `exa
 depend on no block size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +16,6 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.mteb_rows import document_ids, joined_documents, joined_query
 from qwen3nb.vectors.encode_file import encode_blocks, stored_vectors
-
-if TYPE_CHECKING:
-    from mteb.models.model_meta import ModelMeta
 
 Floats = NDArray[np.float32]
 Run = dict[str, dict[str, float]]
@@ -64,7 +59,7 @@ class DenseSearch:
         self._corpus: Any = None
 
     @property
-    def mteb_model_meta(self) -> ModelMeta:
+    def mteb_model_meta(self) -> Any:
         """MTEB's description of the encoder."""
         return self._encoder.mteb_model_meta
 

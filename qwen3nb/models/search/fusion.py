@@ -7,10 +7,8 @@ References:
     Cormack, Clarke and Buettcher 2009 (reciprocal rank fusion, k = 60).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.encoders.base import Encoder
@@ -18,9 +16,6 @@ from qwen3nb.models.kinds.source import Source, mteb_meta
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.types import Identified, Stats
-
-if TYPE_CHECKING:
-    from mteb.models.model_meta import ModelMeta
 
 FUSION = 60
 _DEEPER = 2  # each part searches this much deeper, because fusion can lift lower-ranked documents
@@ -89,6 +84,6 @@ class Fusion(Identified):
         }
 
     @property
-    def mteb_model_meta(self) -> ModelMeta:
+    def mteb_model_meta(self) -> Any:
         """MTEB's description, with a name and revision unique to this combination."""
         return mteb_meta(self, dimension=None, kinds=["hybrid"], parts=self.parts)
