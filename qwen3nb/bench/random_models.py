@@ -91,7 +91,8 @@ def write_random_reranker(folder: Path, shape: Sequence[int]) -> None:
     """Write a random Qwen3 language model, its template, and a tokenizer of docstrings."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    from qwen3nb.models.rerankers import INSTRUCTION, TEMPLATES
+    from qwen3nb.models.rerankers import TEMPLATES
+    from qwen3nb.models.types import INSTRUCTION
 
     template = TEMPLATES["qwen3-reranker"]
     prompt = template.prefix + template.head(INSTRUCTION, "yes no") + " " + template.suffix

@@ -35,7 +35,8 @@ from qwen3nb import paths
 from qwen3nb.demo.train_ul2 import training_texts, unmeasured
 from qwen3nb.demo.trainer import faster_linear_layers, padded, quietly, toy_qwen3, toy_sizes
 from qwen3nb.models.modeling.tiny_tokenizer import END, write_tokenizer
-from qwen3nb.models.rerankers import INSTRUCTION, TEMPLATES, PairTokens, common_start
+from qwen3nb.models.rerankers import TEMPLATES, PairTokens, common_start
+from qwen3nb.models.types import INSTRUCTION
 from qwen3nb.utils.atomic_files import read_json, write_json, write_text
 from qwen3nb.utils.progress import tqdm
 

@@ -15,8 +15,7 @@ from qwen3nb.models.kinds.prompts import parse_prompts, prompt_warning
 from qwen3nb.models.kinds.resolve import fetch_model, find_source
 from qwen3nb.models.kinds.source import Settings, Source, described, fingerprint, unchanged
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.rerankers import INSTRUCTION
-from qwen3nb.models.types import KnownModel, SpecError
+from qwen3nb.models.types import INSTRUCTION, KnownModel, SpecError
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.code_version import code_digest, installed_version

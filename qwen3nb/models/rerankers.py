@@ -47,7 +47,14 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.batching import deduplicate, texts_of
 from qwen3nb.models.kinds.resolve import adapter_source, fetch_model, find_source
 from qwen3nb.models.kinds.source import Source, fingerprint, mteb_meta, unchanged
-from qwen3nb.models.types import TEMPLATE_NAMES, Identified, SpecError, Stats, torch_dtype
+from qwen3nb.models.types import (
+    INSTRUCTION,
+    TEMPLATE_NAMES,
+    Identified,
+    SpecError,
+    Stats,
+    torch_dtype,
+)
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.imports import load_library
 
@@ -58,7 +65,6 @@ if TYPE_CHECKING:
     from qwen3nb.models.inference.prefix_cache import Prefix
 
 
-INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 _SYSTEM = (
     "Judge whether the Document meets the requirements based on the Query and the Instruct "
     'provided. Note that the answer can only be "yes" or "no".'

@@ -21,6 +21,8 @@ Vectors: TypeAlias = "NDArray[np.float32]"
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 # prompt templates of rerankers: of Qwen3-Reranker's model card, and of this project's LoRA adapters
 TEMPLATE_NAMES = ("qwen3-reranker", "double-newline")
+# of rerankers, and of encoders whose prompts take one
+INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 
 
 class Identified:

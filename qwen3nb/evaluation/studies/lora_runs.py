@@ -19,8 +19,8 @@ from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.rerankers import INSTRUCTION, load_reranker
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.rerankers import load_reranker
+from qwen3nb.models.types import INSTRUCTION, SpecError
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
 from qwen3nb.utils.atomic_files import write_json

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from qwen3nb.models.rerankers import INSTRUCTION, TEMPLATES, PairTokens, RerankError, load_reranker
+from qwen3nb.models.rerankers import TEMPLATES, PairTokens, RerankError, load_reranker
+from qwen3nb.models.types import INSTRUCTION
 
 
 def test_the_prompt_token_by_token(reranker, folder):
