@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
-from qwen3nb.models.rerankers import Floats
-from qwen3nb.models.types import Vectors, torch_dtype
+from qwen3nb.models.rerankers import TEMPLATES, Floats
+from qwen3nb.models.types import INSTRUCTION, Vectors, torch_dtype
 
 QWEN3 = "qwen3-60M-random"
 VOCABULARY = 151_936  # rows of the output matrix of Qwen3
@@ -89,11 +90,6 @@ def write_random_encoder(
 
 def write_random_reranker(folder: Path, shape: Sequence[int]) -> None:
     """Write a random Qwen3 language model, its template, and a tokenizer of docstrings."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    from qwen3nb.models.rerankers import TEMPLATES
-    from qwen3nb.models.types import INSTRUCTION
-
     template = TEMPLATES["qwen3-reranker"]
     prompt = template.prefix + template.head(INSTRUCTION, "yes no") + " " + template.suffix
     write_tokenizer([*documents(), *[prompt, "yes", "no"] * 200], folder, vocabulary=16_000)

@@ -15,6 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
 from qwen3nb.bench.encode import bench_texts
 from qwen3nb.bench.harness import in_turn, table
 from qwen3nb.bench.random_models import QUERY, cross_encoder, predict, write_random_reranker
@@ -98,9 +101,6 @@ def _method(name: str, folder: Path) -> Callable[[list[str]], Floats]:
 
 def _reference(folder: Path, reranker: Reranker) -> Callable[[list[str]], Floats]:
     """Return what scores in left-padded batches, and computes the logits of every token."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     words = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(["no", "yes"])
 

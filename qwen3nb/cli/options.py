@@ -22,7 +22,7 @@ import click
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.types import DTYPES
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.format import parse_size
+from qwen3nb.utils.format import json_text, parse_size
 from qwen3nb.utils.secrets import PASSED, passed_names
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -287,8 +287,6 @@ RULE = options(
 
 def print_json(value: Any) -> None:
     """Print dataclasses, or containers of them, as one JSON document."""
-    from qwen3nb.utils.format import json_text
-
     click.echo(json_text(value))
 
 

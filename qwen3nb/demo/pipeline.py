@@ -24,6 +24,7 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.folder import list_checkpoints, open_checkpoint
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.cluster.processes import guarded
+from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.execution.sweep import Job, failures_text, sweep
 from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
@@ -180,8 +181,6 @@ def make_language_models(demo: Path) -> None:
 
 def _key(settings: Any) -> str:
     """Return a digest of a training's settings, PyDocs, and the code of all trainings."""
-    from qwen3nb.datasets.pydocs.build import load_pydocs
-
     modeling = Path(paths.__file__).parent / "models" / "modeling"
     files = [modeling / "qwen3_seq2seq.py", modeling / "tiny_tokenizer.py"]
     digests = [sha256_file(file) for file in (*sorted(Path(__file__).parent.glob("t*.py")), *files)]

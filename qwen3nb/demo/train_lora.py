@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from qwen3nb import paths
 from qwen3nb.demo.train_ul2 import training_texts, unmeasured
@@ -103,8 +104,6 @@ class Batch:
 
 def _batches(folder: Path, settings: PairSettings, *, seed: int) -> list[Batch]:
     """Draw the batches of a training, without texts of the smoke tier's sample."""
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(folder)
     pairs = PairTokens(
         tokenizer, template=_TEMPLATE, instruction=INSTRUCTION, max_length=settings.window
@@ -161,8 +160,6 @@ def _losses(
 
 def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
     """Return states (B, H) of the last token of B rows; computes their common prefix once."""
-    from transformers import DynamicCache
-
     shared = min(min(common_start(rows[0], row), len(row) - 1) for row in rows)
     cache = None
     if shared:
@@ -212,8 +209,6 @@ def _train(
 
 def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
     """Train the base model; its tokenizer covers the template and words of the reranker."""
-    from transformers import AutoTokenizer
-
     prompt = _TEMPLATE.prefix + _TEMPLATE.head(INSTRUCTION, "") + _TEMPLATE.suffix
     texts, _ = training_texts()
     write_tokenizer([*texts, *[prompt, "yes", "no"] * 50], folder, vocabulary=settings.vocabulary)
@@ -279,7 +274,6 @@ def _train_adapter(
     """Train, write all files, and return the mean losses of the last steps."""
     import yaml
     from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     words = AutoTokenizer.from_pretrained(base).convert_tokens_to_ids(_WORDS)
     lora = LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules=_TARGETS)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from qwen3nb.models.inference.onednn_linear import linear_library
@@ -135,8 +135,6 @@ def toy_sizes(rows: int, hidden: int, layers: int, spread: float, end: int) -> d
 
 def toy_qwen3(sizes: dict[str, Any], **more: Any) -> Any:
     """Return a toy language model with random weights."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
     rope = {"rope_type": "default", "rope_theta": 10000.0}
     tied = {"head_dim": 32, "tie_word_embeddings": True}
     return Qwen3ForCausalLM(Qwen3Config(**sizes, **tied, rope_parameters=rope, **more))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 
 import qwen3nb
 from qwen3nb import paths
@@ -159,7 +160,6 @@ def _provenance(
     options: ExportOptions,
 ) -> dict[str, Any]:
     import sentence_transformers
-    import transformers
 
     step = trainer_state(source.path).get("global_step")
     averaging = source.object(AVERAGING) or None

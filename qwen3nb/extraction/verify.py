@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers import AutoModel
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
@@ -190,8 +191,6 @@ def _compare_export(
     vocabulary: int,
 ) -> tuple[float, float, dict[str, Any]]:
     """Return the largest difference of the export's states, the leak, and the probe."""
-    from transformers import AutoModel
-
     model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
 
     def run(ids: Tensor, mask: Tensor) -> Tensor:

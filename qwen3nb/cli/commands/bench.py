@@ -9,6 +9,7 @@ import click
 
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import CommandGroup
+from qwen3nb.utils.atomic_files import write_json
 
 _MODELS = opt.model_option(
     "models",
@@ -147,7 +148,6 @@ def bench_calibration(
     from qwen3nb.bench.calibration import calibrate
     from qwen3nb.report.render.console import print_table
     from qwen3nb.report.studies.calibration import WORDS, calibration_table, family_table
-    from qwen3nb.utils.atomic_files import write_json
 
     shares = calibrate(function, seed=seed, **options)
     document = {"seed": seed, "shares": [asdict(share) for share in shares]}

@@ -13,8 +13,10 @@ import click
 from qwen3nb import paths
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command
+from qwen3nb.utils.atomic_files import turn
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import interval_text, number_text
+from qwen3nb.utils.secrets import write_public
 from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
@@ -200,8 +202,6 @@ def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None
     """Compare the models with the first; print the decision and the path of the report."""
     from qwen3nb.report.comparison.candidates import compare_candidates
     from qwen3nb.report.render.console import print_table
-    from qwen3nb.utils.atomic_files import turn
-    from qwen3nb.utils.secrets import write_public
 
     used = results[0]
     report = compare_candidates(results, current=used.model.label, task=used.task.key, **rule)

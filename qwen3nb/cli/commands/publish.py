@@ -13,6 +13,7 @@ from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command, readable_records
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.secrets import write_public
 from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
@@ -146,7 +147,6 @@ def card(
     """
     from qwen3nb.records.results import richest_tier
     from qwen3nb.report.card import card_text
-    from qwen3nb.utils.secrets import write_public
 
     records = readable_records(results, adapters=False)
     text = card_text(model, records, tier=tier or richest_tier(records), **stated)

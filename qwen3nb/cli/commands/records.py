@@ -14,6 +14,7 @@ from qwen3nb import paths
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command, readable_records
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.secrets import write_public
 from qwen3nb.utils.terminal import say
 
 REGRESSION = 3  # exit code of a gate that fails; 1 and 2 are errors and wrong usage
@@ -173,7 +174,6 @@ def compare(
     """
     from qwen3nb.report.comparison.candidates import compare_candidates
     from qwen3nb.report.render.console import print_table
-    from qwen3nb.utils.secrets import write_public
 
     if wrong := [file for file in out if file.suffix not in (".md", ".json")]:
         raise click.UsageError(f"expected a file that ends in .md or .json; got {wrong[0]}")

@@ -19,7 +19,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.folder import ModelFolder, list_checkpoints
-from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
+from qwen3nb.checkpoints.provenance import MODEL_FILES, PROVENANCE, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.declared import check_dense, static_files
 from qwen3nb.models.kinds.api import API
@@ -207,7 +207,6 @@ def fetch_model(source: Source) -> Source:
     Raises:
         SpecError: the model is not available, with the reason.
     """
-    from qwen3nb.checkpoints.provenance import MODEL_FILES
     from qwen3nb.hub import HubError, cached_snapshot
 
     assert source.id is not None  # noqa: S101 - a hub source has an id
