@@ -9,17 +9,21 @@ import json
 import os
 import re
 import shutil
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
 import nbformat
 
-from helpers.beir import write_beir
+from helpers.beir import WORDS, write_beir
 from helpers.fault_injection import Scenario, tree
+from helpers.folder_scenarios import run
 from helpers.notebooks import notebook_of, save
 from helpers.records import amend, make, noisy, own
 from qwen3nb import paths
+from qwen3nb.book import build as building
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.evaluate import evaluate as evaluate_model
 from qwen3nb.evaluation.mteb import evaluate as mteb_tasks
@@ -40,6 +44,7 @@ from qwen3nb.records.store import load_results, result_files, verify
 from qwen3nb.utils.atomic_files import sha256_json, write_text
 from qwen3nb.utils.journal import Journal, append
 
+OWN = '[[queries]]\nid = "q1"\nquery = "column"\nexpected = ["d2"]\n'
 _CHANGING = ("finished", "run", "checksum", "cost")  # of a record
 # Of a page or a note; the id of a cell is drawn at random.
 _DATED = ["finished", "failed", "seconds", "started", "commit", "key", "outputs", "timestamp"]
@@ -61,13 +66,14 @@ def content(folder):
         if str(folder / name) not in records
         and not (name.endswith(".lock") and data == b"")
         and not name.endswith("checksums.jsonl")
-        and (str(folder / name) in named or not name.endswith((".parquet", ".trec")))
+        and (str(folder / name) in named or not name.endswith((".parquet", ".trec", ".qrels")))
     }
     return records | others
 
 
 def _record(file):
     value = Result.load(file).in_one_file()
+    value["config"].pop("seconds_per_query", None)
     return {name: part for name, part in value.items() if name not in _CHANGING}
 
 
@@ -267,6 +273,59 @@ def prepare_sweep(folder):
     _knows(folder)
 
 
+# `qwen3nb domain --runs` on queries of one's own.
+
+
+def domain(folder):
+    data = folder.parent / "own"
+    run(
+        f"domain --queries {data}/queries.toml --documents {data}/documents.jsonl --model bm25 "
+        f"--runs --no-report --out {folder}/results --fresh"
+    )
+
+
+def prepare_domain(folder):
+    (folder.parent / "own").mkdir()
+    rows = [{"id": f"d{number}", "text": f"{word} of a table"} for number, word in enumerate(WORDS)]
+    for name, text in (
+        ("queries.toml", OWN),
+        ("documents.jsonl", "\n".join(map(json.dumps, rows))),
+    ):
+        (folder.parent / "own" / name).write_text(text)
+    _knows(folder)
+
+
+# A book that replaces an earlier one.
+
+
+def book(folder):
+    def built(command, **_):
+        html = Path(command[-1]) / "_build" / "html"
+        html.mkdir(parents=True)
+        for name in ("index.html", "search.html"):
+            (html / name).write_text("the new book")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    with (
+        mock.patch.object(building, "refresh_pages", return_value=[]),
+        mock.patch.object(building.subprocess, "run", built),
+    ):
+        building.build_book()
+
+
+def prepare_book(folder):
+    (folder / "_build" / "html").mkdir(parents=True)
+    (folder / "_build" / "html" / "index.html").write_text("the earlier book")
+
+
+def whole_book(folder):
+    """The earlier book, the new one, or none for the moment in between."""
+    html = folder / "_build" / "html"
+    pages = {file.name: file.read_text() for file in html.glob("*")}
+    earlier, new = {"index.html": "the earlier book"}, "the new book"
+    assert pages in ({}, earlier, {"index.html": new, "search.html": new})
+
+
 # A release.
 
 
@@ -295,4 +354,6 @@ RECORD = Scenario(save_record, prepare_record, content, all_whole)
 EVALUATION = Scenario(evaluate, prepare_evaluation, content, all_whole)
 RERANKING = Scenario(rerank, prepare_reranking, content, all_whole)
 SWEEP = Scenario(sweep, prepare_sweep, content, all_whole)
+DOMAIN = Scenario(domain, prepare_domain, content, all_whole)
+BOOK = Scenario(book, prepare_book, check=whole_book)
 RELEASE = Scenario(freeze_once, prepare_release, frozen, whole_release)

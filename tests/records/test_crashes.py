@@ -5,7 +5,15 @@ from helpers.fault_injection import fault_server
 
 pytestmark = pytest.mark.integration
 # Scenarios, with the least number of states that a kill may leave.
-LEAST = {"RECORD": 10, "EVALUATION": 50, "RERANKING": 25, "SWEEP": 20, "RELEASE": 20}
+LEAST = {
+    "RECORD": 10,
+    "EVALUATION": 50,
+    "RERANKING": 25,
+    "SWEEP": 20,
+    "RELEASE": 20,
+    "DOMAIN": 20,
+    "BOOK": 5,
+}
 
 
 @pytest.fixture(scope="module")
