@@ -19,7 +19,7 @@ from qwen3nb.book.pages import copy_linked_records, mend_page, number_pages, pag
 from qwen3nb.records.record import Result
 from qwen3nb.report.comparison.compare import baseline_tables
 from qwen3nb.report.leaderboard.one_model import provenance_table
-from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+from qwen3nb.report.render.figure import ForestRow, forest_figure
 from qwen3nb.report.render.home import record_link
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.table import Cell, Table

@@ -9,7 +9,7 @@ from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.comparison.compare import differences_figure, lead_figure
 from qwen3nb.report.leaderboard.board import comparison_figure
 from qwen3nb.report.leaderboard.one_model import per_query_figure
-from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+from qwen3nb.report.render.figure import ForestRow, forest_figure
 
 ROWS = (
     ForestRow("clear", 0.2, (0.1, 0.3), note="n = 9"),

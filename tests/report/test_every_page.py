@@ -28,8 +28,7 @@ from qwen3nb.report.leaderboard.one_model import (
     results_table,
 )
 from qwen3nb.report.render.console import print_table
-from qwen3nb.report.render.figure import Figure
-from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.table import Cell, Conclusion, Sections, Table, TableChoice
 

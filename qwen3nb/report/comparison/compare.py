@@ -21,8 +21,17 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.analysis.comparison.plan import plan_words
 from qwen3nb.metrics.intervals import Interval, interval_words, within
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.figure import GREY, SMALL, Figure, draw_estimate, grid, panels, plain
-from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+from qwen3nb.report.render.figure import (
+    GREY,
+    SMALL,
+    Figure,
+    ForestRow,
+    draw_estimate,
+    forest_figure,
+    grid,
+    panels,
+    plain,
+)
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.table import (
     MANY,

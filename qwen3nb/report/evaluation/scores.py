@@ -11,8 +11,7 @@ from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.figure import Figure
-from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure
 from qwen3nb.report.render.home import formula_link, record_link, task_anchor
 from qwen3nb.report.render.table import (
     MANY,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.figure import COLORS, Figure
-from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+from qwen3nb.report.render.figure import COLORS, Figure, ForestRow, forest_figure
 from qwen3nb.report.render.table import Conclusion, Table, effect_text, number, short_task
 
 if TYPE_CHECKING:

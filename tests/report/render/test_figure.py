@@ -9,8 +9,16 @@ import pytest
 from helpers.figures import ROWS, figures
 from helpers.records import make
 
-from qwen3nb.report.render.figure import COLORS, FORMATS, GREY, SMALL, WIDTHS, plain, style
-from qwen3nb.report.render.forest_plot import forest_figure
+from qwen3nb.report.render.figure import (
+    COLORS,
+    FORMATS,
+    GREY,
+    SMALL,
+    WIDTHS,
+    forest_figure,
+    plain,
+    style,
+)
 from qwen3nb.report.render.model_styles import model_colors, model_styles
 
 FIXED = ["random", "bm25", "all-MiniLM-L6-v2", "bm25-plus-all-MiniLM-L6-v2"]
