@@ -27,7 +27,7 @@ import click
 
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.types import DTYPES, TEMPLATE_NAMES
+from qwen3nb.models.types import CACHED, DTYPES, TEMPLATE_NAMES
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import known_secrets
@@ -54,6 +54,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "average": ("last", "best"),
     "correction": tuple(CORRECTIONS),
     "dtype": tuple(DTYPES),
+    "cache_dtype": CACHED,
     "pooling": ("auto", *POOLINGS),
     "prompts_by": ("client", "server"),
     "template": ("auto", *TEMPLATE_NAMES),

@@ -15,7 +15,7 @@ from qwen3nb.models.kinds.prompts import parse_prompts, prompt_warning
 from qwen3nb.models.kinds.resolve import fetch_model, find_source
 from qwen3nb.models.kinds.source import Settings, Source, described, fingerprint, unchanged
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.types import INSTRUCTION, KnownModel, SpecError
+from qwen3nb.models.types import CACHED, INSTRUCTION, KnownModel, SpecError
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.code_version import code_digest, installed_version
@@ -51,6 +51,7 @@ def load_encoder(
     batch_size: int = 32,
     seed: int = 0,
     cache: bool = True,
+    cache_dtype: str = "float32",
     show_progress: bool = True,
 ) -> Encoder:
     """Load the encoder that ``spec`` names.
@@ -86,7 +87,7 @@ def load_encoder(
             the registry, else of the model's folder (``config_sentence_transformers.json``); a
             warning is given if there are none but the model's authors prescribe some.
         label: name in records and tables; empty for the model's own, with the suffix ``-prompts``
-            or ``-no-prompts`` if other prompts than its own are used.
+            or ``-no-prompts`` if other prompts than its own are used, and ``-float16-vectors``.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16``, ``float16``, or ``int8`` for linear layers in 8 bits on a
             CPU with VNNI.
@@ -94,6 +95,8 @@ def load_encoder(
             speed, not vectors.
         seed: seed of the random baseline's vectors.
         cache: whether vectors are cached between runs.
+        cache_dtype: ``float32``, or ``float16`` for half the disk: all vectors are rounded to it,
+            cached or not, and the model has another identity.
         show_progress: whether long encodings show a progress bar.
 
     Raises:
@@ -111,6 +114,7 @@ def load_encoder(
         source = replace(source, prompts=trained, instruction=INSTRUCTION)
     used = source.prompts if given is None else given
     differ = "" if used == source.prompts else "-prompts" if used else "-no-prompts"
+    differ += "-float16-vectors" * (one_of("cache_dtype", cache_dtype, CACHED) == "float16")
     source = replace(
         source,
         label=label or f"{source.label}{differ}",
@@ -141,6 +145,7 @@ def load_encoder(
         batch_size=batch_size,
         seed=seed,
         cache=cache,
+        cache_dtype=cache_dtype,
         show_progress=show_progress,
     )
     try:

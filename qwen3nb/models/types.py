@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Vectors: TypeAlias = "NDArray[np.float32]"
 # dtypes a model can run in; ``int8``: linear layers in 8 bits, the rest in float32
 DTYPES = ("float32", "bfloat16", "float16", "int8")
+CACHED = ("float32", "float16")  # dtypes of cached vectors
 # prompt templates of rerankers: of Qwen3-Reranker's model card, and of this project's LoRA adapters
 TEMPLATE_NAMES = ("qwen3-reranker", "double-newline")
 # of rerankers, and of encoders whose prompts take one

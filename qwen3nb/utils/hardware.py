@@ -29,8 +29,12 @@ def available_memory() -> int:
 
 def free_disk(folder: Path) -> int:
     """Return the free bytes of the disk of ``folder``, which need not exist."""
-    nearest = next(each for each in (folder, *folder.resolve().parents) if each.exists())
-    return shutil.disk_usage(nearest).free
+    return shutil.disk_usage(nearest(folder)).free
+
+
+def nearest(folder: Path) -> Path:
+    """Return the folder, or the nearest one above it that exists."""
+    return next(each for each in (folder, *folder.resolve().parents) if each.exists())
 
 
 def resident_memory() -> int:

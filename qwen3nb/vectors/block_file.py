@@ -45,9 +45,9 @@ _PartName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.npy$")]
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
-def npy_header(rows: int, dimension: int) -> bytes:
+def npy_header(rows: int, dimension: int, *, dtype: str = "<f4") -> bytes:
     """Return a .npy header of `HEADER` bytes, version 1.0: magic, length, padded fields."""
-    shape = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {dimension}), }}"
+    shape = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({rows}, {dimension}), }}"
     start = b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little")
     return start + shape.encode("ascii").ljust(HEADER - 11) + b"\n"
 

@@ -19,12 +19,16 @@ are counted, computed and stored again.
 A cache that cannot be read or written never stops a run: one warning is logged, and vectors are
 computed instead. It is safe to delete.
 
-``QWEN3NB_CACHE_LIMIT`` (``--cache-limit``), such as ``50GB``, bounds the vectors of all models.
-When it is reached, the least recently used segments of any model are removed, except those used
-since this process started or being written. If these alone reach the limit, nothing more is stored:
-the stored vectors serve the next run, whereas vectors that displace each other would serve none.
-Without a limit, `RESERVE` bytes of the disk, or a share of `SHARE`, stay free. A file's
-modification time is the time of its last use.
+``QWEN3NB_CACHE_LIMIT`` (``--cache-limit``), such as ``50GB``, bounds the vectors of all models; by
+default, half of the disk that is free or has vectors, on each machine. When the limit is reached,
+the least recently used segments of any model are removed, except those used since this process
+started or being written. If these alone reach it, nothing more is stored: the stored vectors serve
+the next run, whereas vectors that displace each other would serve none. In any case `RESERVE` bytes
+of the disk, or a share of `SHARE`, stay free. A file's modification time is the time of its last
+use.
+
+Vectors stored in float16 are in segments named ``<w>-<r>-<D>h.npy``. An encoder rounds all its
+vectors to float16 if it stores them so, which is part of its identity.
 """
 
 from __future__ import annotations
@@ -52,6 +56,7 @@ from numpy.typing import NDArray
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import lock, sync_folder
 from qwen3nb.utils.format import parse_size
+from qwen3nb.utils.hardware import free_disk, nearest
 from qwen3nb.vectors.block_file import (
     HEADER,
     Floats,
@@ -75,7 +80,7 @@ _BLOCK = 1 << 18  # bytes read at once, at most
 _GAP = 1 << 14  # bytes between two rows above which they are read separately
 _ROW = np.dtype([("crc", "<u4"), ("key", "u1", (32,))])
 _NUMBER = np.uint64(MOST_ROWS - 1)  # mask of a row's number in an entry
-_NAME = re.compile(r"[0-9a-f]+-[0-9a-f]+-(?P<dimension>[1-9][0-9]{0,6})\.npy")
+_NAME = re.compile(r"[0-9a-f]+-[0-9a-f]+-(?P<dimension>[1-9][0-9]{0,6})(?P<half>h?)\.npy")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 Bools = NDArray[np.bool_]
 Keys = NDArray[np.uint8]  # (N, 32)
@@ -88,13 +93,27 @@ def text_key(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def bytes_per_vector(dimension: int) -> int:
+def bytes_per_vector(dimension: int, *, half: bool = False) -> int:
     """Return the bytes on disk of one stored vector, with its key and checksum.
 
-    >>> bytes_per_vector(1024)
-    4132
+    >>> bytes_per_vector(1024), bytes_per_vector(1024, half=True)
+    (4132, 2084)
     """
-    return 4 * dimension + _ROW.itemsize
+    return (2 if half else 4) * dimension + _ROW.itemsize
+
+
+def cache_limit(folder: Path) -> int:
+    """Return the maximum bytes of the vectors in ``folder``, of all models.
+
+    Raises:
+        ValueError: ``QWEN3NB_CACHE_LIMIT`` is not a size.
+    """
+    if text := os.environ.get(LIMIT, ""):
+        try:
+            return parse_size(text)
+        except ValueError as error:
+            raise ValueError(f"{LIMIT}: {error}") from None
+    return (sum(each.bytes for each in list_caches(folder)) + free_disk(folder)) // 2
 
 
 class Segment:
@@ -104,12 +123,14 @@ class Segment:
         self.file, self.keys_file = file, file.with_suffix(".keys")
         match = _NAME.fullmatch(file.name)
         self.dimension = int(match["dimension"]) if match else 0
+        self.dtype = np.dtype("<f2" if match and match["half"] else "<f4")
+        self.row_bytes = self.dtype.itemsize * self.dimension
         self._seed = np.uint32(crc32(file.parent.name.encode()))
         self._entries: Entries = np.empty(0, dtype=np.uint64)
 
     def __len__(self) -> int:
         """The number of complete rows, including duplicates."""
-        vectors = (self.file.stat().st_size - HEADER) // (4 * self.dimension)
+        vectors = (self.file.stat().st_size - HEADER) // self.row_bytes
         keys = self.keys_file.stat().st_size // _ROW.itemsize
         return max(0, min(MOST_ROWS, vectors, keys))
 
@@ -139,11 +160,11 @@ class Segment:
 
         Keys and vectors are overwritten by the next part. Stops at the end of the file.
         """
-        size = 4 * self.dimension
+        size = self.row_bytes
         most = max(1, _BLOCK // size)
         apart = (np.diff(rows) > max(1, _GAP // size)) | (np.diff(rows // most) > 0)
         bounds = [0, *(np.flatnonzero(apart) + 1).tolist(), len(rows)]
-        vectors = np.empty((most, self.dimension), dtype=np.float32)
+        vectors = np.empty((most, self.dimension), dtype=self.dtype)
         heads = np.empty(most, dtype=_ROW)
         with (
             self.file.open("rb", buffering=0) as vector_file,
@@ -220,25 +241,28 @@ class SegmentWriter:
         self._vectors.truncate(self.size)
         self._keys.truncate(self.rows * _ROW.itemsize)
         self._vectors.seek(0)
-        self._vectors.write(npy_header(self.rows, self.segment.dimension))
+        self._vectors.write(
+            npy_header(self.rows, self.segment.dimension, dtype=self.segment.dtype.str)
+        )
 
     @classmethod
-    def open(cls, folder: Path, dimension: int, *, full: int) -> SegmentWriter:
+    def open(cls, folder: Path, dimension: int, *, full: int, half: bool) -> SegmentWriter:
         """Continue a segment of this machine without a writer, or begin a new one.
 
         A segment of ``full`` bytes is full. Without locks, every writer begins a new segment.
         """
         name = _BOOT.read_text(encoding="ascii") if _BOOT.is_file() else platform.node()
         machine = hashlib.sha256(name.encode()).hexdigest()[:8]  # changes at a restart
+        ending = f"-{dimension}{'h' * half}.npy"
         for segment in find_segments(folder):
-            if segment.dimension == dimension and segment.file.name.startswith(f"{machine}-"):
+            if segment.file.name.endswith(ending) and segment.file.name.startswith(f"{machine}-"):
                 with contextlib.suppress(FileNotFoundError):  # just removed
                     if len(segment) < MOST_ROWS and segment.file.stat().st_size < full:
                         handle: Any = segment.file.open("r+b", buffering=0)
                         if lock(handle.fileno()) and os.fstat(handle.fileno()).st_nlink:
                             return cls(segment, handle)
                         handle.close()
-        segment = Segment(folder / f"{machine}-{secrets.token_hex(4)}-{dimension}.npy")
+        segment = Segment(folder / f"{machine}-{secrets.token_hex(4)}{ending}")
         handle = segment.file.open("x+b", buffering=0)
         lock(handle.fileno())
         segment.keys_file.touch()
@@ -248,10 +272,11 @@ class SegmentWriter:
     @property
     def size(self) -> int:
         """The bytes of the file of vectors."""
-        return HEADER + 4 * self.rows * self.segment.dimension
+        return HEADER + self.rows * self.segment.row_bytes
 
     def append(self, keys: Keys, vectors: Floats) -> None:
         """Append rows, all or none, up to `MOST_ROWS` in total; raise OSError if the disk fails."""
+        vectors = vectors.astype(self.segment.dtype)
         heads = np.empty(len(keys), dtype=_ROW)
         heads["key"], heads["crc"] = keys, self.segment.checksums(keys, vectors)
         try:
@@ -288,25 +313,23 @@ class EmbeddingCache:
         folder: its files; created on the first write.
         about: description of the encoder, stored as the manifest.
         damaged: number of stored vectors that failed their checksum so far.
-        limit: maximum bytes of the vectors of all models, or None.
+        half: whether vectors are stored in float16.
+        limit: maximum bytes of the vectors of all models.
     """
 
-    def __init__(self, folder: Path, *, about: Mapping[str, Any] | None = None) -> None:
-        """Create a cache in ``folder``, without reading or writing it.
+    def __init__(
+        self, folder: Path, *, about: Mapping[str, Any] | None = None, half: bool = False
+    ) -> None:
+        """Create a cache in ``folder``, without writing it.
 
         Raises:
             ValueError: ``QWEN3NB_CACHE_LIMIT`` is not a size.
         """
         self.folder = folder
         self.about = dict(about) if about is not None else None
-        self.damaged = 0
-        text = os.environ.get(LIMIT, "")
-        try:
-            self.limit = parse_size(text) if text else None
-        except ValueError as error:
-            raise ValueError(f"{LIMIT}: {error}") from None
-        # Size of a full segment in bytes.
-        self._full = min(MOST_BYTES, (self.limit or MOST_BYTES * _PARTS) // _PARTS)
+        self.damaged, self.half = 0, half
+        self.limit = cache_limit(folder.parent)
+        self._full = min(MOST_BYTES, self.limit // _PARTS)  # bytes of a full segment
         self._segments: dict[Path, Segment] = {}
         self._writer: SegmentWriter | None = None
         self._stay_open = False
@@ -374,14 +397,14 @@ class EmbeddingCache:
 
     def _store(self, keys: Keys, vectors: Floats) -> bool:
         dimension = vectors.shape[1]
-        self._reserve(len(keys) * bytes_per_vector(dimension))
+        self._reserve(len(keys) * bytes_per_vector(dimension, half=self.half))
         self.folder.mkdir(parents=True, exist_ok=True)
         self._describe()
         while len(keys):
             writer = self._writer
             if writer is None or writer.segment.dimension != dimension or not writer.is_there():
                 self._close()
-                writer = SegmentWriter.open(self.folder, dimension, full=self._full)
+                writer = SegmentWriter.open(self.folder, dimension, full=self._full, half=self.half)
                 self._writer = writer
             room = MOST_ROWS - writer.rows
             writer.append(keys[:room], vectors[:room])
@@ -401,15 +424,15 @@ class EmbeddingCache:
         Raise OSError if that is not enough; segments used by this process are kept.
         """
         folder = self.folder.parent
-        disk = shutil.disk_usage(next(p for p in (folder, *folder.resolve().parents) if p.exists()))
+        disk = shutil.disk_usage(nearest(folder))
         reserve = min(RESERVE, int(SHARE * disk.total))
         if disk.free - size < reserve:
             raise OSError(
                 f"the disk is nearly full: {disk.free / 1e9:.2f} GB are free, of which "
                 f"{reserve / 1e9:.2f} GB are reserved"
             )
-        if self.limit is None:
-            return
+        if not os.environ.get(LIMIT) and self._writer is not None:
+            return  # a share of the disk need not be exact
         import psutil
 
         began, most = min(float(psutil.Process().create_time()), time.time()), self.limit - size

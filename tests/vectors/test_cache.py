@@ -18,7 +18,8 @@ from helpers import TEXTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.models.load import load_encoder
+from qwen3nb.models.load import load_encoder, load_model
+from qwen3nb.models.search.bm25 import kept_index
 from qwen3nb.vectors import cache as cache_module
 from qwen3nb.vectors.cache import (
     LIMIT,
@@ -324,6 +325,45 @@ def test_the_least_recently_used_go_first(tmp_path, monkeypatch, caplog):
     assert not caplog.text
 
 
+def test_the_default_limit_is_half_of_what_is_free_or_has_vectors(tmp_path, monkeypatch, caplog):
+    other = unused(stored(tmp_path / "other"), days=1)
+    held, usage = total_bytes(tmp_path), namedtuple("usage", "total used free")
+    monkeypatch.setattr(cache_module, "RESERVE", 0)
+    for free, limit in ((3 * held, 2 * held), (held // 2, held * 3 // 4)):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage(0, 0, free))
+        assert cache_module.cache_limit(tmp_path) == limit
+        assert EmbeddingCache(tmp_path / "x").limit == limit
+    assert put(EmbeddingCache(tmp_path / "x"), range(10))
+    assert len(other) == 0  # it alone was over the limit
+    assert not caplog.text
+
+
+def test_vectors_in_float16_take_half_the_disk(tmp_path):
+    cache = stored(tmp_path / "x", half=True)
+    assert segment(cache).stat().st_size == 128 + 300 * 2 * 64
+    assert np.load(segment(cache)).dtype == np.float16
+    hits, target = filled(EmbeddingCache(tmp_path / "x", half=True))
+    assert hits.all()
+    np.testing.assert_array_equal(target, ROWS.astype(np.float16))
+    file = segment(cache)
+    file.write_bytes(file.read_bytes()[:-1] + b"\0")
+    assert filled(EmbeddingCache(tmp_path / "x", half=True))[0].sum() == 299
+
+
+def test_an_encoder_that_stores_float16_returns_it_stored_or_not(folder):
+    plain = load_encoder("random:64", show_progress=False)
+    half = load_encoder("random:64", cache_dtype="float16", show_progress=False)
+    assert half.label == "random-64-float16-vectors"
+    assert half.identity != plain.identity
+    expected = plain.encode(list(TEXTS)).astype(np.float16)
+    for _ in range(2):  # computed, then stored
+        np.testing.assert_array_equal(half.encode(list(TEXTS)), expected)
+    assert half.stats.cached == len(set(TEXTS))
+    assert not np.array_equal(plain.encode(list(TEXTS)), expected)
+    with pytest.raises(ValueError, match="float16"):
+        load_encoder("random:64", cache_dtype="int8")
+
+
 def test_a_run_does_not_displace_its_own_vectors(tmp_path, monkeypatch, caplog):
     other = unused(stored(tmp_path / "other"), days=1)
     monkeypatch.setenv(LIMIT, f"{SIZE}B")
@@ -379,6 +419,16 @@ def test_info_names_the_model_of_each_file(cli, folder):
     assert "unknown  4 texts" in cli("cache", "info").output
     manifest.write_text("{")
     assert "its description is damaged" in cli("cache", "info").output
+    assert "(half of the free disk; --cache-limit)" in cli("cache", "info").output
+
+
+def test_info_lists_indexes_of_bm25(cli, folder):
+    texts = [f"word{i} common" for i in range(30)]
+    settings = load_model("bm25").settings
+    kept_index(lambda: texts, english=True, settings=settings)
+    (index,) = (folder.parent / "bm25").iterdir()
+    shown = cli("cache", "info").output
+    assert f"index of BM25  30 documents  {total_bytes(index) / 1000:.1f} kB  {index}" in shown
 
 
 def test_verify_finds_damaged_vectors(cli, folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,20 +31,25 @@ def cache() -> None:
 
 @cache.command("info")
 def cache_info() -> None:
-    """List the models whose vectors are cached, the most recently used first."""
-    from qwen3nb.vectors.cache import cache_folder, list_caches
+    """List models with cached vectors, the most recently used first, and indexes of BM25."""
+    from qwen3nb.models.search.bm25 import kept_indexes
+    from qwen3nb.vectors.cache import LIMIT, cache_folder, cache_limit, list_caches
 
     caches = list_caches()
     total = _size(sum(each.bytes for each in caches))
-    click.echo(f"{cache_folder()}: {len(caches)} models, {total}")
+    most = "--cache-limit" if os.environ.get(LIMIT) else "half of the free disk; --cache-limit"
+    limit = f"{_size(cache_limit(cache_folder()))} ({most})"
+    click.echo(f"{cache_folder()}: {len(caches)} models, {total} of at most {limit}")
     for each in caches:
         used = datetime.fromtimestamp(each.used, tz=UTC)
-        keys = ("pooling", "dtype", "max_length", "normalize", "prefix")
+        keys = ("pooling", "dtype", "vectors", "max_length", "normalize", "prefix")
         known = "".join(f", {k} {each.settings[k]}" for k in keys if each.settings.get(k))
         click.echo(
             f"{each.label}  {each.texts():,} texts  {_size(each.bytes)}  {each.path.name}\n"
             f"  last used {used:%Y-%m-%d}{known}"
         )
+    for folder, documents, size in kept_indexes():
+        click.echo(f"index of BM25  {documents:,} documents  {_size(size)}  {folder}")
 
 
 @cache.command("verify")
@@ -80,7 +86,11 @@ def cache_verify(folder: Path | None) -> None:
     "label", metavar="LABEL", help="Remove the vectors of this model, as named by `cache info`."
 )
 @opt.option("--to", "size", type=opt.SIZE, help="Remove the least recently used, down to SIZE.")
-@opt.flag("--all", "everything", help="Remove all vectors, except those being written.")
+@opt.flag(
+    "--all",
+    "everything",
+    help="Remove all vectors, except those being written.",
+)
 @opt.flag("--dry-run", help="Show how much would be removed; remove nothing.")
 def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: bool) -> None:
     """Remove cached vectors: of one model, the least recently used, or all."""

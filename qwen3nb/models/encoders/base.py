@@ -110,6 +110,7 @@ class Encoder(Identified, ABC):
             "prompts": source.prompts,
             **({"instruction": source.instruction} if source.instruction else {}),
             **settings,
+            **({"vectors": "float16"} if given.cache_dtype == "float16" else {}),
         }
         self.settings = whole | ({"dimensions": self.dimensions} if self.dimensions else {})
         self._cache: EmbeddingCache | None = None
@@ -118,7 +119,9 @@ class Encoder(Identified, ABC):
             prompted.pop("instruction", None)
             key = sha256_json(prompted)
             about = {"label": source.label, "identity": key, "settings": prompted}
-            self._cache = EmbeddingCache(paths.cache() / "embeddings" / key[:32], about=about)
+            self._cache = EmbeddingCache(
+                paths.cache() / "embeddings" / key[:32], about=about, half="vectors" in whole
+            )
         self.stats = Stats()
         self.batch_size = given.batch_size
         self.show_progress = given.show_progress
@@ -336,6 +339,9 @@ class Encoder(Identified, ABC):
         texts = [distinct[index] for index in chunk]
         started = time.perf_counter()
         vectors = self._embed(texts)
+        if "vectors" in self.settings:  # as they are stored
+            with np.errstate(over="ignore"):
+                vectors = vectors.astype(np.float16).astype(np.float32)
         self.stats.seconds += time.perf_counter() - started
         self.stats.encoded += len(texts)
         if vectors.shape != (len(texts), self.width):

@@ -72,6 +72,7 @@ class Settings:
     batch_size: int = 32
     seed: int = 0
     cache: bool = True
+    cache_dtype: str = "float32"
     show_progress: bool = True
 
 

@@ -239,6 +239,18 @@ def kept_index(
         return _opened(folder) or index
 
 
+def kept_indexes() -> list[tuple[Path, int, int]]:
+    """Return folder, number of documents and bytes of each kept index."""
+    return [
+        (
+            file.parent,
+            int(atomic_files.read_json(file)["num_docs"]),
+            sum(each.stat().st_size for each in file.parent.iterdir()),
+        )
+        for file in sorted(paths.cache().glob("bm25/*/params.index.json"))
+    ]
+
+
 def _opened(folder: Path) -> bm25s.BM25 | None:
     """Return the index in ``folder``, mapped; None without one, or if it is damaged."""
     if not folder.is_dir():
