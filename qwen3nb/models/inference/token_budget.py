@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from qwen3nb.models.batching import batches_by_tokens
+from qwen3nb.utils.hardware import available_memory
 
 CPU_TOKENS = 1024  # at least; more if hidden states are small
 _CPU_STATES = CPU_TOKENS * 384  # numbers of a hidden state of all tokens
@@ -27,6 +28,8 @@ _MOST_WORKERS = 8  # of more, Python would be the limit
 _LEAST, _MOST = 1024, 65_536  # tokens per pass on a GPU; more than the latter gain nothing
 _MESSAGES = (  # of errors without a class of their own
     "DefaultCPUAllocator",
+    "could not create a primitive",  # oneDNN
+    "could not create a memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDA error: out of memory",
 )
@@ -105,7 +108,11 @@ class TokenBudget:
             reason = str(failure).splitlines()[0]
         tokens = len(counts) * max(counts) if padded else sum(counts)
         if len(counts) == 1:
-            raise error(f"a text of {tokens} tokens does not fit in memory: {reason}")
+            raise error(
+                f"a text of {tokens} tokens does not fit in memory: {reason}; "
+                f"{available_memory() / 1e9:.1f} GB of the machine's are free. Use a smaller "
+                "--max-length, --dtype bfloat16, or a machine with more memory"
+            )
         self.tokens = max(1, min(self.tokens, tokens // 2))
         _logger.warning(
             "out of memory with %d tokens; continuing with %d per pass, which changes results by "
