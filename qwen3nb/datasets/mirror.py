@@ -121,6 +121,16 @@ def current_revision(id_: str, *, pinned: str) -> str:
     return f"local-{_content(folder)[:32]}"
 
 
+def is_prepared(task: Any) -> bool:
+    """Return whether the library `datasets` has a copy of a task's data in its own format."""
+    import datasets
+
+    path = task.metadata.dataset["path"]
+    folder = mirrored(path)
+    name = f"local-{_content(folder)[:32]}" if folder else path.replace("/", "___")
+    return path.startswith("qwen3nb/") or Path(datasets.config.HF_DATASETS_CACHE, name).is_dir()
+
+
 @contextmanager
 def local_data(task: Any) -> Iterator[None]:
     """Make an MTEB task load from the mirror, if its data are there.

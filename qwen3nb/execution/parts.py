@@ -52,7 +52,7 @@ def _planned(selected: Sequence[str]) -> list[Planned]:
     """Return the tasks; their minutes are the characters of their texts."""
     tasks = choose_tasks(**dict(zip(SELECTION, selected, strict=True)))
     characters = EncodingSpeed((0, _LONGEST), (0, 60 * _LONGEST))
-    return costs(tasks, [TO_RUN] * len(tasks), speed=characters)
+    return costs(tasks, [TO_RUN] * len(tasks), speeds=[characters])
 
 
 def divided(planned: Sequence[Planned], count: int) -> list[tuple[str, ...]]:

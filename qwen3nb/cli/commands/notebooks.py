@@ -198,6 +198,7 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any)
         if names_prompt_set(given.get("prompts")):
             click.echo("`qwen3nb run prompts` shows what the prompts change")
         return
+    from qwen3nb.evaluation.mteb.plan import require_data
     from qwen3nb.execution.notebook import resolved_parameters
     from qwen3nb.report.evaluation.checked_run import look
     from qwen3nb.report.leaderboard.one_model import plan_by_type_table, preflight_table
@@ -206,9 +207,10 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any)
     opt.hide_library_bars()
     values = resolved_parameters(paths.find_notebook("eval"), given)
     values.pop("baseline")
-    ready = look(**values).preflight
+    model, tasks, run, ready = look(**values, fresh=fresh, data_needed=False)
     print_table(plan_by_type_table(ready.planned))
     print_table(preflight_table(ready))
+    require_data(model, tasks, run, tier=values["tier"], limit=values["limit"])
     ready.require()
 
 
@@ -279,7 +281,7 @@ def _run_given(
     help="GPUs per run on a cluster with GPUs; 0.5 lets two runs share one.  [default: 1]",
 )
 @opt.flag("--no-book", help="Do not build the book afterwards.")
-@opt.flag("--dry-run", help="List the runs and run nothing.")
+@opt.flag("--dry-run", help="List the runs, estimate time, memory and disk, and run nothing.")
 @_FRESH
 @opt.MIRROR
 @opt.CACHE_LIMIT
@@ -317,6 +319,13 @@ def sweep(file: Path | None, **flags: Any) -> None:
     for page, reused in planned.items():
         click.echo(f"{'reused' if reused else 'would run':10} {page}")
     click.echo(f"{sum(planned.values())} of {len(planned)} runs would be reused")
+    if left := [job.values for job in jobs if job.notebook == "eval" and not planned[job.name]]:
+        from qwen3nb.report.evaluation.checked_run import plan_runs
+        from qwen3nb.report.leaderboard.one_model import sweep_table
+        from qwen3nb.report.render.console import print_table
+
+        opt.hide_library_bars()
+        print_table(sweep_table(plan_runs(left)))
 
 
 def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:

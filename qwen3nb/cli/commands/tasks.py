@@ -155,13 +155,13 @@ def list_tasks(
     tasks = choose_tasks(
         tier=tier or "", types=types, languages=languages, benchmark=benchmark or ""
     )
-    speed = None
+    speeds = []
     if cost is not None:
         from qwen3nb.models.load import load_encoder
 
         opt.hide_library_bars()
-        speed = measure_encoding(load_encoder(cost, show_progress=False))
-    estimates = costs(tasks, speed=speed)
+        speeds = [measure_encoding(load_encoder(cost, show_progress=False))]
+    estimates = costs(tasks, speeds=speeds)
     if as_json:
         opt.print_json(estimates)
         return
@@ -170,7 +170,7 @@ def list_tasks(
         minutes = "" if each.minutes is None else f"{each.minutes:>11,.1f} min"
         click.echo(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
     total = sum(each.minutes or 0 for each in estimates)
-    about = f", about {total:,.0f} minutes of encoding here" if cost else ""
+    about = f", about {total:,.0f} minutes here" if cost else ""
     click.echo(f"{len(estimates)} tasks{about}", err=True)
 
 

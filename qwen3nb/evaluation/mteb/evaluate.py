@@ -124,7 +124,7 @@ def evaluate_task(
     # MTEB shares task objects of a benchmark, whose generators an earlier run has advanced.
     task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
     with quiet(), local_data(task):
-        _load(task, revision)
+        load_task(task, revision)
         with limited(task, limit):
             counts = data_counts(task)
             predicted, outcome, file = _by_mteb(model, task, mteb_results, run.batch_size)
@@ -226,7 +226,7 @@ def _predictions(task: Any) -> Iterator[dict[str, Any]]:
         del task._save_task_predictions
 
 
-def _load(task: Any, revision: str = "") -> None:
+def load_task(task: Any, revision: str = "") -> None:
     """Load a task's data from the mirror or the hub; reload data of another revision.
 
     Raises:

@@ -4,13 +4,14 @@
 then encodes short, medium and long texts, and compares the needs of the run with the machine.
 
 Task sizes are MTEB's published statistics of the selected splits and subsets; texts of built-in
-tasks are counted. Texts differ in tokens per character, so minutes are an estimate.
+tasks, and of local copies smaller than published, are counted. Encoding, search and indexing are
+timed on this machine. The other constants were measured on an AMD EPYC (family 25, model 17).
 """
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,24 +19,29 @@ from qwen3nb import paths
 from qwen3nb.datasets.mirror import (
     data_revision,
     hub_access,
+    is_prepared,
+    local_data,
     mirrored,
     missing,
     missing_error,
     needs,
 )
 from qwen3nb.datasets.pydocs.build import load_pydocs
-from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem
-from qwen3nb.evaluation.mteb.select import limited, task_key, tier_tasks
+from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem, load_task
+from qwen3nb.evaluation.mteb.per_query import task_slices
+from qwen3nb.evaluation.mteb.select import limited, quiet, task_key, tier_tasks
 from qwen3nb.evaluation.run import Run, stored
 from qwen3nb.hub import hub_problem
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.load import load_model
-from qwen3nb.models.search.bm25 import BM25, build_index
+from qwen3nb.models.search.bm25 import BM25, LARGE, build_index
+from qwen3nb.models.search.exact import search
+from qwen3nb.models.search.mteb_rows import joined_documents, joined_query
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.hardware import available_memory, cores, free_disk, peak_memory, resident_memory
-from qwen3nb.vectors.cache import bytes_per_vector
+from qwen3nb.vectors.cache import bytes_per_vector, cache_folder, cache_limit
 from qwen3nb.vectors.encode_file import block_size
 
 TO_RUN = "to run"  # status of a task that is neither done nor unsupported
@@ -44,21 +50,46 @@ _SURPLUS = 1.5  # factor of characters with which texts reach the maximum number
 _LENGTHS = (60, 450)  # characters of a short and of a medium text
 _LONGEST = 2300  # characters, for models without a maximum length
 _WARM_UP = 8  # texts
+_SEARCHED = 256, 16_384  # queries and documents of a search that is timed
+_AT_ONCE = 10_000  # characters of texts encoded at once, or more
 _CHUNK = 512  # maximum number of texts encoded at once, as in `Encoder`
-_ENOUGH = 0.2  # target seconds per sample
-_COMPRESSION = 10  # a file holds at most this many characters per byte
+_ENOUGH = 0.2  # seconds of a sample that is large enough; of one text, if it takes a second
 _HITS = 1000  # of each query, as MTEB asks for
-_HIT = 256  # bytes: its score by name, in MTEB's run and in the one read back
-_COPIES = 4  # of a block of vectors: as encoded, in order, and scaled in float64
-_INDEX = 5e8  # bytes that BM25 takes to index a corpus, whatever its size
-_INDEXED = 1.5  # bytes per character, of which the index that is kept has 1
-_PAIR = 3e-9  # seconds of a core for a query and a document, with BM25
 _GB = 1e9
-_SEARCHED = ("documents", "queries")  # names of columns
+# Bytes of memory.
+_HIT = 256  # the score of a document by name, in MTEB's run and in a copy of it
+_CANDIDATE = 320  # a candidate of a query, and its judgement
+_QUERY = 4096  # a query with its scores
+_NAME = 130  # the id of a document
+_COPIES = 4  # of a block of vectors: as encoded, in order, and scaled in float64
+_INDEX = 1.5e8  # of BM25, whatever the size of the corpus
+_INDEXED = 1.5  # per character, of which the index that is kept has 1
+# Bytes of disk: data sets prepared by the library `datasets`, per character and candidate.
+_PREPARED, _PREPARED_HIT = 1.5, 100
+# Seconds of a core.
+_PAIR = 3e-9  # a query and a document, with BM25
+_RERANKED, _RERANKED_WORDS = 2.5e-4, 6e-5  # a query with candidates, by vectors or BM25
+_TASK = 2.0  # any task: loading and saving
+_READ = 1.5e-5  # a document
+_SCORED = 5e-6  # a hit or a candidate
+_TRAINED, _TESTED = 5e-5, 2.1e-4  # a training or test row in one of a classifier's experiments
+_CLUSTERED = (0.3, 0.014)  # a clustering, and each of its labels
+Column = tuple[float, float]  # number of distinct texts, and their mean number of characters
 
 
 class PreflightError(ValueError):
     """The machine lacks memory or disk for a run; the message has numbers and a remedy."""
+
+
+class _Part(NamedTuple):
+    """The size of a split of a subset, and the seconds to read and score it on one core."""
+
+    columns: dict[str, Column]  # texts to encode, by name
+    characters: float  # of all texts
+    beside: float
+    documents: int  # of the corpus that is searched; 0 if none is
+    queries: int
+    candidates: int  # of all queries; 0 if they search the whole corpus
 
 
 @dataclass(frozen=True)
@@ -67,12 +98,16 @@ class EncodingSpeed:
 
     characters: tuple[int, ...]
     seconds: tuple[float, ...]
-    pair: float = 0.0  # seconds per query and document searched, with BM25
+    pair: float = 0.0  # seconds per query and document compared
+    query: float = 0.0  # seconds per query with candidates
 
-    def minutes(self, texts: Iterable[tuple[float, float]]) -> float:
-        """Return the minutes for texts, given as pairs of their number and mean length."""
-        each = (count * np.interp(mean, self.characters, self.seconds) for count, mean in texts)
-        return float(sum(each)) / 60
+    def on(self, part: _Part) -> float:
+        """Return the seconds to encode or index the texts of a part, and to search its corpus."""
+        columns = part.columns.values()
+        each = (count * np.interp(mean, self.characters, self.seconds) for count, mean in columns)
+        pairs = 0 if part.candidates else part.queries * part.documents
+        reranked = part.queries if part.candidates else 0
+        return float(sum(each)) + self.pair * pairs + self.query * reranked
 
 
 @dataclass(frozen=True)
@@ -84,13 +119,21 @@ class Planned:
     dataset: str
     revision: str
     texts: int | None  # distinct texts to encode; None if MTEB does not publish it
-    minutes: float | None  # time to encode them at the measured speed; None if either is unknown
+    minutes: float | None  # time of the task; None if speed or size is unknown
     # ``to run``, ``there`` (its record exists), or why the model does not support it; empty without
     # a model
     status: str = ""
     documents: int = 0  # texts of the largest corpus searched; 0 for other tasks
     queries: int = 0  # queries to it
     characters: int = 0  # of its documents
+    candidates: int = 0  # of all queries; 0 if they search the whole corpus
+    prepared: int = 0  # bytes of disk that the library `datasets` takes for its copy
+    beside: float = 0.0  # minutes of ``minutes`` on one core, beside the model
+
+    @property
+    def hits(self) -> int:
+        """Documents in the run of all queries."""
+        return self.candidates or self.queries * min(self.documents, _HITS)
 
 
 @dataclass(frozen=True)
@@ -101,6 +144,7 @@ class ResourceCheck:
     needed: str
     available: str
     problem: str = ""  # why the run cannot be finished, with a remedy; empty if it can
+    parts: Mapping[str, float] = field(default_factory=dict)  # bytes by what they are for
 
 
 @dataclass(frozen=True)
@@ -109,10 +153,19 @@ class Preflight:
 
     planned: tuple[Planned, ...]  # the tasks
     checks: tuple[ResourceCheck, ...]  # needs compared with the machine
+    gpu: bool = False  # whether the model runs on a GPU
+
+    @property
+    def hours(self) -> tuple[float, float]:
+        """Hours of a GPU, and of cores of the processor; the model uses all that there are."""
+        timed = [each for each in self.planned if each.minutes is not None]
+        beside = sum(each.beside for each in timed) / 60
+        own = sum(each.minutes or 0 for each in timed) / 60 - beside
+        return (own, own + beside) if self.gpu else (0.0, cores() * own + beside)
 
     @property
     def minutes(self) -> float | None:
-        """Minutes to encode the tasks to run; None if there are none, or a size is unknown."""
+        """Minutes of the tasks to run; None if there are none, or no size is known."""
         known = [each.minutes for each in self.planned if each.minutes is not None]
         return sum(known) if known else None
 
@@ -129,23 +182,22 @@ def load_checked(
     *,
     tier: str = "",
     limit: int = 0,
+    data: bool = True,
     **settings: Any,
 ) -> Model:
     """Load a model after checking that weights and data of the tasks to run are available.
 
-    Tasks with a record need no data. The error names ``tier`` if the tasks are all of it;
-    ``settings`` are those of `load_model`.
+    Tasks with a record need no data; without ``data``, none does. The error names ``tier`` if the
+    tasks are all of it; ``settings`` are those of `load_model`.
 
     Raises:
         MirrorError: data or weights are missing; lists them with the command that fetches them.
         PreflightError: the weights are larger than the free memory.
     """
-    whole = tier and needs(tasks) == needs(tier_tasks(tier))
-    command = f"--tier {tier}" if whole else ""  # of `qwen3nb fetch`
     source = find_source(checkpoint, base=settings.get("base"))
     absent = missing(needs(tasks, [source]))
     if any(each.kind == "model" for each in absent):
-        command = command and f"{command} --model {checkpoint}"
+        command = f"{of_tier} --model {checkpoint}" if (of_tier := _fetch(tasks, tier)) else ""
         raise missing_error(absent, command=command, problem=hub_problem())
     weights, free = weight_bytes(source), available_memory()
     if weights > free and not settings.get("device", "auto").startswith("cuda"):
@@ -155,14 +207,24 @@ def load_checked(
         )
     with hub_access(needs([], [source])):
         model = load_model(checkpoint, **settings)
-    if absent:
-        statuses = task_statuses(model, tasks, run, limit=limit)
-        left = [task for task, status in zip(tasks, statuses, strict=True) if status == TO_RUN]
-        gone = {(each.kind, each.id, each.revision) for each in absent}
-        absent = [each for each in needs(left) if (each.kind, each.id, each.revision) in gone]
-    if absent:
-        raise missing_error(absent, command=command, problem=hub_problem())
+    if absent and data:
+        require_data(model, tasks, run, tier=tier, limit=limit)
     return model
+
+
+def require_data(
+    model: Model, tasks: Sequence[Any], run: Run, *, tier: str = "", limit: int = 0
+) -> None:
+    """Raise MirrorError if data of tasks to run are missing; see `load_checked`."""
+    statuses = task_statuses(model, tasks, run, limit=limit)
+    left = [task for task, status in zip(tasks, statuses, strict=True) if status == TO_RUN]
+    if absent := missing(needs(left)):
+        raise missing_error(absent, command=_fetch(tasks, tier), problem=hub_problem())
+
+
+def _fetch(tasks: Sequence[Any], tier: str) -> str:
+    """Return the option of `qwen3nb fetch` for a whole tier; empty for other tasks."""
+    return f"--tier {tier}" if tier and needs(tasks) == needs(tier_tasks(tier)) else ""
 
 
 def weight_bytes(source: Source) -> int:
@@ -177,20 +239,25 @@ def preflight(model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0) -
     Raises:
         EncoderError: a batch does not fit into memory, or a vector is not finite.
     """
-    parts = [model] if isinstance(model, Encoder) else getattr(model, "parts", ())
+    parts = getattr(model, "parts", (model,))
     encoders = [part for part in parts if isinstance(part, Encoder)]
-    before, batch, speed = resident_memory(), 0, None
+    loaded, speeds = resident_memory(), []
     statuses = task_statuses(model, tasks, run, limit=limit)
-    if encoders and TO_RUN in statuses:
-        speed = measure_encoding(encoders[0], batch_size=run.batch_size)
-        batch = max(0, (peak_memory() or 0) - before)
-    elif TO_RUN in statuses and isinstance(model, BM25):
-        speed = measure_indexing(model)
-    planned = costs(tasks, statuses, limit=limit, speed=speed)
+    for part in parts if TO_RUN in statuses else ():
+        if isinstance(part, Encoder):
+            speeds.append(measure_encoding(part, batch_size=run.batch_size))
+        elif isinstance(part, BM25):
+            speeds.append(measure_indexing(part))
+    batch = max(0, (peak_memory() or 0) - loaded) if encoders and speeds else 0
+    planned = costs(tasks, statuses, limit=limit, speeds=speeds)
     to_run = [each for each in planned if each.status == TO_RUN]
-    words = any(isinstance(part, BM25) for part in getattr(model, "parts", (model,)))
-    checks = (_memory(to_run, encoders, batch, words=words), _disk(to_run, encoders, words=words))
-    return Preflight(tuple(planned), checks)
+    words = any(isinstance(part, BM25) for part in parts)
+    checks = (
+        _memory(to_run, encoders, batch, words=words, loaded=loaded),
+        _disk(to_run, encoders, words=words, fresh=run.fresh),
+    )
+    gpu = any(part.device.startswith("cuda") for part in encoders)
+    return Preflight(tuple(planned), checks, gpu=gpu)
 
 
 def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 0) -> list[str]:
@@ -199,7 +266,7 @@ def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 
     def status(item: TaskItem) -> str:
         if reason := item.unsuited(model):
             return reason
-        return TO_RUN if stored(model, item, run) is None else "there"
+        return TO_RUN if run.fresh or stored(model, item, run) is None else "there"
 
     return [status(TaskItem(task, limit)) for task in tasks]
 
@@ -209,106 +276,166 @@ def costs(
     statuses: Sequence[str] | None = None,
     *,
     limit: int = 0,
-    speed: EncodingSpeed | None = None,
+    speeds: Sequence[EncodingSpeed] = (),
 ) -> list[Planned]:
-    """Estimate the cost of tasks: distinct texts, and the minutes to encode them.
+    """Estimate the cost of tasks: distinct texts, and the minutes to evaluate a model on them.
 
     Args:
         tasks: MTEB task objects; without statuses, groups are split into their parts.
         statuses: status of each task, from `task_statuses`; only tasks to run take time.
         limit: as in `qwen3nb.evaluate`; published sizes do not apply with a limit.
-        speed: from `measure_encoding`; None to skip the minutes.
+        speeds: of the encoders and search models to run; empty to skip the minutes.
     """
     if statuses is None:
         tasks = [part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task]]
         statuses = [""] * len(tasks)
     planned = []
     for task, status in zip(tasks, statuses, strict=True):
-        columns = _columns(task, limit, read=bool(status))
-        minutes = None
-        texts = {name: round(sum(n for own, n, _ in columns if own == name)) for name in _SEARCHED}
-        if columns and speed is not None and status in ("", TO_RUN):
-            minutes = speed.minutes((count, mean) for _, count, mean in columns)
-            minutes += speed.pair * texts["documents"] * texts["queries"] / 60
+        known = is_prepared(task)
+        parts, minutes, beside = _parts(task, limit, read=bool(status)), None, 0.0
+        if parts and speeds and status in ("", TO_RUN):
+            beside = (_TASK + sum(part.beside for part in parts)) / 60
+            minutes = beside + sum(speed.on(part) for speed in speeds for part in parts) / 60
+        corpora = [part.columns["documents"] for part in parts if part.documents]
+        candidates = sum(part.candidates for part in parts)
+        characters = sum(_PREPARED * part.characters for part in parts)
         one = Planned(
             task=task_key(task, limit=limit) if status else task.metadata.name,
             type=task.metadata.type,
             dataset=task.metadata.dataset["path"],
             revision=data_revision(task)[:12],
-            texts=round(sum(count for _, count, _ in columns)) or None,
+            texts=round(sum(n for part in parts for n, _ in part.columns.values())) or None,
             minutes=minutes,
             status=status,
-            characters=round(sum(n * mean for own, n, mean in columns if own == "documents")),
-            **texts,
+            documents=sum(part.documents for part in parts),
+            queries=sum(part.queries for part in parts),
+            characters=round(sum(n * mean for n, mean in corpora)),
+            candidates=candidates,
+            prepared=0 if known else round(characters + _PREPARED_HIT * candidates),
+            beside=beside,
         )
         planned.append(one)
     return planned
 
 
-def _columns(task: Any, limit: int, *, read: bool) -> list[tuple[str, float, float]]:
-    """Return name, distinct texts and mean characters of each column of texts; none if unknown.
+def _part(
+    task: Any,
+    columns: dict[str, Column],
+    queries: int = 0,
+    candidates: int = 0,
+    rows: int = 0,
+    trained: int = 0,
+    labels: int = 0,
+) -> _Part:
+    """Return a part, of which MTEB may encode only some texts.
 
-    They are counted in loaded data, and in built-in data if ``read``; otherwise they are MTEB's
-    statistics of the selected splits and subsets, bounded by the size of a local copy.
+    It encodes a share of the texts to cluster, and those from which a classifier learns: some rows
+    of each label, drawn again for each experiment.
     """
-    data = task.metadata.dataset["path"]
-    if read and (task.data_loaded or data.startswith("qwen3nb/")):
-        if not task.data_loaded:
-            task.load_data()
-        with limited(task, limit):
-            return [("", 1, len(text)) for text in set(_strings(task.dataset))]
-    if limit:
-        return []
-    columns = list(_published(task))
-    folder, characters = mirrored(data), sum(count * mean for _, count, mean in columns)
-    scale = 1.0
-    if folder is not None and characters:  # the copy may be a small sample
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        scale = min(scale, _COMPRESSION * size / characters)
-    return [(name, scale * count, mean) for name, count, mean in columns]
+    characters, beside, documents = sum(n * mean for n, mean in columns.values()), 0.0, 0
+    if queries:
+        documents = round(columns["documents"][0])
+        beside = _READ * documents + _SCORED * (candidates or queries * min(documents, _HITS))
+    elif task.metadata.type == "Clustering" and labels:
+        share = getattr(task, "max_fraction_of_documents_to_embed", None) or 1.0
+        columns = {name: (share * n, mean) for name, (n, mean) in columns.items()}
+        beside = getattr(task, "n_clusters", 1) * (_CLUSTERED[0] + _CLUSTERED[1] * labels)
+    elif task.metadata.type == "Classification" and labels and trained:
+        left = max(0.0, 1 - task.samples_per_label * labels / trained) ** task.n_experiments
+        mean = next(iter(columns.values()))[1]
+        columns = {**columns, "train": (trained * (1 - left), mean)}
+        characters += trained * mean
+        beside = task.n_experiments * (_TRAINED * trained + _TESTED * rows)
+    return _Part(columns, characters, beside, documents, queries, candidates)
 
 
-def _published(task: Any) -> Iterator[tuple[str, int, float]]:
-    """Yield name, distinct texts and characters per text of each published column of texts."""
+def _parts(task: Any, limit: int, *, read: bool) -> list[_Part]:
+    """Return the sizes of the evaluated splits and subsets; none if they are unknown.
+
+    If ``read``, loaded and built-in data are counted, and local copies that are no published
+    revision and smaller than the published data.
+    """
+    published, path = list(_published(task)), task.metadata.dataset["path"]
+    counted = task.data_loaded or path.startswith("qwen3nb/")
+    if not counted and (folder := mirrored(path)) and data_revision(task).startswith("local-"):
+        copied = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        counted = copied < sum(part.characters for part in published)
+    if not (read and counted):
+        return [] if limit else published
+    with quiet(), local_data(task):
+        load_task(task, data_revision(task))
+    with limited(task, limit):
+        return [_counted(task, part.data, part.subset) for part in task_slices(task)]
+
+
+def _published(task: Any) -> Iterator[_Part]:
+    """Yield the published size of each selected split and subset."""
     every = task.metadata.descriptive_stats or {}
+    training = _selected(task, every.get("train") or {})
     for split in task.eval_splits:
-        whole = every.get(split) or {}
-        subsets = whole.get("hf_subset_descriptive_stats") or {}
-        selected = [subsets[name] for name in task.hf_subsets if name in subsets]
-        if not selected or set(task.hf_subsets) == set(task.metadata.hf_subsets):
-            selected = [whole]
-        for name, column in (pair for stats in selected for pair in stats.items()):
-            if "statistics" in name and isinstance(column, dict) and column.get("unique_texts"):
-                texts = int(column["unique_texts"])
-                mean = (
-                    column.get("average_text_length") or column.get("total_text_length", 0) / texts
-                )
-                yield name.partition("_")[0], texts, float(mean)
+        for number, stats in enumerate(_selected(task, every.get(split) or {})):
+            columns, labels = {}, 0
+            for name, column in stats.items():
+                if "statistics" not in name or not isinstance(column, dict):
+                    continue
+                labels = column.get("unique_labels") or labels
+                if texts := column.get("unique_texts"):
+                    mean = column.get("average_text_length") or column["total_text_length"] / texts
+                    columns[name.partition("_")[0]] = float(texts), float(mean)
+            trained = training[number].get("num_samples", 0) if number < len(training) else 0
+            queries = stats.get("num_queries") or round(columns.get("queries", (0, 0))[0])
+            listed = (stats.get("top_ranked_statistics") or {}).get("num_top_ranked", 0)
+            rows = stats.get("num_samples", 0)
+            if columns:
+                yield _part(task, columns, queries, listed, rows, trained, labels)
+
+
+def _selected(task: Any, stats: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the statistics of the selected subsets in those of a split."""
+    subsets = stats.get("hf_subset_descriptive_stats") or {}
+    selected = [subsets[name] for name in task.hf_subsets if name in subsets]
+    whole = not selected or set(task.hf_subsets) == set(task.metadata.hf_subsets)
+    return [stats] if whole else selected
+
+
+def _counted(task: Any, data: Any, subset: str) -> _Part:
+    """Return the size of a part of a loaded task."""
+    if isinstance(data, Mapping) and "corpus" in data:
+        columns = {
+            "documents": _column(joined_documents(data["corpus"])),
+            "queries": _column(map(joined_query, data["queries"])),
+        }
+        candidates = sum(map(len, (data.get("top_ranked") or {}).values()))
+        return _part(task, columns, len(data["queries"]), candidates)
+    label = getattr(task, "label_column_name", None)
+    labels = len(set(map(str, data[label]))) if label in data.column_names else 0
+    training = task.dataset.get(subset, task.dataset).get(getattr(task, "train_split", ""), ())
+    return _part(task, {"": _column(_strings(data))}, 0, 0, len(data), len(training), labels)
+
+
+def _column(texts: Iterable[str]) -> Column:
+    """Return the number of distinct texts, and their mean number of characters."""
+    lengths = {hash(text): len(text) for text in texts}
+    return len(lengths), sum(lengths.values()) / max(1, len(lengths))
 
 
 def _strings(data: Any) -> Iterator[str]:
-    """Yield every text in loaded data, without ids and labels."""
-    import datasets
-
+    """Yield every text in rows, without ids and labels."""
     if isinstance(data, str):
         yield data
     elif isinstance(data, list):
         for each in data:
             yield from _strings(each)
-    elif isinstance(data, datasets.Dataset):
-        for name in data.column_names:
-            if name not in ("id", "label", "labels", "lang"):
-                yield from _strings(list(data[name]))
-    elif isinstance(data, Mapping):
-        for name, part in data.items():
-            if name not in ("relevant_docs", "top_ranked"):
-                yield from _strings(part)
+    elif hasattr(data, "column_names"):
+        for name in {*data.column_names} - {"id", "label", "labels", "label_text", "lang"}:
+            for value in data[name]:
+                yield from _strings(value)
 
 
 def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed:
-    """Encode short, medium and long texts, for about a fifth of a second each.
+    """Encode short, medium and long texts, for about half a second each, and search vectors.
 
-    On a GPU, at least ``batch_size`` texts are encoded at once, because memory is the limit there.
+    As many texts are encoded at once as fill passes: a few would take longer than their share.
 
     Raises:
         EncoderError: the texts do not fit into memory, or a vector is not finite.
@@ -320,11 +447,23 @@ def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed
     seconds = []
     for length in lengths:
         chunk = _sample(int(length * _SURPLUS) if length == longest else length, _CHUNK)
-        count = 1 if encoder.device == "cpu" else min(batch_size, len(chunk))
-        while (taken := _timed(encoder, chunk[:count])) < _ENOUGH and count < len(chunk):
-            count = min(4 * count, len(chunk))
+        many = max(batch_size, _AT_ONCE // len(chunk[0]))
+        taken, count = _timed(encoder, chunk[:1]), 1
+        while taken < (_ENOUGH if count > 1 else 1) and count < len(chunk):
+            count = min(len(chunk), max(many, 4 * count))
+            taken = _timed(encoder, chunk[:count])
         seconds.append(taken / count)
-    return EncodingSpeed(tuple(lengths), tuple(seconds))
+    return EncodingSpeed(tuple(lengths), tuple(seconds), _measure_search(encoder), _RERANKED)
+
+
+def _measure_search(encoder: Encoder) -> float:
+    """Return the seconds for a query and a document of a large corpus, by exact search."""
+    random = np.random.default_rng(0)
+    vectors = random.standard_normal((_SEARCHED[1], encoder.dimension), dtype=np.float32)
+    on_gpu: Any = {"backend": "torch", "device": encoder.device} if encoder.device != "cpu" else {}
+    started = time.perf_counter()
+    search(vectors[: _SEARCHED[0]], vectors, k=_HITS, cosine=True, **on_gpu)
+    return (time.perf_counter() - started) / (_SEARCHED[0] * _SEARCHED[1])
 
 
 def measure_indexing(model: BM25) -> EncodingSpeed:
@@ -335,7 +474,7 @@ def measure_indexing(model: BM25) -> EncodingSpeed:
     build_index(texts, english=True, settings=model.settings)
     seconds = (time.perf_counter() - started) / (_CHUNK * _LENGTHS[1])
     most = 10**6
-    return EncodingSpeed((0, most), (0, most * seconds), pair=_PAIR / cores())
+    return EncodingSpeed((0, most), (0, most * seconds), _PAIR / cores(), _RERANKED_WORDS)
 
 
 def _sample(characters: int, count: int) -> list[str]:
@@ -361,57 +500,77 @@ def _timed(encoder: Encoder, texts: Sequence[str]) -> float:
 
 
 def _memory(
-    planned: Sequence[Planned], encoders: Sequence[Encoder], batch: int, *, words: bool
+    planned: Sequence[Planned],
+    encoders: Sequence[Encoder],
+    batch: int,
+    *,
+    words: bool,
+    loaded: int = 0,
 ) -> ResourceCheck:
     """Compare the needs of the largest search and a batch with the free memory."""
-    free = available_memory()
+    free = available_memory() + max(0, resident_memory() - loaded)
     floats = max((each.dimension for each in encoders), default=0)
     needed, task = batch, ""
-    for each in planned:  # a block of vectors, the queries' vectors, and the hits
-        vectors = _COPIES * min(each.documents, block_size(floats)) + each.queries
-        hits = each.queries * min(each.documents, _HITS)
-        one = batch + 4 * floats * vectors + _HIT * hits
+    for each in planned:  # a block of vectors, the queries' vectors, their hits, and the ids
+        vectors = _COPIES * min(each.documents, block_size(floats)) + 3 * each.queries
+        # With BM25, about half of the candidates share a word with the query.
+        hits = each.hits // 2 if each.candidates and not encoders else each.hits
+        one = batch + 4 * floats * vectors + _HIT * hits + _CANDIDATE * each.candidates
+        one += _QUERY * each.queries + _NAME * each.documents
+        if not each.documents:
+            one += 12 * floats * (each.texts or 0)
         if words and each.documents:
             one += int(_INDEX + _INDEXED * each.characters)
         needed, task = max((needed, task), (one, each.task))
-    text = f"{needed / _GB:.1f} GB next to {resident_memory() / _GB:.1f} GB loaded"
+    text = f"{needed / _GB:.1f} GB next to {loaded / _GB:.1f} GB loaded"
     problem = ""
     if needed > free:
         problem = (
-            f"searching {task} needs about {needed / _GB:.1f} GB of memory, and "
+            f"{task or 'a batch'} needs about {needed / _GB:.1f} GB of memory, and "
             f"{free / _GB:.1f} GB are free; run fewer tasks with --tasks, or use a larger machine"
         )
-    return ResourceCheck("memory", text, f"{free / _GB:.1f} GB", problem)
+    parts = {"loaded": loaded, "needed": needed}
+    return ResourceCheck("memory", text, f"{free / _GB:.1f} GB", problem, parts)
 
 
-def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder], *, words: bool) -> ResourceCheck:
-    """Compare the vectors and indexes to be kept with the free disk; each data set counts once."""
+def _disk(
+    planned: Sequence[Planned], encoders: Sequence[Encoder], *, words: bool, fresh: bool = False
+) -> ResourceCheck:
+    """Compare vectors and indexes to be kept, and prepared data, with the free disk.
+
+    Each data set counts once.
+    """
     folder = paths.cache()
     free = free_disk(folder)
-    names, texts = {task.task for task in planned}, dict[str, int]()
+    names, largest = {task.task for task in planned}, dict[str, Planned]()
     for task in planned:
         # Hard negatives are part of the full corpus, which has another id.
         if task.task.removesuffix("HardNegatives") not in names - {task.task}:
-            texts[task.dataset] = max(texts.get(task.dataset, 0), task.texts or 0)
-    caches = [(each.cache, each.width) for each in encoders if each.cache is not None]
-    if not caches:
-        needed = "nothing: no vectors are kept"
-        if words and planned:
-            largest = max(each.characters for each in planned) / _GB
-            needed = f"{largest:,.1f} GB for the largest index of BM25, kept if there is room"
-        return ResourceCheck("disk", needed, f"{free / _GB:.1f} GB")
-    size = sum(
-        max(0, sum(texts.values()) - len(cache)) * bytes_per_vector(width)
-        for cache, width in caches
-    )
-    if (limit := caches[0][0].limit) is not None:
-        size = min(size, limit)
+            known = largest.setdefault(task.dataset, task)
+            largest[task.dataset] = max(known, task, key=lambda each: each.texts or 0)
+    texts = sum(each.texts or 0 for each in largest.values())
+    data = {each.dataset: each.prepared for each in planned}
+    parts = {
+        "vectors": sum(
+            max(0, texts - (0 if fresh else len(each.cache)))
+            * bytes_per_vector(each.width, half=each.cache.half)
+            for each in encoders
+            if each.cache is not None
+        ),
+        "indexes of BM25": sum(e.characters for e in planned if words and e.documents >= LARGE),
+        "prepared data": sum(data.values()),
+    }
+    limit = cache_limit(cache_folder())
+    size = sum(parts.values()) - max(0, parts["vectors"] - limit)
+    listed = ", ".join(f"{n / _GB:,.1f} of {name}" for name, n in parts.items() if n)
+    if parts["vectors"] > limit:
+        listed += f"; --cache-limit keeps {limit / _GB:,.1f} of vectors"
     problem = ""
     if size > free:
         problem = (
-            f"keeping the vectors needs {size / _GB:,.0f} GB in {folder}, and {free / _GB:.1f} GB "
-            "are free; run with --no-cache, or set QWEN3NB_CACHE to a folder on a larger disk, or "
+            f"the run needs {size / _GB:,.1f} GB of disk in {folder}, and {free / _GB:.1f} GB are "
+            "free; run with --no-cache, or set QWEN3NB_CACHE to a folder on a larger disk, or "
             "--cache-limit to what may be kept"
         )
-    needed, available = f"{size / _GB:,.1f} GB of vectors", f"{free / _GB:.1f} GB"
-    return ResourceCheck("disk", needed, available, problem)
+    needed = f"{size / _GB:,.1f} GB" + f": {listed}" * bool(listed)
+    return ResourceCheck("disk", needed, f"{free / _GB:.1f} GB", problem, parts)

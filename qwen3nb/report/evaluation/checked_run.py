@@ -1,6 +1,6 @@
 """The page of one evaluation: check its needs, evaluate, compare with a baseline."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.evaluation.studies.prompts import evaluate_prompts
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.prompts import names_prompt_set, prompt_warning
-from qwen3nb.models.kinds.resolve import default_model
+from qwen3nb.models.kinds.resolve import default_model, find_source
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results
@@ -88,22 +88,51 @@ def look(
     runs: bool = False,
     output_dir: str = "",
     only: Collection[str] = (),
+    fresh: bool = False,
+    data_needed: bool = True,
     **options: Any,
 ) -> Needs:
     """Check data and weights, load the model, encode a few batches and estimate the needs.
 
-    Arguments and errors are those of `check_and_evaluate`.
+    Arguments and errors are those of `check_and_evaluate`. With ``fresh``, stored records and
+    vectors count for nothing; without ``data_needed``, data may be missing.
     """
     selection = {name: options.pop(name, "") for name in SELECTION}
     tasks = [] if data else choose_tasks(**selection)
     tasks = [task for task in tasks if not only or task_key(task) in only]
     how = {name: options[name] for name in ("seed", "batch_size") if name in options}
-    run = Run(output=output_dir or None, runs=runs, **how)
+    run = Run(output=output_dir or None, runs=runs, fresh=fresh, **how)
     options = {"cache": True, "tier": selection["tier"], **options}
     if names_prompt_set(options.get("prompts")):  # evaluated after the model's own
         del options["prompts"]
-    model = load_checked(checkpoint, tasks, run, limit=limit, **options)
+    model = load_checked(checkpoint, tasks, run, limit=limit, data=data_needed, **options)
     return Needs(model, tasks, run, preflight(model, tasks, run, limit=limit))
+
+
+def plan_runs(runs: Iterable[Mapping[str, Any]]) -> list[tuple[str, Preflight | str]]:
+    """Return the needs of runs of ``eval.ipynb`` by model, as if nothing were stored; or a reason.
+
+    Of models with the same settings and the same ``config.json``, one is loaded and timed. Data may
+    be missing.
+
+    Args:
+        runs: the values of the parameters of each run.
+    """
+    known: dict[str, Preflight] = {}
+    planned: list[tuple[str, Preflight | str]] = []
+    for values in runs:
+        options = {name: value for name, value in values.items() if name != "baseline"}
+        name = options["checkpoint"]
+        try:
+            source = find_source(name, base=options["base"])
+            shape = source.folder.object("config.json") if source.folder else name
+            key = repr((source.kind.name, shape, sorted((options | {"checkpoint": ""}).items())))
+            if key not in known:
+                known[key] = look(**options, fresh=True, data_needed=False).preflight
+            planned.append((name, known[key]))
+        except ValueError as error:  # such a run would fail; the others would not
+            planned.append((name, str(error).splitlines()[0]))
+    return planned
 
 
 def check_and_evaluate(

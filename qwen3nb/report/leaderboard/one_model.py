@@ -112,8 +112,8 @@ def preflight_table(preflight: Preflight) -> Table:
     note = f"{left} of {len(preflight.planned)} tasks to run."
     if preflight.minutes is not None:
         note += (
-            f" Encoding or indexing takes about {preflight.minutes:,.0f} minutes here: published "
-            "sizes at the speed of short, medium and longest texts; less where vectors are stored."
+            f" They take about {preflight.minutes:,.0f} minutes here, from their sizes and the "
+            "speed of short, medium and longest texts; less where vectors are stored."
         )
     return Table.of(
         (
@@ -129,6 +129,36 @@ def preflight_table(preflight: Preflight) -> Table:
         name="preflight",
         caption="Needs of the run, compared with the machine.",
     )
+
+
+def sweep_table(planned: Sequence[tuple[str, Preflight | str]]) -> Table:
+    """Return the needs of runs by model, and their sums, from `plan_runs`."""
+    rows = []
+    for name in (*dict.fromkeys(name for name, _ in planned), "all"):
+        own = [each for model, each in planned if name in (model, "all")]
+        ready = [each for each in own if not isinstance(each, str)]
+        memory, disk = ([each.checks[i].parts for each in ready] for i in (0, 1))
+        most = max((sum(each.values()) for each in memory), default=0)
+        vectors = sum(each["vectors"] for each in disk)
+        shared = max((sum(each.values()) - each["vectors"] for each in disk), default=0)
+        rows.append(
+            {
+                "model": Cell(name, strong=name == "all"),
+                "GPU hours": f"{sum(each.hours[0] for each in ready):,.1f}",
+                "CPU hours": f"{sum(each.hours[1] for each in ready):,.1f}",
+                "GB of memory\nof a run": f"{most / 1e9:,.1f}",
+                "GB of disk\nof vectors": (
+                    f"{(vectors + shared) / 1e9:,.1f}",
+                    f"{vectors / 1e9:,.1f}",
+                ),
+                "problem": next((each for each in own if isinstance(each, str)), None),
+            }
+        )
+    note = (
+        "As if no record or vector were stored; tasks of unknown size are left out. Prepared data "
+    )
+    note += "and indexes of BM25, which models share, count once."
+    return Table.of(rows, note=note, name="sweep", caption="Needs of the runs by model.")
 
 
 def plan_by_type_table(planned: Sequence[Planned]) -> Table:

@@ -1,6 +1,11 @@
 """What is planned before a run, and the tables that show it."""
 
+import shutil
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
+from helpers.study import TEXTS, write_retrieval
 
 from qwen3nb.datasets.mirror import MirrorError, data_revision
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
@@ -9,7 +14,9 @@ from qwen3nb.evaluation.mteb import plan as looks
 from qwen3nb.evaluation.mteb.plan import (
     EncodingSpeed,
     Planned,
+    Preflight,
     PreflightError,
+    ResourceCheck,
     costs,
     load_checked,
     task_statuses,
@@ -19,7 +26,7 @@ from qwen3nb.evaluation.mteb.select import choose_tasks, suite_tasks, tier_tasks
 from qwen3nb.evaluation.run import Run
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.report.leaderboard.one_model import preflight_table
+from qwen3nb.report.leaderboard.one_model import preflight_table, sweep_table
 from qwen3nb.report.studies.datasets import tier_table
 from qwen3nb.vectors.cache import bytes_per_vector
 from qwen3nb.vectors.encode_file import block_size
@@ -28,10 +35,10 @@ from qwen3nb.vectors.encode_file import block_size
 SPEED = EncodingSpeed((100, 1100), (1.0, 11.0))
 
 
-def plan(model, *, tier="smoke", tasks=None, output, limit=0, speed=None):
+def plan(model, *, tier="smoke", tasks=None, output, limit=0, speeds=()):
     selected, run = suite_tasks(tier=tier, tasks=tasks), Run(output=output)
     statuses = task_statuses(model, selected, run, limit=limit)
-    return costs(selected, statuses, limit=limit, speed=speed)
+    return costs(selected, statuses, limit=limit, speeds=speeds)
 
 
 @pytest.fixture
@@ -42,11 +49,13 @@ def encoder(encoder_folder):  # not shared, as its methods are replaced
 @pytest.mark.integration
 def test_a_plan_says_what_will_be_run_and_what_is_there(encoder, tmp_path):
     names = "PyDocsSampleRetrieval,AuthorSTS"
-    first, second = plan(encoder, tasks=names, output=tmp_path, speed=SPEED)
+    first, second = plan(encoder, tasks=names, output=tmp_path, speeds=[SPEED])
     assert [first.status, second.status] == ["to run", "to run"]
     texts = {text for *pair, _ in author_sts() for text in pair}
     assert second.texts == len(texts)
-    assert second.minutes == pytest.approx(sum(max(100, len(t)) for t in texts) / 6000)
+    mean = sum(map(len, texts)) / len(texts)  # below 100 characters, each takes a second
+    assert mean < 100
+    assert second.minutes - second.beside == pytest.approx(len(texts) / 60)
     evaluate(encoder, tasks="AuthorSTS", output=tmp_path, show_progress=False)
     ready = preflight(encoder, tasks=names, output=tmp_path)
     ready.require()
@@ -70,36 +79,53 @@ def test_a_plan_names_what_a_model_cannot_do_and_needs_no_data(tmp_path):
 
 
 def test_what_tasks_will_cost():
-    estimates = {each.task: each for each in costs(tier_tasks("fast"), speed=SPEED)}
+    estimates = {each.task: each for each in costs(tier_tasks("fast"), speeds=[SPEED])}
     # MTEB publishes: 5,183 documents of 1,499.4 characters and 300 queries of 90.3.
     scifact = estimates["SciFact"]
     assert (scifact.texts, scifact.documents, scifact.queries) == (5183 + 300, 5183, 300)
-    assert scifact.minutes == pytest.approx((5183 * 11 + 300) / 60)
+    assert scifact.minutes - scifact.beside == pytest.approx((5183 * 11 + 300) / 60)
+    assert scifact.hits == 300 * 1000
     assert costs(choose_tasks(tasks=["SciFact"]))[0].minutes is None
     assert len(costs(choose_tasks(tasks=["CQADupstackRetrieval"]))) == 12
+    # A pair and a query are compared in 1 and 2 s: all of the corpus, or the candidates listed.
+    slow = EncodingSpeed((0,), (0,), pair=1.0, query=2.0)
+    (one,) = costs(choose_tasks(tasks=["SciFact"]), speeds=[slow])
+    assert 60 * (one.minutes - one.beside) == pytest.approx(5183 * 300)
+    (news,) = costs(choose_tasks(tasks=["MindSmallReranking"]), speeds=[slow])
+    assert (news.queries, news.candidates, news.hits) == (2_362_514, 97_008_807, 97_008_807)
+    assert 60 * (news.minutes - news.beside) == pytest.approx(2 * 2_362_514)
+
+
+def test_only_the_texts_that_mteb_encodes_count():
+    names = ["Banking77Classification", "BiorxivClusteringP2P.v2"]
+    banking, biorxiv = costs(choose_tasks(tasks=names))
+    # 8 rows of each of 77 labels, ten times: (1 - 616/10003)^10 of 10,003 rows are never drawn.
+    assert banking.texts == round(3080 + 10003 * (1 - (1 - 616 / 10003) ** 10)) == 7785
+    assert biorxiv.texts == round(0.04 * 53784)
 
 
 def test_only_the_selected_subsets_and_splits_count():
     # 2,974 English utterances, of which 2,970 are distinct; all 51 languages have 148,972.
+    # Of 11,514 rows to learn from, 8 of each of some 60 labels are drawn ten times.
     tasks = choose_tasks(tasks=["MassiveIntentClassification"], languages=["eng"], splits=["test"])
-    assert [each.texts for each in costs(tasks)] == [2970]
+    (one,) = costs(tasks)
+    assert 2970 + 480 < one.texts < 2970 + 4800
 
 
 def test_a_small_local_copy_is_not_taken_for_the_published_data(tmp_path, monkeypatch):
     monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
-    folder = tmp_path / "mteb" / "scifact"
-    folder.mkdir(parents=True)
-    (folder / "corpus.jsonl").write_bytes(b"x" * 1000)
-    (small,) = costs(choose_tasks(tasks=["SciFact"]))
-    assert 0 < small.texts < 20
-    # The revision is that of what will be read, as in the record.
+    write_retrieval(tmp_path / "mteb" / "scifact")
     (task,) = choose_tasks(tasks=["SciFact"])
+    (small,) = costs([task], [looks.TO_RUN])
+    assert (small.documents, small.queries) == (len(set(TEXTS)), 6)
+    assert small.characters == sum(map(len, set(TEXTS)))
+    # The revision is that of what will be read, as in the record.
     assert small.revision == data_revision(task)[:12]
     assert small.revision.startswith("local-")
     (row,) = [row for row in tier_table("fast").rows if row[0].text == "SciFact"]
     assert row[3].text == small.revision
-    (folder / "corpus.jsonl").write_bytes(b"x" * 3_000_000)  # compressed, the real one is larger
-    (real,) = costs(choose_tasks(tasks=["SciFact"]))
+    (tmp_path / "mteb" / "scifact" / "more.jsonl").write_bytes(b"x" * 8_000_000)
+    (real,) = costs(choose_tasks(tasks=["SciFact"]), [looks.TO_RUN])
     assert real.texts == 5183 + 300
 
 
@@ -173,7 +199,9 @@ def test_vectors_that_do_not_fit_are_refused_with_the_way_out(encoder_folder, mo
     monkeypatch.setenv("QWEN3NB_CACHE_LIMIT", "200MB")
     limited = preflight(load_encoder(encoder_folder, show_progress=False))
     limited.require()
-    assert {each.name: each.needed for each in limited.checks}["disk"] == "0.2 GB of vectors"
+    assert {each.name: each.needed for each in limited.checks}["disk"] == (
+        "0.2 GB: 0.3 of vectors; --cache-limit keeps 0.2 of vectors"
+    )
     monkeypatch.setattr(looks, "free_disk", lambda folder: 0)
     preflight(load_encoder(encoder_folder, cache=False, show_progress=False)).require()
 
@@ -181,7 +209,11 @@ def test_vectors_that_do_not_fit_are_refused_with_the_way_out(encoder_folder, mo
 def test_a_search_that_memory_cannot_hold_is_refused(encoder_folder, monkeypatch, big):
     encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
     # A block of vectors in four copies, those of 100 queries, and a thousand hits of each.
-    needed = 4 * encoder.dimension * (4 * block_size(encoder.dimension) + 100) + 256 * 100 * 1000
+    # The queries' vectors are there three times; a query has 4,096 bytes, an id of a document 130.
+    vectors = 4 * encoder.dimension * (4 * block_size(encoder.dimension) + 3 * 100)
+    needed = vectors + 256 * 100 * 1000 + 4096 * 100 + 130 * 10**6
+    monkeypatch.setattr(looks, "peak_memory", lambda: 0)
+    monkeypatch.setattr(looks, "resident_memory", lambda: 0)
     monkeypatch.setattr(looks, "available_memory", lambda: needed - 1)
     with pytest.raises(PreflightError, match="GB of memory"):
         preflight(encoder).require()
@@ -191,15 +223,56 @@ def test_a_search_that_memory_cannot_hold_is_refused(encoder_folder, monkeypatch
 
 def test_bm25_is_planned_by_the_characters_of_a_corpus():
     tasks = choose_tasks(tasks=["MSMARCO"], splits=["dev"])
-    (one,) = costs(tasks, [looks.TO_RUN], speed=EncodingSpeed((0,), (0,), pair=3e-9))
+    (one,) = costs(tasks, [looks.TO_RUN], speeds=[EncodingSpeed((0,), (0,), pair=3e-9)])
     assert one.documents > 8_800_000
     assert 300 < one.characters / one.documents < 400
-    assert one.minutes == pytest.approx(3e-9 * one.documents * one.queries / 60)
-    needed = looks._memory([one], [], 0, words=True).needed
-    assert 4 < float(needed.split()[0]) < 8
-    assert looks._disk([one], [], words=True).needed.startswith("3.0 GB")
-    seconds = 60 * looks.measure_indexing(load_model("bm25")).minutes([(1, 1000)])
-    assert 1e-6 < seconds < 1e-2
+    assert 60 * (one.minutes - one.beside) == pytest.approx(3e-9 * one.documents * one.queries)
+    # The index, 6,980 queries with 1,000 hits each, and the ids of the documents.
+    index = 1.5e8 + 1.5 * one.characters
+    needed = index + 6980 * (4096 + 256 * 1000) + 130 * one.documents
+    assert looks._memory([one], [], 0, words=True).parts["needed"] == pytest.approx(needed)
+    disk = looks._disk([one], [], words=True)
+    assert disk.parts["indexes of BM25"] == one.characters
+    assert "3.0 of indexes of BM25, 4.5 of prepared data" in disk.needed
+    seconds = looks.measure_indexing(load_model("bm25")).seconds
+    assert 1e-6 < 1000 * seconds[1] / 10**6 < 1e-2
+
+
+def test_few_candidates_of_many_queries_need_little_memory():
+    few = Planned(
+        "News", "Reranking", "x/n", "1", 10**5, None, "to run", 5000, 37_162, 10**6, 80_000
+    )
+    # BM25: an index, half of the candidates as hits, all candidates, 37,162 queries, 5,000 ids.
+    needed = 1.5e8 + 1.5e6 + 256 * 40_000 + 320 * 80_000 + 4096 * 37_162 + 130 * 5000
+    assert looks._memory([few], [], 0, words=True).parts["needed"] == needed
+
+
+def test_sums_of_a_sweep(monkeypatch, encoder_folder, tmp_path):
+    from qwen3nb.report.evaluation import checked_run
+
+    planned = (Planned("A", "STS", "x/a", "1", 9, 90.0, "to run", beside=30.0),)
+    memory = ResourceCheck("memory", "", "", parts={"loaded": 1e9, "needed": 2e9})
+    disk = {"vectors": 4e9, "indexes of BM25": 1e9, "prepared data": 2e9}
+    ready = Preflight(planned, (memory, ResourceCheck("disk", "", "", parts=disk)))
+    monkeypatch.setattr(looks, "cores", lambda: 4)
+    assert ready.hours == (0.0, 4 * 1 + 0.5)  # an hour on all cores, half an hour on one
+    assert replace(ready, gpu=True).hours == (1.0, 1.5)
+    timed = []
+
+    def look(checkpoint, **_):
+        timed.append(checkpoint)
+        return SimpleNamespace(preflight=ready)
+
+    monkeypatch.setattr(checked_run, "look", look)
+    twin = shutil.copytree(encoder_folder, tmp_path / "twin")
+    names = [str(encoder_folder), str(twin), "random", "nothing/at all"]
+    runs = [{"checkpoint": name, "base": "", "tier": "smoke"} for name in names]
+    table = sweep_table(checked_run.plan_runs(runs))
+    assert timed == [names[0], "random"]  # the twin has the same shape
+    *_, last, whole = [[cell.text for cell in row] for row in table.rows]
+    assert "no model" in last[-1]
+    # Three models' vectors; the data and the index of BM25 once.
+    assert whole[1:5] == ["0.0", "13.5", "3.0", "15.0"]
 
 
 @pytest.mark.integration
@@ -211,4 +284,5 @@ def test_the_dry_run_prints_and_exits(cli, checkout, tmp_path, monkeypatch):
     monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     done = cli("eval", "--checkpoint", "bm25", "--tier", "fast", "--dry-run")
     assert done.exit_code == 1
+    assert "prepared data" in done.output  # planned before anything is fetched
     assert "qwen3nb fetch --tier fast" in done.output
