@@ -222,10 +222,6 @@ class NodeShare:
         cpus = max(1, smallest // min(runs, smallest))
         return cls(cpus, gpus_each if gpus else 0.0, max(node.memory for node in usable))
 
-    def fits(self, node: Node) -> int:
-        """Return how many runs fit on a node at a time."""
-        return int(min(node.cpus // self.cpus, node.gpus / self.gpus if self.gpus else node.cpus))
-
 
 class RayExecutor:
     """Runs commands as Ray tasks, in processes that end with their worker or node.
@@ -256,7 +252,7 @@ class RayExecutor:
         self._nodes = nodes
         self._software = software
         self._model_facts = functools.cache(model_facts)
-        self.slots = sum(share.fits(node) for node in nodes.fit())
+        self.slots = sum(node.cpus // share.cpus for node in nodes.fit())  # for runs at a time
         self.shared = True  # whether all nodes so far see the records of this machine
         self.stopped = False
         self._here = LocalExecutor(1)
