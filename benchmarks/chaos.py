@@ -37,38 +37,32 @@ class Cluster:
     """A head without cores, which lives, and workers with one core each."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.mark = folder, uuid.uuid4().hex
-        self.started = self.killed = 0
+        self.folder, self.mark, self.started, self.killed = folder, uuid.uuid4().hex, 0, 0
         self.workers: list[subprocess.Popen] = []
         folder.mkdir()
-        head = ("--head", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false")
-        while self._start("head", *head) is None:
-            self.end()
+        self._start("--head", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false")
 
-    def _start(self, name: str, *options: str) -> subprocess.Popen | None:
-        """Start a node and wait until it has joined; None if it did not, as on a busy machine."""
-        own = {MARK: self.mark, "QWEN3NB_CACHE": str(self.folder / f"cache-{name}")}
+    def _start(self, *options: str) -> subprocess.Popen:
+        """Start a node and wait until it has joined; Ray gives up early on a busy machine."""
+        self.started += 1
+        own = {MARK: self.mark, "QWEN3NB_CACHE": str(self.folder / f"cache-{self.started}")}
         own |= dict.fromkeys(("TMPDIR", "RAY_TMPDIR"), str(self.folder))
         own |= {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "4"}
-        log = self.folder / f"{name}.log"
+        log = self.folder / f"{self.started}.log"
         with log.open("wb") as file:
             command = [*RAY, f"--object-store-memory={80 << 20}", *options]
             node = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **own})
         while "Ray runtime started" not in log.read_text():
             if node.poll() is not None:
-                return None
+                if "--head" in options:
+                    self.end()  # to free its port
+                return self._start(*options)
             time.sleep(1)
         return node
 
     def add(self) -> None:
         """Add a worker."""
-        worker = None
-        while worker is None:
-            self.started += 1
-            name = f"w{self.started}"
-            options = (f"--address=127.0.0.1:{PORT}", "--num-cpus=1", f"--node-name={name}")
-            worker = self._start(name, *options)
-        self.workers.append(worker)
+        self.workers.append(self._start(f"--address=127.0.0.1:{PORT}", "--num-cpus=1"))
 
     def kill(self, worker: subprocess.Popen) -> None:
         """Kill a worker's raylet as a lost machine would, and reap what started it."""
@@ -79,20 +73,15 @@ class Cluster:
         worker.wait()
         self.killed += 1
 
-    def processes(self) -> list[psutil.Process]:
-        """Return all processes that the nodes have started, directly or not."""
-        found = []
+    def end(self) -> list[str]:
+        """End all processes that the nodes have started, directly or not; return their commands."""
+        lines = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if process.environ().get(MARK) == self.mark:
-                    found.append(process)
-        return found
-
-    def end(self) -> None:
-        """End all processes."""
-        for process in self.processes():
-            with suppress(psutil.Error):
-                process.kill()
+                    lines.append(" ".join(process.cmdline()))
+                    process.kill()
+        return lines
 
     def chaos(self, rng: random.Random, kills: int, ended: threading.Event) -> None:
         """Kill a random worker at a random moment, so many times, and add a new one each time."""
@@ -118,9 +107,8 @@ def problems(local: Path, cluster: Cluster) -> list[str]:
     time.sleep(5)  # until processes have noticed
     left = [*paths.results().rglob("*.tmp"), *paths.results().glob("failed/*")]
     left += [*paths.results().glob("partial/*"), *cluster.folder.glob("qwen3nb-run-*")]
-    lines = [" ".join(process.cmdline()) for process in cluster.processes()]
-    left += [line for line in lines if "-m qwen3nb." in line or "ipykernel" in line]
-    return found + [f"left: {each}" for each in left]
+    lines = [line for line in cluster.end() if "-m qwen3nb." in line or "ipykernel" in line]
+    return found + [f"left: {each}" for each in (*left, *lines)]
 
 
 def main() -> int:
@@ -150,14 +138,16 @@ def main() -> int:
         try:
             outcomes = sweep(jobs, ray=f"127.0.0.1:{PORT}", show_progress=False)
             found = [f"{each.name}: {each.reason}" for each in outcomes if each.status != "done"]
-            found += problems(local, cluster)
+        except BaseException:
+            cluster.end()
+            raise
         finally:
             ended.set()
             thread.join()
-            cluster.end()
         seconds = time.monotonic() - started
-        print(f"seed {seed}: {cluster.killed} killed, {seconds:.0f} s, {found or 'equal'}")
-        sys.stdout.flush()
+        found += problems(local, cluster)
+        line = f"seed {seed}: {cluster.killed} killed, {seconds:.0f} s, {found or 'equal'}"
+        print(line, flush=True)
         bad += bool(found)
         shutil.rmtree(cluster.folder, ignore_errors=True)
     shutil.rmtree(top, ignore_errors=True)

@@ -1,5 +1,6 @@
 """Parts of an evaluation: how it is divided, and that their records are those of the whole."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,10 @@ import pytest
 from qwen3nb.cluster.nodes import software_facts
 from qwen3nb.evaluation.mteb.plan import Planned
 from qwen3nb.execution import child, parts
+from qwen3nb.execution import sweep as sweeps
+from qwen3nb.execution.executors import RayExecutor, RunOutcome
 from qwen3nb.execution.parts import divided, parts_of
+from qwen3nb.execution.sweep import Job, sweep
 from qwen3nb.records.store import load_results
 from qwen3nb.report.evaluation.checked_run import check_and_evaluate
 from qwen3nb.utils.atomic_files import read_json, write_json
@@ -69,3 +73,24 @@ def test_a_node_runs_only_with_the_facts_of_the_driver(checkout, tmp_path, monke
         child.main(orders)
         assert ran == [part] * count
     assert read_json(tmp_path / "facts.json") == facts
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_page_of_parts_comes_last_and_where_their_records_are(checkout, monkeypatch, shared):
+    class Cluster(RayExecutor):
+        slots, at_once, stopped = 4, 1, False
+
+        def __init__(self):
+            self.ran, self.shared = [], shared
+
+        def run(self, command, *, log):
+            self.ran.append((command.part.get("only"), command.here))
+            return RunOutcome(command.name, 1 if command.part else 0)  # the page reports failures
+
+    cluster = Cluster()
+    monkeypatch.setattr(sweeps, "_executor", lambda *_, **__: nullcontext(cluster))
+    monkeypatch.setattr(sweeps, "parts_of", lambda *_, **__: [("A", "B"), ("C",)])
+    (outcome,) = sweep([Job("eval", {"checkpoint": "bm25"})], ray="auto", show_progress=False)
+    assert outcome.status == "done"
+    assert sorted(cluster.ran[:2]) == [(("A", "B"), False), (("C",), False)]
+    assert cluster.ran[2:] == [(None, not shared)]
