@@ -27,19 +27,28 @@ from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import psutil
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from numpy.random import Generator
 
 from benchmarks.options import PYTHON, command
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
 from qwen3nb.bench.harness import table, timed
 from qwen3nb.evaluation.studies.prompts import FOLDER
+from qwen3nb.execution.page_names import page_name
+from qwen3nb.execution.parameters import read_parameters
 from qwen3nb.metrics.aggregate import Aggregate, aggregate_samples, reported
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.record import Environment, ModelInfo, MTEBScore, Result, RunCost, TaskInfo
 from qwen3nb.records.side_files import QueryScores
+from qwen3nb.records.store import load_results
+from qwen3nb.report.evaluation.run_trace import RunTrace
+from qwen3nb.report.evaluation.scores import scores_table
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
-from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json, write_text
 from qwen3nb.utils.hardware import cores
 
 _TOP = 10
@@ -213,6 +222,29 @@ def prepared(records: RecordSet, folder: Path) -> Path:
     print(f"{len(records):,} records written: {took.seconds:.0f} s, {size / 1e9:.2f} GB")
     write_json(note, wanted)
     return folder
+
+
+def write_pages() -> None:
+    """Write a page of an evaluation of each model into the book of the study."""
+    declared = read_parameters(paths.notebooks() / "eval.ipynb")
+    models: dict[str, list[Result]] = {}
+    for result in load_results(whole=False):
+        models.setdefault(result.model.label, []).append(result)
+    for label, own in models.items():
+        values = {name: own[0].config.get(name, each.default) for name, each in declared.items()}
+        scores = [
+            AgainstBaseline(label, task.key, task.type, task.main_metric, task.unit, each.main)
+            for each in own
+            if (task := each.task)
+        ]
+        shown = {"text/html": scores_table(scores, results=own)._repr_html_()}
+        made = {"notebook": "eval", "parameters": values, "finished": own[0].finished, "key": ""}
+        page = new_notebook(metadata={"qwen3nb": {**made, "baselines": []}})
+        page.cells = [new_markdown_cell(f"# {label} · full"), new_code_cell("results")]
+        for data in (shown, RunTrace(tuple(scores))._repr_mimebundle_()):
+            page.cells[1].outputs.append(new_output("display_data", data))
+        name = page_name("eval", values, declared)
+        write_text(paths.book_runs() / f"{name}.ipynb", nbformat.writes(page))
 
 
 def _timed(name: str, arguments: list[str], results: Path) -> TaskTiming:

@@ -12,6 +12,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -38,6 +39,7 @@ _ID = re.compile(r'(?<=[\s"])id="([^"]*)"')
 _LINK = re.compile(r'<a\b([^>]*?\s)(data-)?href="([^"]*)"([^>]*)>(.*?)</a>', re.DOTALL)
 _SEE = re.compile(r'\bclass="[^"]*\bq-see\b')
 _FOREIGN = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+_MOST_WHOLE = 500
 # Folders of pages and files created by runs, which may not exist yet.
 _MADE = ("runs", "guide", "records")
 
@@ -87,7 +89,8 @@ def pages_with_records() -> dict[str, str]:
 def copy_linked_records(outdir: Path) -> int:
     """Copy the records that built pages link to into ``records``; return their number.
 
-    Only files below ``results`` are copied.
+    Only files below ``results`` are copied: as one file with the scores of every query, readable in
+    a browser; of more than `_MOST_WHOLE` records, which would be gigabytes, as they are.
     """
     results = paths.results().resolve()
     texts = (page.read_text(encoding="utf-8") for page in built_pages(outdir))
@@ -96,11 +99,12 @@ def copy_linked_records(outdir: Path) -> int:
     kept = [each for each in sources if each.is_relative_to(results) and each.is_file()]
     for source in kept:
         copy = outdir / "records" / source.relative_to(results)
-        try:  # as one file with per-query scores, readable in a browser
-            write_json(copy, Result.load(source).in_one_file())
-        except ResultError:  # an unreadable record is copied as it is
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, copy)
+        with suppress(ResultError):  # an unreadable record is copied as it is
+            if len(kept) <= _MOST_WHOLE:
+                write_json(copy, Result.load(source).in_one_file())
+                continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, copy)
     return len(kept)
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sphinx.config import Config
 
 _PAGES = (".ipynb", ".md")  # suffixes of pages of runs
+_MOST_LISTED = 12  # pages that answer one question of the reading path
 
 # Questions of readers, and pages in ``book/runs`` with the answers.
 QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -199,12 +200,17 @@ def _directives() -> dict[str, type]:
             env.note_reread()  # the set of pages may change while this page does not
             entries = []
             for question, patterns in QUESTIONS:
-                line = nodes.paragraph()
-                for name in (each + end for each in patterns for end in _PAGES):
-                    for file in sorted((Path(env.srcdir) / "runs").glob(name)):
-                        line += [nodes.Text(" · ")] * bool(line.children)
-                        uri = f"runs/{file.stem}.html"
-                        line += nodes.reference("", _title(file), refuri=uri, internal=True)
+                line, runs = nodes.paragraph(), Path(env.srcdir) / "runs"
+                names = [each + end for each in patterns for end in _PAGES]
+                listed = [file for name in names for file in sorted(runs.glob(name))]
+                for file in listed[:_MOST_LISTED]:
+                    line += [nodes.Text(" · ")] * bool(line.children)
+                    uri = f"runs/{file.stem}.html"
+                    line += nodes.reference("", _title(file), refuri=uri, internal=True)
+                if more := len(listed[_MOST_LISTED:]):
+                    line += nodes.Text(f" · and {more} more, in the ")
+                    uri = "runs/leaderboard.html"
+                    line += nodes.reference("", "leaderboard", refuri=uri, internal=True)
                 if line.children:
                     entry = nodes.definition_list_item("", nodes.term(text=question))
                     entry += nodes.definition("", line)

@@ -519,11 +519,13 @@ def find_best(comparison: Comparison, *, task: str) -> TopModel | None:
     if not records:
         return None
     best, *others = sorted(records, key=lambda each: each.main.value or 0.0, reverse=True)
-    gaps = [comparison.between(best, r) if comparable(best, r) else None for r in others]
-    compared = comparison.on(best.task.key)
+    name, compared = comparison.name(best), comparison.on(best.task.key)
+    against = compared.against(name) if compared else ()
+    ahead = {each.first: each.reversed() for each in against}
+    gaps = [ahead.get(comparison.name(r)) if comparable(best, r) else None for r in others]
     unranked = [line for line in compared.left_out if " not ranked: " in line] if compared else []
     return TopModel(
-        comparison.names[best.model.identity, best.seed],
+        name,
         best,
         tuple(gap for gap in gaps if gap is not None),
         f"{best.main.n:,} {best.task.unit}",
