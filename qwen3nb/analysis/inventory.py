@@ -42,12 +42,20 @@ from qwen3nb.datasets.rows import (
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.record import SCHEMA, Result
 from qwen3nb.records.side_files import QueryScores
+from qwen3nb.tiers import BENCHMARKS
 from qwen3nb.utils.atomic_files import sha256_file
 from qwen3nb.utils.strict_json import parse_json
 
 _LARGEST = 256 * 2**20  # bytes; a record of 100,000 queries has about 20 MB
 _SKIPPED = {"checkpoints", "partial", "logs", "_build", ".cache"}
 _RERANKING_METRIC = "ndcg@10"
+# Main metrics by type of task, where MTEB's files have none.
+_MAIN = {
+    "Retrieval": "nDCG@10",
+    "STS": "Spearman",
+    "Classification": "accuracy",
+    "Clustering": "V-measure",
+}
 # Facts of a run, and their key paths in the training's configuration.
 _KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
     "mode": (("training", "mode"), ("mode",)),
@@ -194,7 +202,7 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
     if isinstance(value.get("per_task"), dict):
         run = _run(file)
         return [
-            run(_name(file, task), "main_score", _mean(file, [content["main_score"]]), "embedding")
+            run(_name(file, task), _main(task), _mean(file, [content["main_score"]]), "embedding")
             for task, content in value["per_task"].items()
         ]
     if "dataset" in value and isinstance(value.get("aggregate"), dict):
@@ -261,7 +269,7 @@ def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
             system=_name(file, meta.get("name") or file.parent.parent.name.replace("__", "/", 1)),
             seed=None,
             task=f"{task}/{split}" if len(splits) > 1 else task,
-            metric="main_score",
+            metric=_main(value["task_name"]),
             value=_mean(file, [entry["main_score"] for entry in entries]),
             kind="MTEB",
             identity=str(meta.get("revision") or file.parent.name),
@@ -287,6 +295,13 @@ def _of_queries(
         flags.append(_flag("inconsistent", file, text))
     name = "nDCG@10" if metric == _RERANKING_METRIC else metric
     return _run(file)(task, name, value, kind, scores)
+
+
+def _main(task: str) -> str:
+    """Return the name of a task's main metric; ``main_score`` if it is in no benchmark here."""
+    types = (each for benchmark in BENCHMARKS.values() for each in benchmark.types.items())
+    kind = next((kind for kind, tasks in types if task in tasks), "")
+    return _MAIN.get(kind, "main_score")
 
 
 def _mean(file: Path, values: Iterable[Any]) -> float:

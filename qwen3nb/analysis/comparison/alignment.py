@@ -239,6 +239,17 @@ def reference_models() -> dict[str, str]:
     return {"bm25": "bm25", **{name: str(each.get("id", name)) for name, each in known.items()}}
 
 
+def possible_baselines(results: Iterable[Result], *, named: str = "") -> list[Result]:
+    """Return the records of models that `baselines` may choose."""
+    ids = reference_models()
+    specs = {FLOOR, *ids, *ids.values()}
+    return [
+        each
+        for each in results
+        if each.model.label == named or each.model.spec.partition(":")[0] in specs
+    ]
+
+
 def baselines(results: Iterable[Result], names: Names, *, named: str = "") -> list[str]:
     """Return the names of possible baselines, the first choice first.
 

@@ -183,6 +183,12 @@ def mean_estimate(tasks: Sequence[Measured], *, left_out: Sequence[str], gate: G
         for e in (each.estimate for each in given)
     ]
     seeds = tuple(s for s in next(iter(tables), {}) if all(s in table for table in tables))
+    if len({frozenset(table) for table in tables}) > 1:
+        own = "; ".join(
+            f"{each.estimate.name}: {', '.join(map(str, table))}"
+            for each, table in zip(given, tables, strict=True)
+        )
+        notes.append(f"the tasks have different seeds ({own}); each counts by the mean of its own")
     means = [np.mean([table[seed] for table in tables], axis=0) for seed in seeds]
     moved = [each.moved for each in given if each.moved is not None]
     complete = bool(given) and len(moved) == len(given)

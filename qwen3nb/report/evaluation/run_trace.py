@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
-from qwen3nb.analysis.comparison.alignment import baselines, system_names
+from qwen3nb.analysis.comparison.alignment import baselines, possible_baselines, system_names
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
@@ -28,12 +28,6 @@ class RunTrace:
     reused: tuple[str, ...] = ()  # tasks with a stored record
     skipped: Mapping[str, str] | None = None  # why a task has no result
 
-    def others(self, results: Iterable[Result]) -> list[Result]:
-        """The newest records of other models on these tasks."""
-        models, tasks = {each.model for each in self.scores}, {each.task for each in self.scores}
-        given = (each for each in results if each.task.key in tasks)
-        return [each for each in latest(given) if each.model.label not in models]
-
     def baselines(self, results: Iterable[Result], *, named: str = "") -> list[list[str]]:
         """Return the baseline of each task by the rule, and the time of its record.
 
@@ -41,7 +35,10 @@ class RunTrace:
             results: any records.
             named: label chosen by the user, in the run or in ``_config.yml``.
         """
-        others = self.others(results)
+        models, tasks = {each.model for each in self.scores}, {each.task for each in self.scores}
+        known = possible_baselines(results, named=named)
+        given = (each for each in known if each.task.key in tasks)
+        others = [each for each in latest(given) if each.model.label not in models]
         names = system_names(others)
         order = baselines(others, names, named=named)
         made = {

@@ -273,6 +273,7 @@ def test_partial_results_are_used_and_the_rest_is_reported():
     (group,) = interference(scores).groups
     reranking, embedding = group.tasks
     assert (reranking.seeds, embedding.seeds, group.overall.seeds) == ((1, 2), (1,), (1,))
+    assert "different seeds (reranking: 1, 2; embedding: 1)" in "; ".join(group.overall.notes)
     text = "\n".join(group.missing)
     assert "embedding: no emb_only run of seed 2" in text
     assert "reranking: FiQA is left out, no score of joint_single_r4 (seed 1)" in text

@@ -89,7 +89,9 @@ def test_verdicts_by_task_and_overall(outputs):
     assert finding.evidence.startswith("TIR ")
     assert "PASS" in finding.evidence
     assert finding.page == "interference.html"
-    frame = report.to_frame().set_index(["task", "configuration", "seed"])["score"]
+    frame = report.to_frame()
+    assert set(frame["metric"]) == {"nDCG@10"}  # of MTEB's file, too, which does not name it
+    frame = frame.set_index(["task", "configuration", "seed"])["score"]
     assert frame["reranking: SciFact", "joint_r4"].tolist() == pytest.approx([0.45, 0.4505])
     (axis,) = interference_figure(report).axes
     assert [t.get_text() for t in axis.get_yticklabels()] == texts(table, 0)
