@@ -33,7 +33,7 @@ import psutil
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from numpy.random import Generator
 
-from benchmarks.options import PYTHON, command
+from benchmarks.options import PYTHON, command, finished
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
 from qwen3nb.bench.harness import table, timed
@@ -76,13 +76,21 @@ class Task:
 
 TASKS = {
     "load_results": Task(("-c", _LOAD), 10, 0.5),
-    "leaderboard": Task(("-c", f"{_LOAD}; q.leaderboard(records, tasks=records.tasks)"), 60, 2),
-    "compare": Task(("-c", f"{_LOAD}; q.compare(records)"), 60, 2),
-    "tables": Task(_TABLES, 60, 2),
+    "compare": Task(("-c", f"{_LOAD}; q.compare(records, tier='full').differences"), 60, 2),
+    "leaderboard": Task(("-c", f"{_LOAD}; q.leaderboard(records, tier='full').to_html()"), 60, 2),
+    "tables": Task(_TABLES, 300, 4),
     "verify --checksums": Task((*_CLI, "verify", "--checksums"), 60),
-    "verify": Task((*_CLI, "verify"), 300),
+    "verify": Task((*_CLI, "verify", "--fresh"), 300),
+    "verify again": Task((*_CLI, "verify"), 60),
+    "book": Task((*_CLI, "book", "--tier", "full"), 300),
+    "book again": Task((*_CLI, "book", "--tier", "full"), 300),
     f"plan of {_JOBS:,} jobs": Task(("-c", _PLAN), 2, start=_IMPORTS),
 }
+_KERNEL = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+_PAGES = ("-c", "from benchmarks.records import write_pages; write_pages()")
 
 
 @dataclass(frozen=True)
@@ -175,15 +183,19 @@ def bench_records(
     records, timings = RecordSet(models, tasks, prompts, queries), []
     with tempfile.TemporaryDirectory() as scratch:
         results = prepared(records, Path(folder or f"{scratch}/results"))
+        study = _study(Path(scratch) / "study", results)
         for name, task in selected.items():
             given = [each.replace("OUT", f"{scratch}/tables") for each in task.arguments]
-            timing = _timed(name, given, results)
+            timing = _timed(name, given, study)
             if task.start:
-                start = _timed(name, ["-c", task.start], results)
+                start = _timed(name, ["-c", task.start], study)
                 seconds, cpu = timing.seconds - start.seconds, timing.cpu - start.cpu
                 timing = replace(timing, seconds=max(0.0, seconds), cpu=max(0.0, cpu))
             timings.append(timing)
             print(f"{name}: {timing.seconds:.1f} s", flush=True)
+        landing = Path(study["QWEN3NB_HOME"]) / "_build" / "html" / "index.html"
+        if landing.is_file():
+            print(f"the first page of the book: {landing.stat().st_size:,} bytes, at most 300,000")
     return timings
 
 
@@ -239,17 +251,27 @@ def write_pages() -> None:
         ]
         shown = {"text/html": scores_table(scores, results=own)._repr_html_()}
         made = {"notebook": "eval", "parameters": values, "finished": own[0].finished, "key": ""}
-        page = new_notebook(metadata={"qwen3nb": {**made, "baselines": []}})
-        page.cells = [new_markdown_cell(f"# {label} · full"), new_code_cell("results")]
-        for data in (shown, RunTrace(tuple(scores))._repr_mimebundle_()):
-            page.cells[1].outputs.append(new_output("display_data", data))
+        page = new_notebook(metadata={"qwen3nb": {**made, "baselines": []}, **_KERNEL})
+        trace, hidden = RunTrace(tuple(scores))._repr_mimebundle_(), {"tags": ["remove-cell"]}
+        page.cells = [
+            new_markdown_cell(f"# {label} · full"),
+            new_code_cell("results", outputs=[new_output("display_data", shown)]),
+            new_code_cell("trace", outputs=[new_output("display_data", trace)], metadata=hidden),
+        ]
         name = page_name("eval", values, declared)
         write_text(paths.book_runs() / f"{name}.ipynb", nbformat.writes(page))
 
 
-def _timed(name: str, arguments: list[str], results: Path) -> TaskTiming:
-    """Run a task on the records in ``results``."""
-    environment = {**os.environ, "QWEN3NB_RESULTS": str(results)}
+def _study(folder: Path, results: Path) -> dict[str, str]:
+    """Create a study of the records with a page per model; return the environment of its tasks."""
+    environment = {**os.environ, "QWEN3NB_RESULTS": str(results), "QWEN3NB_HOME": str(folder)}
+    finished([PYTHON, *_CLI, "new", str(folder)])
+    finished([PYTHON, *_PAGES], environment)
+    return environment
+
+
+def _timed(name: str, arguments: list[str], environment: dict[str, str]) -> TaskTiming:
+    """Run a task in a study."""
     with tempfile.TemporaryFile() as output:
 
         def run() -> tuple[int, float, float]:

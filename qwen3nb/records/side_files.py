@@ -208,7 +208,7 @@ def _digest(ids: Iterable[str]) -> str:
 
 
 @lru_cache(maxsize=_RECENT)
-def _sorted_rows(queries: tuple[str, ...], part: str) -> npt.NDArray[np.intp]:
+def sorted_rows(queries: tuple[str, ...], part: str = "") -> npt.NDArray[np.intp]:
     """Rows of the queries whose id begins with ``part``, by id."""
     own = (row for row, query in enumerate(queries) if query.startswith(part))
     return np.array(sorted(own, key=queries.__getitem__), np.intp)
@@ -223,9 +223,14 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     ids: str  # digest of the query ids and their order
     counts: Mapping[str, int]  # number of queries with a score, by column
 
-    def __init__(self, queries: tuple[str, ...], arrays: Mapping[str, Array]) -> None:
-        """Create from arrays of float64, one value per query, NaN for a missing score."""
-        self.ids = _digest(queries)
+    def __init__(
+        self, queries: tuple[str, ...], arrays: Mapping[str, Array], *, ids: str = ""
+    ) -> None:
+        """Create from arrays of float64, one value per query, NaN for a missing score.
+
+        ``ids`` is the digest of the queries, if it is known.
+        """
+        self.ids = ids or _digest(queries)
         self._queries = _known.setdefault(self.ids, queries)
         self._arrays = {name: _read_only(array) for name, array in arrays.items()}
         self.counts = {
@@ -280,7 +285,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
             KeyError: there is no such column.
             ValueError: columns that do not cover the same queries, or a value that is not finite.
         """
-        queries, rows = self.queries, _sorted_rows(self.queries, part)
+        queries, rows = self.queries, sorted_rows(self.queries, part)
         values = np.stack([self.array(column)[rows] for column in columns], axis=1)
         absent = np.isnan(values)
         for name, differs in zip(columns, (absent != absent[:, :1]).any(axis=0), strict=True):

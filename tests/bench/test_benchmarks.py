@@ -9,8 +9,12 @@ from helpers import REPOSITORY
 from benchmarks import evaluation, extraction, gpu, search
 from benchmarks.cache import bench_cache
 from benchmarks.options import ChildTiming, in_child
-from benchmarks.records import bench_records, shown
+from benchmarks.records import RecordSet, bench_records, shown, write_records
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.bench.harness import timed
+from qwen3nb.records.store import check_files, load_results, result_files
+from qwen3nb.report.leaderboard.board import headline_table, leaderboard, standings
 from qwen3nb.utils.hardware import peak_memory
 
 SCRIPTS = sorted(
@@ -75,10 +79,33 @@ def test_reading_records_is_measured(home, tmp_path):
     size = {"models": 2, "tasks": 1, "queries": 20, "folder": str(tmp_path / "records")}
     timings = bench_records(**size, only="load_results")
     assert "10 s, 0.5 GB" in shown(timings)
-    with pytest.raises(ValueError, match="expected one of load_results, leaderboard"):
+    with pytest.raises(ValueError, match="expected one of load_results, compare"):
         bench_records(**size, only="nothing")
     with pytest.raises(ValueError, match="expected an empty folder"):
         bench_records(**{**size, "queries": 9}, only="load_results")
+
+
+@pytest.mark.integration
+def test_a_tenth_of_many_records_is_verified_once_and_compared(home):
+    many = RecordSet(models=20, queries=20)
+    write_records(paths.results(), many, processes=1)
+    results = load_results()
+    assert (len(results), len(results.models), len(results.tasks)) == (len(many), 20, 61)
+    time.sleep(0.05)  # files that have only just changed are not remembered
+    for verified in (len(many), 0):
+        assert [wrong for _, wrong in check_files(result_files(), fresh=False)] == [[]] * verified
+    compared = compare(results, tier="full")
+    # Without scores to pair: three of pair classification, one of summarisation, eight clusterings.
+    assert len({each.task for each in compared.differences_on(*results.tasks)}) == 61 - 12
+    assert len(compared.differences_on("BEIR")) == 19
+    table = leaderboard(results, tier="full", comparison=compared)
+    assert {row[0].text for row in table.rows} == set(results.models)
+    short = headline_table(results, tier="full", comparison=compared, most=10)
+    assert short.rows == table.rows[:10]
+    assert "The best 10 of 20 models" in short.note
+    assert len(short.to_html()) < 20_000
+    ranked = standings(results, tier="full", comparison=compared)["BEIR"].standings
+    assert [each.system for each in ranked] == [row[0].text for row in table.rows]
 
 
 @pytest.mark.integration

@@ -46,6 +46,7 @@ from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import Array, correlation_influence
 from qwen3nb.records.record import Result
+from qwen3nb.records.side_files import QueryScores, sorted_rows
 from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.book_settings import book_settings
@@ -410,12 +411,16 @@ def _as_means(result: Result) -> Result:
     """
     if "gold" not in result.per_query:
         return result
-    values = [result.per_query[name] for name in ("cosine", "gold")]
-    metric, pairs = result.task.main_metric, sorted(values[0].keys() & values[1].keys())
-    columns = [np.array([each[pair] for pair in pairs]) for each in values]
-    if len(pairs) < _FEWEST_PAIRS or not all(map(np.ptp, columns)):
+    scores, metric = result.scores, result.task.main_metric
+    rows = sorted_rows(scores.queries)
+    columns = [scores.array(name)[rows] for name in ("cosine", "gold")]
+    there = ~np.isnan(columns).any(axis=0)
+    rows, columns = rows[there], [each[there] for each in columns]
+    if len(rows) < _FEWEST_PAIRS or not all(map(np.ptp, columns)):
         return replace(result, per_query={})
     how = "pearson" if metric.lower() == "pearson" else "spearman"
     value, moved = correlation_influence(columns[0], columns[1], how=how)
-    scores = (value + moved - moved.mean()).tolist()
-    return replace(result, per_query={metric: dict(zip(pairs, scores, strict=True))})
+    means = np.full(len(scores.queries), np.nan)
+    means[rows] = value + moved - moved.mean()
+    own = QueryScores(scores.queries, {metric: means}, ids=scores.ids)
+    return replace(result, per_query=own)

@@ -117,13 +117,16 @@ def max_t_p_values(
     exact, _ = _fixed_point(scores)
     n = len(exact)
     total = exact.sum(axis=0)
-    first, second = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    if not len(pairs):
+        return [], []
+    first, second = np.array(pairs, dtype=np.intp).T
     norms = _distances(np.ascontiguousarray(exact.T), first, second)
     weights = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
     # Each of 2n scores was rounded by up to half a unit, on both sides.
     least = np.abs(total[first] - total[second]) - 2.0 * n
     order = np.argsort(least * weights, kind="stable")  # the most significant pair is the last
     first, second, least, weights = (each[order] for each in (first, second, least, weights))
+    systems = np.unique([first, second])
     # Statistics that differ only by rounding are tied.
     least_of_family = least * weights * (1 - 1e-9)
 
@@ -132,10 +135,15 @@ def max_t_p_values(
         coins = _coins(seed, start, min(step, n_resamples - start), n)
         sums = np.ascontiguousarray((2 * _sums(coins, exact) - total).T)
         counts = np.zeros((2, len(first)), dtype=np.int64)
+        # No pair is further apart than the extremes; where no flip can reach a pair, all are 0.
+        reach = float(np.ptp(sums[systems], axis=0).max()) * (1 + 1e-8)
+        near = least <= reach
+        near |= least_of_family <= reach * weights[near].max(initial=0.0)
         largest = np.zeros(sums.shape[1])  # statistic of the pairs so far
         compared = max(1, _COMPARED // sums.shape[1])
-        for at in range(0, len(first), compared):
-            these = slice(at, at + compared)
+        for these in np.split(np.flatnonzero(near), range(compared, near.sum(), compared)):
+            if not len(these):
+                continue
             statistics = sums[first[these]]
             statistics -= sums[second[these]]
             np.abs(statistics, out=statistics)

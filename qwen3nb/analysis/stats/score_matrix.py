@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qwen3nb.analysis.stats.resampling import cluster_numbers, cluster_values
 from qwen3nb.metrics.intervals import Array
@@ -43,13 +44,14 @@ class QuerySorter:
     """Sorts systems' scores by query id; systems with the same queries get one tuple of ids."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, ...], tuple[tuple[str, ...], list[int]]] = {}
+        self._rows: dict[tuple[str, ...], tuple[tuple[str, ...], NDArray[np.intp]]] = {}
 
     def system(self, queries: tuple[str, ...], scores: Array) -> SystemScores:
         """Return the scores (n,) of queries in any order."""
         if queries not in self._rows:
-            rows = sorted(range(len(queries)), key=queries.__getitem__)
-            self._rows[queries] = tuple(queries[row] for row in rows), rows
+            order = sorted(range(len(queries)), key=queries.__getitem__)
+            ids = tuple(queries[row] for row in order)
+            self._rows[queries] = ids, np.array(order, np.intp)
         ids, rows = self._rows[queries]
         return SystemScores(ids, scores[rows])
 
