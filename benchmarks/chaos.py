@@ -121,6 +121,7 @@ def main() -> int:
     args = parser.parse_args()
     parts._LEAST = 1.0  # divide also the smallest tier
     bad, top = 0, Path(tempfile.mkdtemp(prefix="q3-", dir="/tmp"))  # paths of sockets are short
+    os.environ["QWEN3NB_CACHE"] = str(top / "cache")  # records count texts that it had
     os.environ["QWEN3NB_HOME"] = str(create_study(top / "study"))
     models = args.model or ["bm25", *(f"random:{size}" for size in (8, 16, 32, 64, 128))]
     jobs = [Job("eval", {"checkpoint": each, "tier": args.tier}) for each in models]
