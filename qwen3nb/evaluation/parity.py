@@ -5,14 +5,9 @@ vectors for them differ from ours, our model encodes them again under each hypot
 wrong, and the hypothesis whose vectors match is the cause. A second cause is looked for in what the
 first leaves, and so on; one that a later one makes needless is dropped.
 
-| cause | probes that react |
-|---|---|
-| query or passage prompt | all of that role, none of the other |
-| start or end token, pooling, attention, another model | all, short ones most |
-| truncation | the long ones only |
-| newlines, white space, case, Unicode form, special tokens | those that have some |
-| precision | all, alike and little |
-| normalisation, dimensions | none by direction: the numbers themselves show it |
+A lost prompt moves all probes of its role; tokens, pooling, attention or another model move all,
+and truncation the long ones only; newlines, case, Unicode forms or special tokens those that have
+some; fewer bits all of them a little. Normalisation and dimensions show in the numbers themselves.
 
 Shapes: N probes, D dimensions.
 """
@@ -100,8 +95,7 @@ class Change(NamedTuple):
 
     def applied(self, setup: Setup) -> Setup:
         """Return the setup with this change."""
-        texts = (*setup.texts, self.text) if self.text else setup.texts
-        return replace(setup, **self.fields, texts=texts)
+        return replace(setup, **self.fields, texts=setup.texts + (self.text,) * bool(self.text))
 
 
 @dataclass(frozen=True)
@@ -110,6 +104,9 @@ class Cause:
 
     name: str
     detail: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.detail}"
 
 
 @dataclass(frozen=True)
@@ -125,6 +122,15 @@ class Rankings:
     interval: tuple[float, float] | None  # 95 %, of the difference
     other_first: int  # queries whose first document is another
     shared: float  # mean share of the first ten documents that both find
+
+    def __str__(self) -> str:
+        ends = "" if self.interval is None else " [{:+.3f}, {:+.3f}]".format(*self.interval)
+        return (
+            f"PyDocs, {self.queries:,} of {self.of:,} queries, {self.documents:,} documents: "
+            f"nDCG@10 {self.ours:.3f} here, {self.theirs:.3f} there, difference "
+            f"{self.difference:+.3f}{ends}; {self.other_first:,} with another first document, "
+            f"{self.shared:.0%} of ten shared"
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -150,7 +156,7 @@ class Parity:
     def __repr__(self) -> str:
         """The verdict, the causes, the probes that differ, and what it means for search."""
         lines = [f"{self.where} is {'' if self.same else 'NOT '}the same as {self.model}"]
-        lines += [f"  cause: {cause.name}: {cause.detail}" for cause in self.causes]
+        lines += [f"  cause: {cause}" for cause in self.causes]
         if self.causes:
             lines.append(f"  with that allowed for, cosines are {self.explained:.6f} or more")
         for name, cosine in self.cosines.items():
@@ -158,14 +164,8 @@ class Parity:
                 lines.append(f"  {name}: {'no vector' if cosine is None else f'{cosine:.6f}'}")
         least = min(each for each in self.cosines.values() if each is not None)
         lines.append(f"  {len(self.cosines)} texts, least cosine {least:.6f}")
-        if (found := self.rankings) is not None:
-            ends = "" if found.interval is None else " [{:+.3f}, {:+.3f}]".format(*found.interval)
-            lines.append(
-                f"  PyDocs, {found.queries:,} of {found.of:,} queries, {found.documents:,} "
-                f"documents: nDCG@10 {found.ours:.3f} here, {found.theirs:.3f} there, difference "
-                f"{found.difference:+.3f}{ends}; {found.other_first:,} with another first "
-                f"document, {found.shared:.0%} of ten shared"
-            )
+        if self.rankings:
+            lines.append(f"  {self.rankings}")
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -188,12 +188,10 @@ def parity(
     Args:
         model: a spec, for `load_encoder`: the model that was measured.
         where: ``URL#MODEL`` of an OpenAI-compatible server; an ``.onnx`` or ``.xml`` (OpenVINO)
-            file, which gets our tokens; a folder or another spec; or an object with
-            ``encode_query`` and ``encode_document``, ``embed_query`` and ``embed_documents``, or
-            ``encode``.
-        prompts_by: ``client``: a server gets texts with our prompts, as from an application that
-            adds them; ``server``: without, as it adds them itself. Folders and objects with a
-            method per role always add their own.
+            file, which gets our tokens; a folder or another spec; or an object with a method per
+            role, ``encode_query`` or ``embed_query`` and so on, or with ``encode``.
+        prompts_by: ``client``: a server gets texts with our prompts; ``server``: without, as it
+            adds them itself. Folders and objects with a method per role always add their own.
         least: least cosine of a probe for the same model.
         rankings: whether both also search PyDocs.
         queries: that many of PyDocs, each with four documents; 0 for all of it.
@@ -331,12 +329,9 @@ def _probes(ours: _Reference) -> Iterator[Probe]:
         long += f"Part {n}: station {n * 7 % 31} counted {n * 37 % 101} birds on day {n * n % 17}. "
         if len(ours.ids(long)) >= limit:
             break
-    for name, role, share in (
-        ("medium", "passage", 0.2),
-        ("long", "passage", 1),
-        ("long", "query", 0.75),
-    ):
-        yield Probe(name, role, long[: int(len(long) * share)])
+    yield Probe("medium", "passage", long[: len(long) // 5])
+    yield Probe("long", "passage", long)
+    yield Probe("long", "query", long[: len(long) * 3 // 4])
 
 
 class _Findings:
@@ -360,10 +355,9 @@ class _Findings:
         setup, taken = self._search()
         causes = [Cause(each.name, each.detail) for each in taken]
         wide, here = self.theirs.shape[1], self.ours.encoder.dimension
-        if wide < here:
-            causes.append(Cause("dimensions", f"vectors of {wide} numbers, ours of {here}"))
-        elif wide > here:
-            causes.append(Cause("another model", f"vectors of {wide} numbers, ours of {here}"))
+        if wide != here:
+            name = "dimensions" if wide < here else "another model"
+            causes.append(Cause(name, f"vectors of {wide} numbers, ours of {here}"))
         lengths = np.linalg.norm(self.theirs, axis=1)
         unit = bool(np.nanmax(np.abs(lengths - 1)) < _UNIT)
         if unit != self.ours.encoder.normalizes:
@@ -414,9 +408,8 @@ class _Findings:
                 if prompt != own == getattr(setup, role):
                     yield Change(f"{role} prompt", detail, {role: prompt})
         for text, (name, change) in _TEXTS.items():
-            yield Change(name, text, text=text)
-            if change(base.query + base.passage) != base.query + base.passage:
-                yield Change(name, text + _TOO, text=text + _TOO)
+            moved = change(base.query + base.passage) != base.query + base.passage
+            yield from (Change(name, each, text=each) for each in (text, text + _TOO)[: 1 + moved])
         if self.ours.varies:
             yield Change("special tokens", _PLAIN, text=_PLAIN)
             yield from self._model_changes(setup)
@@ -501,17 +494,13 @@ def _other(where: Any, ours: _Reference, *, raw: bool) -> tuple[Encode, str]:
     if not isinstance(where, str | Path | Encoder):
         name = type(where).__name__
         if hasattr(where, "encode_query"):
-            methods = {"query": where.encode_query, "passage": where.encode_document}
+            methods = where.encode_query, where.encode_document
         elif hasattr(where, "embed_query"):  # of one text
-            one = where.embed_query
-            methods = {
-                "query": lambda texts: list(map(one, texts)),
-                "passage": where.embed_documents,
-            }
+            methods = lambda texts: list(map(where.embed_query, texts)), where.embed_documents
         else:
             return prompted(WrappedEncoder(where).prompted({}).encode), name
-        each = {role: WrappedEncoder(SimpleNamespace(encode=f)) for role, f in methods.items()}
-        return lambda texts, role: each[role].encode(texts), name
+        query, passage = (WrappedEncoder(SimpleNamespace(encode=each)) for each in methods)
+        return lambda texts, role: (query if role == "query" else passage).encode(texts), name
     spec = str(where)
     if spec.startswith(("http://", "https://", "api:")):
         encoder = load_encoder(f"api:{spec.removeprefix('api:')}", prompts={}, **options)
@@ -541,18 +530,18 @@ def _graph(file: Path, ours: _Reference) -> Callable[[list[str]], Vectors]:
     except ImportError as error:
         raise SpecError(f"{file}: needs {error.name}: pip install {error.name}") from None
 
+    def vector(text: str) -> Vectors:
+        ids = torch.tensor([ours.row(ours.base, text)], dtype=torch.int64)
+        if not ids.numel():  # zero, as ours is
+            return np.zeros(ours.encoder.width, dtype=np.float32)
+        states = run(ids, torch.ones_like(ids)).float()
+        if states.ndim == 3:
+            states = pool(states, torch.ones(states.shape[:2]), how=ours.base.pooling)
+        return states[0].numpy()
+
     def encode(texts: list[str]) -> Vectors:
-        rows = []
-        for text in texts:
-            ids = torch.tensor([ours.row(ours.base, text)], dtype=torch.int64)
-            if not ids.numel():  # zero, as ours is
-                rows.append(np.zeros(ours.encoder.width, dtype=np.float32))
-                continue
-            states = run(ids, torch.ones_like(ids)).float()
-            if states.ndim == 3:
-                states = pool(states, torch.ones(states.shape[:2]), how=ours.base.pooling)
-            rows.append(states[0].numpy())
-        return truncate_dimensions(np.stack(rows), len(rows[0]), unit=ours.encoder.normalizes)
+        rows = np.stack([vector(text) for text in texts])
+        return truncate_dimensions(rows, rows.shape[1], unit=ours.encoder.normalizes)
 
     return encode
 
@@ -563,9 +552,8 @@ def _rankings(encoder: Encoder, theirs: Encode, queries: int) -> Rankings:
     if queries:
         pydocs = whole.sample(documents=4 * queries, queries=queries)
     names, texts = list(pydocs.corpus), list(pydocs.corpus.values())
-    ours: Encode = lambda texts, role: encoder.encode(texts, role=role)  # noqa: E731
     scores, tops = [], []
-    for encode in (ours, theirs):
+    for encode in (lambda texts, role: encoder.encode(texts, role=role), theirs):
         hits = search(
             encode(list(pydocs.queries.values()), "query"),
             encode(texts, "passage"),

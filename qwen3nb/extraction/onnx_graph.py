@@ -10,10 +10,10 @@ compared with the source.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -45,13 +45,11 @@ def require_onnx() -> None:
         CheckpointError: one of them is not installed.
     """
     for name in ("onnx", "onnxruntime"):
-        try:
-            importlib.import_module(name)
-        except ImportError:
+        if not find_spec(name):
             raise CheckpointError(
                 f"writing an ONNX graph needs {name}, which is not installed: "
                 "pip install 'qwen3nb[onnx]'"
-            ) from None
+            )
 
 
 def write_graph(folder: Path, *, one_file: int = ONE_FILE) -> Path:
@@ -233,10 +231,7 @@ class _Graph:
 
 
 def graph_states(file: Path) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function that runs a graph, .onnx or OpenVINO's .xml, on the CPU.
-
-    It maps ids and mask (B, T) to the graph's first output, such as states (B, T, H).
-    """
+    """Return what runs a graph (.onnx, .xml) on the CPU: ids, mask (B, T) to states (B, T, H)."""
     if file.suffix == ".xml":
         import openvino
 
