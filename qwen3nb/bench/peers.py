@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from qwen3nb import paths
 from qwen3nb.bench.random_models import load_peer
+from qwen3nb.utils.atomic_files import new_folder
 from qwen3nb.utils.choices import one_of
 
 CALIBRATION = 200  # texts that static quantisation sees
@@ -131,14 +132,16 @@ def _openvino(model: _Traced, *, int8: bool) -> States:
         import nncf
 
         key = model.digest(openvino.__version__, nncf.__version__)
-        graph = paths.cache() / "peers" / f"{key}.xml"
+        folder = paths.cache() / "peers" / key
+        graph = folder / "model.xml"
         if not graph.is_file():
             data = nncf.Dataset([{k: v.numpy() for k, v in e.items()} for e in model.examples])
             kind = nncf.ModelType.TRANSFORMER
             quantised = nncf.quantize(
                 converted(), data, model_type=kind, subset_size=len(model.examples)
             )
-            openvino.save_model(quantised, graph, compress_to_fp16=False)
+            with new_folder(folder) as work:
+                openvino.save_model(quantised, work / graph.name, compress_to_fp16=False)
     else:
         graph, config["INFERENCE_PRECISION_HINT"] = converted(), "f32"
     compiled = openvino.Core().compile_model(graph, "CPU", config)
