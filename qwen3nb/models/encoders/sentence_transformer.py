@@ -16,6 +16,7 @@ import torch
 from qwen3nb.models.encoders.base import ADDED, Encoder, beside_blanks, unit_and_similarity
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.gate.weights import check_finite, check_length, own_weights
+from qwen3nb.models.inference.int8_layers import COMPUTATION, calibration_rows
 from qwen3nb.models.inference.int8_linear import no_int8
 from qwen3nb.models.inference.packing import packing_of, varlen_kernel
 from qwen3nb.models.inference.runner import Runner
@@ -89,6 +90,7 @@ class SentenceTransformerEncoder(Encoder):
                 "dtype": given.dtype,
                 "versions": {**runtime.library_versions(), "sentence-transformers": version},
                 **({"attention": attention} if attention else {}),
+                **({"int8": COMPUTATION} if given.dtype == "int8" else {}),
             },
         )
         self.prompted(self.prompts)  # raises if they are not supported
@@ -188,7 +190,12 @@ def _runner(model: Any, given: Settings, *, normalize: bool) -> Runner | None:
     if linear != "int8" and inner.device.type != "cpu" and varlen_kernel(inner) is None:
         return None  # padded either way
     return Runner(
-        inner, pooling=pooling, normalize=normalize, batch_size=given.batch_size, linear=linear
+        inner,
+        pooling=pooling,
+        normalize=normalize,
+        batch_size=given.batch_size,
+        linear=linear,
+        examples=calibration_rows(model) if linear == "int8" else (),
     )
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from qwen3nb.models.inference.int8_layers import Rows, fix_layers
 from qwen3nb.models.inference.int8_linear import quantize, share_codes
 from qwen3nb.models.inference.onednn_linear import Activation, PrepackedLinear, prepack
 
@@ -39,14 +40,18 @@ _ACTIVATIONS: dict[str, Activation] = {  # by transformers' names
 }
 
 
-def fuse_layers(model: nn.Module, *, force: bool = False, int8: bool = False) -> bool:
+def fuse_layers(
+    model: Any, *, force: bool = False, int8: bool = False, examples: Rows = ()
+) -> bool:
     """Prepack ``model``, then replace layers that have a faster equivalent; ``int8`` in 8 bits.
 
+    If there are ``examples``, layers of BERT have ranges measured on them, not those of each token.
     Returns whether it was prepacked; otherwise nothing is replaced. Arguments and errors are those
     of `qwen3nb.models.inference.onednn_linear.prepack`, and of
     `qwen3nb.models.inference.int8_linear.quantize`.
     """
     if int8:
+        fix_layers(model, examples, activation=_ACTIVATIONS.get(str(model.config.hidden_act)))
         quantize(model)
     elif not prepack(model, force=force):
         return False

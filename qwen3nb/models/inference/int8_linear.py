@@ -6,7 +6,8 @@ outlier on one side, as behind a GELU or in a channel of BERT, better than a ran
 does. So there is nothing to calibrate, an outlier costs precision in its own token only, and no
 token depends on its neighbours. Sums of products of codes are integers, exact in any order;
 everything around them (bias, activation, norms, embeddings) stays in float32, and attention too,
-unless the processor multiplies in bfloat16.
+unless the processor multiplies in bfloat16. Layers of BERT have fixed ranges instead
+(`qwen3nb.models.inference.int8_layers`).
 
 PyTorch's public products of 8 bits are slower or scale a whole tensor (`torch._int_mm`,
 `torch.ao.quantization`); so oneDNN's operator, which `torch.compile` uses, is called directly, as
@@ -28,8 +29,8 @@ from qwen3nb.models.inference.onednn_linear import UNAVAILABLE, Activation, Prep
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.hardware import processor
 
-_LARGEST = 127  # of a code
-_OFFSET = 128  # of a state's code
+LARGEST = 127  # of a code
+OFFSET = 128  # of a state's code
 _TINY = 1e-30  # a token of zeros has a scale, too
 _SMALL = (32, 64, 48)  # tokens, inputs and outputs of the layer that shows whether oneDNN runs
 
@@ -51,8 +52,8 @@ def to_codes(states: Tensor) -> Codes:
     """Return ``states`` (..., I) in 8 bits, each token in its own range."""
     least, most = states.amin(-1, keepdim=True), states.amax(-1, keepdim=True)
     middles, reach = (least + most).div_(2), (most - least).div_(2).clamp_min_(_TINY)
-    signed = (states - middles).mul_(_LARGEST / reach).round_().to(torch.int8)
-    return Codes(signed.view(torch.uint8).add_(_OFFSET), reach.div_(_LARGEST), middles)
+    signed = (states - middles).mul_(LARGEST / reach).round_().to(torch.int8)
+    return Codes(signed.view(torch.uint8).add_(OFFSET), reach.div_(LARGEST), middles)
 
 
 class Int8Linear(PrepackedLinear):
@@ -65,9 +66,9 @@ class Int8Linear(PrepackedLinear):
         self.out_features, self.in_features = weight.shape
         with torch.inference_mode():
             largest = weight.abs().amax(1, keepdim=True).clamp_min_(_TINY)
-            codes = (weight * (_LARGEST / largest)).round_().to(torch.int8)
+            codes = (weight * (LARGEST / largest)).round_().to(torch.int8)
             self._weight = torch.ops.onednn.qlinear_prepack(codes, None)
-            self._scales = largest.div_(_LARGEST).flatten()
+            self._scales = largest.div_(LARGEST).flatten()
             self._zeros = torch.zeros(len(codes), dtype=torch.int32)
             self._sums = codes.sum(1).mul(self._scales)  # what a state of ones would give
             self._added = torch.zeros_like(self._sums) if bias is None else bias.detach()
@@ -80,7 +81,7 @@ class Int8Linear(PrepackedLinear):
         codes, scales, middles = states if isinstance(states, Codes) else to_codes(states)
         weight = self._weight, self._scales, self._zeros
         product = torch.ops.onednn.qlinear_pointwise(
-            *(codes, 1.0, _OFFSET, *weight, None, 1.0, 0, torch.float32, "none", [], "")
+            *(codes, 1.0, OFFSET, *weight, None, 1.0, 0, torch.float32, "none", [], "")
         )
         out = torch.addcmul(self._added, middles, self._sums).addcmul_(product, scales)
         if times is not None:
@@ -150,7 +151,7 @@ def runs_in_int8() -> bool:
     random = torch.Generator().manual_seed(0)  # does not touch the global generator
     states = torch.randint(-127, 128, (tokens, inputs), generator=random).float()
     weight = torch.randint(-127, 128, (outputs, inputs), generator=random).float()
-    states[:, 0], states[:, 1], weight[:, 0] = _LARGEST, -_LARGEST, _LARGEST  # scales are 1
+    states[:, 0], states[:, 1], weight[:, 0] = LARGEST, -LARGEST, LARGEST  # scales are 1
     try:
         return torch.equal(Int8Linear(weight, None)(states), states @ weight.T)
     except UNAVAILABLE:

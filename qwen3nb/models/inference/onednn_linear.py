@@ -43,7 +43,7 @@ _FASTER = "AuthenticAMD"  # vendor of processors on which oneDNN is faster whate
 _SMALL = (64, 64)  # inputs and outputs of the layer that shows whether oneDNN runs at all
 _TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of states of size 1
 Activation = Literal["none", "gelu", "gelu_tanh", "silu"]
-_POST: dict[Activation, tuple[str, str]] = {  # oneDNN's operation and algorithm
+POST: dict[Activation, tuple[str, str]] = {  # oneDNN's operation and algorithm
     "none": ("none", ""),
     "gelu": ("gelu", "none"),
     "gelu_tanh": ("gelu", "tanh"),
@@ -78,7 +78,7 @@ class PrepackedLinear(nn.Module):
         if times is not None:
             product: Tensor = linear.binary(states, times, self._weight, self._bias, "mul")
             return product
-        name, algorithm = _POST[self.activation]
+        name, algorithm = POST[self.activation]
         out: Tensor = linear(states, self._weight, self._bias, name, [], algorithm)
         return out
 

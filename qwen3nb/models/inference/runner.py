@@ -70,6 +70,7 @@ class Runner:
         budget: int | None = None,
         packed: bool = True,
         linear: str = "auto",
+        examples: Rows = (),
     ) -> None:
         """Take over a transformers ``model`` on its device, not to be used elsewhere afterwards.
 
@@ -82,6 +83,7 @@ class Runner:
             packed: whether to pack if the model can be packed.
             linear: ``auto`` (what is faster on this processor), ``onednn``, ``torch``, or ``int8``
                 for linear layers in 8 bits.
+            examples: for ``int8``; see `qwen3nb.models.inference.fused_layers.fuse_layers`.
 
         Raises:
             SpecError: ``int8`` on a machine, or for a model, that it does not fit.
@@ -103,7 +105,9 @@ class Runner:
         self.onednn = (
             self._packing is not None
             and linear != "torch"
-            and fuse_layers(model, force=linear == "onednn", int8=linear == "int8")
+            and fuse_layers(
+                model, force=linear == "onednn", int8=linear == "int8", examples=examples
+            )
         )
         if device == "cpu":
             keep_memory()

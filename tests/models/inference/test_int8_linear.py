@@ -99,3 +99,18 @@ def test_a_real_model_stays_close_and_has_its_own_identity():
     assert len({each.identity for each in loaded}) == 3
     with pytest.raises(SpecError, match="is a table of vectors; int8 is for linear layers"):
         load_encoder("wordllama", dtype="int8", **options)
+
+
+@vnni
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta"])
+def test_fixed_ranges_are_as_close_and_cut_what_leaves_them(name):
+    exact = runner(name).vectors(ROWS)
+    own = runner(name, linear="int8", examples=ROWS)
+    assert not any(type(each) is torch.nn.GELU for each in own.model.modules())
+    vectors = own.vectors(ROWS)
+    assert (vectors * exact).sum(1).min() > 0.99
+    np.testing.assert_array_equal(own.vectors(ROWS[::-1]), vectors[::-1])
+    np.testing.assert_array_equal(np.concatenate([own.vectors([row]) for row in ROWS]), vectors)
+    narrow = runner(name, linear="int8", examples=[[3, 3]]).vectors(ROWS)
+    assert np.isfinite(narrow).all()
+    assert (narrow * exact).sum(1).min() < (vectors * exact).sum(1).min()
