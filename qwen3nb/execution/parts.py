@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qwen3nb.evaluation.mteb.plan import TO_RUN, EncodingSpeed, Planned, costs
-from qwen3nb.evaluation.mteb.select import choose_tasks
+from qwen3nb.evaluation.mteb.select import SELECTION, choose_tasks
 from qwen3nb.evaluation.run import SEARCH_TYPES
 from qwen3nb.execution.parameters import model_of
 from qwen3nb.models.kinds.prompts import names_prompt_set
-from qwen3nb.report.evaluation.checked_run import SELECTION
 
 _EACH = 4  # parts per run that fits on the cluster at a time, and of an evaluation at least
 _LEAST = 2e6  # characters of a part; fewer take less time than starting it

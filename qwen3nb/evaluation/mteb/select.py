@@ -16,6 +16,8 @@ from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.imports import load_library
 
+# Parameters of `choose_tasks` that a notebook has.
+SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "subsets")
 ALL = "all"  # instead of task names: every task of MTEB
 _OWN = ("PyDocs", "AuthorSTS")
 _LONGEST = 60  # characters of a selection in a file name
