@@ -51,7 +51,7 @@ _PARTS = (  # what is timed in our process: part, and the full name of a functio
     ("loading the model", "qwen3nb.evaluation.evaluate.load_model"),
     ("loading the data", "qwen3nb.evaluation.evaluate.suite_tasks"),
     ("loading the data", f"{_MTEB}.evaluate.data_revision"),
-    ("loading the data", f"{_MTEB}.evaluate._load"),
+    ("loading the data", f"{_MTEB}.evaluate.load_task"),
     ("loading the data", f"{_MTEB}.evaluate.data_counts"),
     (ENCODING, "qwen3nb.models.encoders.base.Encoder._checked"),
     ("reading and keeping vectors", "qwen3nb.models.encoders.base.Encoder._encode"),

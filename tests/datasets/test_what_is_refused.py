@@ -476,7 +476,7 @@ def test_an_option_that_errors_name_raises_a_limit_and_counts_are_printed(tmp_pa
 
 def test_limits_in_the_guide_are_those_of_the_code():
     limits = dict(rows_of("Limits"))
-    assert limits["a line"] == f"{LINE >> 20} MiB"
+    assert limits["a line, a text in a Parquet file"] == f"{LINE >> 20} MiB"
     assert limits["a `.gz` file, unpacked"].startswith(f"{RATIO} times its size")
     for name in ("domain", "rerank", "rerank-suite", "rerank-outputs", "analyze"):
         assert "--read-limit" in CliRunner().invoke(main, [name, "--help"]).output

@@ -274,17 +274,16 @@ def write_kind(kind, folder, exported, tokenizer_folder, *, other=False):
 def test_weights_replaced_while_they_load_give_no_vectors(
     kind, when, exported, tokenizer_folder, tmp_path, monkeypatch
 ):
-    from qwen3nb.models import load
+    from qwen3nb.models import load, rerankers
     from qwen3nb.models.encoders.base import Encoder
-    from qwen3nb.models.rerankers import yes_no as load_of_rerankers
 
     folder, other = tmp_path / "model", tmp_path / "other"
     write_kind(kind, folder, exported, tokenizer_folder)
     write_kind(kind, other, exported, tokenizer_folder, other=True)
     # Where the fingerprint is taken, and where what was loaded is wrapped.
     ranks = kind == "reranker"
-    home, run = (load_of_rerankers, load_reranker) if ranks else (load, load_encoder)
-    module, name = (load_of_rerankers, "Reranker") if ranks else (Encoder, "__init__")
+    home, run = (rerankers, load_reranker) if ranks else (load, load_encoder)
+    module, name = (rerankers, "Reranker") if ranks else (Encoder, "__init__")
     wrapped, taken = getattr(module, name), load.fingerprint
 
     def wrap(*values, **options):

@@ -17,6 +17,7 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import (
+    MirrorError,
     data_revision,
     hub_access,
     is_prepared,
@@ -30,7 +31,7 @@ from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem, load_task
 from qwen3nb.evaluation.mteb.per_query import task_slices
 from qwen3nb.evaluation.mteb.select import limited, quiet, task_key, tier_tasks
-from qwen3nb.evaluation.run import Run, stored
+from qwen3nb.evaluation.run import EvaluationError, Run, stored
 from qwen3nb.hub import hub_problem
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
@@ -362,8 +363,11 @@ def _parts(task: Any, limit: int, *, read: bool) -> list[_Part]:
         counted = copied < sum(part.characters for part in published)
     if not (read and counted):
         return [] if limit else published
-    with quiet(), local_data(task):
-        load_task(task, data_revision(task))
+    try:
+        with quiet(), local_data(task):
+            load_task(task, data_revision(task))
+    except (MirrorError, EvaluationError):  # reported when the task is evaluated
+        return published
     with limited(task, limit):
         return [_counted(task, part.data, part.subset) for part in task_slices(task)]
 
