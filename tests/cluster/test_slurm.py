@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -39,7 +40,9 @@ def batch(cli, tmp_path, monkeypatch, encoder_folder):
     job = {"JOB_ID": str(os.getpid()), "JOB_NODELIST": "n[1-2]", "JOB_NUM_NODES": "2"}
     job |= {"CPUS_PER_TASK": "1"}
     monkeypatch.setenv("QWEN3NB_HOME", str(study))
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv(
+        "PATH", os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
+    )
 
     def run(number, **more):
         script = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)[number]
