@@ -141,7 +141,9 @@ def check_files(
     stamps = {str(file): verifier.stamp(file) for file in files} if code else {}
     known = _consistent_before(code) if code else {}
     before = {} if fresh else known
-    due = [file for file in files if not before.get(str(file), "") == stamps.get(str(file)) != ""]
+    due = [
+        each for each in files if not (now := stamps.get(str(each))) or before.get(str(each)) != now
+    ]
     consistent = {file: known[file] for file in known.keys() - set(map(str, due))}
     try:
         with closing(_checks(due, checksums_only=checksums_only)) as checks:
