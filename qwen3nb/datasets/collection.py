@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import unicodedata
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,7 @@ ZERO = "queries without a relevant document, counted as 0"
 UNJUDGED = "queries without judgements, left out"
 UNKNOWN = "judged queries that are not among the queries, left out"
 DUPLICATES = "texts with the id of an earlier one, which they replace"
+TWINS = "documents whose id is another's in a second Unicode form"
 WITHOUT_CANDIDATES = "queries without candidates, counted as 0"
 _MOST = 0.5  # refuse when more than this share of the judged documents is missing
 
@@ -369,10 +371,18 @@ def judgement_counts(
     With ``zeros``, such queries count as 0, else they are left out; errors name ``where``.
 
     Raises:
-        DataError: most of the judged documents are missing; names some of them.
+        DataError: a judged document is there in another Unicode form only, unless ``zeros``; or
+            most of the judged documents are missing. Names some of them.
     """
     judged = {document for grades in qrels.values() for document in grades}
     lost = sorted(judged.difference(documents))
+    composed = _composed(documents)
+    forms = {*composed}
+    if not zeros and (other := [name for name in lost if not forms.isdisjoint(_composed([name]))]):
+        raise DataError(
+            f"{where}: judged document {other[0]!a:.60} is in the corpus only in another Unicode "
+            f"form ({len(other)} in total); write ids alike, as NFC or as NFD"
+        )
     if len(lost) > _MOST * len(judged):
         raise DataError(
             f"{where}: {len(lost)} of {len(judged)} judged documents are not in the corpus "
@@ -388,7 +398,13 @@ def judgement_counts(
         UNJUDGED: sum(not grades for grades in given),
         UNKNOWN: len(qrels.keys() - known),
         NEGATIVE: sum(grade < 0 for grades in qrels.values() for grade in grades.values()),
+        TWINS: len(composed) - len(forms),
     }
+
+
+def _composed(names: Iterable[str]) -> list[str]:
+    """Return the names that are not ASCII, in Unicode's composed form (NFC)."""
+    return [unicodedata.normalize("NFC", name) for name in names if not name.isascii()]
 
 
 def _some(names: Iterable[str]) -> str:

@@ -213,10 +213,13 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
                 file = None
         except UnsupportedError as reason:
             skipped[name] = str(reason)
-        except Exception:  # noqa: BLE001 - one failing item must not stop the others
+        except Exception as error:  # noqa: BLE001 - one failing item must not stop the others
             failures[name] = known_secrets().without(traceback.format_exc())
-            if file is not None:
-                write_text(file.with_suffix(_NOTE), failures[name])
+            try:
+                if file is not None:
+                    write_text(file.with_suffix(_NOTE), failures[name])
+            except OSError:  # where no note can be written, no record can: on a full disk
+                raise error from None
     outcome = EvaluationRun(
         Results(results),
         tuple(reused),
@@ -340,12 +343,20 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
 
     It must have the model's identity, the installed versions, the ``same`` data, all metrics of the
     item and, if runs are kept, its runs. An unreadable or modified record counts as missing.
+
+    Raises:
+        EvaluationError: the file holds the record of an item whose name differs in case.
     """
     file = record_path(model, item, run)
     try:
         result = unchanged_record(file) if file.is_file() else None
     except ResultError:
         return None
+    if result and result.task.key != item.key:
+        raise EvaluationError(
+            f"{file} is the record of {result.task.key!r}, as this file system ignores case; "
+            "choose another folder of records"
+        )
     if (
         result is None
         or result.model.identity != model.identity

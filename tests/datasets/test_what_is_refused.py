@@ -242,6 +242,9 @@ CASES = {
     "an id with a lone surrogate": unfit("\ud800"),
     "a document's id twice": more("documents", ("d0", "other words")),
     "a query's id twice": more("queries", ("q0", "other words")),
+    "two documents' ids that differ in their Unicode form only": more(
+        "documents", ("caf\u00e9", "tea"), ("cafe\u0301", "coffee")
+    ),
     "a text with a lone surrogate": both(queried("a\ud800"), more("documents", ("d9", "\ud800"))),
     "a document with NUL or another control character": more("documents", ("d9", "a\0b")),
     "a query with NUL or another control character": queried("a\x1b[2J"),
@@ -254,6 +257,9 @@ CASES = {
     "a pair judged twice with one grade": more("judgements", ("q0", "d0", 2)),
     "a pair judged twice with two grades: the last counts": more("judgements", ("q0", "d0", 1)),
     "a judged document that is missing": more("judgements", ("q0", "gone", 1)),
+    "a judged document that is there in another Unicode form (NFC, NFD)": both(
+        more("documents", ("caf\u00e9", "coffee")), more("judgements", ("q0", "cafe\u0301", 1))
+    ),
     "most judged documents missing": more("judgements", *(("q0", f"gone{n}", 1) for n in range(9))),
     "a query without text that has a relevant document": more("judgements", ("q9", "d0", 1)),
     "a query without text that has none": more("judgements", ("q9", "d0", 0)),

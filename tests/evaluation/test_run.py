@@ -1,5 +1,6 @@
 """The loop over items, what it returns, and when a record is reused."""
 
+import errno
 import json
 from dataclasses import dataclass, replace
 from datetime import date
@@ -77,6 +78,10 @@ def run(*items, **options):
     return evaluate_each(jobs, options, label="one", kind="tasks")
 
 
+def fail(error):
+    raise error
+
+
 FAILING = Item("V", EvaluationError("no such data"))
 
 
@@ -105,6 +110,23 @@ def test_failures_are_raised_at_the_end_and_say_what_is_saved(home, saved):
     assert f"one: 1 of {1 + saved} tasks failed; records in {home}" in str(error.value)
     assert str(error.value).endswith(f": {saved}\n  V: EvaluationError: no such data")
     assert len(error.value.run) == len(load_results()) == saved
+
+
+def test_a_full_disk_stops_all_and_is_named_by_its_own_file(home, monkeypatch):
+    full = OSError(errno.ENOSPC, "No space left on device", str(home / "V.json"))
+    monkeypatch.setattr("qwen3nb.evaluation.run.write_text", lambda *_: fail(OSError("the note")))
+    with pytest.raises(OSError, match="No space left") as error:
+        run(Item("V", full), Item("T"))
+    assert error.value is full
+    assert load_results() == []
+
+
+def test_names_that_differ_in_case_do_not_share_a_record(home):
+    (record,) = run(Item("SciFact"))
+    file = record.path(home / "results")
+    file.rename(file.with_name("scifact.json"))  # the name that a disk without case would open
+    with pytest.raises(EvaluationError, match="is the record of 'SciFact'.*ignores case"):
+        run(Item("scifact"))
 
 
 def test_an_interrupt_is_no_failure(home):
