@@ -83,10 +83,10 @@ class Cluster:
                     process.kill()
         return lines
 
-    def chaos(self, rng: random.Random, kills: int, ended: threading.Event) -> None:
+    def chaos(self, rng: random.Random, kills: int, apart: int, ended: threading.Event) -> None:
         """Kill a random worker at a random moment, so many times, and add a new one each time."""
         for _ in range(kills):
-            if ended.wait(rng.uniform(5, 60)):
+            if ended.wait(rng.uniform(5, apart)):
                 return
             self.kill(rng.choice(self.workers))
             self.add()
@@ -116,12 +116,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", action="append", help="repeatable")
     parser.add_argument("--tier", default="smoke")
+    parser.add_argument("--apart", type=int, default=60, help="most seconds between two kills")
     for name, default in (("workers", 5), ("kills", 3), ("repeat", 1), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
     args = parser.parse_args()
     parts._LEAST = 1.0  # divide also the smallest tier
     bad, top = 0, Path(tempfile.mkdtemp(prefix="q3-", dir="/tmp"))  # paths of sockets are short
-    os.environ["QWEN3NB_CACHE"] = str(top / "cache")  # records count texts that it had
+    os.environ["QWEN3NB_CACHE"] = str(top / "cache")
     os.environ["QWEN3NB_HOME"] = str(create_study(top / "study"))
     models = args.model or ["bm25", *(f"random:{size}" for size in (8, 16, 32, 64, 128))]
     jobs = [Job("eval", {"checkpoint": each, "tier": args.tier}) for each in models]
@@ -133,7 +134,7 @@ def main() -> int:
         cluster, ended, started = Cluster(top / f"{seed}"), threading.Event(), time.monotonic()
         for _ in range(args.workers):
             cluster.add()
-        order = random.Random(seed), args.kills, ended
+        order = random.Random(seed), args.kills, args.apart, ended
         thread = threading.Thread(target=cluster.chaos, args=order)
         thread.start()
         try:

@@ -259,14 +259,10 @@ class Work:
         )
 
     def counts(self) -> dict[str, int]:
-        """Numbers of texts truncated, empty or with special tokens, and of tokens of a server.
-
-        Truncation is only known for encoded texts: long ones from the cache are counted separately.
-        """
+        """Numbers of texts truncated, empty or with special tokens, and of tokens of a server."""
         done = self._done()
         named = {
             "texts cut to the maximum length": done["cut"],
-            "long texts from the cache, not checked for cuts": done["unchecked"],
             "empty texts": done["empty"],
             "texts with a special token of the tokenizer": done["special"],
             "tokens that the server counted": done["tokens"],

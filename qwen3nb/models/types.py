@@ -46,8 +46,7 @@ class Stats:
     cached: int = 0  # distinct texts read from the cache: cache hits
     damaged: int = 0  # stored vectors that failed their checksum and were computed again
     seconds: float = 0.0  # time spent in the model
-    cut: int = 0  # encoded texts truncated to the maximum length
-    unchecked: int = 0  # texts read from the cache that are long enough to have been truncated
+    cut: int = 0  # distinct texts truncated to the maximum length
     empty: int = 0  # empty or blank texts, duplicates included
     # texts containing a special token, such as ``<|endoftext|>``, tokenised as that token;
     # duplicates included

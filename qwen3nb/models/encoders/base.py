@@ -292,9 +292,9 @@ class Encoder(Identified, ABC):
             known = self._cache.fill(keys, vectors)
             missing = np.flatnonzero(~known).tolist()
             self.stats.cached += len(texts) - len(missing)
-            self.stats.unchecked += sum(
-                self._maybe_cut(texts[i]) for i in np.flatnonzero(known).tolist()
-            )
+            long = [texts[i] for i in np.flatnonzero(known).tolist() if self._maybe_cut(texts[i])]
+            for start in range(0, len(long), _CHUNK):
+                self.stats.cut += self._truncated(long[start : start + _CHUNK])
             self.stats.damaged += self._cache.damaged - before
             self._cache.touch()
         # Texts of similar length share a chunk, and thus a forward pass.
@@ -325,6 +325,10 @@ class Encoder(Identified, ABC):
                     self._cache.put({keys[index]: vectors[index] for index in chunk})
                 tick(start + len(chunk) - done)
         return vectors
+
+    def _truncated(self, texts: Sequence[str]) -> int:
+        """Return how many texts are longer than the maximum length, which some models have."""
+        return 0
 
     def _maybe_cut(self, text: str) -> bool:
         """Return whether a text may be truncated; a token has at least one byte."""

@@ -79,6 +79,10 @@ class StaticEncoder(Encoder):
     def _has_no_token(self, text: str) -> bool:
         return not self._tokenizer.encode(text, add_special_tokens=False).ids
 
+    def _truncated(self, texts: Sequence[str]) -> int:
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return sum(bool(each.overflowing) for each in encodings)
+
     def _embed(self, texts: Sequence[str]) -> Vectors:
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         self.stats.cut += sum(bool(each.overflowing) for each in encodings)

@@ -84,3 +84,6 @@ class TransformerEncoder(Encoder):
         rows, cut = runtime.token_rows(self.tokenizer, texts, max_length=self.max_length)
         self.stats.cut += cut
         return rows
+
+    def _truncated(self, texts: Sequence[str]) -> int:
+        return runtime.token_rows(self.tokenizer, texts, max_length=self.max_length)[1]

@@ -9,14 +9,14 @@ from qwen3nb.evaluation.run import Work
 from qwen3nb.models.load import load_encoder
 
 
-def test_long_texts_from_the_cache_are_said_to_be_unchecked(encoder_folder):
+def test_truncated_texts_are_counted_also_if_their_vectors_were_stored(encoder_folder):
     texts = ["short", "a text of its own, of many words " * 20]
     first, second = (load_encoder(encoder_folder, max_length=32) for _ in range(2))
     before, after = Work(first), Work(second)
     first.encode(texts)
     second.encode(texts)
-    assert before.counts() == {"texts cut to the maximum length": 1}
-    assert after.counts() == {"long texts from the cache, not checked for cuts": 1}
+    assert second.stats.cached == 2
+    assert before.counts() == after.counts() == {"texts cut to the maximum length": 1}
 
 
 END = "<|endoftext|>"
