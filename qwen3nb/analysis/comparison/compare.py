@@ -296,11 +296,11 @@ def compare(
             f"q.load_results().filter(model={models!r}).compare(baseline={models[0]!r})"
         )
     one_of("correction", correction, CORRECTIONS)
-    given = latest(results)
+    everything = latest(results)
     wanted = split_names(tasks) if isinstance(tasks, str) else list(tasks)
     if not wanted:
-        wanted = list(TIERS[one_of("tier", tier, TIERS)].task_keys) if tier else _tasks(given)
-    given = [result for result in given if result.task.key in wanted]
+        wanted = list(TIERS[one_of("tier", tier, TIERS)].task_keys) if tier else _tasks(everything)
+    given = [result for result in everything if result.task.key in wanted]
     newest, replaced = newest_records(given)
     newest = by_part(sorted(newest, key=lambda each: wanted.index(each.task.key)))
     metrics = [metric] if isinstance(metric, str) else list(metric)
@@ -315,7 +315,12 @@ def compare(
     if baseline and baseline not in names.values():
         if baseline not in labels:
             known = ", ".join(sorted(labels)) or "no results"
-            raise ValueError(f"no result of the baseline {baseline!r}; available: {known}")
+            there = {each.task.key for each in everything if each.model.label == baseline}
+            tiers = [name for name, each in TIERS.items() if there.intersection(each.task_keys)]
+            where = f"; it has records in tier {' and '.join(tiers)}" if tiers else ""
+            raise ValueError(
+                f"no result of the baseline {baseline!r} on these tasks; available: {known}{where}"
+            )
         baseline = labels[baseline]
     order = _in_order(newest, names, metrics, baseline)
     procedure = Procedure(alpha, minimum, correction, draws, seed=seed, clusters=clusters)

@@ -54,8 +54,10 @@ def test_the_book_names_a_baseline_that_a_parameter_replaces(home):
     assert compare(records).baseline == "toy"
     assert compare(records, baseline="bm25").baseline == "bm25"
     assert compare(records[2:]).baseline == "bm25"  # without records, it is not there
-    with pytest.raises(ValueError, match="'nope'; available: bm25, toy"):
+    with pytest.raises(ValueError, match="'nope' on these tasks; available: bm25, toy$"):
         compare(records, baseline="nope")
+    with pytest.raises(ValueError, match="available: no results; it has records in tier smoke$"):
+        compare(records, baseline="toy", tier="pydocs")
 
 
 def test_a_task_with_several_subsets_is_compared_within_each():
