@@ -53,6 +53,8 @@ def named(path: Path, *, instead_of: Path | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if isinstance(error, shutil.Error):  # of all files that a folder's copy lacks
+            raise OSError(f"{path}: {error.args[0][0][-1]}") from error
         if error.errno is None:
             raise
         name = error.filename2 or error.filename

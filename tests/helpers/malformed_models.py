@@ -245,6 +245,7 @@ SENTENCE = {
         FINITE,
     ),
     "similarity": (fields(f"{ROOT}.json", similarity_fn_name="taste"), "compared by 'taste'"),
+    "default": (fields(f"{ROOT}.json", default_prompt_name=["q"]), "which is not a prompt"),
     "truncation": (fields(f"{ROOT}.json", truncate_dim=-5), "truncate_dim is -5"),
 }
 OF_BERT = {**WEIGHTS, **STORED, **CONFIGURATION, **SENTENCE}

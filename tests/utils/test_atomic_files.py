@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -134,4 +135,7 @@ def test_an_error_names_the_file_itself_not_the_temporary_one(tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device", str(work / "a" / "b"))
     assert raised.value.filename == str(tmp_path / "m" / "a" / "b")
     assert explained(raised.value).startswith(f"{tmp_path}/m/a/b: No space left on device; free")
+    copied = shutil.Error([("a", "b", "[Errno 28] No space left"), ("c", "d", "the same")])
+    with pytest.raises(OSError, match="m: .Errno 28. No space left$"), new_folder(tmp_path / "m"):
+        raise copied
     assert leftovers(tmp_path) == []

@@ -169,7 +169,8 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
         check_loaded(model.tokenizer, rows=model[0].num_embeddings, folder=folder)
         model.to(dtype)  # sentence-transformers converts only transformers
     elif modules[0].name == "Transformer":
-        rows = model[0].model.config.get_text_config().vocab_size
+        config = model[0].model.config
+        config.return_dict, rows = True, config.get_text_config().vocab_size
         check_loaded(model.tokenizer, rows=rows, folder=modules[0].folder)
     own_weights(model)
     check_finite(model, folder)

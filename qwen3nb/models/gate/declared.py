@@ -85,8 +85,10 @@ def as_exported(folder: ModelFolder) -> bool:
     names = ["Transformer", "Pooling", *["Normalize"] * bool(config.get("normalize", True))]
     rule = POOLINGS.get(str(config.get("pooling_mode")))
     pooling = None if rule is None else rule.stored
-    same = [each.name for each in modules] == names
-    return same and modules[1].fields.get("pooling_mode") in (pooling, [pooling])
+    if [each.name for each in modules] != names or modules[0].fields.get("do_lower_case"):
+        return False
+    own = modules[0].folder.path == folder.path
+    return own and modules[1].fields.get("pooling_mode") in (pooling, [pooling])
 
 
 def static_files(folder: ModelFolder) -> tuple[str, str] | None:

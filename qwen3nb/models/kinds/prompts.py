@@ -202,7 +202,7 @@ def used_prompts(prompts: Mapping[str, Any], *, default: str | None) -> dict[str
     ours = re.compile(f"(.*-)?{_PASSAGE}|{_SYMMETRIC}")
     kept = {name: text for name, text in theirs.items() if not ours.fullmatch(name)}
     if default is not None:
-        if default not in {**dict.fromkeys(("query", _DOCUMENT), ""), **theirs}:
+        if default not in ("query", _DOCUMENT, *theirs):
             raise SpecError(
                 f"default_prompt_name is {default!r}, which is not a prompt; "
                 f"expected one of: {', '.join(theirs) or 'none, as there are no prompts'}"

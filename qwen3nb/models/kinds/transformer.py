@@ -224,6 +224,7 @@ def _stock(
         options["config"].is_causal = False
     with refusing(folder, "cannot be loaded"):
         model = (kind or AutoModel).from_pretrained(folder, **options)
+    model.config.return_dict = True  # whatever config.json says
     own_weights(model)
     check_finite(model, folder)
     return model

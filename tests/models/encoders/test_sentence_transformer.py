@@ -1,5 +1,8 @@
 """Models in the format of sentence-transformers compute what that library does."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 from helpers import TEXTS
@@ -96,3 +99,23 @@ def test_prompts_that_are_left_out_of_the_pooling_are_refused(tokenizer_folder, 
     with pytest.raises(SpecError, match="excludes the tokens of a prompt from its pooling"):
         load_encoder(folder, prompts={"query": "q: "}, cache=False)
     assert load_encoder(folder, cache=False).encode(["a"]).shape == (1, 32)
+
+
+@pytest.mark.parametrize(
+    ("file", "fields"),
+    [
+        ("sentence_bert_config.json", {"do_lower_case": True}),
+        ("config.json", {"return_dict": False}),
+        ("config.json", {"return_dict": False, "pooling_mode": None}),  # not as exported
+    ],
+)
+def test_an_edited_export_computes_what_sentence_transformers_does(
+    encoder_folder, tmp_path, file, fields
+):
+    from sentence_transformers import SentenceTransformer
+
+    folder, texts = Path(shutil.copytree(encoder_folder, tmp_path / "edited")), ["A Word", "a word"]
+    (folder / "qwen3nb.json").unlink()  # its checksums
+    edit(folder, file, **fields)
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(texts)
+    np.testing.assert_allclose(load_encoder(folder, cache=False).encode(texts), theirs, atol=1e-5)
