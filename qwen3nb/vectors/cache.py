@@ -44,6 +44,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
@@ -314,27 +315,25 @@ class EmbeddingCache:
         about: description of the encoder, stored as the manifest.
         damaged: number of stored vectors that failed their checksum so far.
         half: whether vectors are stored in float16.
-        limit: maximum bytes of the vectors of all models.
     """
 
     def __init__(
         self, folder: Path, *, about: Mapping[str, Any] | None = None, half: bool = False
     ) -> None:
-        """Create a cache in ``folder``, without writing it.
-
-        Raises:
-            ValueError: ``QWEN3NB_CACHE_LIMIT`` is not a size.
-        """
+        """Create a cache in ``folder``, without writing it."""
         self.folder = folder
         self.about = dict(about) if about is not None else None
         self.damaged, self.half = 0, half
-        self.limit = cache_limit(folder.parent)
-        self._full = min(MOST_BYTES, self.limit // _PARTS)  # bytes of a full segment
         self._segments: dict[Path, Segment] = {}
         self._writer: SegmentWriter | None = None
         self._stay_open = False
         self._off: set[str] = set()  # actions disabled after an error: "read", "store"
         self._described = False
+
+    @cached_property
+    def limit(self) -> int:
+        """Maximum bytes of the vectors of all models, as of the first write."""
+        return cache_limit(self.folder.parent)
 
     def __enter__(self) -> EmbeddingCache:
         self._stay_open = True
@@ -400,16 +399,17 @@ class EmbeddingCache:
         self._reserve(len(keys) * bytes_per_vector(dimension, half=self.half))
         self.folder.mkdir(parents=True, exist_ok=True)
         self._describe()
+        full = min(MOST_BYTES, self.limit // _PARTS)  # bytes of a full segment
         while len(keys):
             writer = self._writer
             if writer is None or writer.segment.dimension != dimension or not writer.is_there():
                 self._close()
-                writer = SegmentWriter.open(self.folder, dimension, full=self._full, half=self.half)
+                writer = SegmentWriter.open(self.folder, dimension, full=full, half=self.half)
                 self._writer = writer
             room = MOST_ROWS - writer.rows
             writer.append(keys[:room], vectors[:room])
             keys, vectors = keys[room:], vectors[room:]
-            if writer.rows == MOST_ROWS or writer.size >= self._full:
+            if writer.rows == MOST_ROWS or writer.size >= full:
                 self._close()
         return True
 
