@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
@@ -25,6 +26,8 @@ from qwen3nb.utils.terminal import guarded_streams, say, traceback_here
 if TYPE_CHECKING:
     from qwen3nb.records.results import Results
 
+# What PyTorch, CUDA and oneDNN say.
+_MEMORY = re.compile("allocate memory|out of memory|could not create a (primitive|memory)")
 _COMPLETING = "_QWEN3NB_COMPLETE"  # set by a shell's completion
 # Spellings of options from REQUIREMENTS.md: accepted, but not listed.
 _REQUIRED_SPELLINGS = {
@@ -201,8 +204,8 @@ class _Mistake(click.ClickException):
 def _errors_in_one_line() -> Iterator[None]:
     """Turn errors that users can act on into click's ``Error: …``, without a traceback.
 
-    They are the package's own errors, file errors, and missing optional libraries. A closed pipe is
-    left to click, which exits silently.
+    They are the package's own errors, file errors, missing optional libraries, and too little
+    memory. A closed pipe is left to click, which exits silently.
     """
     try:
         yield
@@ -223,6 +226,9 @@ def _errors_in_one_line() -> Iterator[None]:
         own = type(error).__module__.startswith("qwen3nb.")
         if own or isinstance(error, (ValueError, ImportError)):
             raise click.ClickException(str(error)) from None
+        if isinstance(error, MemoryError) or _MEMORY.search(str(error)):
+            cause = f"free some memory, or use less of it, as by a smaller batch; {error!r:.160}"
+            raise click.ClickException(f"not enough memory: {cause}") from None
         raise
 
 

@@ -339,9 +339,7 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
 
     It must have the model's identity, the installed versions, the ``same`` data, all metrics of the
     item and, if runs are kept, its runs. An unreadable or modified record counts as missing.
-
-    Raises:
-        EvaluationError: the file holds the record of an item whose name differs in case.
+    Raises EvaluationError if the file is the record of an item whose name differs in case.
     """
     file = record_path(model, item, run)
     try:

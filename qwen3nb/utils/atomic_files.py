@@ -28,6 +28,8 @@ from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout, lock_descriptor
 
+from qwen3nb.utils.strict_json import refused
+
 _NEW, _OLD = ".tmp", ".old"
 _ABANDONED = 7 * 24 * 3600  # seconds
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -215,15 +217,11 @@ def read_json(path: Path) -> Any:
     """Read strict JSON.
 
     Raises:
-        ValueError: not UTF-8, not JSON, or NaN or infinity; names the file.
+        ValueError: not UTF-8, not JSON, NaN or infinity, or too many digits; names the file.
     """
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{path}: {constant} is not JSON")
-
     try:
-        return json.loads(path.read_bytes().decode("utf-8"), parse_constant=refuse)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        return json.loads(path.read_bytes().decode("utf-8"), parse_constant=refused)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: invalid JSON ({error})") from None
 
 

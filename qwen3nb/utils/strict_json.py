@@ -58,11 +58,12 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _refused(constant: str) -> None:
+def refused(constant: str) -> None:
+    """Refuse NaN and infinities, as ``parse_constant`` of a decoder."""
     raise ValueError(f"{constant} is not JSON")
 
 
 # Created once: `json.loads` creates a decoder per call with options, which takes as long as parsing
 # a short document.
-_STRICT = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_refused)
+_STRICT = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=refused)
 _LAX = json.JSONDecoder(object_pairs_hook=_without_duplicates)

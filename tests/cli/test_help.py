@@ -93,6 +93,31 @@ def test_a_mistake_is_one_line(cli, checkout, line, expected):
 
 
 @pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"
+        ),
+        RuntimeError("could not create a primitive"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation"),
+    ],
+)
+def test_too_little_memory_is_one_line(cli, checkout, monkeypatch, error):
+    monkeypatch.setattr("qwen3nb.records.store.load_results", raising(error))
+    done = cli("results")
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[-1].startswith("Error: not enough memory: free some")
+
+
+def raising(error):
+    def fail(*_, **__):
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ("average {folder} {out} --last 2", "checkpoint-N"),

@@ -23,7 +23,12 @@ from qwen3nb.utils.atomic_files import (
 
 @pytest.mark.parametrize(
     ("text", "cause"),
-    [('{"a": NaN}', "NaN is not JSON"), ("-Infinity", "is not JSON"), ('{"a": 1', "invalid JSON")],
+    [
+        ('{"a": NaN}', "NaN is not JSON"),
+        ("-Infinity", "is not JSON"),
+        ("1" * 5000, "digits"),
+        ('{"a": 1', "invalid JSON"),
+    ],
 )
 def test_json_is_strict_both_ways(tmp_path, text, cause):
     with pytest.raises(ValueError, match="not JSON compliant"):
