@@ -299,6 +299,15 @@ def answer(document: Any, *lines: str, as_json: bool) -> None:
             click.echo(line)
 
 
+def print_table(table: Any, *columns: str, **options: Any) -> None:
+    """Print a table, or the rows of one; see `Table.of` in `qwen3nb.report.render.table`."""
+    from qwen3nb.report.render import console
+    from qwen3nb.report.render.table import Table
+
+    shown = table if isinstance(table, Table) else Table.of(table, columns, **options)
+    console.print_table(shown)
+
+
 def hide_library_bars() -> None:
     """Hide the progress bars of transformers while weights load."""
     from transformers.utils import logging

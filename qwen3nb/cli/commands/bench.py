@@ -146,7 +146,6 @@ def bench_calibration(
     qwen3nb bench calibration --simulations 10000 --out shares.json
     """
     from qwen3nb.bench.calibration import calibrate
-    from qwen3nb.report.render.console import print_table
     from qwen3nb.report.studies.calibration import WORDS, calibration_table, family_table
 
     shares = calibrate(function, seed=seed, **options)
@@ -161,4 +160,4 @@ def bench_calibration(
     tables += [calibration_table(shares, kind="coverage", over="seeds"), family_table(shares)]
     for table in tables:
         if table.rows:
-            print_table(table)
+            opt.print_table(table)

@@ -174,8 +174,7 @@ def _print_models(models: Sequence[Any]) -> None:
 def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[str]) -> None:
     """Print means with 95 % intervals of ``metrics``, and the time and record of each model."""
     from qwen3nb.report.comparison.candidates import times_text
-    from qwen3nb.report.render.console import print_table
-    from qwen3nb.report.render.table import Table, number
+    from qwen3nb.report.render.table import number
 
     rows = [
         {
@@ -189,7 +188,7 @@ def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[st
         for result in run.results
     ]
     if rows:
-        print_table(Table.of(rows))
+        opt.print_table(rows)
     for result in run.results:
         label = result.model.label
         click.echo(f"{label}: {times_text(result, reused=label in run.reused)}")
@@ -201,12 +200,11 @@ def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[st
 def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None:
     """Compare the models with the first; print the decision and the path of the report."""
     from qwen3nb.report.comparison.candidates import compare_candidates
-    from qwen3nb.report.render.console import print_table
 
     used = results[0]
     report = compare_candidates(results, current=used.model.label, task=used.task.key, **rule)
     say(report.headline, bold=True)
-    print_table(report.tables()["Recommendation"])
+    opt.print_table(report.tables()["Recommendation"])
     if folder is None:
         return
     name = f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"

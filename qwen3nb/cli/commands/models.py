@@ -112,12 +112,11 @@ def quick(model: str, as_json: bool, **options: Any) -> None:
     from qwen3nb.evaluation.embeddings.sanity_check import sanity_check
     from qwen3nb.models.load import load_model
     from qwen3nb.report.leaderboard.one_model import checks_table
-    from qwen3nb.report.render.console import print_table
 
     opt.hide_library_bars()
     look = sanity_check(load_model(model, show_progress=not as_json, **options))
     if not as_json:
-        print_table(checks_table(look))
+        opt.print_table(checks_table(look))
     opt.answer(look.as_dict(), f"{look.model}: {look.verdict}", as_json=as_json)
     if look.verdict == "FAILED":
         sys.exit(1)

@@ -145,9 +145,8 @@ def _print_page(page: Path, *, since: datetime) -> None:
         names = tuple(each.task for each in trace.scores)
         trace = replace(trace, reused=names) if whole else trace
         from qwen3nb.report.evaluation.scores import terminal_table
-        from qwen3nb.report.render.console import print_table
 
-        print_table(terminal_table(trace.scores, reused=trace.reused, skipped=trace.skipped))
+        opt.print_table(terminal_table(trace.scores, reused=trace.reused, skipped=trace.skipped))
     columns = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
     for text in read_conclusions(page):
         click.echo(f"\n{click.wrap_text(text, width=columns)}")
@@ -202,14 +201,13 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any)
     from qwen3nb.execution.notebook import resolved_parameters
     from qwen3nb.report.evaluation.checked_run import look
     from qwen3nb.report.leaderboard.one_model import plan_by_type_table, preflight_table
-    from qwen3nb.report.render.console import print_table
 
     opt.hide_library_bars()
     values = resolved_parameters(paths.find_notebook("eval"), given)
     values.pop("baseline")
     model, tasks, run, ready = look(**values, fresh=fresh, data_needed=False)
-    print_table(plan_by_type_table(ready.planned))
-    print_table(preflight_table(ready))
+    opt.print_table(plan_by_type_table(ready.planned))
+    opt.print_table(preflight_table(ready))
     require_data(model, tasks, run, tier=values["tier"], limit=values["limit"])
     ready.require()
 
@@ -322,10 +320,9 @@ def sweep(file: Path | None, **flags: Any) -> None:
     if left := [job.values for job in jobs if job.notebook == "eval" and not planned[job.name]]:
         from qwen3nb.report.evaluation.checked_run import plan_runs
         from qwen3nb.report.leaderboard.one_model import sweep_table
-        from qwen3nb.report.render.console import print_table
 
         opt.hide_library_bars()
-        print_table(sweep_table(plan_runs(left)))
+        opt.print_table(sweep_table(plan_runs(left)))
 
 
 def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:

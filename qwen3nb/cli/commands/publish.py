@@ -110,13 +110,12 @@ def report(model: str, baselines: str, output: Path, facts: Path | None, **optio
     from qwen3nb.evaluation.mteb.select import split_names
     from qwen3nb.evaluation.run import EvaluationError
     from qwen3nb.report.model_report import report_model
-    from qwen3nb.report.render.console import print_table
 
     opt.hide_library_bars()
     done = report_model(model, baselines=split_names(baselines), **options)
     for title, table in done.tables().items():
         say(f"\n{title}", bold=True)
-        print_table(table)
+        opt.print_table(table)
     for file in done.write(output, facts=facts):
         click.echo(file)
     if done.failures:

@@ -28,7 +28,7 @@ _TESTS = opt.options(
 )
 
 
-@click.command(cls=Command, study=paths.results, unless=["folder"])
+@click.command(cls=Command, study=paths.results, unless=["results"])
 @opt.option(
     "--out",
     "--to",
@@ -39,11 +39,9 @@ _TESTS = opt.options(
 @opt.labels_option("Label or identity")
 @opt.option("--task", "tasks", multiple=True, help="Name; repeatable.")
 @opt.option("--tier", choices=TIERS, help="Only tasks and runs of this tier.")
-@opt.option(
-    "--results", "folder", type=opt.FILE, help="Folder of the records.  [default: results/]"
-)
+@opt.RESULTS
 @opt.JSON
-def results(to: Path | None, folder: Path | None, as_json: bool, **which: Any) -> None:
+def results(to: Path | None, results: Path | None, as_json: bool, **which: Any) -> None:
     """List the records with their main scores, or write the score of every query to a file.
 
     \b
@@ -53,7 +51,7 @@ def results(to: Path | None, folder: Path | None, as_json: bool, **which: Any) -
     The file has a row per model, task, split, subset, query and metric. Any program that reads
     Parquet or CSV can continue from there.
     """
-    records = readable_records(folder).filter(
+    records = readable_records(results).filter(
         model=which["models"] or None, task=which["tasks"] or None, tier=which["tier"]
     )
     if to is not None:
@@ -62,9 +60,8 @@ def results(to: Path | None, folder: Path | None, as_json: bool, **which: Any) -
         opt.print_json(json.loads(records.to_frame().to_json(orient="records")))
     else:
         from qwen3nb.report.leaderboard.board import record_list
-        from qwen3nb.report.render.console import print_table
 
-        print_table(record_list(records))
+        opt.print_table(record_list(records))
 
 
 @click.command(cls=Command, study=paths.results, unless=["files"])
@@ -173,7 +170,6 @@ def compare(
     or fails the gate; so does a newest run that is worse than the one before.
     """
     from qwen3nb.report.comparison.candidates import compare_candidates
-    from qwen3nb.report.render.console import print_table
 
     if wrong := [file for file in out if file.suffix not in (".md", ".json")]:
         raise click.UsageError(f"expected a file that ends in .md or .json; got {wrong[0]}")
@@ -182,7 +178,7 @@ def compare(
         click.echo(report.to_json())
     else:
         say(report.headline, bold=True)
-        print_table(report.tables()["Recommendation"])
+        opt.print_table(report.tables()["Recommendation"])
         if not out:
             click.echo("--out report.md writes every metric, category, query and earlier run")
     for file in out:
@@ -288,7 +284,6 @@ def analyze(
 
 def _show_interference(report: Any) -> None:
     from qwen3nb.analysis.training.interference import DEFINITION
-    from qwen3nb.report.render.console import print_table
     from qwen3nb.report.studies.interference import (
         interference_table,
         refusals_table,
@@ -298,7 +293,7 @@ def _show_interference(report: Any) -> None:
     click.echo(f"{DEFINITION}\n")
     for table in (interference_table(report), refusals_table(report)):
         if table.rows:
-            print_table(table)
+            opt.print_table(table)
         else:
             click.echo(f"{table.note}\n")
     say(verdict_words(report.interference), bold=True)
@@ -348,8 +343,6 @@ def plan(
     from qwen3nb.analysis.comparison.plan import Plan, make_plan, plan_file, write_plan
     from qwen3nb.evaluation.mteb.select import split_names
     from qwen3nb.records.store import load_results
-    from qwen3nb.report.render.console import print_table
-    from qwen3nb.report.render.table import Table
 
     wanted = Plan(tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys, **fields)
     made, planned = make_plan(load_results(results), wanted)
@@ -373,6 +366,6 @@ def plan(
             f"power {made.power:g}; seeds: {made.seeds}; prompts: {made.prompts}. "
             f"The plan is in {file}"
         )
-        print_table(Table.of(rows, note=note))
+        opt.print_table(rows, note=note)
     if not all(each.enough for each in planned):
         sys.exit(TOO_FEW)

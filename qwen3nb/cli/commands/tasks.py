@@ -248,8 +248,7 @@ def _scores(found: Contamination, results: Path | None) -> list[tuple[Any, ...]]
 
 def _print(found: Sequence[Contamination], scores: Sequence[tuple[Any, ...]]) -> None:
     from qwen3nb.evaluation.contamination import KINDS
-    from qwen3nb.report.render.console import print_table
-    from qwen3nb.report.render.table import Table, number
+    from qwen3nb.report.render.table import number
 
     counts = [
         (each.task, each.texts, each.number, f"{each.share:.1%}", *each.found.values())
@@ -257,7 +256,7 @@ def _print(found: Sequence[Contamination], scores: Sequence[tuple[Any, ...]]) ->
     ]
     sampled = max(each.sampled for each in found)
     note = f"One of {sampled} sequences of documents was looked up." * (sampled > 1)
-    print_table(Table.of(counts, ("task", "texts", "number", "found", *KINDS), note=note))
+    opt.print_table(counts, "task", "texts", "number", "found", *KINDS, note=note)
     for texts in found:
         for each in texts.examples:
             click.echo(f"{each.how} in {each.where}: {texts.task}, {each.id}: {each.text:.60}")
@@ -270,4 +269,4 @@ def _print(found: Sequence[Contamination], scores: Sequence[tuple[Any, ...]]) ->
         for row in scores
     ]
     if rows:
-        print_table(Table.of(rows, _SCORES))
+        opt.print_table(rows, *_SCORES)
