@@ -1,4 +1,4 @@
-"""Shared types: the error, and the position of a tensor in its file."""
+"""Shared types: the errors, and the position of a tensor in its file."""
 
 import math
 from dataclasses import dataclass
@@ -7,8 +7,12 @@ from pathlib import Path
 FLOATS = {"F32": 4, "BF16": 2, "F16": 2}  # dtypes that weights may have, and their sizes in bytes
 
 
-class CheckpointError(ValueError):
-    """An unusable checkpoint; the message says what is wrong, where, and what to do."""
+class SpecError(ValueError):
+    """A spec that names no usable model; the message lists what is available."""
+
+
+class CheckpointError(SpecError):
+    """An unusable folder of a model; the message says what is wrong, where, and what to do."""
 
 
 @dataclass(frozen=True)

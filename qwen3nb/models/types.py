@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.checkpoints.types import CheckpointError as CheckpointError
+from qwen3nb.checkpoints.types import SpecError as SpecError
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
 
@@ -58,28 +59,20 @@ class EncoderError(ValueError):
     """A text that cannot be encoded, or a vector that must not be used."""
 
 
-class SpecError(ValueError):
-    """A spec that names no usable model; the message lists what is available."""
-
-
-class ModelFolderError(SpecError, CheckpointError):
-    """A folder without a usable model; names file and key or tensor, and says what to do."""
-
-
 @contextmanager
 def refusing(file: object, what: str) -> Iterator[None]:
-    """Translate errors of libraries within the block into a one-line `ModelFolderError`.
+    """Translate errors of libraries within the block into a one-line `CheckpointError`.
 
     It names the ``file`` or folder at fault and ``what`` failed, such as ``the tokenizer cannot be
     loaded``. Errors of this package are not changed.
     """
     try:
         yield
-    except (SpecError, CheckpointError):
+    except SpecError:
         raise
     except Exception as error:  # libraries also raise bare Exceptions  # noqa: BLE001
         reason = " ".join(str(error).split())[:300]
-        raise ModelFolderError(f"{file}: {what} ({type(error).__name__}: {reason})") from None
+        raise CheckpointError(f"{file}: {what} ({type(error).__name__}: {reason})") from None
 
 
 def torch_dtype(name: str) -> torch.dtype:

@@ -363,20 +363,13 @@ def turn(
     """
     file = path.with_name(f".{path.name}.{what}.lock")
     held = FileLock(file, thread_local=False, fallback_to_soft=False)
-    waits = False
-    while not held.is_locked:
+    with suppress(OSError):  # given up, a read-only folder, a full disk, no locks
+        file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
             held.acquire(blocking=False)
         except Timeout:
-            if not waits:
-                waiting()
-            waits = True
-            if give_up():
-                break
-            time.sleep(_SECONDS)
-        except OSError:  # a read-only folder, a full disk, no locks
-            break
+            waiting()
+            held.acquire(poll_interval=_SECONDS, cancel_check=give_up)
     try:
         yield
     finally:

@@ -86,17 +86,6 @@ def duration_text(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.{digits}f} ms"
 
 
-def percent_text(value: float | None, *, sign: bool = True) -> str:
-    """Format a share as a percentage with two decimals, or a dash for None.
-
-    >>> percent_text(0.0213)
-    '+2.13 %'
-    """
-    if value is None:
-        return "–"
-    return f"{100 * value:+.2f} %" if sign else f"{100 * value:.2f} %"
-
-
 def interval_text(
     interval: tuple[float, float] | None, *, sign: bool = True, digits: int = 3, absent: str = "–"
 ) -> str:

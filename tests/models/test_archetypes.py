@@ -93,7 +93,7 @@ REFUSED = {
         }.items()
     },
     "CLIP of transformers": (made.clip, "'clip', which is not an architecture for texts alone"),
-    "float8 weights": (stored_as(plain(), torch.float8_e4m3fn), "of type F8_E4M3"),
+    "float8 weights": (stored_as(plain(), torch.float8_e4m3fn), "has dtype F8_E4M3"),
     "adapter SEQ_CLS": (partial(made.adapter, kind="SEQ_CLS"), "task_type is 'SEQ_CLS'"),
     "adapter without its base": (partial(made.adapter, base=False), "its base was not found"),
     "adapter beside a model": (

@@ -12,13 +12,12 @@ import torch
 from safetensors.numpy import load_file
 from torch.nn import functional as F
 
-from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
 from qwen3nb.models.gate.declared import static_files
 from qwen3nb.models.gate.tokenizer import check_loaded, rust_tokenizer
 from qwen3nb.models.kinds.source import Settings, Source
 from qwen3nb.models.modeling.runtime import pick_device, special_tokens
-from qwen3nb.models.types import ModelFolderError, SpecError, Vectors, torch_dtype
+from qwen3nb.models.types import CheckpointError, SpecError, Vectors, torch_dtype
 
 _TABLE = "embedding.weight"
 
@@ -45,7 +44,7 @@ class StaticEncoder(Encoder):
         weights, words = (folder.path / name for name in files)
         rows = load_file(weights).get(_TABLE)
         if rows is None or rows.ndim != 2 or not np.isfinite(rows).all():
-            raise ModelFolderError(f"{weights}: expected {_TABLE}, finite, with a row per token")
+            raise CheckpointError(f"{weights}: expected {_TABLE}, finite, with a row per token")
         rows = rows.astype(np.float32, copy=False)
         self._tokenizer = rust_tokenizer(words)
         check_loaded(self._tokenizer, rows=len(rows), folder=folder)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.models.types import ModelFolderError
+from qwen3nb.models.types import CheckpointError
 
 _Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
@@ -83,7 +83,7 @@ def check_bounds(
         free: names of settings that are not checked, because nothing reads them.
 
     Raises:
-        ModelFolderError: a setting of another type or out of bounds; names file and setting.
+        CheckpointError: a setting of another type or out of bounds; names file and setting.
     """
     for name, value in fields.items():
         if value is None or name in _FREE or name in free:
@@ -101,7 +101,7 @@ def check_bounds(
                 reason = error.errors()[0]["msg"].removeprefix("Value error, ")
                 if not reason.startswith("is set"):
                     reason = f"is {value!r:.60}; {reason.replace('Input', 'it')}"
-                raise ModelFolderError(f"{file}: {path}{name} {reason}") from None
+                raise CheckpointError(f"{file}: {path}{name} {reason}") from None
         if isinstance(value, dict) and not kinds:
             check_bounds(value, file, path=f"{path}{name}.", free=free)
 

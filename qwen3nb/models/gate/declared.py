@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.types import ModelFolderError
+from qwen3nb.models.types import CheckpointError
 
 _SETTINGS = "config_sentence_transformers.json"
 _DENSE, _PAIRS = "SentenceTransformer", "CrossEncoder"
@@ -49,7 +49,7 @@ def check_dense(folder: ModelFolder) -> None:
     Causal language models used by sentence-transformers for reranking are accepted, too.
 
     Raises:
-        ModelFolderError: another kind of model is declared; names file, key and value.
+        CheckpointError: another kind of model is declared; names file, key and value.
         CheckpointError: a JSON file that is malformed.
     """
     whole, file = folder.object(_SETTINGS), folder.path / _SETTINGS
@@ -124,7 +124,7 @@ def _refuse(where: str, value: object, expected: Any = ()) -> NoReturn:
     known = f" (such as {', '.join(expected)})" if expected else ""
     pairs = str(value) == _PAIRS or str(value).endswith(("SequenceClassification", "LogitScore"))
     hint = "; `qwen3nb rerank` runs causal language models that answer yes or no" if pairs else ""
-    raise ModelFolderError(
+    raise CheckpointError(
         f"{where} is {value!r:.80}; expected a model with one vector per text{known}{hint}"
     )
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import FLOATS, TensorEntry
-from qwen3nb.models.types import ModelFolderError, refusing
+from qwen3nb.checkpoints.weights import check_float
+from qwen3nb.models.types import CheckpointError, refusing
 
 if TYPE_CHECKING:
     from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
@@ -35,7 +36,7 @@ def check_weights(
         whole: whether no weight may be missing, because more than the last hidden states is used.
 
     Raises:
-        ModelFolderError: an architecture that is unknown or cannot be built; weights that are
+        CheckpointError: an architecture that is unknown or cannot be built; weights that are
             missing, unexpected, of another shape or not of a float type; names file and tensor.
     """
     import transformers
@@ -43,7 +44,7 @@ def check_weights(
     file, tensors = folder.path / "config.json", folder.weights.tensors
     if (model_type := folder.config.get("model_type")) not in transformers.CONFIG_MAPPING:
         # transformers would guess the type from the path.
-        raise ModelFolderError(
+        raise CheckpointError(
             f"{file}: model_type is {model_type!r:.60}; expected an architecture of transformers, "
             "such as 'bert' or 'qwen3'"
         )
@@ -60,7 +61,7 @@ def check_weights(
     problems += [f"{name}: unexpected" for name in _own(report["unexpected_keys"], model, folder)]
     if problems:
         more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
-        raise ModelFolderError(
+        raise CheckpointError(
             f"{folder}: the weights in {folder.weights.files[0].name} do not match config.json: "
             f"{'; '.join(problems[:_SHOWN])}{more}. Copy both from the same checkpoint again, "
             "unwrapped if names begin with a wrapper's"
@@ -81,7 +82,7 @@ def check_encoder(
         settings: of `qwen3nb.models.modeling.configuration.encoder_config`.
 
     Raises:
-        ModelFolderError: a configuration that no encoder can be built from, or tensors that are
+        CheckpointError: a configuration that no encoder can be built from, or tensors that are
             missing, unexpected, of another shape or not of a float type.
     """
     import torch
@@ -107,11 +108,8 @@ def check_types(entries: Iterable[TensorEntry], constants: Collection[str] = ())
     ``constants`` are suffixes of names of tensors that are not weights, such as ``position_ids``.
     """
     for entry in entries:
-        if entry.dtype not in FLOATS and entry.stored_name.rpartition(".")[2] not in constants:
-            raise ModelFolderError(
-                f"{entry.file}: {entry.stored_name}: of type {entry.dtype}; expected one of "
-                f"{', '.join(FLOATS)}"
-            )
+        if entry.stored_name.rpartition(".")[2] not in constants:
+            check_float(entry)
 
 
 def check_length(model: Any, length: int | None, name: str) -> None:
@@ -125,7 +123,7 @@ def check_length(model: Any, length: int | None, name: str) -> None:
         # RoBERTa and similar models count positions from the padding index + 1.
         first = 0 if module.padding_idx is None else module.padding_idx + 1
         if length > module.num_embeddings - first:
-            raise ModelFolderError(
+            raise CheckpointError(
                 f"{name} is {length:,}; expected at most {module.num_embeddings - first:,}, the "
                 "number of positions that the model has learned"
             )
@@ -149,7 +147,7 @@ def check_finite(model: Any, folder: ModelFolder) -> None:
     """
     for name, weight in model.named_parameters():
         if weight.is_floating_point() and not (weight.sum().isfinite() or weight.isfinite().all()):
-            raise ModelFolderError(
+            raise CheckpointError(
                 f"{folder}: {name} contains NaN or infinity as {str(weight.dtype)[6:]}; expected "
                 "finite weights. Use an earlier checkpoint, or float32 if the weights are larger "
                 "than float16 can hold"

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.tokenizer import TOKENIZER, rust_tokenizer
 from qwen3nb.models.gate.weights import check_types
 from qwen3nb.models.kinds.source import Settings, Source, expected_content, fingerprint
@@ -184,12 +183,9 @@ def adapter_config(folder: ModelFolder) -> dict[str, Any]:
             f"{folder}: no {WEIGHTS}"
             + (f"; {pickled} is not read, because such a file can run code" if pickled else "")
         )
-    try:
-        folder.check_files()
-        config = folder.object(CONFIG)
-        folder.weights_in(WEIGHTS)
-    except CheckpointError as error:
-        raise SpecError(str(error)) from None
+    folder.check_files()
+    config = folder.object(CONFIG)
+    folder.weights_in(WEIGHTS)
     for name, known in _PLAIN.items():
         if config.get(name) not in known and not (name not in config and None in known):
             raise SpecError(
@@ -204,10 +200,7 @@ def _check_vocabulary(folder: ModelFolder, base: ModelFolder) -> None:
     both = [each for each in (folder, base) if each.has(TOKENIZER)]
     if len({each.sha256(TOKENIZER) for each in both}) < 2:
         return
-    try:
-        ours, theirs = (rust_tokenizer(each.path / TOKENIZER).get_vocab() for each in both)
-    except CheckpointError as error:
-        raise SpecError(str(error)) from None
+    ours, theirs = (rust_tokenizer(each.path / TOKENIZER).get_vocab() for each in both)
     if odd := sorted(dict(ours.items() ^ theirs.items())):
         raise SpecError(
             f"{folder.path / TOKENIZER}: the token {odd[0]!r:.60} is not the same in the base's "

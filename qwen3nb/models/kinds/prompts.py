@@ -181,8 +181,8 @@ def stored_prompts(folder: ModelFolder) -> dict[str, str]:
     Raises:
         SpecError: the file does not have the format of sentence-transformers.
     """
+    fields = folder.object(FILE)
     try:
-        fields = folder.object(FILE)
         prompts = fields.get("prompts") or {}
         if not isinstance(prompts, dict):
             raise SpecError(f"prompts is {prompts!r:.80}; expected an object")

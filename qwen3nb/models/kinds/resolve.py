@@ -20,7 +20,6 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.checkpoints.folder import ModelFolder, list_checkpoints
 from qwen3nb.checkpoints.provenance import MODEL_FILES, PROVENANCE, read_provenance
-from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.declared import check_dense, static_files
 from qwen3nb.models.kinds.api import API
 from qwen3nb.models.kinds.lora import ADAPTER, CONFIG, adapter_config
@@ -178,10 +177,7 @@ def find_training(spec: str) -> Path:
     if folder is None or not folder.is_dir():
         hint = "; `qwen3nb demo` trains it" if spec == DEMO else ""
         raise SpecError(f"no folder {spec!r} with the checkpoints of a training{hint}")
-    try:
-        list_checkpoints(folder)
-    except CheckpointError as error:
-        raise SpecError(str(error)) from None
+    list_checkpoints(folder)
     return folder
 
 
@@ -335,13 +331,10 @@ def _folder(spec: str, path: Path) -> Source:
         raise SpecError(
             f"{folder}: no config.json, so this is not a model.{folder.configured_inside()}"
         )
-    try:
-        folder.check_files()
-        check_dense(folder)
-        kind = next(kind for kind in KINDS if kind.matches(folder))
-        prompts = stored_prompts(folder)
-    except CheckpointError as error:
-        raise SpecError(str(error)) from None
+    folder.check_files()
+    check_dense(folder)
+    kind = next(kind for kind in KINDS if kind.matches(folder))
+    prompts = stored_prompts(folder)
     # The label given at extraction, else the last two parts of the path.
     *_, above, name = ("", *path.resolve().parts)
     label = f"{above}-{name}" if above.strip("/") else name

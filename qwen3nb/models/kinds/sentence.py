@@ -9,7 +9,7 @@ from qwen3nb.models.gate.declared import static_files
 from qwen3nb.models.gate.weights import check_length, check_types, check_weights
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
 from qwen3nb.models.kinds.transformer import check_opened, check_reads_text
-from qwen3nb.models.types import ModelFolderError
+from qwen3nb.models.types import CheckpointError
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
 # Encoder-decoders whose encoder sentence-transformers loads.
@@ -58,7 +58,7 @@ class _SentenceTransformer(FolderKind):
             elif (weights := _module_weights(module)) is not None:
                 check_types(weights.tensors.values())
                 if module.name == "StaticEmbedding" and len(weights.tensors) > 1:
-                    raise ModelFolderError(  # such as a weight per token, of model2vec
+                    raise CheckpointError(  # such as a weight per token, of model2vec
                         f"{folder}: has {', '.join(weights.tensors)}; expected a table alone, as "
                         "sentence-transformers reads no more"
                     )
@@ -107,7 +107,7 @@ class _Static(FolderKind):
     @staticmethod
     def _files(folder: ModelFolder) -> tuple[str, str]:
         if (files := static_files(folder)) is None:
-            raise ModelFolderError(f"{folder}: not a static model; expected the files of wordllama")
+            raise CheckpointError(f"{folder}: not a static model; expected the files of wordllama")
         return files
 
 
@@ -133,21 +133,21 @@ def _check_settings(module: SentenceModule) -> None:
     for key in _ARGUMENTS:
         value = module.fields.get(key, {})
         if not isinstance(value, dict):
-            raise ModelFolderError(f"{module.file}: {key} is {value!r:.60}; expected an object")
+            raise CheckpointError(f"{module.file}: {key} is {value!r:.60}; expected an object")
         if foreign := sorted(_FOREIGN & value.keys()):
-            raise ModelFolderError(
+            raise CheckpointError(
                 f"{module.file}: {key}.{foreign[0]} would load other files or weights than those "
                 "that are checked; remove it"
             )
     if module.fields.get("tokenizer_name_or_path") is not None:
-        raise ModelFolderError(
+        raise CheckpointError(
             f"{module.file}: tokenizer_name_or_path names another folder; expected the tokenizer "
             "in this one"
         )
     activation = module.fields.get("activation_function")
     if activation is not None and not str(activation).startswith("torch.nn."):
         # sentence-transformers would ignore or import it.
-        raise ModelFolderError(
+        raise CheckpointError(
             f"{module.file}: activation_function is {activation!r:.60}; expected a class of "
             "torch, such as 'torch.nn.modules.activation.Tanh'"
         )

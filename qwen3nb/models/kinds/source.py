@@ -18,10 +18,9 @@ from typing_extensions import TypedDict
 from qwen3nb import paths
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.provenance import check_checksums
-from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.types import CheckpointError, SpecError
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 from qwen3nb.utils.schema import FileName, choice, field_problem
 from qwen3nb.utils.strict_json import parse_toml
@@ -106,7 +105,7 @@ class Kind:
         """Check, before anything is built, that a model can be loaded as declared.
 
         Raises:
-            ModelFolderError: names the file and the key or tensor, what was expected, what it
+            CheckpointError: names the file and the key or tensor, what was expected, what it
                 contains, and what to do.
             CheckpointError: a JSON or weight file that is malformed.
         """

@@ -10,7 +10,7 @@ from qwen3nb.models.gate.bounds import check_settings
 from qwen3nb.models.gate.declared import answers_yes_or_no, as_exported, check_head
 from qwen3nb.models.gate.weights import check_encoder, check_finite, check_weights, own_weights
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
-from qwen3nb.models.types import ModelFolderError, SpecError, refusing
+from qwen3nb.models.types import CheckpointError, SpecError, refusing
 
 if TYPE_CHECKING:
     import torch
@@ -203,7 +203,7 @@ def check_reads_text(model: Any, folder: ModelFolder, *, alone: bool) -> None:
     parts = set(getattr(model.config, "sub_configs", ())) - _TEXT_PARTS
     others = alone and (parts or model_type not in known)
     if model.main_input_name != "input_ids" or others:
-        raise ModelFolderError(
+        raise CheckpointError(
             f"{folder.path / 'config.json'}: model_type is {model_type!r}, which is not an "
             "architecture for texts alone; expected one such as 'bert' or 'qwen3', or a "
             "multi-modal model with the modules of sentence-transformers"

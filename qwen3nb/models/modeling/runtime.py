@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.types import SpecError, refusing
 
@@ -53,15 +52,12 @@ def load_tokenizer(folder: ModelFolder, config: Any) -> PreTrainedTokenizerBase:
     """
     from transformers import AutoTokenizer
 
-    try:
-        check_tokenizer(folder)
-        with refusing(folder, "the tokenizer cannot be loaded"):
-            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-                folder, config=config, trust_remote_code=False
-            )
-        check_loaded(tokenizer, rows=config.get_text_config().vocab_size, folder=folder)
-    except CheckpointError as error:
-        raise SpecError(str(error)) from None
+    check_tokenizer(folder)
+    with refusing(folder, "the tokenizer cannot be loaded"):
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, config=config, trust_remote_code=False
+        )
+    check_loaded(tokenizer, rows=config.get_text_config().vocab_size, folder=folder)
     return tokenizer
 
 

@@ -22,7 +22,7 @@ from helpers.malformed_models import (
 from qwen3nb.models.gate.weights import check_finite
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.types import ModelFolderError
+from qwen3nb.models.types import CheckpointError
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_only_weights_that_no_vector_depends_on_may_be_absent(broken, models):
     uses = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
     more = {"modality_config": uses, "module_output_name": "token_embeddings"}
     edit(folder, "sentence_bert_config.json", **more)
-    with pytest.raises(ModelFolderError, match=r"pooler\.dense\.bias: missing"):
+    with pytest.raises(CheckpointError, match=r"pooler\.dense\.bias: missing"):
         check(folder)
 
 
@@ -89,14 +89,14 @@ def test_a_length_beyond_the_learned_positions_is_refused(models, kind, position
     folder, _ = models[kind]
     encoder = load_encoder(folder, max_length=positions, cache=False)
     assert np.isfinite(encoder.encode("word " * 200)).all()
-    with pytest.raises(ModelFolderError, match=f"max_length is .*; expected at most {positions},"):
+    with pytest.raises(CheckpointError, match=f"max_length is .*; expected at most {positions},"):
         load_encoder(folder, max_length=positions + 1, cache=False)
 
 
 def test_the_output_matrix_is_needed_where_it_is_used_and_not_tied(broken):
     folder = broken("reranker", drop(pick(r"lm_head\.weight")))
     check(folder)
-    with pytest.raises(ModelFolderError, match=r"lm_head\.weight: missing"):
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight: missing"):
         check(folder, causal=True)
     edit(folder, "config.json", tie_word_embeddings=True)
     check(folder, causal=True)
@@ -109,7 +109,7 @@ def test_code_in_a_folder_is_never_run(broken, tmp_path, kind):
         edit(folder, "config.json", auto_map=names, model_type="evil")
         (folder / "evil.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w').close()")
 
-    with pytest.raises(ModelFolderError, match="code in the folder .* is never run"):
+    with pytest.raises(CheckpointError, match="code in the folder .* is never run"):
         vectors(kind, broken(kind, change))
     assert not (tmp_path / "run").exists()
 
@@ -125,5 +125,5 @@ def test_weights_that_are_not_finite_are_named(dtype, tmp_path):
     check_numbers(largest, largest)  # finite, although their sum is not
     infinity = float("inf")
     for numbers in ((float("nan"),), (1.0, infinity), (infinity, -infinity)):
-        with pytest.raises(ModelFolderError, match="weight contains NaN or infinity"):
+        with pytest.raises(CheckpointError, match="weight contains NaN or infinity"):
             check_numbers(*numbers)
