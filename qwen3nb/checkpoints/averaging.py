@@ -139,7 +139,7 @@ def average_checkpoints(selection: Selection | Sequence[Path], output: Path | st
     with new_folder(output) as work:
         dtypes = {name: sources[0].weights.tensors[name].dtype for name in names}
         pieces = [Piece(name, dtypes[name], (name,) * len(sources)) for name in names]
-        weights = write_pieces(sources, pieces, work / SINGLE)
+        digest, warnings = write_pieces(sources, pieces, work / SINGLE)
         copy_present(_KEPT, sources[-1], work)
         fields = {
             "averaged_from": [source.path.name for source in sources],
@@ -148,9 +148,9 @@ def average_checkpoints(selection: Selection | Sequence[Path], output: Path | st
             "note": selection.note,
             "metrics": selection.metrics,
             "digests": {source.path.name: source.weights.digest for source in sources},
-            "warnings": weights.warnings,
+            "warnings": warnings,
         }
-        write_json(work / AVERAGING, with_checksums(fields, work, weights=weights.digest))
+        write_json(work / AVERAGING, with_checksums(fields, work, weights=digest))
         for source in sources:
             source.check_unchanged()
     return output

@@ -30,3 +30,24 @@ class TensorEntry:
     def count(self) -> int:
         """Number of values."""
         return math.prod(self.shape)
+
+    def check_float(self) -> None:
+        """Refuse a dtype that is not in `FLOATS`."""
+        if self.dtype not in FLOATS:
+            raise self.error(f"has dtype {self.dtype}; expected one of {', '.join(FLOATS)}")
+
+    def error(self, problem: str) -> CheckpointError:
+        """Return the error for a ``problem`` of this tensor."""
+        return CheckpointError(f"{self.file}: {self.stored_name} {problem}")
+
+    def not_finite(self) -> CheckpointError:
+        """Return the error for NaN or infinity."""
+        return self.error(
+            "contains NaN or infinity; the training diverged; use an earlier checkpoint"
+        )
+
+    def truncated(self) -> CheckpointError:
+        """Return the error for a file that became shorter after it was opened."""
+        return CheckpointError(
+            f"{self.file}: shorter than when it was opened; it changed while it was being read"
+        )

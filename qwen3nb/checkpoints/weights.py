@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
+from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 from qwen3nb.utils.journal import remembered_digest
 from qwen3nb.utils.strict_json import parse_json
 
@@ -106,17 +106,17 @@ class Weights:
 def _values(file: BinaryIO, entry: TensorEntry) -> Tensor:
     import torch
 
-    check_float(entry)
+    entry.check_float()
     dtype = torch_dtypes()[entry.dtype]
     buffer = bytearray(entry.stop - entry.start)
     file.seek(entry.start)
     if file.readinto(buffer) != len(buffer):  # type: ignore[attr-defined]
-        raise truncated_error(entry)
+        raise entry.truncated()
     if not buffer:
         return torch.empty(entry.shape, dtype=dtype)
     tensor = torch.frombuffer(buffer, dtype=dtype).reshape(entry.shape)
     if not tensor.isfinite().all():
-        raise not_finite_error(entry)
+        raise entry.not_finite()
     return tensor
 
 
@@ -126,7 +126,7 @@ def _hash(file: BinaryIO, entry: TensorEntry) -> str:
     while left:
         block = file.read(min(_BLOCK, left))
         if not block:
-            raise truncated_error(entry)
+            raise entry.truncated()
         left -= len(block)
         digest.update(block)
     return digest.hexdigest()
@@ -175,30 +175,6 @@ def torch_dtypes() -> dict[str, Any]:
     import torch
 
     return {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
-
-
-def check_float(entry: TensorEntry) -> None:
-    """Refuse a tensor whose dtype is not in `FLOATS`."""
-    if entry.dtype not in FLOATS:
-        raise CheckpointError(
-            f"{entry.file}: {entry.stored_name} has dtype {entry.dtype}; "
-            f"expected one of {', '.join(FLOATS)}"
-        )
-
-
-def truncated_error(entry: TensorEntry) -> CheckpointError:
-    """Return the error for a file that became shorter after it was opened."""
-    return CheckpointError(
-        f"{entry.file}: shorter than when it was opened; it changed while it was being read"
-    )
-
-
-def not_finite_error(entry: TensorEntry) -> CheckpointError:
-    """Return the error for a tensor with NaN or infinity."""
-    return CheckpointError(
-        f"{entry.file}: {entry.stored_name} contains NaN or infinity; "
-        "the training diverged; use an earlier checkpoint"
-    )
 
 
 def read_torch(file: Path) -> dict[str, TensorEntry]:

@@ -27,13 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
-from qwen3nb.checkpoints.weights import (
-    check_float,
-    combined_digest,
-    not_finite_error,
-    torch_dtypes,
-    truncated_error,
-)
+from qwen3nb.checkpoints.weights import combined_digest, torch_dtypes
 from qwen3nb.utils.atomic_files import named
 
 if TYPE_CHECKING:
@@ -54,14 +48,6 @@ class Piece:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Written:
-    """Result of `write_pieces`."""
-
-    digest: str  # SHA-256 of its weights, as `qwen3nb.checkpoints.weights.Weights.digest`
-    warnings: list[str]  # warnings about suspicious tensors
-
-
 @dataclass
 class _Transfer:
     """A piece, its position in the output, and statistics gathered while reading it."""
@@ -77,8 +63,8 @@ class _Transfer:
 
 def write_pieces(
     checkpoints: Sequence[ModelFolder], pieces: Sequence[Piece], file: Path, *, format: str = "pt"
-) -> Written:
-    """Write ``file`` and return its digest, with warnings about suspicious tensors.
+) -> tuple[str, list[str]]:
+    """Write ``file``; return the digest of its weights, and warnings about suspicious tensors.
 
     The digest of each checkpoint is remembered if the pieces name all of its tensors.
 
@@ -121,7 +107,7 @@ def write_pieces(
         name: replace(each.entries[0], dtype=each.piece.dtype) for name, each in written.items()
     }
     digest = combined_digest(entries, {name: each.written for name, each in written.items()})
-    return Written(digest, [warning for each in transfers if (warning := _warning(each))])
+    return digest, [warning for each in transfers if (warning := _warning(each))]
 
 
 def _layout(
@@ -138,7 +124,7 @@ def _layout(
             for checkpoint, name in zip(checkpoints, piece.sources, strict=True)
         ]
         for entry in entries:
-            check_float(entry)
+            entry.check_float()
         transfers.append(_Transfer(piece, entries, position))
         if piece.name is not None:
             stop = position + entries[0].count * FLOATS[piece.dtype]
@@ -186,7 +172,7 @@ def _run(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> No
                 transfer.constant = bool((mean == mean[0]).all())
             converted = mean.to(dtype)
             if converted.dtype != mean.dtype and not converted.isfinite().all():
-                raise _too_large_error(transfer.entries[0], piece.dtype)
+                raise _too_large(transfer.entries[0], piece.dtype)
             data = converted.view(torch.uint8).numpy().data
             _write(out, data, transfer.offset + start * width)
             if not copied:
@@ -206,16 +192,15 @@ def _mean(blocks: Sequence[Tensor], total: Tensor, entries: Sequence[TensorEntry
     if not total.sum().isfinite():
         for block, entry in zip(blocks, entries, strict=True):
             if not block.isfinite().all():
-                raise not_finite_error(entry)
+                raise entry.not_finite()
         if not total.isfinite().all():
-            raise _too_large_error(entries[0], "float32, in which the mean is computed")
+            raise _too_large(entries[0], "float32, in which the mean is computed")
     return total
 
 
-def _too_large_error(entry: TensorEntry, dtype: str) -> CheckpointError:
-    return CheckpointError(
-        f"{entry.file}: {entry.stored_name} contains values too large for {dtype}; "
-        "the training diverged, or another dtype is needed"
+def _too_large(entry: TensorEntry, dtype: str) -> CheckpointError:
+    return entry.error(
+        f"contains values too large for {dtype}; the training diverged, or another dtype is needed"
     )
 
 
@@ -239,7 +224,7 @@ def _fill(source: FileIO, buffer: memoryview, entry: TensorEntry, offset: int) -
         with named(entry.file):
             count = os.preadv(source.fileno(), [buffer[done:]], offset + done)
         if count == 0:
-            raise truncated_error(entry)
+            raise entry.truncated()
         done += count
 
 

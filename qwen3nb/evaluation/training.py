@@ -39,7 +39,7 @@ from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.kinds.prompts import named_prompts
 from qwen3nb.models.kinds.source import IN_MEMORY, Settings, Source
 from qwen3nb.models.modeling.configuration import encoder_config
-from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
+from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak, states_of
 from qwen3nb.models.modeling.runtime import load_tokenizer, special_tokens, token_rows
 from qwen3nb.models.modeling.tokenizer_template import surround
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
@@ -319,7 +319,7 @@ class TrainedEncoder(Encoder):
                 a transformers release that runs the encoder causally.
         """
         encoder = _on_same_weights(model, options)
-        if causal_leak(encoder, vocab_size=encoder.config.vocab_size) == 0:
+        if causal_leak(states_of(encoder), encoder.config.vocab_size) == 0:
             raise SpecError(
                 f"{type(model).__name__}: this transformers release runs the encoder causally; "
                 "install transformers 5.2 or newer"

@@ -105,8 +105,8 @@ def extract_encoder(
         earlier = read_provenance(output) or {}
     with new_folder(output) as work:
         tokenizer, more = copy_tokenizer(source, work, rows=config.vocab_size, options=export)
-        weights = write_pieces([source], pieces, work / SINGLE, format=_FORMAT)
-        warnings += [*more, *weights.warnings, *mistyped_roles(export.prompts)]
+        digest, odd = write_pieces([source], pieces, work / SINGLE, format=_FORMAT)
+        warnings += [*more, *odd, *mistyped_roles(export.prompts)]
         write_model_files(work, config, export)
         if onnx:
             write_graph(work)
@@ -128,7 +128,7 @@ def extract_encoder(
             warnings=tuple(warnings),
         )
         provenance = _provenance(extraction, source, config=config, options=export)
-        sealed = with_checksums(provenance, work, weights=weights.digest)
+        sealed = with_checksums(provenance, work, weights=digest)
         write_json(work / PROVENANCE, sealed, indent=2)
         if describe is not None:
             write_text(work / "README.md", describe(work))

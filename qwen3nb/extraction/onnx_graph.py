@@ -8,24 +8,20 @@ always the same, see `qwen3nb.models.modeling.configuration.encoder_config`. Its
 compared with the source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from qwen3nb.checkpoints.folder import ModelFolder, open_checkpoint
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.utils.atomic_files import new_file, write_bytes
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 GRAPH = "onnx/model.onnx"
 # Bytes of weights in the graph's own file, which cannot exceed 2 GiB. Larger weights are next to

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from transformers import AutoModel
 
 from qwen3nb.checkpoints.folder import ModelFolder
@@ -21,17 +22,14 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.onnx_graph import GRAPH, graph_states
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.pooling import pool
-from qwen3nb.models.modeling.qwen3_encoder import pad_rows
+from qwen3nb.models.modeling.qwen3_encoder import causal_leak, pad_rows, states_of
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.types import refusing
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-    from torch import Tensor
 
     from qwen3nb.extraction.export import ExportOptions
-
-    _Run = Callable[[Tensor, Tensor], Tensor]
 
 MAX_DIFFERENCE = 1e-5
 # Relative to the largest state, for a graph. Another library sums in another order, with other
@@ -87,6 +85,16 @@ class Verification:
         }
 
 
+@dataclass(frozen=True)
+class Reference:
+    """Inputs, and what the source computes of them."""
+
+    source: object  # named in errors
+    vocabulary: int
+    rows: Sequence[Sequence[int]]  # token ids of each input
+    states: Mapping[str, Sequence[Tensor]]  # (T, H) of each, per padding side
+
+
 def verify_export(
     source: ModelFolder,
     embedding: str,
@@ -119,13 +127,10 @@ def verify_export(
     both = zip(exact["right"], theirs["right"], strict=True)
     rounding = max(float((a - b).abs().max()) for a, b in both)
     del exact
-    difference, leak, probe = _compare_export(
-        export, rows, theirs, origin=source, vocabulary=config.vocab_size
-    )
+    reference = Reference(source, config.vocab_size, rows, theirs)
+    difference, leak, probe = _compare_export(export, reference)
     other = _compare_vectors(export, theirs["right"], options, origin=source)
-    graph = None
-    if (file := export / GRAPH).is_file():
-        graph = verify_graph(file, rows, theirs, vocabulary=config.vocab_size, origin=source)
+    graph = verify_graph(file, reference) if (file := export / GRAPH).is_file() else None
     lengths = tuple(map(len, rows))
     return Verification(difference, other, rounding, leak, lengths, probe, graph)
 
@@ -182,76 +187,40 @@ def _source_model(
     return model.eval()
 
 
-def _compare_export(
-    export: Path,
-    rows: Sequence[Sequence[int]],
-    theirs: Mapping[str, Sequence[Tensor]],
-    *,
-    origin: object,
-    vocabulary: int,
-) -> tuple[float, float, dict[str, Any]]:
+def _compare_export(export: Path, reference: Reference) -> tuple[float, float, dict[str, Any]]:
     """Return the largest difference of the export's states, the leak, and the probe."""
     model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
-
-    def run(ids: Tensor, mask: Tensor) -> Tensor:
-        states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        return states
-
-    what = f"{origin}: the export"
-    difference, leak, _ = _compare(run, rows, theirs, what=what, vocabulary=vocabulary)
+    difference, leak, _ = _compare(states_of(model), reference)
     return difference, leak, _probe(model)
 
 
-def verify_graph(
-    file: Path,
-    rows: Sequence[Sequence[int]],
-    theirs: Mapping[str, Sequence[Tensor]],
-    *,
-    vocabulary: int,
-    origin: object,
-) -> dict[str, Any]:
-    """Compare the graph in ``file`` with the source's states (T, H) per padding side and row.
+def verify_graph(file: Path, reference: Reference) -> dict[str, Any]:
+    """Compare the graph in ``file`` with the source.
 
     Raises:
         CheckpointError: the graph is causal, or states differ by more than `MAX_PART`.
     """
-    what = f"{origin}: the ONNX graph"
-    compared = _compare(
-        graph_states(file), rows, theirs, what=what, vocabulary=vocabulary, graph=True
-    )
+    compared = _compare(graph_states(file), reference, graph=True)
     return dict(zip(("max_difference", "leak", "batches"), compared, strict=True))
-
-
-def _influence(run: _Run, vocabulary: int, *, of: int, on: int) -> float:
-    """Return by how much the state at position ``on`` changes with the token at ``of``."""
-    first = torch.arange(1, 7).remainder(vocabulary).unsqueeze(0)
-    second = first.clone()
-    second[0, of] = (second[0, of] + vocabulary // 2) % vocabulary
-    before, after = (run(each, torch.ones_like(each))[0, on] for each in (first, second))
-    return float((before - after).abs().max())
 
 
 @torch.inference_mode()
 def _compare(
-    run: _Run,
-    rows: Sequence[Sequence[int]],
-    theirs: Mapping[str, Sequence[Tensor]],
-    *,
-    what: str,
-    vocabulary: int,
-    graph: bool = False,
+    run: Callable[[Tensor, Tensor], Tensor], reference: Reference, *, graph: bool = False
 ) -> tuple[float, float, tuple[tuple[int, int], ...]]:
     """Return the largest difference of states, the leak, and the batches (B, T).
 
     ``run`` returns states (B, T, H) of ids and mask (B, T). All rows form one batch; for a
     ``graph``, also small batches, and the difference is relative to the largest state.
     """
+    rows, theirs = reference.rows, reference.states
+    what = f"{reference.source}: the {'ONNX graph' if graph else 'export'}"
     bound, unit, sizes = MAX_DIFFERENCE, 1.0, [len(rows)]
     if graph:
         bound, sizes = MAX_PART, [*sizes, *_TOGETHER]
         unit = max(1.0, *(float(each.abs().max()) for each in theirs["right"]))
-    leak = _influence(run, vocabulary, of=-1, on=0)
-    if leak == _influence(run, vocabulary, of=0, on=-1) == 0:
+    leak = causal_leak(run, reference.vocabulary)
+    if leak == causal_leak(run, reference.vocabulary, of=0, on=-1) == 0:
         raise CheckpointError(
             f"{what} does not attend: no state depends on another token. Nothing was written; the "
             "weights are damaged, as if cut off or filled with one number"

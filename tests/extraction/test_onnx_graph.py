@@ -14,7 +14,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction import onnx_graph
 from qwen3nb.extraction.onnx_graph import GRAPH, graph_states, write_graph
 from qwen3nb.extraction.push_to_hub import plan_push
-from qwen3nb.extraction.verify import MAX_PART, verify_graph
+from qwen3nb.extraction.verify import MAX_PART, Reference, verify_graph
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 from qwen3nb.report.card import extract
@@ -83,7 +83,7 @@ def test_a_causal_graph_is_refused_and_nothing_is_written(checkpoint, tmp_path, 
 def test_a_graph_that_computes_something_else_is_refused(export, rows, states, wrong):
     other = {side: [*each[:-1], each[-1] + wrong] for side, each in states.items()}
     with pytest.raises(CheckpointError, match=r"source: the ONNX graph differs"):
-        verify_graph(export.folder / GRAPH, rows, other, vocabulary=VOCABULARY, origin="source")
+        verify_graph(export.folder / GRAPH, Reference("source", VOCABULARY, rows, other))
 
 
 def test_large_weights_lie_beside_the_graph(export, tmp_path, rows):

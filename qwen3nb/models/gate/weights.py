@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import FLOATS, TensorEntry
-from qwen3nb.checkpoints.weights import check_float
 from qwen3nb.models.types import CheckpointError, refusing
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def check_types(entries: Iterable[TensorEntry], constants: Collection[str] = ())
     """
     for entry in entries:
         if entry.stored_name.rpartition(".")[2] not in constants:
-            check_float(entry)
+            entry.check_float()
 
 
 def check_length(model: Any, length: int | None, name: str) -> None:

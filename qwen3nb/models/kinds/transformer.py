@@ -47,11 +47,11 @@ class _Transformer(FolderKind):
         return TransformerEncoder(source, settings)
 
     def model(self, source: Source, dtype: torch.dtype, *, bidirectional: bool = False) -> Any:
-        from qwen3nb.models.modeling.qwen3_encoder import causal_leak
+        from qwen3nb.models.modeling.qwen3_encoder import causal_leak, states_of
 
         model = self.build(source, dtype, bidirectional=bidirectional).eval()
         proves = bidirectional or self.bidirectional
-        if proves and not causal_leak(model, vocab_size=model.config.vocab_size) > 0:
+        if proves and not causal_leak(states_of(model), model.config.vocab_size) > 0:
             raise SpecError(
                 f"{source.model_folder}: this transformers release runs the model causally "
                 "although it should be bidirectional, so its vectors would be wrong. Install "

@@ -8,7 +8,7 @@ loads in the other, and in ``AutoModel``.
 Shapes: B texts, T tokens, H hidden size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,20 +198,26 @@ def pad_rows(
     return ids.to(device), mask.to(device)
 
 
-@torch.inference_mode()
-def causal_leak(model: torch.nn.Module, *, vocab_size: int) -> float:
-    """Return how much the first token's state changes when only the last token changes.
-
-    Zero for a model that runs causally; clearly above zero for a bidirectional one.
-    transformers before 5.2 silently runs ``is_causal: false`` models causally, so
-    `load_encoder` and the extraction measure this instead of trusting the configuration.
-    """
+def states_of(model: torch.nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return what runs a model: ids and mask (B, T) to states (B, T, H)."""
     device = next(model.parameters()).device
-    ids = torch.arange(1, 7, device=device).remainder(vocab_size).unsqueeze(0)
-    other = ids.clone()
-    other[0, -1] = (other[0, -1] + vocab_size // 2) % vocab_size
-    first, second = (
-        model(input_ids=each, attention_mask=torch.ones_like(each)).last_hidden_state[0, 0].float()
-        for each in (ids, other)
+    return lambda ids, mask: (
+        model(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
     )
-    return float((first - second).abs().max())
+
+
+@torch.inference_mode()
+def causal_leak(
+    run: Callable[[Tensor, Tensor], Tensor], vocabulary: int, *, of: int = -1, on: int = 0
+) -> float:
+    """Return how much the state at position ``on`` changes when only the token at ``of`` changes.
+
+    Of the first by the last, zero for a model that runs causally; clearly above zero for a
+    bidirectional one. transformers before 5.2 silently runs ``is_causal: false`` models causally,
+    so `load_encoder` and the extraction measure this instead of trusting the configuration.
+    """
+    first = torch.arange(1, 7).remainder(vocabulary).unsqueeze(0)
+    second = first.clone()
+    second[0, of] = (second[0, of] + vocabulary // 2) % vocabulary
+    before, after = (run(ids, torch.ones_like(ids))[0, on].float() for ids in (first, second))
+    return float((before - after).abs().max())
