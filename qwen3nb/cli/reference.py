@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -149,28 +148,26 @@ def python_text(*names: str) -> str:
     parts = []
     for name in names:
         if not find_spec(f"qwen3nb.{name}"):
-            parts.append(_declaration(qwen3nb, name, shown=f"q.{name}"))
+            parts.append(_described(*_definition("qwen3nb", name), shown=f"q.{name}"))
             continue
         namespace = importlib.import_module(f"qwen3nb.{name}")
         own = [each for each in namespace.__all__ if each not in dir(qwen3nb)]
-        parts += [_declaration(namespace, each, shown=f"q.{name}.{each}") for each in own]
+        parts += [
+            _described(*_definition(namespace.__name__, each), shown=f"q.{name}.{each}")
+            for each in own
+        ]
     return "```{eval-rst}\n" + "\n".join(parts) + "```\n"
 
 
-def _declaration(namespace: ModuleType, name: str, *, shown: str) -> str:
-    node, source = _definition(namespace.__name__, name)
-    return _described(node, source.splitlines(), shown=shown)
-
-
-def _definition(module: str, name: str) -> tuple[ast.stmt, str]:
-    """Return the definition of a name, and the text of its file."""
+def _definition(module: str, name: str) -> tuple[ast.stmt, list[str]]:
+    """Return the definition of a name, and the lines of its file."""
     spec = find_spec(module)
     file = Path(str(spec and spec.origin))
     stub = file.with_suffix(".pyi")  # of names that are loaded on first use
     source = (stub if stub.exists() else file).read_text(encoding="utf-8")
     for node in reversed(ast.parse(source).body):  # the last one is not an overload
         if getattr(node, "name", "") == name:
-            return node, source
+            return node, source.splitlines()
         if isinstance(node, ast.ImportFrom):
             for each in node.names:
                 if name == (each.asname or each.name):

@@ -29,11 +29,11 @@ import numpy as np
 
 from qwen3nb.datasets.mirror import load_data, local_data
 from qwen3nb.datasets.rows import (
+    CONTROL,
     LARGEST_GRADE,
     DataError,
     Fields,
     checked_id,
-    has_control_characters,
     listed,
     numbered_json_rows,
     numbered_tsv_rows,
@@ -438,7 +438,7 @@ def text_counts(kind: str, texts: Iterable[str]) -> dict[str, int]:
     """
     empty, control, hashes = 0, 0, array("q")  # of hashes, millions fit into memory
     for text in texts:
-        control += has_control_characters(text)
+        control += CONTROL.search(text) is not None
         if text.strip():
             hashes.append(hash(text))
         else:

@@ -94,11 +94,10 @@ def _copied_files(folder: Path) -> dict[str, Path]:
 def _content(folder: Path) -> str:
     """Return the digest of all files of a copy."""
     files = _copied_files(folder)
-
-    def compute() -> str:
-        return sha256_json(sorted((name, sha256_file(file)) for name, file in files.items()))
-
-    return remembered_digest(list(files.values()), compute)
+    return remembered_digest(
+        list(files.values()),
+        lambda: sha256_json(sorted((name, sha256_file(file)) for name, file in files.items())),
+    )
 
 
 def data_revision(task: Any) -> str:

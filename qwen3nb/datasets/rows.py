@@ -35,7 +35,7 @@ _LISTED = 30
 _BOM = b"\xef\xbb\xbf"
 # Control characters, line and paragraph separators, and lone surrogates.
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # tabs and line ends are text
+CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # tabs and line ends are text
 _PAIR = ("sentence1", "sentence2", "score")
 _NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity|[0-9._e+-]+)\s*")  # as Python reads them
 Fields = Mapping[str, type | tuple[type, ...]]
@@ -304,11 +304,6 @@ def stated_number(value: Any) -> float | None:
         return None
 
 
-def has_control_characters(text: str) -> bool:
-    """Return whether ``text`` has control characters other than tabs and line ends."""
-    return _CONTROL.search(text) is not None
-
-
 def scored_pairs(file: Path, *, of: str) -> list[tuple[str, str, float]]:
     """Read two texts and their score from each row of JSONL, CSV or TSV, in order.
 
@@ -337,7 +332,7 @@ def scored_pairs(file: Path, *, of: str) -> list[tuple[str, str, float]]:
             raise DataError(
                 f"{file}:{number}: expected two {of}; got {first!r:.60}, {second!r:.60}"
             )
-        if has_control_characters(first + second):
+        if CONTROL.search(first + second):
             raise DataError(f"{file}:{number}: control characters in one of two {of}")
         pairs.append((first, second, score))
     if not pairs:

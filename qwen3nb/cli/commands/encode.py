@@ -145,9 +145,7 @@ def _size(count: float) -> str:
     least=1,
     help="Threads of a worker without a GPU, with --ray.  [default: at most 4]",
 )
-@opt.ENCODER
-@opt.PROMPTS
-@opt.BASE
+@opt.LOADED
 def encode(
     spec: str,
     source: Path,

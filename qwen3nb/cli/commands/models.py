@@ -52,17 +52,15 @@ def extract(checkpoint: Path, output: Path, verbose: bool, prompts: str, **optio
     done = run(checkpoint, output, prompts=parse_prompts(prompts) or {}, **options)
     for warning in done.warnings:
         say(f"warning: {warning}", fg="yellow", err=True)
-    lines = [
+    click.echo(
         f"{done.folder}: {done.parameters:,} parameters, pooling {options['pooling']}, "
         f"{'normalized' if options['normalize'] else 'not normalized'}; differs from its source "
         f"by at most {done.max_difference:.1e}"
-    ]
+    )
     if graph := done.verification.graph:
-        lines.append(f"ONNX graph: by at most {graph['max_difference']:.1e} of the largest state")
-    if verbose:
-        lines += [f"  {key}: {value}" for key, value in done.verification.as_dict().items()]
-    for line in lines:
-        click.echo(line)
+        click.echo(f"ONNX graph: by at most {graph['max_difference']:.1e} of the largest state")
+    for key, value in done.verification.as_dict().items() if verbose else ():
+        click.echo(f"  {key}: {value}")
 
 
 @click.command(cls=Command)
@@ -96,9 +94,7 @@ def average(folder: Path, output: Path, higher_is_better: bool, **which: Any) ->
 
 @click.command(cls=Command)
 @opt.paths_given(model="--model", texts=["model"])
-@opt.ENCODER
-@opt.PROMPTS
-@opt.BASE
+@opt.LOADED
 @opt.JSON
 def quick(model: str, as_json: bool, **options: Any) -> None:
     """Check within a minute whether MODEL works as an encoder.
@@ -124,9 +120,7 @@ def quick(model: str, as_json: bool, **options: Any) -> None:
 
 @click.command(cls=Command)
 @opt.paths_given(model="--model", where="--where", texts=["model", "where"])
-@opt.ENCODER
-@opt.PROMPTS
-@opt.BASE
+@opt.LOADED
 @opt.option(
     "--prompts-by",
     choices=("client", "server"),

@@ -144,11 +144,6 @@ def list_tasks(
     qwen3nb tasks --types STS --languages eng
     qwen3nb tasks --benchmark "MTEB(eng, v2)"
     """
-    if cost is not None:
-        from qwen3nb.models.kinds.resolve import find_source
-
-        if find_source(cost).kind.searches:
-            raise click.UsageError(f"--model takes an encoder; {cost} has no vectors to time")
     from qwen3nb.evaluation.mteb.plan import costs, measure_encoding
     from qwen3nb.evaluation.mteb.select import choose_tasks
 

@@ -59,6 +59,7 @@ class _Embedded(AbsTask):
 
     data_loaded: bool
     pydocs: PyDocs
+    main: str  # the main score
 
     def load_data(self, num_proc: int | None = None, **_: Any) -> None:
         if not self.data_loaded:
@@ -70,6 +71,7 @@ class _Embedded(AbsTask):
 
 
 class _Retrieval(_Embedded, AbsTaskRetrieval):
+    main = "ndcg_at_10"
     reranked: int | None = None
 
     @staticmethod
@@ -90,7 +92,13 @@ class _Retrieval(_Embedded, AbsTaskRetrieval):
         return {"default": {"test": split}}
 
 
+class _Reranking(_Retrieval):
+    reranked = RERANKED
+
+
 class _Classification(_Embedded, AbsTaskClassification):
+    main = "accuracy"
+
     def _data(self) -> Any:
         sides: dict[str, Any] = {side: {"text": [], "label": []} for side in ("train", "test")}
         labels = _labels(self.pydocs)
@@ -104,6 +112,7 @@ class _Classification(_Embedded, AbsTaskClassification):
 
 
 class _Clustering(_Embedded, AbsTaskClustering):
+    main = "v_measure"
     max_fraction_of_documents_to_embed = None
     max_documents_per_cluster = 512
 
@@ -147,27 +156,12 @@ def _first_stage(
     return {query: [str(name) for name in row] for query, row in rows}
 
 
-# Type of task: base class, main score, description, further attributes.
-_KINDS: dict[str, tuple[type, str, str, dict[str, Any]]] = {
-    "Retrieval": (_Retrieval, "ndcg_at_10", "find a function by what it does", {}),
-    "Reranking": (
-        _Retrieval,
-        "ndcg_at_10",
-        f"re-order the {RERANKED} best functions by BM25",
-        {"reranked": RERANKED},
-    ),
-    "Classification": (
-        _Classification,
-        "accuracy",
-        "tell a function's sub-package from its summary",
-        {},
-    ),
-    "Clustering": (
-        _Clustering,
-        "v_measure",
-        "group functions by sub-package from their descriptions",
-        {},
-    ),
+# Type of task: base class, description.
+_KINDS: dict[str, tuple[type[_Embedded], str]] = {
+    "Retrieval": (_Retrieval, "find a function by what it does"),
+    "Reranking": (_Reranking, f"re-order the {RERANKED} best functions by BM25"),
+    "Classification": (_Classification, "tell a function's sub-package from its summary"),
+    "Clustering": (_Clustering, "group functions by sub-package from their descriptions"),
 }
 
 
@@ -176,18 +170,18 @@ def _classes() -> dict[str, type[AbsTask]]:
     whole = load_pydocs()
     classes: dict[str, type[AbsTask]] = {}
     for prefix, pydocs in (("PyDocs", whole), ("PyDocsSample", whole.sample(**SAMPLE))):
-        for kind, (base, main_score, about, extra) in _KINDS.items():
+        for kind, (base, about) in _KINDS.items():
             metadata = _metadata(
                 name=prefix + kind,
                 type=kind,
-                main_score=main_score,
+                main_score=base.main,
                 description=f"Docstrings of installed Python libraries: {about}.",
                 dataset={"path": "qwen3nb/pydocs", "revision": pydocs.identity},
                 domains=["Programming"],
                 annotations_creators="derived",
                 sample_creation="found",
             )
-            attributes = {"metadata": metadata, "pydocs": pydocs, "__module__": __name__, **extra}
+            attributes = {"metadata": metadata, "pydocs": pydocs, "__module__": __name__}
             classes[prefix + kind] = type(prefix + kind, (base,), attributes)
     digest = hashlib.sha256(AUTHOR_STS.read_bytes()).hexdigest()
     metadata = _metadata(

@@ -39,9 +39,7 @@ class StaticEncoder(Encoder):
         if given.dtype == "int8":
             raise SpecError(f"{source.label} is a table of vectors; int8 is for linear layers")
         self.device, folder = pick_device(given.device), source.own_folder
-        files = static_files(folder)
-        assert files is not None  # noqa: S101 - the kind of its source
-        weights, words = (folder.path / name for name in files)
+        weights, words = (folder.path / name for name in static_files(folder))
         rows = load_file(weights).get(_TABLE)
         if rows is None or rows.ndim != 2 or not np.isfinite(rows).all():
             raise CheckpointError(f"{weights}: expected {_TABLE}, finite, with a row per token")

@@ -91,11 +91,11 @@ def as_exported(folder: ModelFolder) -> bool:
     return own and modules[1].fields.get("pooling_mode") in (pooling, [pooling])
 
 
-def static_files(folder: ModelFolder) -> tuple[str, str] | None:
-    """Return the files with the table and the tokenizer of wordllama; None for another model."""
+def static_files(folder: ModelFolder) -> tuple[str, ...]:
+    """Return the files with the table and the tokenizer of wordllama; empty for another model."""
     if folder.has("config.json"):
-        return None
-    return next((each for each in _WORDLLAMA if all(map(folder.has, each))), None)
+        return ()
+    return next((each for each in _WORDLLAMA if all(map(folder.has, each))), ())
 
 
 def check_head(folder: ModelFolder) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.gate.tokenizer import TOKENIZER, rust_tokenizer
 from qwen3nb.models.gate.weights import check_types
-from qwen3nb.models.kinds.source import Settings, Source, expected_content, fingerprint
+from qwen3nb.models.kinds.source import Settings, Source, fingerprint
 from qwen3nb.models.kinds.transformer import CausalKind
 from qwen3nb.models.types import SpecError, refusing
 from qwen3nb.utils.atomic_files import sha256_json
@@ -81,8 +81,8 @@ class _Adapter(CausalKind):
 
     def fingerprint(self, source: Source) -> dict[str, Any]:
         assert source.base is not None  # noqa: S101 - adapters have one
-        content = expected_content(source)
-        return {"kind": self.name, "base": fingerprint(source.base), "adapter": content}
+        base, content = fingerprint(source.base), super().fingerprint(source)
+        return {"kind": self.name, "base": base, "adapter": content}
 
     def stored(self, folder: ModelFolder) -> dict[str, Any]:
         return {"pooling": "last", "normalize": True}

@@ -91,24 +91,18 @@ class _Static(FolderKind):
     cosine = True
 
     def matches(self, folder: ModelFolder) -> bool:
-        return static_files(folder) is not None
+        return bool(static_files(folder))
 
     def files(self, folder: ModelFolder) -> tuple[str, ...]:
-        return self._files(folder)[1:]
+        return static_files(folder)[1:]
 
     def weights(self, folder: ModelFolder) -> Weights:
-        return folder.weights_in(self._files(folder)[0])
+        return folder.weights_in(static_files(folder)[0])
 
     def load(self, source: Source, settings: Settings) -> Any:
         from qwen3nb.models.encoders.static import StaticEncoder
 
         return StaticEncoder(source, settings)
-
-    @staticmethod
-    def _files(folder: ModelFolder) -> tuple[str, str]:
-        if (files := static_files(folder)) is None:
-            raise CheckpointError(f"{folder}: not a static model; expected the files of wordllama")
-        return files
 
 
 SENTENCE, STATIC = _SentenceTransformer(), _Static()

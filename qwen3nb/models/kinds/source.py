@@ -115,10 +115,19 @@ class Kind:
         raise NotImplementedError
 
     def fingerprint(self, source: Source) -> dict[str, Any]:
-        """Return what identifies ``source``, apart from its settings."""
+        """Return what identifies ``source``; refuse content other than the run was started for."""
         if source.folder is None:
             return {"kind": self.name, "spec": source.spec, "revision": source.revision}
-        return dict(expected_content(source))
+        folder = source.folder.current()
+        content = self.content(source, folder)
+        expected = json.loads(os.environ.get(EXPECTED) or "{}").get(str(folder.path.absolute()))
+        if expected not in (None, digest := sha256_json(content)):
+            raise CheckpointError(
+                f"node {platform.node()}: {folder}: expected the model of identity "
+                f"{expected[:12]}…, which this run was started for; found one of {digest[:12]}…. "
+                "Make the folder the same on all nodes"
+            )
+        return dict(content)
 
     def stored(self, folder: ModelFolder) -> dict[str, Any]:
         """Return the pooling, normalisation and maximum length stored with the model."""
@@ -335,20 +344,6 @@ def folder_digests(source: Source) -> dict[str, str]:
         folder = source.folder.current()
         digests[str(folder.path.absolute())] = sha256_json(source.kind.content(source, folder))
     return digests
-
-
-def expected_content(source: Source) -> Any:
-    """Return the content of a folder; refuse content other than the run was started for."""
-    folder = source.own_folder.current()
-    content = source.kind.content(source, folder)
-    expected = json.loads(os.environ.get(EXPECTED) or "{}").get(str(folder.path.absolute()))
-    if expected not in (None, digest := sha256_json(content)):
-        raise CheckpointError(
-            f"node {platform.node()}: {folder}: expected the model of identity {expected[:12]}…, "
-            f"which this run was started for; found one of {digest[:12]}…. Make the folder the "
-            "same on all nodes"
-        )
-    return content
 
 
 def mteb_meta(
