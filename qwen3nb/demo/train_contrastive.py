@@ -12,7 +12,7 @@ training data: each checkpoint logs its loss and nDCG@10 there.
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,10 @@ from qwen3nb.checkpoints.folder import step_of
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, DocstringPair, TrainingPairs
 from qwen3nb.demo.train_ul2 import token_id
-from qwen3nb.demo.trainer import Schedule, padded, quietly, train
+from qwen3nb.demo.trainer import Schedule, describe, padded, quietly, train
 from qwen3nb.evaluation.training import TrainingEvaluator
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 from qwen3nb.models.modeling.tiny_tokenizer import END
-from qwen3nb.utils.atomic_files import write_json
 
 METRIC = "eval_ndcg_at_10"  # on the development pairs
 _SIDES = ("summary", "text")
@@ -93,7 +92,7 @@ def train_contrastive(
     best = select_checkpoints(folder, best=settings.averaged, metric=METRIC, lower_is_better=False)
     average_checkpoints(best, folder / "average")
     libraries = [name for name in pairs.versions if name not in DEVELOPMENT]
-    described = {
+    facts = {
         "objective": "InfoNCE on (summary, body) pairs",
         "start": paths.shown(start),
         "start_step": step_of(start),
@@ -102,13 +101,9 @@ def train_contrastive(
         "pairs": len(pairs.train),
         "dropped": pairs.dropped,
         "development libraries": {name: pairs.versions.get(name) for name in DEVELOPMENT},
-        "settings": asdict(settings),
-        "hardware": "CPU",
-        "language": ["en"],
-        "toy": True,
         "tokens_seen": trainer.tokens,
     }
-    write_json(folder / "training.json", described, indent=2)
+    describe(folder, settings, facts)
     return folder
 
 

@@ -33,8 +33,8 @@ from torch.nn import functional as F
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from qwen3nb import paths
+from qwen3nb.demo import trainer
 from qwen3nb.demo.train_ul2 import training_texts, unmeasured
-from qwen3nb.demo.trainer import faster_linear_layers, padded, quietly, toy_qwen3, toy_sizes
 from qwen3nb.models.modeling.tiny_tokenizer import END, write_tokenizer
 from qwen3nb.models.rerankers import TEMPLATES, PairTokens, common_start
 from qwen3nb.models.types import INSTRUCTION
@@ -172,7 +172,7 @@ def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
     rests = [list(row[shared:]) for row in rows]
     # Right padding does not affect earlier tokens of a causal model.
     ends = torch.tensor([len(rest) for rest in rests]) - 1
-    states = backbone(padded(rests, 0), None, None, cache, use_cache=cache is not None)
+    states = backbone(trainer.padded(rests, 0), None, None, cache, use_cache=cache is not None)
     last: Tensor = states.last_hidden_state[torch.arange(len(rests)), ends]
     return last
 
@@ -198,7 +198,7 @@ def _train(
 
     optimiser = torch.optim.AdamW(weights, lr=settings.learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, share)
-    with faster_linear_layers():
+    with trainer.faster_linear_layers():
         for batch in training:
             losses = backward(batch)
             torch.nn.utils.clip_grad_norm_(weights, 1.0)
@@ -216,10 +216,10 @@ def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     words, end = tokenizer.convert_tokens_to_ids(_WORDS), tokenizer.convert_tokens_to_ids(END)
     spread = settings.hidden**-0.5
-    sizes = toy_sizes(len(tokenizer), settings.hidden, settings.layers, spread, end)
+    sizes = trainer.toy_sizes(len(tokenizer), settings.hidden, settings.layers, spread, end)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        model = toy_qwen3(sizes)
+        model = trainer.toy_qwen3(sizes)
 
     def backward(batch: Batch) -> dict[str, float]:
         losses = {
@@ -232,17 +232,14 @@ def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
 
     bar = tqdm(training, desc="training: base model of the adapters", unit="step")
     seen = [losses for _, losses in _train(model.parameters(), bar, settings, backward)]
-    with quietly():
+    with trainer.quietly():
         model.save_pretrained(folder)
-    about = {
+    facts = {
         "objective": "yes or no about a pair, and InfoNCE, added",
         "data": "PyDocs without the functions of the smoke tier's sample",
-        "settings": asdict(settings),
         "last losses": _means(seen[-max(1, len(seen) // 10) :]),
-        "hardware": "CPU",
-        "toy": True,
     }
-    write_json(folder / "training.json", about, indent=2)
+    trainer.describe(folder, settings, facts)
     return folder
 
 
@@ -277,7 +274,7 @@ def _train_adapter(
 
     words = AutoTokenizer.from_pretrained(base).convert_tokens_to_ids(_WORDS)
     lora = LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules=_TARGETS)
-    with quietly(), torch.random.fork_rng(devices=[]):
+    with trainer.quietly(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         adapter = get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora)
     model = adapter.get_base_model()
@@ -306,7 +303,7 @@ def _train_adapter(
                     {"step": step, "per_layer": _cosines(weights, *gradients.values())}
                 )
     final, name = folder / "checkpoints" / "final", paths.shown(base)
-    with quietly():
+    with trainer.quietly():
         adapter.save_pretrained(str(final))
     # The path of the base model relative to the root, to keep checkouts movable.
     file = final / "adapter_config.json"

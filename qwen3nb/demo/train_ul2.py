@@ -28,10 +28,9 @@ from tokenizers import Tokenizer
 from transformers import Trainer, set_seed
 
 from qwen3nb.datasets.pydocs.build import Entry, load_pydocs
-from qwen3nb.demo.trainer import Schedule, padded, quietly, toy_qwen3, toy_sizes, train
+from qwen3nb.demo.trainer import Schedule, describe, padded, quietly, toy_qwen3, toy_sizes, train
 from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
-from qwen3nb.utils.atomic_files import write_json
 
 # Denoisers: the mode token, the share of the examples, the share of masked tokens (None for
 # everything after a random point), and the mean length of a masked span.
@@ -136,18 +135,14 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
         eval_dataset=examples[1],
         data_collator=partial(_collate, pad=token_id(tokenizer, END)),
     )
-    about = {
+    facts = {
         "objective": "UL2 denoising",
         "denoisers": DENOISERS,
         "data": "PyDocs without the functions of the smoke tier's sample",
         "texts": len(texts),
         "tokens_seen": sum(len(source) + len(target) for source, target in examples[0]),
-        "settings": vars(settings),
-        "hardware": "CPU",
-        "language": ["en"],
-        "toy": True,
     }
-    write_json(folder / "training.json", about, indent=2)
+    describe(folder, settings, facts)
     return folder
 
 

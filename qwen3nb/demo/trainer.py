@@ -8,9 +8,9 @@ up to rounding.
 
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
 from qwen3nb.models.inference.onednn_linear import linear_library
+from qwen3nb.utils.atomic_files import write_json
 from qwen3nb.utils.progress import tqdm
 
 _Trainer = TypeVar("_Trainer", bound=Trainer)
@@ -80,6 +81,12 @@ def train(
         trainer.remove_callback(PrinterCallback)  # prints every log entry as a dictionary
         trainer.train()
     return trainer
+
+
+def describe(folder: Path, settings: Any, facts: Mapping[str, Any]) -> None:
+    """Write ``training.json``, from which model cards are written."""
+    own = {"settings": asdict(settings), "hardware": "CPU", "language": ["en"], "toy": True}
+    write_json(folder / "training.json", {**facts, **own}, indent=2)
 
 
 class _TrainingBar(TrainerCallback):

@@ -199,16 +199,4 @@ def _classes() -> dict[str, type[AbsTask]]:
 
 
 def _metadata(**fields: Any) -> TaskMetadata:
-    return TaskMetadata(
-        reference=None,
-        category="t2t",
-        modalities=["text"],
-        eval_splits=["test"],
-        eval_langs=["eng-Latn"],
-        date=None,
-        task_subtypes=None,
-        license="not specified",
-        dialect=None,
-        bibtex_citation=None,
-        **fields,
-    )
+    return TaskMetadata(category="t2t", eval_langs=["eng-Latn"], license="not specified", **fields)

@@ -37,6 +37,13 @@ _IDENTIFYING = re.compile(
 )
 
 
+# Fields of MTEB's metadata that have no default.
+_NOT_STATED = (
+    *("languages", "license", "loader", "memory_usage_mb", "open_weights", "release_date"),
+    *("public_training_code", "public_training_data", "training_datasets"),
+)
+
+
 class _Entry(TypedDict, total=False):
     """A model of a study's registry."""
 
@@ -367,23 +374,15 @@ def mteb_meta(
         0 if part.source.kind.weightless else getattr(part, "parameters", None) for part in parts
     ]
     return ModelMeta(
-        loader=None,
         name=f"qwen3nb/{model.label}",
         revision=model.identity[:40],
-        release_date=None,
-        languages=None,
         n_parameters=None if None in counts else sum(filter(None, counts)),
-        memory_usage_mb=None,
         max_tokens=getattr(model, "max_length", None),
         embed_dim=dimension,
-        license=None,
-        open_weights=None,
-        public_training_code=None,
-        public_training_data=None,
         framework=[],
         reference=f"https://huggingface.co/{source.id}" if source.id else None,
         similarity_fn_name=similarity,
         use_instructions=any(part.source.prompts for part in parts),
-        training_datasets=None,
         model_type=kinds,
+        **dict.fromkeys(_NOT_STATED),
     )
