@@ -156,10 +156,7 @@ WEIGHTS = {
     "matrix": (put(INNER, lambda tensor: tensor[:-1]), SHAPE),
     "embedding": (put(EMBEDDING, lambda tensor: tensor[:-8]), SHAPE),
     "dimensions": (put(NORM, lambda tensor: tensor[None]), SHAPE),
-    "whole numbers": (
-        put(NORM, lambda tensor: tensor.to(torch.int8)),
-        "has dtype I8; expected one",
-    ),
+    "whole numbers": (put(NORM, lambda tensor: tensor.to(torch.int8)), "has dtype I8; expected"),
     "NaN": (put(INNER, poke(float("nan"))), FINITE),
     "infinity": (put(NORM, poke(float("-inf"))), FINITE),
     "no matrix": (drop(INNER, 1), MISSING),

@@ -455,6 +455,6 @@ def test_prune_removes_what_it_lists_and_nothing_else(cli, folder):
     assert "kB freed" in cli("cache", "prune", "--model", "random-32").output
     (left,) = list_caches()
     assert (left.label, list(folder.iterdir())) == ("random-64", [left.path])
-    assert "0 B freed" in cli("cache", "prune", "--to", "1GB").output
+    assert "0 bytes freed" in cli("cache", "prune", "--to", "1GB").output
     assert "kB freed" in cli("cache", "prune", "--all").output
     assert not list(folder.iterdir())

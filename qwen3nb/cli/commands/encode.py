@@ -32,24 +32,26 @@ def cache() -> None:
 @cache.command("info")
 def cache_info() -> None:
     """List models with cached vectors, the most recently used first, and indexes of BM25."""
+    from rich.filesize import decimal
+
     from qwen3nb.models.search.bm25 import kept_indexes
     from qwen3nb.vectors.cache import LIMIT, cache_folder, cache_limit, list_caches
 
     caches = list_caches()
-    total = _size(sum(each.bytes for each in caches))
+    total = decimal(sum(each.bytes for each in caches))
     most = "--cache-limit" if os.environ.get(LIMIT) else "half of the free disk; --cache-limit"
-    limit = f"{_size(cache_limit(cache_folder()))} ({most})"
+    limit = f"{decimal(cache_limit(cache_folder()))} ({most})"
     click.echo(f"{cache_folder()}: {len(caches)} models, {total} of at most {limit}")
     for each in caches:
         used = datetime.fromtimestamp(each.used, tz=UTC)
         keys = ("pooling", "dtype", "vectors", "max_length", "normalize", "prefix")
         known = "".join(f", {k} {each.settings[k]}" for k in keys if each.settings.get(k))
         click.echo(
-            f"{each.label}  {each.texts():,} texts  {_size(each.bytes)}  {each.path.name}\n"
+            f"{each.label}  {each.texts():,} texts  {decimal(each.bytes)}  {each.path.name}\n"
             f"  last used {used:%Y-%m-%d}{known}"
         )
     for folder, documents, size in kept_indexes():
-        click.echo(f"index of BM25  {documents:,} documents  {_size(size)}  {folder}")
+        click.echo(f"index of BM25  {documents:,} documents  {decimal(size)}  {folder}")
 
 
 @cache.command("verify")
@@ -94,6 +96,8 @@ def cache_verify(folder: Path | None) -> None:
 @opt.flag("--dry-run", help="Show how much would be removed; remove nothing.")
 def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: bool) -> None:
     """Remove cached vectors: of one model, the least recently used, or all."""
+    from rich.filesize import decimal
+
     from qwen3nb.vectors.cache import list_caches, prune, prune_to
 
     if sum((label is not None, size is not None, everything)) != 1:
@@ -108,15 +112,7 @@ def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: 
         for each in caches:
             prune(each.path)
     what = "would be freed; nothing was removed" if dry_run else "freed"
-    click.echo(f"{_size(freed)} {what}")
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
+    click.echo(f"{decimal(freed)} {what}")
 
 
 @click.command(cls=Command)
