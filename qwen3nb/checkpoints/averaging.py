@@ -20,8 +20,8 @@ from qwen3nb.checkpoints.folder import (
 from qwen3nb.checkpoints.names import extra_copies
 from qwen3nb.checkpoints.provenance import AVERAGING, check_checksums, with_checksums
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.checkpoints.writer import Piece, write_pieces
-from qwen3nb.utils.atomic_files import may_replace, new_folder, sha256_json, write_json
+from qwen3nb.checkpoints.writer import Piece, check_output, write_pieces
+from qwen3nb.utils.atomic_files import new_folder, sha256_json, write_json
 
 log = logging.getLogger(__name__)
 
@@ -163,14 +163,7 @@ def _check_folders(sources: Sequence[ModelFolder], output: Path) -> None:
     for source, folder in zip(sources, folders, strict=True):
         if folders.count(folder) > 1:
             raise CheckpointError(f"{source}: given twice, so it would count twice")
-        if output.resolve() in (folder, *folder.parents):
-            raise CheckpointError(
-                f"{output}: is or contains one of the sources; choose another folder"
-            )
-    if not may_replace(output, mark=AVERAGING):
-        raise CheckpointError(
-            f"{output}: exists and was not written by averaging; choose another folder"
-        )
+    check_output(output, sources, mark=AVERAGING)
 
 
 def _common_names(sources: Sequence[ModelFolder]) -> list[str]:

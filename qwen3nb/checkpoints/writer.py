@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
 from qwen3nb.checkpoints.weights import combined_digest, torch_dtypes
-from qwen3nb.utils.atomic_files import named
+from qwen3nb.utils.atomic_files import may_replace, named
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,6 +59,23 @@ class _Transfer:
     written: str = ""
     zeros: int = 0
     constant: bool = True
+
+
+def check_output(output: Path, sources: Iterable[ModelFolder], *, mark: str) -> None:
+    """Refuse an output folder that contains a source, or anything but a former output.
+
+    Raises:
+        CheckpointError: it is or contains a source, or it exists without the file ``mark``.
+    """
+    for source in sources:
+        folder = source.path.resolve()
+        if output.resolve() in (folder, *folder.parents):
+            raise CheckpointError(f"{output}: is or contains {source}; choose another folder")
+    if not may_replace(output, mark=mark):
+        raise CheckpointError(
+            f"{output}: exists without {mark}, so it was not written by this command before; "
+            "choose another folder"
+        )
 
 
 def write_pieces(

@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
@@ -21,7 +23,7 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import explained
-from qwen3nb.utils.terminal import guarded_streams, say, traceback_here
+from qwen3nb.utils.terminal import guarded_streams, say
 
 if TYPE_CHECKING:
     from qwen3nb.records.results import Results
@@ -173,8 +175,12 @@ class Program(CommandGroup):
         """Run a command; if it ends in a traceback, that is guarded, too."""
         if args or kwargs or os.environ.get(_COMPLETING):
             return self.main(*args, **kwargs)
-        with guarded_streams(), traceback_here():
-            return self.main()
+        with guarded_streams():
+            try:
+                return self.main()
+            except Exception as error:  # noqa: BLE001 - a bug of this program, shown in full
+                traceback.print_exception(error)
+                sys.exit(1)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Parse the options of the program itself."""

@@ -20,7 +20,7 @@ from qwen3nb.checkpoints.folder import SINGLE, ModelFolder, open_checkpoint, tra
 from qwen3nb.checkpoints.names import EMBEDDINGS, MODEL_TYPES, encoder_tensors
 from qwen3nb.checkpoints.provenance import AVERAGING, PROVENANCE, read_provenance, with_checksums
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.checkpoints.writer import Piece, write_pieces
+from qwen3nb.checkpoints.writer import Piece, check_output, write_pieces
 from qwen3nb.extraction.export import ExportOptions, copy_tokenizer, write_model_files
 from qwen3nb.extraction.onnx_graph import require_onnx, write_graph
 from qwen3nb.extraction.verify import Verification, verify_export
@@ -28,7 +28,7 @@ from qwen3nb.models.gate.bounds import check_bounds
 from qwen3nb.models.gate.weights import check_encoder
 from qwen3nb.models.kinds.prompts import mistyped_roles
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
-from qwen3nb.utils.atomic_files import may_replace, new_folder, write_json, write_text
+from qwen3nb.utils.atomic_files import new_folder, write_json, write_text
 
 # transformers 4 refuses weights with this text; with "pt", it would silently run them.
 _FORMAT = "pt for transformers 5.2 or newer, as older releases would run this encoder causally"
@@ -79,14 +79,7 @@ def extract_encoder(
     if onnx:
         require_onnx()
     source, output = open_checkpoint(checkpoint), Path(output)
-    if output.resolve() in (source.path.resolve(), *source.path.resolve().parents):
-        raise CheckpointError(
-            f"{output}: is or contains the checkpoint itself; choose another folder"
-        )
-    if not may_replace(output, mark=PROVENANCE):
-        raise CheckpointError(
-            f"{output}: exists and was not written by an extraction; choose another folder"
-        )
+    check_output(output, [source], mark=PROVENANCE)
     if source.config.get("model_type") not in MODEL_TYPES:
         raise CheckpointError(
             f"{source}: model_type is {source.config.get('model_type')!r}; expected one of "

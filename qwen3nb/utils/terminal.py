@@ -7,7 +7,6 @@ sequences that move the cursor, rewrite lines or fill the clipboard. They are sh
 
 import re
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
@@ -91,16 +90,6 @@ def guarded_streams() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = before
-
-
-@contextmanager
-def traceback_here() -> Iterator[None]:
-    """Print the traceback of an unexpected error in the block, then exit with 1."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - a bug of this program, shown in full
-        traceback.print_exception(error)
-        sys.exit(1)
 
 
 def coloured(stream: Any) -> Any:

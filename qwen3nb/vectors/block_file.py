@@ -67,18 +67,6 @@ def _read_header(file: Path) -> tuple[int, int, int]:
     return shape[0], shape[1], offset
 
 
-def check_npy(file: Path, *, rows: int, dimension: int) -> None:
-    """Raise ValueError unless ``file`` is a complete .npy file of float32 (rows, dimension)."""
-    if not file.is_file():
-        raise ValueError(f"{file}: no such file")
-    *shape, offset = _read_header(file)
-    if shape != [rows, dimension]:
-        raise ValueError(f"{file}: expected float32 ({rows}, {dimension}); got {tuple(shape)}")
-    size, expected = file.stat().st_size, offset + 4 * rows * dimension
-    if size != expected:
-        raise ValueError(f"{file}: expected {expected:,} bytes; got {size:,}")
-
-
 def read_blocks(file: Path, size: int) -> Iterator[Floats]:
     """Yield blocks (size, D) of a .npy file of float32 (N, D); raise ValueError for any other."""
     rows, dimension, offset = _read_header(file)
@@ -188,7 +176,15 @@ class ShardedVectors:
 
     def check(self, shard: Shard, folder: Path) -> None:
         """Raise ValueError if the file of a part is missing, truncated or of another shape."""
-        check_npy(folder / shard.file, rows=shard.texts, dimension=self.dimension)
+        file, shape = folder / shard.file, (shard.texts, self.dimension)
+        if not file.is_file():
+            raise ValueError(f"{file}: no such file")
+        *own, offset = _read_header(file)
+        if tuple(own) != shape:
+            raise ValueError(f"{file}: expected float32 {shape}; got {tuple(own)}")
+        size, expected = file.stat().st_size, offset + 4 * shape[0] * shape[1]
+        if size != expected:
+            raise ValueError(f"{file}: expected {expected:,} bytes; got {size:,}")
 
 
 def read_manifest(folder: Path) -> ShardedVectors:

@@ -117,9 +117,9 @@ def test_only_an_export_is_replaced(checkpoint, tmp_path):
         (tmp_path / name).mkdir() if name == "thesis" else (tmp_path / name).write_text("x")
     (tmp_path / "thesis" / "chapter").write_text("three years")
     for name in ("thesis", "file"):
-        with pytest.raises(CheckpointError, match="was not written by an extraction"):
+        with pytest.raises(CheckpointError, match="exists without qwen3nb.json"):
             extract_encoder(checkpoint, tmp_path / name)
-        with pytest.raises(CheckpointError, match="was not written by averaging"):
+        with pytest.raises(CheckpointError, match="exists without averaging_metadata.json"):
             average_checkpoints([checkpoint], tmp_path / name)
     assert (tmp_path / "thesis" / "chapter").read_text() == "three years"
     extract_encoder(checkpoint, tmp_path / "out", label="mine")

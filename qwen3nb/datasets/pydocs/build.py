@@ -138,7 +138,7 @@ def load_pydocs() -> PyDocs:
     It is built in a separate process, because notebook kernels and test runners replace
     some functions of the standard library.
     """
-    file = cache_file()
+    file = paths.cache() / "pydocs" / f"{sha256_json([CACHE_VERSION, _versions()])[:16]}.json"
     if not file.is_file():
         # -P: do not import files of the working directory.
         options = ("-P", "-W", "ignore", "-m", "qwen3nb.datasets.pydocs.build")
@@ -150,12 +150,6 @@ def load_pydocs() -> PyDocs:
     rows = ({**fields, "related": tuple(fields["related"])} for fields in value["entries"])
     entries = tuple(Entry(**fields) for fields in rows)
     return PyDocs(entries, tuple(value["query_names"]), value["versions"])
-
-
-def cache_file() -> Path:
-    """Return the file in which `load_pydocs` caches the benchmark."""
-    key = sha256_json([CACHE_VERSION, _versions()])
-    return paths.cache() / "pydocs" / f"{key[:16]}.json"
 
 
 def build_pydocs() -> PyDocs:

@@ -123,8 +123,6 @@ def encoder_config(
         eos_token_id=fields.get("eos_token_id"),
         pooling_mode=pooling,
         normalize=normalize,
-        is_causal=False,
-        use_bidirectional_attention=True,
     )
 
 
