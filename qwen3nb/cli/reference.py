@@ -11,7 +11,7 @@ import ast
 import importlib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from qwen3nb.execution.parameters import notebook_title, read_parameters
 from qwen3nb.metrics.retrieval import METRICS, RECORDED
 from qwen3nb.report.render.home import formula_link
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
+from qwen3nb.utils.format import markdown_table
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -56,11 +57,13 @@ def setup(app: Sphinx) -> dict[str, Any]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _table(*rows: tuple[object, ...]) -> str:
-    """Return a Markdown table; the first row is its header."""
-    cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
-    cells.insert(1, ["---"] * len(rows[0]))
-    return "\n".join(f"| {' | '.join(row)} |" for row in cells) + "\n"
+def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table of cells that are Markdown."""
+
+    def cell(value: object) -> str:
+        return str(value).replace("|", "\\|").replace("\n", " ")
+
+    return markdown_table(columns, rows, cell=cell) + "\n"
 
 
 def _prose(text: str) -> str:
@@ -84,7 +87,7 @@ def _command(name: str, command: click.Command, parent: click.Context) -> str:
     shown = [each.get_help_record(context) for each in command.get_params(context)]
     rows = [(f"`{spelling}`", _prose(about)) for spelling, about in filter(None, shown)]
     if rows := [row for row in rows if "--help" not in row[0]]:
-        text.append(_table(("option", "what"), *rows))
+        text.append(_table(("option", "what"), rows))
     if isinstance(command, click.Group) and name != "run":  # its commands are notebooks
         inner = [
             (each, command.get_command(context, each)) for each in command.list_commands(context)
@@ -102,21 +105,21 @@ def parameters_text() -> str:
             (f"`{each.name}`", each.type, f"`{each.default!r}`", each.help)
             for each in read_parameters(notebook).values()
         ]
-        head = ("parameter", "type", "default", "what")
-        text.append(f"## {name}\n\n{notebook_title(notebook)}\n\n{_table(head, *rows)}")
+        table = _table(("parameter", "type", "default", "what"), rows)
+        text.append(f"## {name}\n\n{notebook_title(notebook)}\n\n{table}")
     return "\n".join(text)
 
 
 def tiers_text() -> str:
     """Return the tiers, with the tasks and averages of each."""
-    rows: list[tuple[object, ...]] = [("tier", "what", "tasks")]
-    rows += [(f"`{each.name}`", each.about, len(each.task_keys)) for each in TIERS.values()]
-    text = [f"## Which tier\n\n{_table(*rows)}"]  # text before a heading would end up last
+    tiers = [(f"`{each.name}`", each.about, len(each.task_keys)) for each in TIERS.values()]
+    # Text before a heading would end up last.
+    text = [f"## Which tier\n\n{_table(('tier', 'what', 'tasks'), tiers)}"]
     for tier in TIERS.values():
         text.append(f"## {tier.name}\n")
         if tier.tasks:
             text.append(", ".join(f"`{task}`" for task in tier.tasks) + "\n")
-        rows = [("benchmark", "type", "averaged", "tasks")]
+        rows = []
         for benchmark in (BENCHMARKS[name] for name in tier.benchmarks):
             for kind, tasks in benchmark.types.items():
                 keys = (
@@ -124,15 +127,14 @@ def tiers_text() -> str:
                 )
                 averaged = benchmark.metric or "main score"
                 rows.append((benchmark.name, kind, averaged, ", ".join(keys)))
-        text += [_table(*rows)] * bool(tier.benchmarks)
+        if rows:
+            text.append(_table(("benchmark", "type", "averaged", "tasks"), rows))
     return "\n".join(text)
 
 
 def metrics_text() -> str:
     """Return the retrieval metrics, where each is recorded, and their formulas."""
-    rows: list[tuple[object, ...]] = [
-        ("metric", "formula", *(f"recorded: {kind}" for kind in RECORDED))
-    ]
+    rows = []
     for name in METRICS:
         depths = (
             ", ".join(str(each.depth) for each in recorded if each.metric == name)
@@ -140,7 +142,7 @@ def metrics_text() -> str:
         )
         formula = formula_link(f"{name}@1").removeprefix("../")
         rows.append((f"`{name}@k`", f'<a href="../{formula}">formula</a>', *depths))
-    return _table(*rows)
+    return _table(("metric", "formula", *(f"recorded: {kind}" for kind in RECORDED)), rows)
 
 
 def python_text(*names: str) -> str:

@@ -52,7 +52,7 @@ class ContrastiveSettings(Schedule):
     temperature: float = 0.05  # divides the cosines
     development: int = 400  # development pairs: nDCG@10 at full length, the loss as in training
     averaged: int = 2  # number of checkpoints to average, the best on the development pairs
-    seed: int = 0  # seed of the draws
+    seed: int = 0
 
 
 CONTRASTIVE = ContrastiveSettings()
@@ -81,7 +81,6 @@ def train_contrastive(
         folder,
         settings,
         name="contrastive",
-        seed=settings.seed,
         callbacks=[evaluator],
         settings=settings,
         model=model,

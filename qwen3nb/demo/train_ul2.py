@@ -56,7 +56,7 @@ class Ul2Settings(Schedule):
     # standard deviation of the initial weights, about 1/sqrt(hidden): rows of the tied embedding
     # start with length 1
     spread: float = 0.09
-    seed: int = 0  # seed of everything random
+    seed: int = 0
 
 
 Example = tuple[list[int], list[int]]  # token ids of a source and of its target
@@ -129,7 +129,6 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
         folder,
         settings,
         name="UL2",
-        seed=settings.seed,
         model=model,
         train_dataset=examples[0],
         eval_dataset=examples[1],
@@ -165,7 +164,6 @@ def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
         folder,
         settings,
         name="causal LM",
-        seed=settings.seed,
         checkpoints=False,
         model=model,
         train_dataset=rows,

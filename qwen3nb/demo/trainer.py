@@ -38,6 +38,7 @@ class Schedule:
     batch: int  # texts, or pairs of them, per step
     length: int  # maximum tokens of a text in training
     learning_rate: float  # peak of the learning rate; linear warm-up, then cosine
+    seed: int  # of everything random
 
 
 def train(
@@ -46,7 +47,6 @@ def train(
     schedule: Schedule,
     *,
     name: str,
-    seed: int,
     callbacks: Sequence[TrainerCallback] = (),
     checkpoints: bool = True,
     **options: Any,
@@ -67,7 +67,7 @@ def train(
         save_strategy="steps" if checkpoints else "no",
         save_steps=schedule.save_every,
         save_only_model=True,
-        seed=seed,
+        seed=schedule.seed,
         use_cpu=True,
         report_to="none",
         disable_tqdm=True,

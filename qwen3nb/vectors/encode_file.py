@@ -227,6 +227,13 @@ class EncodedShards:
     vectors: ShardedVectors
     kept: int
 
+    def summary(self) -> str:
+        """Return the shape of the vectors, and the number of parts, in one line."""
+        return (
+            f"{self.folder}: {self.vectors.texts:,} x {self.vectors.dimension} float32, in "
+            f"{len(self.vectors.shards)} parts, {self.kept} of them from an earlier run"
+        )
+
 
 def encode_shards(
     encoder: Encoder,

@@ -1,20 +1,15 @@
 """Commands for vectors: encode a file, inspect and prune the cache."""
 
-from __future__ import annotations
-
 import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command, CommandGroup
-
-if TYPE_CHECKING:
-    from qwen3nb.vectors.encode_file import EncodedShards
 
 
 @click.group(cls=CommandGroup)
@@ -176,7 +171,7 @@ def encode(
         done = cluster.encode_on_cluster(
             spec, source, output, shards=shards, address=ray, threads=threads, **options
         )
-        _print_shards(done)
+        click.echo(done.summary())
         return
     from qwen3nb.models.load import load_encoder
     from qwen3nb.vectors import encode_file as files
@@ -185,7 +180,8 @@ def encode(
     if shards is not None:
         files.check_folder(output)
         encoder = load_encoder(spec, cache=False, **options)
-        _print_shards(files.encode_shards(encoder, source, output, shards=shards, role=role))
+        done = files.encode_shards(encoder, source, output, shards=shards, role=role)
+        click.echo(done.summary())
         return
     files.check_output(output)
     count = files.check_texts(source)
@@ -195,12 +191,4 @@ def encode(
     click.echo(
         f"{output}: {count:,} x {encoder.dimension} float32; {encoder.stats.cached:,} distinct "
         f"texts from the cache, {encoder.stats.encoded:,} computed"
-    )
-
-
-def _print_shards(done: EncodedShards) -> None:
-    vectors = done.vectors
-    click.echo(
-        f"{done.folder}: {vectors.texts:,} x {vectors.dimension} float32, in "
-        f"{len(vectors.shards)} parts, {done.kept} of them from an earlier run"
     )

@@ -129,14 +129,7 @@ def reproduce(models: Sequence[str], tasks: str) -> None:
 @opt.option("--benchmark", help="An MTEB benchmark, such as MTEB(eng, v2).")
 @opt.model_option("cost", help="Estimate the encoding time of this model.")
 @opt.JSON
-def list_tasks(
-    tier: str | None,
-    types: str,
-    languages: str,
-    benchmark: str | None,
-    cost: str | None,
-    as_json: bool,
-) -> None:
+def list_tasks(cost: str | None, as_json: bool, **which: str | None) -> None:
     """List tasks with type, revision, distinct texts, and the minutes to encode them.
 
     \b
@@ -147,9 +140,7 @@ def list_tasks(
     from qwen3nb.evaluation.mteb.plan import costs, measure_encoding
     from qwen3nb.evaluation.mteb.select import choose_tasks
 
-    tasks = choose_tasks(
-        tier=tier or "", types=types, languages=languages, benchmark=benchmark or ""
-    )
+    tasks = choose_tasks(**{name: value or "" for name, value in which.items()})
     speeds = []
     if cost is not None:
         from qwen3nb.models.load import load_encoder

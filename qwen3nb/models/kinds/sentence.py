@@ -111,8 +111,6 @@ SENTENCE, STATIC = _SentenceTransformer(), _Static()
 def _states_alone(module: SentenceModule) -> bool:
     """Return whether only the last hidden states of a transformer are used."""
     uses = module.fields.get("modality_config", {"text": {}})
-    if module.fields.get("transformer_task", "feature-extraction") != "feature-extraction":
-        return False
     return isinstance(uses, dict) and all(
         isinstance(each, dict)
         and each.get("method", "forward") == "forward"
