@@ -69,10 +69,8 @@ def train(
         save_only_model=True,
         seed=schedule.seed,
         use_cpu=True,
-        report_to="none",
         disable_tqdm=True,
         remove_unused_columns=False,
-        dataloader_pin_memory=False,
         label_names=["labels"],
     )
     own = [_TrainingBar(name), _CopyTokenizer(folder / "tokenizer"), *callbacks]

@@ -360,7 +360,7 @@ class _Findings:
             causes.append(Cause(name, f"vectors of {wide} numbers, ours of {here}"))
         lengths = np.linalg.norm(self.theirs, axis=1)
         unit = bool(np.nanmax(np.abs(lengths - 1)) < _UNIT)
-        if unit != self.ours.encoder.normalizes:
+        if unit != self.ours.encoder.normalize:
             shown = f"lengths from {np.nanmin(lengths):.3g} to {np.nanmax(lengths):.3g}"
             detail = "lengths are 1, ours are not" if unit else f"{shown}, ours are 1"
             causes.append(Cause("normalisation", detail))
@@ -541,7 +541,7 @@ def _graph(file: Path, ours: _Reference) -> Callable[[list[str]], Vectors]:
 
     def encode(texts: list[str]) -> Vectors:
         rows = np.stack([vector(text) for text in texts])
-        return truncate_dimensions(rows, rows.shape[1], unit=ours.encoder.normalizes)
+        return truncate_dimensions(rows, rows.shape[1], unit=ours.encoder.normalize)
 
     return encode
 

@@ -147,7 +147,7 @@ def test_a_dense_folder_has_the_vectors_of_sentence_transformers(write, name):
     folder = write(name)
     encoder = load_encoder(folder, cache=False)
     assert encoder.source.kind.name == "sentence-transformers"
-    expected = theirs(folder, normalize=encoder.normalizes)
+    expected = theirs(folder, normalize=encoder.normalize)
     np.testing.assert_allclose(encoder.encode(list(TEXTS)), expected, atol=3e-6)
     whole_words = name.startswith(("Static", "Word"))  # without special tokens
     assert encoder.stats.special == (0 if whole_words else 2)

@@ -196,7 +196,7 @@ def test_scores_without_normalisation_equal_those_of_sentence_transformers(
     else:
         write_sentence_bert(folder, tokenizer_folder, normalize=False, similarity_fn_name="dot")
     encoder, model = load_encoder(folder, cache=False), sentence_transformer(folder)
-    assert (encoder.normalizes, encoder.similarity_name) == (False, similarity)
+    assert (encoder.normalize, encoder.similarity_name) == (False, similarity)
     assert encoder.mteb_model_meta.similarity_fn_name.value == similarity
     assert_equal_vectors(encoder, model)
     tasks = text_mock_tasks("PairClassification", "Reranking", "STS", "Summarization")

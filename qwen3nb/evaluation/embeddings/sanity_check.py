@@ -176,7 +176,7 @@ def _geometry(geometry: Geometry, model: Encoder) -> list[Check]:
         return "PASSED" if good else "WARNING"
 
     texts, lengths, spread = f"{geometry.texts} texts", geometry.lengths, geometry.variances
-    off, unit = float(np.abs(lengths - 1).max()), model.normalizes
+    off, unit = float(np.abs(lengths - 1).max()), model.normalize
     share, cosine = geometry.collapsed / geometry.dimension, geometry.mean_cosine
     return [
         Check(

@@ -63,11 +63,12 @@ class Encoder(Identified, ABC):
         dimensions: number of leading dimensions that are kept; None for all.
         prompts: text prepended to an input, per role.
         stats: work done so far.
+        cache: of vectors, or None.
         batch_size: texts per batch if they must be padded; changes no vector.
         show_progress: whether long encodings show a progress bar.
         device: the device that the model runs on.
         width: length of a vector before truncation to `dimensions`; set by each kind.
-        normalize: whether vectors get length 1; set by each kind.
+        normalize: whether vectors have length 1; set by each kind.
         runner: runs the model; None if something else does.
         tokenizer: its tokenizer, of transformers where there is a runner.
     """
@@ -112,14 +113,15 @@ class Encoder(Identified, ABC):
             **settings,
             **({"vectors": "float16"} if given.cache_dtype == "float16" else {}),
         }
+        self.normalize = bool(whole.get("normalize", self.normalize))
         self.settings = whole | ({"dimensions": self.dimensions} if self.dimensions else {})
-        self._cache: EmbeddingCache | None = None
+        self.cache: EmbeddingCache | None = None
         if given.cache:  # stores whole vectors, by texts including their prompts
             prompted = whole | {"prompts": {}}
             prompted.pop("instruction", None)
             key = sha256_json(prompted)
             about = {"label": source.label, "identity": key, "settings": prompted}
-            self._cache = EmbeddingCache(
+            self.cache = EmbeddingCache(
                 paths.cache() / "embeddings" / key[:32], about=about, half="vectors" in whole
             )
         self.stats = Stats()
@@ -151,19 +153,14 @@ class Encoder(Identified, ABC):
         other.settings = self.settings | {"prompts": used}
         return other
 
-    @property
-    def cache(self) -> EmbeddingCache | None:
-        """The cache of vectors, or None."""
-        return self._cache
-
     @contextmanager
     def uncached(self) -> Iterator[None]:
         """Disable the cache within the block."""
-        kept, self._cache = self._cache, None
+        kept, self.cache = self.cache, None
         try:
             yield
         finally:
-            self._cache = kept
+            self.cache = kept
 
     @property
     def dimension(self) -> int:
@@ -246,10 +243,10 @@ class Encoder(Identified, ABC):
             vectors = self._encode([prompt + text for text in texts])
         finally:
             self.batch_size, self.show_progress = before
-        if normalize_embeddings and not self.normalizes:
+        if normalize_embeddings and not self.normalize:
             vectors = truncate_dimensions(vectors, self.dimension)
         if truncate_dim is not None:
-            vectors = truncate_dimensions(vectors, truncate_dim, unit=self.normalizes)
+            vectors = truncate_dimensions(vectors, truncate_dim, unit=self.normalize)
         if precision not in (None, "float32"):
             from sentence_transformers.util import quantize_embeddings
 
@@ -269,13 +266,13 @@ class Encoder(Identified, ABC):
                 raise EncoderError(f"text {index} is not valid Unicode: {text!r:.80}") from None
         distinct, where = deduplicate(texts)
         self.stats.texts += len(texts)
-        with self._cache if self._cache is not None else nullcontext():
+        with self.cache if self.cache is not None else nullcontext():
             vectors = self._cached_or_computed(distinct, where)
         if self._tokenless is not None:
             filled = np.array([bool(text.strip()) for text in distinct], dtype=bool)
             self.stats.empty += int((filled & _zero(vectors))[where].sum())
         if self.dimensions:
-            vectors = truncate_dimensions(vectors, self.dimensions, unit=self.normalizes)
+            vectors = truncate_dimensions(vectors, self.dimensions, unit=self.normalize)
         return vectors[where]
 
     def _cached_or_computed(self, texts: Sequence[str], where: Sequence[int]) -> Vectors:
@@ -286,17 +283,17 @@ class Encoder(Identified, ABC):
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
         missing = list(range(len(texts)))
         keys: list[bytes] = []
-        if self._cache is not None:
+        if self.cache is not None:
             keys = [text_key(text) for text in texts]
-            before = self._cache.damaged
-            known = self._cache.fill(keys, vectors)
+            before = self.cache.damaged
+            known = self.cache.fill(keys, vectors)
             missing = np.flatnonzero(~known).tolist()
             self.stats.cached += len(texts) - len(missing)
             long = [texts[i] for i in np.flatnonzero(known).tolist() if self._maybe_cut(texts[i])]
             for start in range(0, len(long), _CHUNK):
                 self.stats.cut += self._truncated(long[start : start + _CHUNK])
-            self.stats.damaged += self._cache.damaged - before
-            self._cache.touch()
+            self.stats.damaged += self.cache.damaged - before
+            self.cache.touch()
         # Texts of similar length share a chunk, and thus a forward pass.
         missing.sort(key=lambda index: -len(texts[index]))
         sizes = [len(texts[index]) for index in missing]
@@ -321,8 +318,8 @@ class Encoder(Identified, ABC):
             for start in range(0, len(missing), size):
                 chunk = missing[start : start + size]
                 vectors[chunk] = self._checked(chunk, texts, where)
-                if self._cache is not None:
-                    self._cache.put({keys[index]: vectors[index] for index in chunk})
+                if self.cache is not None:
+                    self.cache.put({keys[index]: vectors[index] for index in chunk})
                 tick(start + len(chunk) - done)
         return vectors
 
@@ -367,14 +364,9 @@ class Encoder(Identified, ABC):
         return vectors
 
     @property
-    def normalizes(self) -> bool:
-        """Whether the vectors have length 1."""
-        return bool(self.settings.get("normalize", True))
-
-    @property
     def similarity_name(self) -> str:
         """``cosine`` or ``dot``, as stored with the model, else ``cosine`` if it normalises."""
-        return str(self.settings.get("similarity", "cosine" if self.normalizes else "dot"))
+        return str(self.settings.get("similarity", "cosine" if self.normalize else "dot"))
 
     def similarity(self, first: Any, second: Any) -> Tensor:
         """Return similarities (N, M) of vectors (N, D) and (M, D); a vector (D,) is one row.

@@ -60,7 +60,7 @@ class WrappedEncoder(Encoder):
             {"prompt": "", "batch_size": batch_size, "show_progress_bar": False} if named else {}
         )
         vector = self._embed_any(["a text"])[0]
-        self.width, self._unit = len(vector), abs(float(np.linalg.norm(vector)) - 1) < 1e-3
+        self.width, self.normalize = len(vector), abs(float(np.linalg.norm(vector)) - 1) < 1e-3
         self.device = str(getattr(model, "device", "cpu"))
         kind = f"{type(model).__module__}.{type(model).__qualname__}"
         super().__init__(
@@ -77,11 +77,6 @@ class WrappedEncoder(Encoder):
             Settings(batch_size=batch_size, cache=bool(fingerprint), show_progress=show_progress),
             settings={"fingerprint": fingerprint or f"none, run {uuid.uuid4().hex}"},
         )
-
-    @property
-    def normalizes(self) -> bool:
-        """Whether its vectors have length 1, judged by a first text."""
-        return self._unit
 
     @property
     def similarity_name(self) -> str:

@@ -57,7 +57,7 @@ def test_vectors_prompts_batches_and_tokens():
         vectors = encoder.encode(["one two", "three", "", "four", "three"])
         unit = np.array([0.0, 0.6, 0.8], dtype=np.float32)
         assert encoder.dimension == 3
-        assert not encoder.normalizes  # as the server's vectors
+        assert not encoder.normalize  # as the server's vectors
         np.testing.assert_allclose(vectors[1] / 5, unit)
         assert [len(each["input"]) for each in requests] == [1, 2, 1, 1]
         assert [each["model"] for each in requests] == ["m"] * 4
