@@ -22,6 +22,7 @@ from qwen3nb.checkpoints.provenance import AVERAGING, check_checksums, with_chec
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import Piece, check_output, write_pieces
 from qwen3nb.utils.atomic_files import new_folder, sha256_json, write_json
+from qwen3nb.utils.strict_json import first_duplicate
 
 log = logging.getLogger(__name__)
 
@@ -159,10 +160,8 @@ def average_checkpoints(selection: Selection | Sequence[Path], output: Path | st
 def _check_folders(sources: Sequence[ModelFolder], output: Path) -> None:
     if not sources:
         raise CheckpointError("no checkpoints to average; give at least one folder")
-    folders = [source.path.resolve() for source in sources]
-    for source, folder in zip(sources, folders, strict=True):
-        if folders.count(folder) > 1:
-            raise CheckpointError(f"{source}: given twice, so it would count twice")
+    if twice := first_duplicate(str(source.path.resolve()) for source in sources):
+        raise CheckpointError(f"{twice}: given twice, so it would count twice")
     check_output(output, sources, mark=AVERAGING)
 
 

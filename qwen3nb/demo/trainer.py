@@ -6,6 +6,7 @@ and backward passes use oneDNN if `linear_library` selects it. Gradients equal t
 up to rounding.
 """
 
+import logging
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
+from qwen3nb.models.gate.weights import quiet_transformers
 from qwen3nb.models.inference.onednn_linear import linear_library
 from qwen3nb.utils.atomic_files import write_json
 from qwen3nb.utils.progress import tqdm
@@ -148,20 +150,10 @@ def toy_qwen3(sizes: dict[str, Any], **more: Any) -> Any:
 @contextmanager
 def quietly() -> Iterator[None]:
     """Suppress the progress bars and notices of transformers."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            # Suppress the Trainer's warning on pickled arguments, which nothing reads.
-            warnings.filterwarnings("ignore", category=FutureWarning)
-            yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
+    with quiet_transformers(logging.ERROR), warnings.catch_warnings():
+        # Suppress the Trainer's warning on pickled arguments, which nothing reads.
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        yield
 
 
 def faster_linear_layers() -> AbstractContextManager[object]:

@@ -89,9 +89,8 @@ def copy_tokenizer(
     for role in ("pad_token", *["eos_token"] * options.append_eos):
         if role not in tokens:
             raise CheckpointError(f"{source}: tokenizer_config.json names no {role}")
-    end, pooling, append_eos = tokens.get("eos_token"), options.pooling, options.append_eos
-    configured = source.config.get("eos_token_id")
-    warnings = _end_warnings(tokenizer, end, configured, pooling=pooling, append_eos=append_eos)
+    end, append_eos = tokens.get("eos_token"), options.append_eos
+    warnings = _end_warnings(tokenizer, end, source.config.get("eos_token_id"), options)
     surrounded = bool(options.prefix or append_eos)
     if surrounded:
         try:
@@ -106,7 +105,7 @@ def copy_tokenizer(
             )
     copy_present(TOKENIZER_FILES, source, target)
     before, fields = source.object(TOKENIZER_CONFIG), source.object(TOKENIZER)
-    side = {"padding_side": "left"} if pooling == "last" else {}
+    side = {"padding_side": "left"} if options.pooling == "last" else {}
     after = before | {"model_max_length": options.max_length} | side
     if after != before:
         write_json(target / TOKENIZER_CONFIG, after, indent=2)
@@ -117,11 +116,11 @@ def copy_tokenizer(
 
 
 def _end_warnings(
-    tokenizer: Tokenizer, end: str | None, configured: object, *, pooling: str, append_eos: bool
+    tokenizer: Tokenizer, end: str | None, configured: object, options: ExportOptions
 ) -> list[str]:
     """Return warnings about the end-of-text token ``end``, which may follow every text."""
     warnings = []
-    if pooling == "last" and not append_eos:
+    if options.pooling == "last" and not options.append_eos:
         warnings.append(
             "last-token pooling without an end-of-text token: the vector is that of the text's "
             "own last token (use --append-eos if the training appended one)"

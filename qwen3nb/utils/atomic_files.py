@@ -32,7 +32,7 @@ from qwen3nb.utils.strict_json import refused
 
 _NEW, _OLD = ".tmp", ".old"
 _ABANDONED = 7 * 24 * 3600  # seconds
-_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE; RENAME_SWAP of macOS is 2 as well
 
 _TO_DO = {
@@ -101,8 +101,6 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
             file.flush()
             with named(path, instead_of=work):
                 os.fsync(handle)
-                if os.name == "nt":  # Windows renames no open file
-                    file.close()
                 work.chmod(0o644)
                 if replace:
                     work.replace(path)
@@ -237,8 +235,8 @@ def new_folder(target: Path) -> Iterator[Path]:
     """Create a folder that is renamed to ``target`` when the block succeeds.
 
     An existing ``target`` is exchanged with the new folder in one step. Where the system cannot do
-    that (Windows, some network file systems), a kill between two renames leaves no folder. If the
-    block raises, ``target`` is unchanged, and the new folder is removed.
+    that (some network file systems), a kill between two renames leaves no folder. If the block
+    raises, ``target`` is unchanged, and the new folder is removed.
 
     Raises:
         OSError: a file cannot be written; names it as if it were in ``target`` already.
@@ -277,7 +275,7 @@ def _exchange(one: Path, other: Path) -> bool:
     """Exchange the names of two folders atomically; return False where this is not possible."""
     import ctypes
 
-    system = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+    system = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(other)
     sys.audit("os.rename", one, other, -1, -1)  # as Python's own functions do
     if rename := getattr(system, "renameat2", None):  # Linux
@@ -298,10 +296,7 @@ def _sync_tree(folder: Path) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Flush a folder's entries, so that a rename survives a power failure."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # Windows cannot open folders; its renames need no flush
-        return
+    handle = os.open(folder, os.O_RDONLY)
     try:
         with named(folder):
             os.fsync(handle)

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -44,15 +45,11 @@ def resident_memory() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def peak_memory() -> int | None:
-    """Return the peak resident memory of this process in bytes; None if unknown."""
+def peak_memory() -> int:
+    """Return the peak resident memory of this process in bytes."""
     if _STATUS.is_file():  # on Linux, `getrusage` includes the peak of the parent process
         lines = _STATUS.read_text(encoding="ascii").splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

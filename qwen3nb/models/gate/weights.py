@@ -9,7 +9,9 @@ A weight may only be missing if the states used do not depend on it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
@@ -157,7 +159,6 @@ def _dry_run(folder: ModelFolder, *, head: bool) -> tuple[Any, dict[str, Any]]:
     """Return the model on the meta device, and the report of transformers' loader."""
     import torch
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
-    from transformers.utils import logging
 
     auto = AutoModelForCausalLM if head else AutoModel
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -171,10 +172,7 @@ def _dry_run(folder: ModelFolder, *, head: bool) -> tuple[Any, dict[str, Any]]:
         entry.stored_name: torch.empty(entry.shape, device="meta")
         for entry in folder.weights.tensors.values()
     }
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.CRITICAL)  # reports of its loader are raised as errors here
-    logging.disable_progress_bar()
-    try:
+    with quiet_transformers(logging.CRITICAL):  # reports of its loader are raised as errors here
         model, report = kind.from_pretrained(
             None,
             config=config,
@@ -184,11 +182,23 @@ def _dry_run(folder: ModelFolder, *, head: bool) -> tuple[Any, dict[str, Any]]:
             ignore_mismatched_sizes=True,  # reported here, and refused
             output_loading_info=True,
         )
+    return model, report
+
+
+@contextmanager
+def quiet_transformers(level: int) -> Iterator[None]:
+    """Suppress progress bars of transformers, and messages below a level of `logging`."""
+    from transformers.utils import logging
+
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(level)
+    logging.disable_progress_bar()
+    try:
+        yield
     finally:
-        logging.set_verbosity(level)
+        logging.set_verbosity(before)
         if bars:
             logging.enable_progress_bar()
-    return model, report
 
 
 def _used(missing: Collection[str], model: Any, part: Any) -> set[str]:
