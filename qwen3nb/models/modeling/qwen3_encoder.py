@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor
 from transformers import Qwen3Model
 from transformers.utils import ModelOutput
@@ -23,8 +22,6 @@ from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.progress import tqdm
-
-OLDEST_TRANSFORMERS = (5, 2)  # the first that honours is_causal: false
 
 
 @dataclass
@@ -78,12 +75,6 @@ class Qwen3EncoderModel(Qwen3Model):
             raise ValueError(
                 "Qwen3EncoderModel needs a configuration with is_causal: false; "
                 "with is_causal: true this is an ordinary Qwen3Model"
-            )
-        release = tuple(map(int, transformers.__version__.split(".")[:2]))
-        if release < OLDEST_TRANSFORMERS:
-            raise RuntimeError(
-                f"transformers {transformers.__version__} would run this encoder causally, "
-                "without a warning and with wrong vectors; install transformers 5.2 or newer"
             )
         pooler = Qwen3EncoderPooler(config)
         super().__init__(config)

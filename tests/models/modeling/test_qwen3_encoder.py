@@ -5,7 +5,6 @@ from helpers import TEXTS
 from transformers import AutoTokenizer
 
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.modeling import qwen3_encoder as encoder
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
@@ -26,12 +25,6 @@ def test_encode_of_the_class(encoder_folder):
     assert model.encode([], tokenizer).shape == (0, 32)
     with pytest.raises(ValueError, match=r"texts \[1\] have no token"):
         model.encode(["a", ""], tokenizer)
-
-
-def test_an_old_transformers_is_refused_by_the_class(encoder_folder, monkeypatch):
-    monkeypatch.setattr(encoder.transformers, "__version__", "5.1.0")
-    with pytest.raises(RuntimeError, match="would run this encoder causally"):
-        Qwen3EncoderModel.from_pretrained(encoder_folder)
 
 
 def test_the_encoder_class(encoder_folder):
