@@ -23,9 +23,9 @@ import click
 from qwen3nb import paths
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command, CommandGroup
+from qwen3nb.execution import parameters as params
 
 if TYPE_CHECKING:
-    from qwen3nb.execution.parameters import Parameter
     from qwen3nb.execution.sweep import Job, SweepPlan
 
 _FRESH = opt.flag("--fresh", help="Run even if a finished page with the same inputs exists.")
@@ -59,11 +59,9 @@ class NotebookCommand(Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options of the notebook, then those of the command."""
-        from qwen3nb.execution.parameters import read_parameters
-
         own = super().get_params(ctx)
         spelled = {spelling for each in own for spelling in each.opts}
-        declared = read_parameters(_notebook(self.notebook))
+        declared = params.read_parameters(_notebook(self.notebook))
         taken = spelled | {f"--{name}" for name in declared}
         options = []
         for name, parameter in declared.items():
@@ -96,13 +94,11 @@ def _notebook(name: Path | str) -> Path:
         raise click.UsageError(str(error)) from None
 
 
-def _type(parameter: Parameter) -> Any:
-    from qwen3nb.execution.parameters import CHOICES, MINIMUM
-
-    if parameter.name in CHOICES:
-        return click.Choice(CHOICES[parameter.name])
-    if parameter.type == "int" and parameter.name in MINIMUM:
-        return click.IntRange(min=MINIMUM[parameter.name])
+def _type(parameter: params.Parameter) -> Any:
+    if parameter.name in params.CHOICES:
+        return click.Choice(params.CHOICES[parameter.name])
+    if parameter.type == "int" and parameter.name in params.MINIMUM:
+        return click.IntRange(min=params.MINIMUM[parameter.name])
     return {"str": str, "int": int, "float": float, "bool": bool}[parameter.type]
 
 
@@ -188,10 +184,9 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any)
     Before the first task, every run checks that all data and weights are available and that memory
     and disk suffice.
     """
-    from qwen3nb.execution.parameters import read_config
     from qwen3nb.models.kinds.prompts import names_prompt_set
 
-    given = (read_config(config) if config else {}) | given_parameters(parameters)
+    given = (params.read_config(config) if config else {}) | given_parameters(parameters)
     if not dry_run:
         _run("eval", given, fresh=fresh)
         if names_prompt_set(given.get("prompts")):
@@ -219,11 +214,9 @@ class _NotebookGroup(CommandGroup):
         return paths.notebook_names() if paths.find_root() else []
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        from qwen3nb.execution.parameters import notebook_title
-
         try:
             notebook = _notebook(name)
-            title = notebook_title(notebook)
+            title = params.notebook_title(notebook)
         except click.ClickException:
             if ctx.resilient_parsing:  # completion in a shell
                 return None
@@ -251,10 +244,8 @@ def _run_given(
     typed: tuple[tuple[str, str], ...], fresh: bool, page: str, **parameters: Any
 ) -> None:
     """Run the notebook of the invoked command."""
-    from qwen3nb.execution.parameters import read_parameters, typed_parameters
-
     command: Any = click.get_current_context().command
-    values = typed_parameters(read_parameters(command.notebook), dict(typed))
+    values = params.typed_parameters(params.read_parameters(command.notebook), dict(typed))
     values |= given_parameters(parameters)
     if not re.fullmatch(r"[\w.-]*", page):
         raise click.UsageError(f"--page: expected letters, digits, '.', '_' and '-', got {page!r}")
@@ -301,7 +292,6 @@ def sweep(file: Path | None, **flags: Any) -> None:
     qwen3nb sweep --model "runs/ul2/checkpoint-*" --model bm25 --tier smoke
     qwen3nb sweep sweep.toml --max-length 256 --dry-run
     """
-    from qwen3nb.execution.parameters import one_pass
     from qwen3nb.execution.sweep import check_jobs, reusable
 
     plan = _plan(file, flags)
@@ -312,7 +302,7 @@ def sweep(file: Path | None, **flags: Any) -> None:
         if _sweep(jobs, plan, fresh=flags["fresh"]):
             sys.exit(1)
         return
-    with one_pass():
+    with params.one_pass():
         planned = {job.name: not flags["fresh"] and reusable(job) for job in jobs}
     for page, reused in planned.items():
         click.echo(f"{'reused' if reused else 'would run':10} {page}")
