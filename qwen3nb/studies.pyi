@@ -20,7 +20,6 @@ from qwen3nb.evaluation.embeddings.probes import linear_probe as linear_probe
 from qwen3nb.evaluation.embeddings.probes import probe as probe
 from qwen3nb.evaluation.embeddings.probes import word_similarity as word_similarity
 from qwen3nb.evaluation.mteb.select import choose_tasks as choose_tasks
-from qwen3nb.evaluation.mteb.select import split_names as split_names
 from qwen3nb.evaluation.retrieval.ann import ann_suite as ann_suite
 from qwen3nb.evaluation.retrieval.custom import search_domain as search_domain
 from qwen3nb.evaluation.retrieval.first_stage import load_first as load_first
@@ -47,4 +46,5 @@ from qwen3nb.report.leaderboard.board import standings as standings
 from qwen3nb.report.studies.interference import interference_report as interference_report
 from qwen3nb.report.studies.reranking import reranked as reranked
 from qwen3nb.report.studies.trainings import read_trainings as read_trainings
+from qwen3nb.utils.choices import split_names as split_names
 from qwen3nb.vectors.cache import list_caches as list_caches

@@ -25,6 +25,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     )
 }
 
+GROUP_OF = {part: name for name, parts in GROUPS.items() for part in parts}
+
 
 def _without_groups(tasks: Iterable[str]) -> tuple[str, ...]:
     """Replace each group by its parts; keep the first of equal tasks."""

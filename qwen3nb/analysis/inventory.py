@@ -30,15 +30,9 @@ from typing import Any
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.datasets.rows import (
-    DataError,
-    checked_id,
-    finite_number,
-    json_lines,
-    printable,
-    read_settings,
-    read_text,
-)
+from qwen3nb.datasets import rows
+from qwen3nb.datasets.rows import DataError
+from qwen3nb.evaluation.mteb.per_query import metrics_of
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.record import SCHEMA, Result
 from qwen3nb.records.side_files import QueryScores
@@ -49,13 +43,6 @@ from qwen3nb.utils.strict_json import parse_json
 _LARGEST = 256 * 2**20  # bytes; a record of 100,000 queries has about 20 MB
 _SKIPPED = {"checkpoints", "partial", "logs", "_build", ".cache"}
 _RERANKING_METRIC = "ndcg@10"
-# Main metrics by type of task, where MTEB's files have none.
-_MAIN = {
-    "Retrieval": "nDCG@10",
-    "STS": "Spearman",
-    "Classification": "accuracy",
-    "Clustering": "V-measure",
-}
 # Facts of a run, and their key paths in the training's configuration.
 _KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
     "mode": (("training", "mode"), ("mode",)),
@@ -170,7 +157,7 @@ def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -
 
 
 def _flag(kind: str, file: Path, text: str) -> Flag:
-    return Flag(kind, printable(f"{file}{text}"), (str(file),))
+    return Flag(kind, rows.printable(f"{file}{text}"), (str(file),))
 
 
 def _json_files(base: Path) -> Iterator[Path]:
@@ -215,7 +202,7 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
 
 def _parsed(file: Path) -> Any:
     """Return the content of a JSON file; MTEB writes bare NaN for undefined values."""
-    text = read_text(file, most=_LARGEST)
+    text = rows.read_text(file, most=_LARGEST)
     try:
         return parse_json(text, nan=True)
     except ValueError as error:
@@ -301,12 +288,13 @@ def _main(task: str) -> str:
     """Return the name of a task's main metric; ``main_score`` if it is in no benchmark here."""
     types = (each for benchmark in BENCHMARKS.values() for each in benchmark.types.items())
     kind = next((kind for kind, tasks in types if task in tasks), "")
-    return _MAIN.get(kind, "main_score")
+    names = () if kind == "Reranking" else metrics_of(kind)  # MTEB reranks by another
+    return next(iter(names), "main_score")
 
 
 def _mean(file: Path, values: Iterable[Any]) -> float:
     """Mean of one or more finite values, else a ValueError."""
-    numbers = [finite_number(value) for value in values]
+    numbers = [rows.finite_number(value) for value in values]
     known = [number for number in numbers if number is not None]
     if not numbers or len(known) < len(numbers):
         raise ValueError(f"a score of {file.name} is missing, not finite or not a number")
@@ -315,7 +303,7 @@ def _mean(file: Path, values: Iterable[Any]) -> float:
 
 def _name(file: Path, name: Any) -> str:
     """Check a name of a model, task or query: no blanks, control characters or surrogates."""
-    return checked_id(str(name), where=str(file))
+    return rows.checked_id(str(name), where=str(file))
 
 
 def _facts(config: Any, log: Mapping[str, Any]) -> dict[str, Any]:
@@ -359,14 +347,14 @@ def _folder_facts(folder: Path) -> dict[str, Any]:
     """Return the facts of a training, from its settings and log, and the digest of its weights."""
     settings, log = folder / "config.yaml", folder / "train_log.jsonl"
     reached: dict[str, int] = {}
-    for entry in json_lines(log)[0] if log.exists() else ():
+    for entry in rows.json_lines(log)[0] if log.exists() else ():
         step = step_number(entry.get("global_step", entry.get("step")))
         if step is not None:  # the steps reached by a killed training
             reached["steps"] = max(reached.get("steps", 0), step)
         for kind, name in (("embedding", "epoch_emb_steps"), ("reranking", "epoch_rerank_steps")):
             if (steps := step_number(entry.get(name))) is not None:  # one summary per epoch
                 reached[f"steps_{kind}"] = reached.get(f"steps_{kind}", 0) + steps
-    facts = _facts(read_settings(settings) if settings.exists() else {}, reached)
+    facts = _facts(rows.read_settings(settings) if settings.exists() else {}, reached)
     weights = folder / "checkpoints" / "final" / "adapter_model.safetensors"
     return {**facts, "weights": sha256_file(weights)} if weights.is_file() else facts
 
@@ -477,8 +465,8 @@ class Conflicts:
         """Mean over modules (layers, steps); NaN where not measured."""
         absent = (None,) * len(self.steps)
         modules = tuple(dict.fromkeys(module for _, module in self.cosines))
-        rows = [[self.cosines.get((k, m), absent) for m in modules] for k in self.layers]
-        table = np.array(rows, dtype=np.float64)  # None is NaN
+        cosines = [[self.cosines.get((k, m), absent) for m in modules] for k in self.layers]
+        table = np.array(cosines, dtype=np.float64)  # None is NaN
         there = np.isfinite(table)
         count, total = there.sum(axis=1), np.where(there, table, 0.0).sum(axis=1)
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
@@ -490,7 +478,7 @@ def read_log(file: Path) -> TrainingLog:
     Raises:
         DataError: see `qwen3nb.datasets.rows.json_lines`.
     """
-    entries, notes = json_lines(file)
+    entries, notes = rows.json_lines(file)
     return TrainingLog(_run_name(file), _series(entries), tuple(notes))
 
 
@@ -514,7 +502,7 @@ def _series(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[tuple[int, 
         if step is None:
             continue
         for key, value in entry.items():
-            if key != "step" and (number := finite_number(value)) is not None:
+            if key != "step" and (number := rows.finite_number(value)) is not None:
                 series.setdefault(key, {})[step] = number
     return {key: tuple(sorted(values.items())) for key, values in series.items()}
 
@@ -525,7 +513,7 @@ def read_conflicts(file: Path) -> Conflicts:
     Raises:
         DataError: see `qwen3nb.datasets.rows.json_lines`.
     """
-    entries, notes = json_lines(file)
+    entries, notes = rows.json_lines(file)
     measured: dict[int, dict[tuple[str, str], list[float]]] = {}
     for entry in entries:
         step, per_layer = step_number(entry.get("step")), entry.get("per_layer")
@@ -543,7 +531,7 @@ def read_conflicts(file: Path) -> Conflicts:
 def _cosines(per_layer: Mapping[str, Any]) -> dict[tuple[str, str], list[float]]:
     cosines: dict[tuple[str, str], list[float]] = {}
     for parameter, value in per_layer.items():
-        if (number := finite_number(value)) is not None:
+        if (number := rows.finite_number(value)) is not None:
             match = _LAYER_MODULE.search(parameter)
             module = (match[1], match[2]) if match else ("other", parameter.rsplit(".", 2)[0])
             cosines.setdefault(module, []).append(number)

@@ -327,7 +327,7 @@ def _hold(ends: Array, truth: Array | float) -> Any:
 def _permutation(a: Array, b: Array, seed: Sequence[int]) -> Array:
     columns = np.column_stack([a - b, np.zeros(len(a))])
     pairs = [(i, a.shape[1]) for i in range(a.shape[1])]
-    return np.array(resampling.sign_flip_p_values(columns, pairs, n_resamples=_DRAWS, seed=seed))
+    return np.array(resampling.max_t_p_values(columns, pairs, n_resamples=_DRAWS, seed=seed)[0])
 
 
 def _wilcoxon(a: Array, b: Array, *_: Any) -> Array:

@@ -28,16 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas.util import hash_array
 
+from qwen3nb.datasets import rows
 from qwen3nb.datasets.mirror import load_here
-from qwen3nb.datasets.rows import (
-    LINE,
-    DataError,
-    csv_rows,
-    json_rows,
-    numbered_lines,
-    raised_limit,
-    size_limit,
-)
+from qwen3nb.datasets.rows import LINE, DataError
 from qwen3nb.evaluation.mteb.per_query import by_reader, task_slices
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.run import SEARCH_TYPES
@@ -113,7 +106,7 @@ def task_texts(task: Any) -> list[Texts]:
     key = task_key(task)
     if task.metadata.type not in SEARCH_TYPES:
 
-        def rows() -> Iterator[tuple[str, str]]:
+        def strings() -> Iterator[tuple[str, str]]:
             for part in task_slices(task):
                 each: Any = part.data
                 if task.metadata.type == "PairClassification" and len(each) == 1:  # row of lists
@@ -121,7 +114,7 @@ def task_texts(task: Any) -> list[Texts]:
                 for name, row in zip(numbered(range(len(each))), each, strict=True):
                     yield from ((part.prefix + name, text) for text in _strings(row))
 
-        return [Texts(key, "queries", rows)]
+        return [Texts(key, "queries", strings)]
     task.convert_v1_dataset_format_to_v2(num_proc=None)
 
     def read(table: str, joined: Callable[[Any], str]) -> Iterator[tuple[str, str]]:
@@ -345,11 +338,13 @@ def training_texts(file: Path) -> Iterator[tuple[int, str]]:
     Raises:
         DataError: it cannot be read; names the file, and the line of a text file.
     """
-    longest = size_limit(LINE)
+    longest = rows.size_limit(LINE)
     for number, value in _READERS[_type(file)](file):
         for text in _strings(value):
             if len(text) > longest:
-                raise DataError(f"{file}:{number}: a text of more than {raised_limit(longest)}")
+                raise DataError(
+                    f"{file}:{number}: a text of more than {rows.raised_limit(longest)}"
+                )
             yield number, text
 
 
@@ -367,7 +362,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _document(file: Path) -> Iterator[tuple[int, Any]]:
-    text = "".join(line for _, line in numbered_lines(file, most=_JSON))
+    text = "".join(line for _, line in rows.numbered_lines(file, most=_JSON))
     try:
         value = parse_json(text)
     except ValueError as error:
@@ -397,13 +392,13 @@ def _parquet(file: Path) -> Iterator[tuple[int, Any]]:
 
 
 _READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {
-    ".jsonl": json_rows,
+    ".jsonl": rows.json_rows,
     ".json": _document,
-    ".csv": csv_rows,
-    ".tsv": lambda file: ((n, line.split("\t")) for n, line in numbered_lines(file)),
+    ".csv": rows.csv_rows,
+    ".tsv": lambda file: ((n, line.split("\t")) for n, line in rows.numbered_lines(file)),
     ".parquet": _parquet,
-    ".txt": numbered_lines,
-    ".md": numbered_lines,
+    ".txt": rows.numbered_lines,
+    ".md": rows.numbered_lines,
 }
 
 

@@ -1,7 +1,5 @@
 """Evaluate a model on MTEB tasks, test collections or custom data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -153,11 +151,6 @@ def evaluate(
     return evaluate_each(jobs, Run(**options), label=model.label, kind=kind)
 
 
-def _find(model: Any, data: Data) -> Iterator[tuple[Any, CollectionItem]]:
-    for collection in find_collections(data):
-        yield model, CollectionItem(collection)
-
-
 @dataclass(frozen=True)
 class CollectionItem:
     """A test collection to evaluate, such as a BEIR folder or the MS MARCO dev set."""
@@ -203,3 +196,8 @@ class CollectionItem:
             config={"depth": DEPTH},
         )
         return with_runs(result, run, stage.run, collection.qrels)
+
+
+def _find(model: Any, data: Data) -> Iterator[tuple[Any, CollectionItem]]:
+    for collection in find_collections(data):
+        yield model, CollectionItem(collection)

@@ -12,8 +12,6 @@ some; fewer bits all of them a little. Normalisation and dimensions show in the 
 Shapes: N probes, D dimensions.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.datasets.pydocs.build import load_pydocs
-from qwen3nb.metrics.intervals import difference_interval
+from qwen3nb.metrics.intervals import Array, difference_interval
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder, truncate_dimensions
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
@@ -37,7 +35,6 @@ from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import SpecError, Vectors
 from qwen3nb.utils.choices import one_of
 
-Array = NDArray[np.float64]
 Encode = Callable[[list[str], str], Vectors]  # texts and their role to vectors (N, D)
 
 _EXACT = 1e-6  # 1 - cosine that programs in float32 do not reach

@@ -29,7 +29,7 @@ from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.types import CACHED, DTYPES, TEMPLATE_NAMES
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import one_of, split_names
 from qwen3nb.utils.secrets import known_secrets
 from qwen3nb.utils.strict_json import parse_toml
 
@@ -203,7 +203,7 @@ def _check_data(names: list[str]) -> None:
 
 
 def _check_selection(name: str, value: str) -> None:
-    from qwen3nb.evaluation.mteb.select import ALL, choose_tasks, split_names
+    from qwen3nb.evaluation.mteb.select import ALL, choose_tasks
 
     listed = split_names(value)
     if name == "tasks":  # data sets in the mirror (with a slash) are resolved later

@@ -24,7 +24,6 @@ import nbformat
 
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import mirrored
-from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.execution.page_names import baselines_now, page_title
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
@@ -33,6 +32,7 @@ from qwen3nb.report.evaluation.run_trace import read_trace
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.code_version import git_commit
 from qwen3nb.utils.format import escaped
 from qwen3nb.utils.progress import TEXT, seconds_between

@@ -16,15 +16,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import ConfigDict
 
-from qwen3nb.metrics.intervals import (
-    INTERVALS,
-    Array,
-    Interval,
-    correlation_interval,
-    f1_interval,
-    mean_interval,
-    mean_of_intervals,
-)
+from qwen3nb.metrics import intervals
+from qwen3nb.metrics.intervals import INTERVALS, Array, Interval
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.schema import Count, Names, Number, Text, choice
 
@@ -160,12 +153,12 @@ def aggregate_samples(
     value = float(np.mean(values))
     if math.isnan(value):
         return replace(empty, undefined="one of the columns is constant")
-    intervals = [_interval(each, how, columns) for each in samples]
-    ends = [each for _, each in intervals if each is not None]
+    found = [_interval(each, how, columns) for each in samples]
+    ends = [each for _, each in found if each is not None]
     if len(ends) < len(samples):
         return replace(empty, value=value)
-    low, high = mean_of_intervals(values, ends)
-    method = max(name for name, _ in intervals)
+    low, high = intervals.mean_of_intervals(values, ends)
+    method = max(name for name, _ in found)
     return replace(empty, value=value, low=low, high=high, interval=method)
 
 
@@ -192,8 +185,8 @@ def sample_of(
 def _interval(values: Array, how: str, columns: Sequence[str]) -> tuple[str, Interval | None]:
     """Method and ends of the interval of a sample (n, columns)."""
     if how == "mean":
-        return mean_interval(values[:, 0], level=LEVEL, drawn=columns[0] in DRAWN)
+        return intervals.mean_interval(values[:, 0], level=LEVEL, drawn=columns[0] in DRAWN)
     first, second = values.T
     if how == "macro_f1":
-        return "wilson", f1_interval(first, second, level=LEVEL)
-    return "fisher", correlation_interval(first, second, how=how, level=LEVEL)
+        return "wilson", intervals.f1_interval(first, second, level=LEVEL)
+    return "fisher", intervals.correlation_interval(first, second, how=how, level=LEVEL)

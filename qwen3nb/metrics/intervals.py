@@ -35,8 +35,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from qwen3nb.utils.choices import one_of
-
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
@@ -282,11 +280,7 @@ def within(interval: Interval | None, margin: float) -> bool:
 
 
 def interval_words(methods: Iterable[str]) -> str:
-    """Name the methods of the intervals shown together, as in ``Wilson's and Fisher's z``.
-
-    Raises:
-        ValueError: an unknown method; lists the known ones.
-    """
-    known = [one_of("interval", method, INTERVALS) for method in set(methods) if method]
-    names = list(dict.fromkeys(INTERVALS[method] for method in INTERVALS if method in known))
+    """Name the methods of the intervals shown together, as in ``Wilson's and Fisher's z``."""
+    given = {*methods}
+    names = list(dict.fromkeys(name for method, name in INTERVALS.items() if method in given))
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]])) or "none"

@@ -9,11 +9,10 @@ References:
     Järvelin and Kekäläinen 2002 (nDCG); Voorhees 1999 (MRR); Buckley and Voorhees 2005.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Self
 
 import numpy as np
 
@@ -91,7 +90,7 @@ class Measure(str):
     metric: str
     depth: int
 
-    def __new__(cls, name: str) -> Measure:
+    def __new__(cls, name: str) -> Self:
         """Return the measure of a name such as ``nDCG@10``."""
         match = _NAME.fullmatch(name)
         if match is None or match["name"] not in METRICS:

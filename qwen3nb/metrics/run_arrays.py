@@ -3,14 +3,12 @@
 Shapes: Q queries, N scores of all queries, one query after the other.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,14 +76,14 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
             order = np.lexsort((documents, scores.astype(np.float32)))
         return self._named(documents[order[::-1][:depth]])
 
-    def by_name(self) -> RunArrays:
+    def by_name(self) -> Self:
         """Return the run with the documents of each query in ascending order of ids."""
         order = np.empty(len(self.documents), dtype=np.int64)
         for start, stop in zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True):
             order[start:stop] = start + np.argsort(self.documents[start:stop])
         return replace(self, documents=self.documents[order], scores=self.scores[order])
 
-    def of_queries(self, queries: Iterable[str]) -> RunArrays:
+    def of_queries(self, queries: Iterable[str]) -> Self:
         """Return the run of ``queries``, in their order; missing queries have no documents."""
         wanted = tuple(queries)
         if wanted == self.queries:
@@ -95,8 +93,9 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         rows = np.concatenate(
             [np.arange(0), *(np.arange(part.start, part.stop) for part in parts)]
         ).astype(np.int64)
-        return RunArrays(
-            wanted, _ends(lengths), self.names, self.documents[rows], self.scores[rows]
+        documents, scores = self.documents[rows], self.scores[rows]
+        return replace(
+            self, queries=wanted, offsets=_ends(lengths), documents=documents, scores=scores
         )
 
 

@@ -18,11 +18,8 @@ from qwen3nb.records.store import load_results
 from qwen3nb.report.comparison.compare import lead_figure, leaderboard_conclusion
 from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.render.table import score_text, short_task
-from qwen3nb.report.studies.interference import (
-    InterferenceReport,
-    interference_conclusion,
-    interference_report,
-)
+from qwen3nb.report.studies import interference
+from qwen3nb.report.studies.interference import InterferenceReport
 from qwen3nb.report.studies.reranking import METRIC, rerank_differences
 
 _MOST = 3  # findings on the landing page
@@ -59,7 +56,7 @@ def headline_findings(
     """
     seed, pages = comparison.procedure.seed, links or {}
     own = findings(comparison, task=task, links=pages)
-    joint = interference_finding(interference_report(seed=seed), folder=folder)
+    joint = interference_finding(interference.interference_report(seed=seed), folder=folder)
     more = [joint, rerank_finding(load_results(), seed=seed, links=pages)]
     return findings_html([*own, *filter(None, more)][:_MOST])
 
@@ -86,7 +83,7 @@ def interference_finding(report: InterferenceReport, *, folder: str = "") -> Fin
     """
     if all(group.overall.tir is None for group in report.interference.groups):
         return None
-    headline, _, numbers = interference_conclusion(report).text.partition(": ")
+    headline, _, numbers = interference.interference_conclusion(report).text.partition(": ")
     return Finding(headline, numbers, f"{folder}interference.html")
 
 

@@ -1,4 +1,4 @@
-"""Check that a value is one of the known choices."""
+"""Choices: check that a value is a known one; split a list of names."""
 
 from collections.abc import Iterable
 
@@ -16,3 +16,8 @@ def one_of(kind: str, value: str, choices: Iterable[str]) -> str:
     if value not in known:
         raise ValueError(f"unknown {kind} {value!r}; choose one of: {', '.join(known)}")
     return value
+
+
+def split_names(text: str) -> list[str]:
+    """Split a comma-separated string; an empty one gives an empty list."""
+    return [each.strip() for each in text.split(",") if each.strip()]

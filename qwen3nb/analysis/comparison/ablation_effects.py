@@ -9,7 +9,7 @@ import numpy as np
 from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference, permutation_test
-from qwen3nb.evaluation.studies.ablation import TrainingOutcome, Variant, VariantResult
+from qwen3nb.evaluation.studies.ablation import TrainingVariant, V, Variant, VariantResult
 from qwen3nb.metrics.intervals import Array
 
 
@@ -30,7 +30,7 @@ class Effect:
         return significant(self.p_value, self.estimate.interval)
 
 
-def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]:
+def effects(outcomes: Sequence[VariantResult[Variant]], *, seed: int = 0) -> list[Effect]:
     """Effect of each setting relative to that of the first variant, paired by query.
 
     For each query, the main metric is averaged over all combinations of the other options,
@@ -55,7 +55,9 @@ def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]
     return _tested(rows, seed)
 
 
-def component_effects(outcomes: Sequence[TrainingOutcome], *, seed: int = 0) -> list[Effect]:
+def component_effects(
+    outcomes: Sequence[VariantResult[TrainingVariant]], *, seed: int = 0
+) -> list[Effect]:
     """Effect of each component of a training, from pairs that differ only in this component.
 
     The later training of a pair is compared with the earlier one, paired by query. Two seeds of one
@@ -65,16 +67,17 @@ def component_effects(outcomes: Sequence[TrainingOutcome], *, seed: int = 0) -> 
         ValueError: outcomes of several tasks or without a score per query, or no two trainings
             that differ in one component.
     """
-    scores = _scores(outcomes)
-    rows = [
-        (factor, _value(later, factor), _value(earlier, factor), a, b, 1)
-        for (earlier, b), (later, a) in itertools.combinations(
-            zip(outcomes, scores, strict=True), 2
-        )
-        if (factor := later.training.difference(earlier.training))
-    ]
+    rows = []
+    scored = zip(outcomes, _scores(outcomes), strict=True)
+    for (earlier, b), (later, a) in itertools.combinations(scored, 2):
+        if factor := later.variant.difference(earlier.variant):
+            level, base = (
+                f"{each.components.get(factor, 'none')} ({each.name})"
+                for each in (later.variant, earlier.variant)
+            )
+            rows.append((factor, level, base, a, b, 1))
     if not rows:
-        names = ", ".join(outcome.training.name for outcome in outcomes)
+        names = ", ".join(outcome.variant.name for outcome in outcomes)
         raise ValueError(f"no two of these trainings differ in exactly one component: {names}")
     return _tested(rows, seed)
 
@@ -88,19 +91,13 @@ def _tested(rows: Sequence[tuple[str, str, str, Array, Array, int]], seed: int) 
     ]
 
 
-def _value(outcome: TrainingOutcome, factor: str) -> str:
-    value = outcome.training.components.get(factor, "none")
-    return f"{value} ({outcome.training.name})"
-
-
-def _scores(outcomes: Sequence[VariantResult | TrainingOutcome]) -> list[Array]:
+def _scores(outcomes: Sequence[VariantResult[V]]) -> list[Array]:
     """Main metric of each query, ordered by query id, of outcomes of one task."""
     if len({outcome.result.task.key for outcome in outcomes}) != 1:
         raise ValueError("expected outcomes of one task")
     tables = []
-    for task, per_query in ((each.result.task, each.result.per_query) for each in outcomes):
-        scores = per_query.get(task.main_metric)
-        if scores is None:
+    for task, scores in ((each.result.task, each.result.scores) for each in outcomes):
+        if task.main_metric not in scores:
             raise ValueError(f"{task.key} has no {task.main_metric} per query")
-        tables.append(np.array([scores[query] for query in sorted(scores)]))
+        tables.append(scores.sample([task.main_metric])[:, 0])
     return tables

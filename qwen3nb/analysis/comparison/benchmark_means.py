@@ -12,22 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from qwen3nb.analysis.comparison import ranking
 from qwen3nb.analysis.comparison.alignment import Names, pair_results
 from qwen3nb.analysis.comparison.differences import PairedDifference, Procedure, TaskComparison
-from qwen3nb.analysis.comparison.ranking import (
-    common_systems,
-    mean_p_values,
-    on_tasks_like_these,
-    over_tasks,
-    paired_over_tasks,
-    unit_means,
-)
 from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.analysis.stats.score_matrix import QuerySorter, ScoreMatrix
 from qwen3nb.metrics.aggregate import Aggregate, reported
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.record import Result, TaskInfo
-from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
+from qwen3nb.tiers import BENCHMARKS, GROUP_OF, GROUPS, TIERS, Benchmark
 
 _WITHOUT = {"BEIR": "MSMARCO"}  # also reported without this task
 _GROUPED = tuple(name for name, each in BENCHMARKS.items() if {*GROUPS} & {*each.tasks})
@@ -53,15 +46,11 @@ class MeanColumn:
 
     def entries(self) -> dict[str, list[str]]:
         """Return its tasks, each with its parts (several for a group that is averaged whole)."""
-        groups = {
-            part: name
-            for name, parts in GROUPS.items()
-            if all(part in self.weights for part in parts)
-            for part in parts
-        }
         entries: dict[str, list[str]] = {}
         for key in self.weights:
-            entries.setdefault(groups.get(key, key), []).append(key)
+            group = GROUP_OF.get(key, key)
+            whole = self.weights.keys() >= {*GROUPS.get(group, ())}
+            entries.setdefault(group if whole else key, []).append(key)
         return entries
 
 
@@ -217,8 +206,7 @@ def rankable(matrices: Iterable[ScoreMatrix]) -> list[ScoreMatrix]:
 
 def units_of(tasks: Iterable[str], name: str) -> list[str]:
     """Return the group of each task of a benchmark, which counts as one, or its own name."""
-    group_of = {part: name for name, parts in GROUPS.items() for part in parts}
-    return [group_of.get(task, task) if name in _GROUPED else task for task in tasks]
+    return [GROUP_OF.get(task, task) if name in _GROUPED else task for task in tasks]
 
 
 def counted_tasks(tasks: Iterable[str], name: str) -> str:
@@ -241,7 +229,7 @@ class MeanComparison(TaskComparison):
         """Return a record per system, with its mean and interval as the score."""
         tasks, records = {each.task for each in self.parts}, []
         for name, own in self.columns.items():
-            ends = over_tasks([m.column(name) for m in self.parts], np.array(self.shares))
+            ends = ranking.over_tasks([m.column(name) for m in self.parts], np.array(self.shares))
             value, n = float(own.scores.mean()), len(own.queries)
             score = Aggregate(value, *ends, n, "mean", (self.metric,), interval="")
             one = next(of[task, system] for task, system in of if system == name and task in tasks)
@@ -265,15 +253,15 @@ class MeanComparison(TaskComparison):
             for m in self.parts
         ]
         seeds = [draw_seed(how.seed, each.sampled) for each in self.parts]
-        return mean_p_values(columns, seeds, np.array(self.shares), n_resamples=self.draws)
+        return ranking.mean_p_values(columns, seeds, np.array(self.shares), n_resamples=self.draws)
 
     def _described(self, pairs: Sequence[tuple[str, str]]) -> list[PairedDifference]:
         shares, units = np.array(self.shares), units_of([m.task for m in self.parts], self.task)
         described = []
-        over = paired_over_tasks(self.parts, pairs, shares)
+        over = ranking.paired_over_tasks(self.parts, pairs, shares)
         for each, (means, ends) in zip(super()._described(pairs), over, strict=True):
-            of_units = unit_means(np.array(means)[:, None], shares, units)[:, 0]
-            wider = on_tasks_like_these(of_units)
+            of_units = ranking.unit_means(np.array(means)[:, None], shares, units)[:, 0]
+            wider = ranking.on_tasks_like_these(of_units)
             described.append(replace(each, d_z=None, interval=ends, like_these=wider))
         return described
 
@@ -303,7 +291,7 @@ def mean_comparisons(
             for part in parts
             for query, cluster in zip(part.queries, part.clusters or part.queries, strict=True)
         }
-        systems, left_out = common_systems(parts)
+        systems, left_out = ranking.common_systems(parts)
         sorter, columns = QuerySorter(), {}
         for system in systems:
             scaled = [

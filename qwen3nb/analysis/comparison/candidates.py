@@ -5,10 +5,8 @@ A candidate matters if its difference from the model in use is significant (see 
 model in use; without one, the model stays.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import score_columns, system_names
 from qwen3nb.analysis.comparison.compare import Comparison
@@ -18,7 +16,8 @@ from qwen3nb.analysis.comparison.differences import (
     paired_differences,
 )
 from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
+from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_test
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join, shared_queries
 from qwen3nb.metrics.intervals import Interval, mean_interval
 from qwen3nb.records.record import Result
@@ -26,6 +25,7 @@ from qwen3nb.records.store import latest
 from qwen3nb.utils.format import interval_text, p_value_text
 
 CUSTOM_DATA = "domain-"  # prefix of the data sets of `qwen3nb domain`
+OTHER = "(no category)"
 
 
 @dataclass(frozen=True)
@@ -206,6 +206,57 @@ def _custom_data(result: Result) -> str:
 
 
 @dataclass(frozen=True)
+class CategoryRow:
+    """Two systems on one category."""
+
+    category: str
+    n: int  # number of queries that both answered
+    first: float  # mean of a; ``second`` is that of b
+    second: float
+    difference: float  # mean of a - b
+    interval: Interval | None  # of the difference, or None for a single query
+    p_value: float  # paired permutation test, adjusted by Holm over the categories
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Two systems by category."""
+
+    first: str  # name of a; ``second`` is that of b
+    second: str
+    overall: CategoryRow  # the difference over all queries
+    rows: tuple[CategoryRow, ...]  # one per category, ordered by name
+    notes: tuple[str, ...]  # queries that do not pair
+
+
+def breakdown(
+    matrix: ScoreMatrix, categories: Mapping[str, str], *, draws: int = DRAWS, seed: int
+) -> Breakdown:
+    """Compare two systems within each category of queries.
+
+    ``categories`` are by query id; queries without one form their own category.
+    """
+    groups: dict[str, list[int]] = {}
+    for index, query in enumerate(matrix.queries):
+        groups.setdefault(categories.get(query, OTHER), []).append(index)
+
+    def row(name: str, members: Sequence[int]) -> CategoryRow:
+        a, b = matrix.scores[:, members]
+        drawn = draw_seed(seed, [matrix.queries[index] for index in members])
+        estimate = mean_difference(a, b)
+        p = permutation_test(a, b, n_resamples=draws, seed=drawn).p_value
+        means = float(a.mean()), float(b.mean())
+        return CategoryRow(name, estimate.n, *means, estimate.difference, estimate.interval, p)
+
+    rows = [row(name, members) for name, members in sorted(groups.items())]
+    adjusted = adjust([each.p_value for each in rows])
+    rows = [replace(each, p_value=p) for each, p in zip(rows, adjusted, strict=True)]
+    overall = row("all", range(len(matrix.queries)))
+    first, second = matrix.systems
+    return Breakdown(first, second, overall, tuple(rows), matrix.notes)
+
+
+@dataclass(frozen=True)
 class TrendPoint:
     """One run in a trend."""
 
@@ -246,8 +297,7 @@ def trend(
 
 def _point(before: Result | None, result: Result, metric: str, draws: int, seed: int) -> TrendPoint:
     """Return a run, with its paired difference from the previous one if on the same data."""
-    scores = result.per_query[metric]
-    values = np.array([scores[query] for query in sorted(scores)])
+    values = result.scores.sample([metric])[:, 0]
     point = TrendPoint(
         label=result.model.label,
         finished=result.finished,

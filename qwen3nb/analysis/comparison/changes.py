@@ -12,7 +12,6 @@ from qwen3nb.records.store import latest, model_use
 from qwen3nb.utils.atomic_files import sha256_json
 
 MARGIN = 0.05  # smallest difference that matters
-_Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,10 @@ def diff(first: str, second: str = NOW) -> Changes:
         ReleaseError: no such release, or a release was modified.
     """
     before, after = (released(name) for name in (first, second))
-    old, new = (_by_key(each) for each in (before, after))
+    old, new = (
+        {(*model_use(each), each.task.key): each for each in latest(records)}
+        for records in (before, after)
+    )
     both = [key for key in new if key in old]
     changed = [key for key in both if old[key].checksum != new[key].checksum]
     differences, unpaired = [], []
@@ -106,10 +108,6 @@ def diff(first: str, second: str = NOW) -> Changes:
             if task in common
         },
     )
-
-
-def _by_key(records: Iterable[Result]) -> dict[_Key, Result]:
-    return {(*model_use(each), each.task.key): each for each in latest(records)}
 
 
 def _title(result: Result) -> str:

@@ -17,24 +17,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import (
-    Names,
-    baselines,
-    by_part,
-    common_revision,
-    newest_clusters,
-    newest_records,
-    score_columns,
-    system_names,
-)
+from qwen3nb.analysis.comparison import alignment, differences
+from qwen3nb.analysis.comparison.alignment import Names
 from qwen3nb.analysis.comparison.benchmark_means import MeanComparison, mean_comparisons
-from qwen3nb.analysis.comparison.differences import (
-    PairedDifference,
-    Procedure,
-    TaskComparison,
-    shown_by_interval,
-    verdict,
-)
+from qwen3nb.analysis.comparison.differences import PairedDifference, Procedure, TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, MAX_T, NAMES
 from qwen3nb.analysis.stats.paired_tests import (
     minimum_detectable_effect,
@@ -43,14 +29,13 @@ from qwen3nb.analysis.stats.paired_tests import (
 )
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
-from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import Array, correlation_influence
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import QueryScores, sorted_rows
 from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.book_settings import book_settings
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import one_of, split_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -166,7 +151,7 @@ class Comparison:
         """
         how, (ours, theirs) = self.procedure, self._units(difference)
         by_test = minimum_detectable_effect(ours, theirs, alpha=how.decides_at(difference.family))
-        by_interval = shown_by_interval(ours - theirs)
+        by_interval = differences.shown_by_interval(ours - theirs)
         return None if by_test is None or by_interval is None else max(by_test, by_interval)
 
     def queries_needed(self, difference: PairedDifference) -> int | None:
@@ -191,7 +176,7 @@ class Comparison:
     def verdict(self, difference: PairedDifference) -> str:
         """Verdict on a difference; see `differences.verdict`."""
         how, each = self.procedure, difference
-        return verdict(
+        return differences.verdict(
             each.difference, each.corrected, each.interval, alpha=how.alpha, margin=how.minimum
         )
 
@@ -301,11 +286,11 @@ def compare(
     if not wanted:
         wanted = list(TIERS[one_of("tier", tier, TIERS)].task_keys) if tier else _tasks(everything)
     given = [result for result in everything if result.task.key in wanted]
-    newest, replaced = newest_records(given)
-    newest = by_part(sorted(newest, key=lambda each: wanted.index(each.task.key)))
+    newest, replaced = alignment.newest_records(given)
+    newest = alignment.by_part(sorted(newest, key=lambda each: wanted.index(each.task.key)))
     metrics = [metric] if isinstance(metric, str) else list(metric)
     _check_metrics(newest, metrics)
-    names = system_names(given)
+    names = alignment.system_names(given)
     labels: dict[str, str] = {}
     for each in given:  # the first of several systems with one label
         labels.setdefault(each.model.label, names[each.model.identity, each.seed])
@@ -374,14 +359,16 @@ def _in_order(
     ]
     counts = Counter(names[each.model.identity, each.seed] for each in scored)
     others = sorted(counts, key=lambda name: (-counts[name], name))
-    return list(dict.fromkeys([*filter(None, [named]), *baselines(scored, names)])) or others
+    return (
+        list(dict.fromkeys([*filter(None, [named]), *alignment.baselines(scored, names)])) or others
+    )
 
 
 def _on_task(
     records: Sequence[Result],
     names: Names,
     metric: str,
-    baselines: Sequence[str],
+    order: Sequence[str],
     named: str,
     procedure: Procedure,
 ) -> TaskComparison:
@@ -390,13 +377,13 @@ def _on_task(
     task, metric = records[0].task.key, metric or records[0].task.main_metric
     ordered = sorted(records, key=lambda each: names[each.model.identity, each.seed])
     own = [str(r.task.revision) for r in ordered if names[r.model.identity, r.seed] == named]
-    revision = own[0] if own else common_revision(ordered)
-    columns, left_out = score_columns(task, ordered, names, metric, revision)
-    present = next((name for name in baselines if name in columns), "")
-    if columns and baselines and present != baselines[0]:
+    revision = own[0] if own else alignment.common_revision(ordered)
+    columns, left_out = alignment.score_columns(task, ordered, names, metric, revision)
+    present = next((name for name in order if name in columns), "")
+    if columns and order and present != order[0]:
         instead = f"; compared with {present}" if present else ""
-        left_out.append(f"{task}: no record of {baselines[0]}{instead}")
-    shared = newest_clusters(r for r in ordered if str(r.task.revision) == revision)
+        left_out.append(f"{task}: no record of {order[0]}{instead}")
+    shared = alignment.newest_clusters(r for r in ordered if str(r.task.revision) == revision)
     return TaskComparison(
         task,
         metric,

@@ -5,8 +5,6 @@ The draws depend only on the seed and the query ids, so a difference has the sam
 of which other systems are compared.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from bisect import bisect_left
@@ -14,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +120,7 @@ class PairedDifference:
         """Whether it is `significant`."""
         return significant(self.corrected, self.interval, alpha=alpha)
 
-    def reversed(self) -> PairedDifference:
+    def reversed(self) -> Self:
         """The same difference as b − a."""
         ends, wider = self.interval, self.like_these
         return replace(
@@ -147,10 +145,10 @@ class PairedDifference:
 
 
 def paired_differences(
-    matrix: ScoreMatrix, *, draws: int = DRAWS, seed: int
+    matrix: ScoreMatrix, *, pairs: Sequence[Pair] = (), draws: int = DRAWS, seed: int
 ) -> list[PairedDifference]:
-    """Differences between all pairs of the systems of a matrix, uncorrected."""
-    names = list(itertools.combinations(matrix.systems, 2))
+    """Differences between ``pairs`` of the systems of a matrix, by default all, uncorrected."""
+    names = pairs or list(itertools.combinations(matrix.systems, 2))
     p_values, _ = _p_values(matrix, names, draws=draws, seed=seed)
     return _described(matrix, names, [(p, p) for p in p_values], family=1)
 

@@ -10,8 +10,6 @@ A plan is written to ``plan.toml`` of the study before anything is measured; a c
 what it does otherwise (`deviations`).
 """
 
-from __future__ import annotations
-
 import json
 import math
 from bisect import bisect_left
@@ -20,7 +18,6 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -28,15 +25,13 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import pair_results, system_names
+from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.schema import field_problem
 from qwen3nb.utils.strict_json import parse_toml
-
-if TYPE_CHECKING:
-    from qwen3nb.analysis.comparison.compare import Comparison
 
 MOST = 1 << 24  # queries, and
 _MOST_SEEDS = 100

@@ -21,14 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qwen3nb.analysis.stats.resampling import (
-    DRAWS,
-    LEVEL,
-    Seed,
-    draw_seed,
-    percentile_interval,
-    resampled_means,
-)
+from qwen3nb.analysis.stats import resampling
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, Seed
 from qwen3nb.evaluation.studies.prompts import PromptScores
 from qwen3nb.metrics.intervals import Array, Interval
 
@@ -52,30 +46,19 @@ class Component:
 
 
 def variance_components(
-    scores: ArrayLike, factors: Sequence[str], *, level: float = LEVEL, seed: Seed = 0
+    scores: ArrayLike, factors: Sequence[str], *, seed: Seed = 0
 ) -> list[Component]:
     """Split the variance of scores into those of crossed factors and of their interactions.
 
     Args:
         scores: an axis per factor, of two levels or more: (queries, prompts, seeds).
         factors: names of the axes.
-        level: nominal coverage of the intervals.
         seed: of the draws of the intervals.
 
     Returns:
         The components: single factors first, in their order; the last is of all factors.
-
-    Raises:
-        ValueError: other axes than factors, one of a single level, or a value that is not finite.
     """
     values = np.asarray(scores, dtype=np.float64)
-    if values.ndim != len(factors) or min(values.shape, default=0) < 2:
-        raise ValueError(
-            f"expected an axis of two levels or more for each of {', '.join(factors)}; got scores "
-            f"of shape {values.shape}"
-        )
-    if not np.isfinite(values).all():
-        raise ValueError("a score is not finite")
     sizes = range(1, values.ndim + 1)
     sets = [each for size in sizes for each in itertools.combinations(range(values.ndim), size)]
     df = {each: math.prod(values.shape[axis] - 1 for axis in each) for each in sets}
@@ -91,7 +74,7 @@ def variance_components(
             tuple(factors[axis] for axis in each),
             float(estimates[each]),
             max(0.0, float(estimates[each])) / total if total else 0.0,
-            percentile_interval(share, level=level),
+            resampling.percentile_interval(share, level=LEVEL),
             df[each],
         )
         for each, share in zip(sets, shares, strict=True)
@@ -198,8 +181,8 @@ def superiority(
     for each in (first, second):
         row = {query: index for index, query in enumerate(each.queries)}
         columns.append(each.scores.mean(axis=2)[[row[query] for query in shared]])
-    drawn = draw_seed(seed, shared)
-    means, resampled = resampled_means(
+    drawn = resampling.draw_seed(seed, shared)
+    means, resampled = resampling.resampled_means(
         np.concatenate(columns, axis=1), n_resamples=RESAMPLES, seed=drawn
     )
     count = columns[0].shape[1]
@@ -208,7 +191,7 @@ def superiority(
     for side in (resampled[:, :count], resampled[:, count:]):
         chosen = generator.integers(0, side.shape[1], side.shape)
         sides.append(np.take_along_axis(side, chosen, axis=1))
-    interval = percentile_interval(_share(*sides), level=LEVEL)
+    interval = resampling.percentile_interval(_share(*sides), level=LEVEL)
     return float(_share(means[None, :count], means[None, count:])[0]), interval
 
 

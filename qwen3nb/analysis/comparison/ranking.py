@@ -1,4 +1,4 @@
-"""Rankings with rank intervals, groups of systems that are not significantly different, categories.
+"""Rankings with rank intervals, groups of systems that are not significantly different.
 
 The interval of a rank follows from the numbers of systems that are significantly better or worse.
 With probability 1 − alpha, the tests of all pairs make no error, and all true ranks are in their
@@ -13,31 +13,17 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import scipy
 
 from qwen3nb.analysis.comparison.differences import ALPHA, Pair, paired_blocks, significant
-from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_test
-from qwen3nb.analysis.stats.resampling import (
-    DRAWS,
-    LEVEL,
-    draw_seed,
-    max_t_p_values,
-    resampled_means,
-)
-from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
-from qwen3nb.metrics.intervals import (
-    Array,
-    Interval,
-    difference_intervals,
-    mean_interval,
-    mean_of_intervals,
-    student_interval,
-)
+from qwen3nb.analysis.stats import resampling
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
+from qwen3nb.metrics import intervals
+from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.utils.hardware import cores
 
 FEWEST_TASKS = 5  # for statements on tasks like these
@@ -79,7 +65,7 @@ class Ranking:
 def rank_systems(
     matrices: Sequence[ScoreMatrix],
     *,
-    n_resamples: int = DRAWS,
+    n_resamples: int = resampling.DRAWS,
     seed: int,
     weights: Sequence[float] = (),
     name: str = "",
@@ -105,7 +91,7 @@ def rank_systems(
     systems, left_out = common_systems(matrices)
     shares = np.asarray(weights or [1.0] * len(matrices)) / (sum(weights) or len(matrices))
     columns = [np.array([matrix.column(s) for s in systems]).T for matrix in matrices]
-    seeds = [draw_seed(seed, matrix.sampled) for matrix in matrices]
+    seeds = [resampling.draw_seed(seed, matrix.sampled) for matrix in matrices]
     # Exact sums: equal scores have equal means in any order of queries.
     each = [[math.fsum(scores) / len(scores) for scores in column.T] for column in columns]
     means = shares @ np.array(each)
@@ -153,10 +139,10 @@ def over_tasks(columns: Sequence[Array], shares: Array) -> Interval:
     """Interval of a mean over tasks; a task with a single query counts as exact."""
     values = [float(each.mean()) for each in columns]
     ends = [
-        mean_interval(each, level=LEVEL)[1] or (value, value)
+        intervals.mean_interval(each, level=resampling.LEVEL)[1] or (value, value)
         for each, value in zip(columns, values, strict=True)
     ]
-    return mean_of_intervals(values, ends, weights=shares)
+    return intervals.mean_of_intervals(values, ends, weights=shares)
 
 
 def paired_over_tasks(
@@ -174,7 +160,7 @@ def paired_over_tasks(
         return [
             (
                 [mean for mean, *_ in own],
-                mean_of_intervals(
+                intervals.mean_of_intervals(
                     [value for _, value, _ in own],
                     [ends or (value, value) for _, value, ends in own],
                     weights=shares,
@@ -188,7 +174,9 @@ def _of_block(matrix: ScoreMatrix, block: Array) -> list[tuple[float, float, Int
     """Return the means of differences, those of their sampling units, and the intervals."""
     units = matrix.units(block)
     means = (each.mean(axis=1).tolist() for each in (block, units))
-    return list(zip(*means, difference_intervals(units, level=LEVEL), strict=True))
+    return list(
+        zip(*means, intervals.difference_intervals(units, level=resampling.LEVEL), strict=True)
+    )
 
 
 def unit_means(means: Array, shares: Array, units: Sequence[str]) -> Array:
@@ -204,7 +192,11 @@ def on_tasks_like_these(values: Array) -> Interval | None:
     Student's interval over the means of the tasks (T,). A bootstrap of five tasks covers .84, not
     .95.
     """
-    return student_interval(values, level=LEVEL) if len(values) >= FEWEST_TASKS else None
+    return (
+        intervals.student_interval(values, level=resampling.LEVEL)
+        if len(values) >= FEWEST_TASKS
+        else None
+    )
 
 
 def borda_ranks(means: Array) -> list[int]:
@@ -219,7 +211,7 @@ def borda_ranks(means: Array) -> list[int]:
 
 def _shares_first(means: Array, *, seed: int) -> list[float]:
     """Share of bootstrap draws of the tasks (T, S) in which each system has the largest mean."""
-    _, drawn = resampled_means(means, n_resamples=DRAWS, seed=seed)
+    _, drawn = resampling.resampled_means(means, n_resamples=resampling.DRAWS, seed=seed)
     first = drawn == drawn.max(axis=1, keepdims=True)
     shares: list[float] = (first / first.sum(axis=1, keepdims=True)).mean(axis=0).tolist()
     return shares
@@ -285,73 +277,4 @@ def mean_p_values(
         rows += len(columns) * share * each / len(each)
     pairs = list(itertools.combinations(range(count), 2))
     flips = [number for drawn in sizes for number in drawn]
-    return max_t_p_values(every, pairs, n_resamples=n_resamples, seed=flips)
-
-
-OTHER = "(no category)"
-
-
-@dataclass(frozen=True)
-class CategoryRow:
-    """Two systems on one category."""
-
-    category: str
-    n: int  # number of queries that both answered
-    first: float  # mean of a; ``second`` is that of b
-    second: float
-    difference: float  # mean of a - b
-    interval: Interval | None  # of the difference, or None for a single query
-    p_value: float  # paired permutation test, adjusted by Holm over the categories
-
-
-@dataclass(frozen=True)
-class Breakdown:
-    """Two systems by category."""
-
-    first: str  # name of a; ``second`` is that of b
-    second: str
-    overall: CategoryRow  # the difference over all queries
-    rows: tuple[CategoryRow, ...]  # one per category, ordered by name
-    notes: tuple[str, ...]  # queries that do not pair
-
-
-def breakdown(
-    first: Mapping[str, float],
-    second: Mapping[str, float],
-    categories: Mapping[str, str],
-    *,
-    names: tuple[str, str] = ("a", "b"),
-    n_resamples: int = DRAWS,
-    seed: int,
-) -> Breakdown:
-    """Compare two systems within each category of queries.
-
-    Args:
-        first: score per query id of a.
-        second: score per query id of b.
-        categories: category per query id; queries without one form their own category.
-        names: names of the two systems.
-        n_resamples: number of sign flips.
-        seed: of the draws.
-
-    Raises:
-        ValueError: no query in common, or a value that is not finite.
-    """
-    matrix = join({names[0]: first, names[1]: second})
-    groups: dict[str, list[int]] = {}
-    for index, query in enumerate(matrix.queries):
-        groups.setdefault(categories.get(query, OTHER), []).append(index)
-
-    def row(name: str, members: Sequence[int]) -> CategoryRow:
-        a, b = matrix.scores[:, members]
-        drawn = draw_seed(seed, [matrix.queries[index] for index in members])
-        estimate = mean_difference(a, b)
-        p = permutation_test(a, b, n_resamples=n_resamples, seed=drawn).p_value
-        means = float(a.mean()), float(b.mean())
-        return CategoryRow(name, estimate.n, *means, estimate.difference, estimate.interval, p)
-
-    rows = [row(name, members) for name, members in sorted(groups.items())]
-    adjusted = adjust([each.p_value for each in rows])
-    rows = [replace(each, p_value=p) for each, p in zip(rows, adjusted, strict=True)]
-    overall = row("all", range(len(matrix.queries)))
-    return Breakdown(*names, overall, tuple(rows), matrix.notes)
+    return resampling.max_t_p_values(every, pairs, n_resamples=n_resamples, seed=flips)

@@ -28,14 +28,8 @@ import scipy  # loads scipy.stats on first use, which takes a second
 from numpy.typing import ArrayLike, NDArray
 
 from qwen3nb.analysis.stats import resampling
-from qwen3nb.metrics.intervals import (
-    Array,
-    Interval,
-    difference_interval,
-    difference_intervals,
-    no_worse,
-    within,
-)
+from qwen3nb.metrics import intervals
+from qwen3nb.metrics.intervals import Array, Interval
 
 CONSTANT = "the differences are all the same, so they have no spread to test against"
 SINGLE = "a single query has no spread"
@@ -136,7 +130,7 @@ def mean_difference(
             outside 0 to 1.
     """
     differences = _differences(a, b, level=level)
-    ends = difference_interval(_units(differences, cluster), level=level)
+    ends = intervals.difference_interval(_units(differences, cluster), level=level)
     undefined = "" if ends else SINGLE
     return MeanDifference(float(differences.mean()), ends, level, len(differences), undefined)
 
@@ -164,7 +158,7 @@ def permutation_test(
     differences = _differences(a, b)
     flipped = _units(differences, cluster, centred=False)
     columns = np.stack([flipped, np.zeros(len(flipped))], axis=1)
-    (p,) = resampling.sign_flip_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)
+    (p,), _ = resampling.max_t_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)
     return PermutationResult(float(differences.mean()), p, len(differences))
 
 
@@ -232,13 +226,13 @@ def equivalence(
     """
     differences = _differences(a, b, alpha=alpha)
     needed = queries_to_show(differences, margin=margin, level=1 - alpha)
-    ends = difference_interval(differences, level=1 - alpha)
+    ends = intervals.difference_interval(differences, level=1 - alpha)
     return EquivalenceResult(
         float(differences.mean()),
         margin,
         ends,
-        no_worse(ends, margin),
-        within(ends, margin),
+        intervals.no_worse(ends, margin),
+        intervals.within(ends, margin),
         alpha,
         len(differences),
         needed,
@@ -265,8 +259,9 @@ def queries_to_show(
         return None
 
     def shown(queries: int) -> bool:
-        return within(
-            difference_intervals(differences[None], level=level, queries=queries)[0], margin
+        return intervals.within(
+            intervals.difference_intervals(differences[None], level=level, queries=queries)[0],
+            margin,
         )
 
     high = next((n << i for i in range(60) if shown(n << i)), None)

@@ -78,37 +78,29 @@ def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Arr
     return np.ldexp(exact.sum(axis=0), -scale) / n, np.ldexp(sums, -scale) / n
 
 
-def sign_flip_p_values(
-    scores: Array, pairs: Sequence[tuple[int, int]], *, n_resamples: int, seed: Seed
-) -> list[float]:
-    """P-values of the two-sided paired permutation test of pairs of systems.
-
-    A p-value is (b + 1) / (R + 1), never 0 (Phipson and Smyth 2010): b of R random sign flips have
-    a difference at least as large as the sample's, up to the rounding of scores.
-
-    Args:
-        scores: (n, S).
-        pairs: columns (i, j); the statistic is ``|sum(scores[:, i] - scores[:, j])|``, in
-            which exchanging the two systems on a query flips a sign.
-        n_resamples: number of sign flips R.
-        seed: seed of the sign flips, shared by all pairs.
-    """
-    return max_t_p_values(scores, pairs, n_resamples=n_resamples, seed=seed)[0]
-
-
 def max_t_p_values(
     scores: Array, pairs: Sequence[tuple[int, int]], *, n_resamples: int, seed: Seed
 ) -> tuple[list[float], list[float]]:
-    """P-values of `sign_flip_p_values`, and adjusted over all pairs by step-down MaxT.
+    """P-values of the two-sided paired permutation test of pairs of systems, raw and by MaxT.
 
-    The statistic of a pair is its difference over the root of its sum of squares, which sign flips
-    do not change; pairs of large and small variance are thus treated alike. The adjusted p-value is
-    the share of sign flips in which the largest statistic of all pairs, except more significant
-    ones, is at least the pair's own, and no less than that of any more significant pair. For
-    correlated pairs, this is more powerful than Holm's method, because all pairs share the flips.
-    The family-wise error rate is at most alpha if the differences of all pairs without a true
-    difference are jointly symmetric about 0 (Westfall and Young 1993, algorithm 4.1; Boytsov,
-    Belova and Westfall 2013).
+    A raw p-value is (b + 1) / (R + 1), never 0 (Phipson and Smyth 2010): b of R random sign flips
+    have a difference at least as large as the sample's, up to the rounding of scores.
+
+    For step-down MaxT over all pairs, the statistic of a pair is its difference over the root of
+    its sum of squares, which sign flips do not change; pairs of large and small variance are thus
+    treated alike. The adjusted p-value is the share of sign flips in which the largest statistic of
+    all pairs, except more significant ones, is at least the pair's own, and no less than that of
+    any more significant pair. For correlated pairs, this is more powerful than Holm's method,
+    because all pairs share the flips. The family-wise error rate is at most alpha if the
+    differences of all pairs without a true difference are jointly symmetric about 0 (Westfall and
+    Young 1993, algorithm 4.1; Boytsov, Belova and Westfall 2013).
+
+    Args:
+        scores: (n, S).
+        pairs: columns (i, j); the difference is ``|sum(scores[:, i] - scores[:, j])|``, in
+            which exchanging the two systems on a query flips a sign.
+        n_resamples: number of sign flips R.
+        seed: seed of the sign flips, shared by all pairs.
 
     Returns:
         Two lists, in the order of the pairs.

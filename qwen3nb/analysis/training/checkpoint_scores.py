@@ -23,15 +23,12 @@ from typing import Any
 import numpy as np
 
 from qwen3nb import paths
+from qwen3nb.analysis.comparison import differences
 from qwen3nb.analysis.comparison.alignment import common_revision
-from qwen3nb.analysis.comparison.differences import significant
-from qwen3nb.analysis.stats.multiple_testing import holm
-from qwen3nb.analysis.stats.paired_tests import permutation_test
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_p_values
+from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
 from qwen3nb.checkpoints.folder import step_of
 from qwen3nb.checkpoints.provenance import read_provenance
-from qwen3nb.metrics.intervals import Interval, difference_interval
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import read_json
 
@@ -128,91 +125,38 @@ def trajectories(
 PerStep = Mapping[int, Mapping[str, float]]
 
 
-@dataclass(frozen=True)
-class BestCheckpoint:
-    """The checkpoint with the highest mean, and its difference from the next."""
+def best_checkpoint(scores: PerStep, *, seed: int) -> PairedDifference:
+    """Return the difference between the best checkpoint and the next best, by their steps.
 
-    step: int  # of the best checkpoint
-    mean: float  # its mean, slightly biased upwards by the selection
-    next_step: int  # of the second best
-    difference: float  # best - next
-    interval: Interval | None  # paired interval of the difference; None for a single query
-    p_value: float  # of best against next, Holm-corrected over best against each of the others
-    significant: bool  # whether the difference is significant
-
-
-@dataclass(frozen=True)
-class Gain:
-    """Difference between the last and the first step of a training."""
-
-    first: int  # the first step; ``last`` the last
-    last: int
-    first_mean: float  # mean at the first step; ``last_mean`` at the last
-    last_mean: float
-    difference: float  # last - first, with its paired ``interval``
-    interval: Interval | None
-    p_value: float  # of the paired permutation test, not corrected
-    n: int
-
-
-def best_checkpoint(scores: PerStep, *, seed: int) -> BestCheckpoint:
-    """Return the best checkpoint, and whether it differs significantly from the next best.
-
-    The earliest of equal means is the best. P-values are corrected for the number of checkpoints it
-    is compared with, but not for its selection as the best.
+    The earliest of equal means is the best; its mean is slightly biased upwards by the selection.
+    P-values are corrected for the number of checkpoints it is compared with, but not for its
+    selection as the best.
 
     Raises:
         ValueError: fewer than two steps, or no query shared by all.
     """
-    steps, matrix = _matrix(scores)
-    columns, means = matrix.scores.T, matrix.scores.T.mean(axis=0)
-    best, *others = (int(i) for i in np.argsort(-means, kind="stable"))
-    uncorrected = sign_flip_p_values(
-        columns,
-        [(best, other) for other in others],
-        n_resamples=DRAWS,
-        seed=draw_seed(seed, matrix.queries),
-    )
-    p_values = holm(uncorrected)
-    second = others[0]
-    interval = difference_interval(columns[:, best] - columns[:, second], level=LEVEL)
-    return BestCheckpoint(
-        step=steps[best],
-        mean=float(means[best]),
-        next_step=steps[second],
-        difference=float(means[best] - means[second]),
-        interval=interval,
-        p_value=p_values[0],
-        significant=significant(p_values[0], interval),
-    )
+    matrix = _matrix(scores)
+    order = np.argsort(-matrix.scores.mean(axis=1), kind="stable")
+    best, *others = (matrix.systems[row] for row in order)
+    pairs = [(best, other) for other in others]
+    return differences.corrected(differences.paired_differences(matrix, pairs=pairs, seed=seed))[0]
 
 
-def gain(scores: PerStep, *, seed: int) -> Gain:
+def gain(scores: PerStep, *, seed: int) -> PairedDifference:
     """Return the gain of a training: its last step against its first, paired by query.
 
     Raises:
         ValueError: fewer than two steps, or no query shared by all.
     """
-    steps, matrix = _matrix(scores)
-    first, last = matrix.scores[0], matrix.scores[-1]
-    test = permutation_test(last, first, seed=draw_seed(seed, matrix.queries))
-    return Gain(
-        first=steps[0],
-        last=steps[-1],
-        first_mean=float(first.mean()),
-        last_mean=float(last.mean()),
-        difference=test.difference,
-        interval=difference_interval(last - first, level=LEVEL),
-        p_value=test.p_value,
-        n=len(matrix.queries),
-    )
+    matrix = _matrix(scores)
+    last_and_first = (matrix.systems[-1], matrix.systems[0])
+    return differences.paired_differences(matrix, pairs=[last_and_first], seed=seed)[0]
 
 
-def _matrix(scores: PerStep) -> tuple[list[int], ScoreMatrix]:
+def _matrix(scores: PerStep) -> ScoreMatrix:
     if len(scores) < 2:
         raise ValueError(f"expected two or more steps; got {len(scores)}")
-    steps = sorted(scores)
-    return steps, join({f"step {step}": scores[step] for step in steps}, task="checkpoints")
+    return join({f"step {step}": scores[step] for step in sorted(scores)}, task="checkpoints")
 
 
 @dataclass(frozen=True)
@@ -222,8 +166,8 @@ class TrainingSummary:
     task: str
     metric: str  # its metric
     name: str  # the training, with the number of its seed if it has several
-    gain: Gain  # the first against the last step, p corrected by Holm over all summaries
-    best: BestCheckpoint  # the best step
+    gain: PairedDifference  # the first against the last step, p corrected over all summaries
+    best: PairedDifference  # the best step against the next best
 
 
 def training_summaries(
@@ -246,11 +190,8 @@ def training_summaries(
         for number, steps in each.scores.items()
         if len(steps) > 1
     ]
-    corrected = holm([each.gain.p_value for each in uncorrected])
-    return tuple(
-        replace(each, gain=replace(each.gain, p_value=p))
-        for each, p in zip(uncorrected, corrected, strict=True)
-    )
+    gains = differences.corrected([each.gain for each in uncorrected])
+    return tuple(replace(each, gain=own) for each, own in zip(uncorrected, gains, strict=True))
 
 
 def checkpoint_of(result: Result) -> Path | None:

@@ -311,7 +311,6 @@ DEFINITION = (
     "that joint training loses; negative where the joint model is better."
 )
 REQUIRED = ("rank", "base", "data_seed", "steps")
-REQUIRABLE = (*REQUIRED, "task_steps")
 _ORDER = ("NO RESULT", "INCONCLUSIVE", "MARGINAL", "FAIL", "PASS")
 _WORDS = {"data_seed": "data seed", "steps": "optimiser steps", "task_steps": "steps on the task"}
 
@@ -375,15 +374,10 @@ def interference(
 
     Args:
         scores: from `collect.load_all_results`; runs without a known mode are left out.
-        required: facts of `REQUIRABLE` that have to agree (unknown facts do not);
+        required: facts that have to agree (unknown facts do not);
             ``task_steps`` instead of ``steps`` compares the steps of the joint run on the task.
         gate: the thresholds.
-
-    Raises:
-        ValueError: an unknown required fact.
     """
-    for name in required:
-        one_of("fact", name, REQUIRABLE)
     runs: dict[tuple[str, int | None], Run] = {}
     # The last finished of several records of one adapter on one task is used.
     for score in sorted(scores, key=lambda each: each.finished):

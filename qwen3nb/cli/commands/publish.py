@@ -13,6 +13,7 @@ from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command, readable_records
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.secrets import write_public
 from qwen3nb.utils.terminal import say
 
@@ -69,7 +70,6 @@ def tables(format: str, out: Path, **choice: Any) -> None:
 
 
 def _contents(*, tier: str | None, models: Sequence[str], tasks: str, seed: int) -> PaperContents:
-    from qwen3nb.evaluation.mteb.select import split_names
     from qwen3nb.report.paper import PaperContents
 
     return PaperContents(readable_records(), tier or "", models, split_names(tasks), seed)
@@ -107,7 +107,6 @@ def report(model: str, baselines: str, output: Path, facts: Path | None, **optio
     comparison.md, mteb/ and, for an extracted encoder, MODEL_CARD.md. Records go to results/
     and are reused. A baseline or task that fails is named at the end, and the exit code is 1.
     """
-    from qwen3nb.evaluation.mteb.select import split_names
     from qwen3nb.evaluation.run import EvaluationError
     from qwen3nb.report.model_report import report_model
 

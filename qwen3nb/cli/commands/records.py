@@ -14,6 +14,7 @@ from qwen3nb import paths
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command, readable_records
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.secrets import write_public
 from qwen3nb.utils.terminal import say
 
@@ -341,7 +342,6 @@ def plan(
     qwen3nb plan --model a,b --baseline bm25 --margin 0.02 --seeds 5 --seed-deviation 0.01
     """
     from qwen3nb.analysis.comparison.plan import Plan, make_plan, plan_file, write_plan
-    from qwen3nb.evaluation.mteb.select import split_names
     from qwen3nb.records.store import load_results
 
     wanted = Plan(tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys, **fields)

@@ -277,14 +277,8 @@ def effective_rank(singular_values: Vectors) -> float:
 
     Ranges from 1 (a single direction) to the number of values (all equal); Roy and Vetterli 2007,
     definition 1.
-
-    Raises:
-        ValueError: no values, a negative one, or all zero.
     """
-    values = np.asarray(singular_values, dtype=np.float64)
-    if values.size == 0 or (values < 0).any() or not values.sum() > 0:
-        raise ValueError("expected singular values of 0 or more, at least one above 0")
-    shares = values / values.sum()
+    shares = singular_values / singular_values.sum()
     shares = shares[shares > 0]  # p log p -> 0 for p -> 0
     return float(np.exp(-(shares * np.log(shares)).sum()))
 

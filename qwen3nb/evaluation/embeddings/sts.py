@@ -1,12 +1,10 @@
 """Evaluate semantic textual similarity on STS-B, SICK-R, a file, or lists of sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -49,7 +47,7 @@ class STSPairs:
             raise DataError(f"{self.name}: a gold score is not a finite number")
 
     @classmethod
-    def of_task(cls, name: str, task: Any) -> STSPairs:
+    def of_task(cls, name: str, task: Any) -> Self:
         """Take the pairs of the first split of a loaded MTEB task."""
         rows: Any = task.dataset
         for key in (*task.hf_subsets, task.eval_splits[0]):
@@ -71,7 +69,7 @@ class STSScores:
     per_query: dict[str, dict[str, float]]
 
     @classmethod
-    def of(cls, pairs: STSPairs, similarities: Sequence[float]) -> STSScores:
+    def of(cls, pairs: STSPairs, similarities: Sequence[float]) -> Self:
         """Correlate the similarity of each pair with its gold score."""
         per_query = {"cosine": numbered(similarities), "gold": numbered(pairs.gold)}
         spearman, pearson = (

@@ -9,8 +9,6 @@ MTEB's main score: a task fails unless the two implementations agree to 1e-5.
     results/mteb/results/<model>/<revision>/checksums.jsonl     ours
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random
@@ -20,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -81,7 +79,7 @@ class TaskItem:
         vectors = not model.searches_only or self.type in SEARCH_TYPES
         return "" if vectors else f"{model.label} has no vectors"
 
-    def on(self, model: Model) -> list[tuple[Any, TaskItem]]:
+    def on(self, model: Model) -> list[tuple[Any, Self]]:
         """Return the model with the task; raise UnsupportedError if it does not support it."""
         if reason := self.unsuited(model):
             raise UnsupportedError(reason)
@@ -129,7 +127,7 @@ def evaluate_task(
             counts = data_counts(task)
             predicted, outcome, file = _by_mteb(model, task, mteb_results, run.batch_size)
             scores = score_task(task, predicted, outcome)
-    top = scores.top
+    top, named = scores.top, getattr(task, "clusters", None)
     result = assemble(
         work,
         TaskInfo(
@@ -146,7 +144,10 @@ def evaluate_task(
             languages=tuple(task.languages),
             selection=selection(task, limit=limit),
             counts=counts | work.counts(),
-            clusters=_clusters(task, scores.qrels),
+            # As the task defines them, or the only relevant document of each query.
+            clusters={query: named(query) for query in scores.qrels}
+            if named
+            else shared_documents(scores.qrels),
         ),
         scores.per_query,
         run,
@@ -157,12 +158,6 @@ def evaluate_task(
     if task.metadata.type not in SEARCH_TYPES:
         return result
     return with_runs(result, run, scores.run, scores.qrels)
-
-
-def _clusters(task: Any, qrels: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
-    """Return clusters of judged queries: as defined by the task, or the only relevant document."""
-    named = getattr(task, "clusters", None)
-    return {query: named(query) for query in qrels} if named else shared_documents(qrels)
 
 
 def _by_mteb(

@@ -17,13 +17,11 @@ The main metric is MTEB's main score. If it cannot be computed from the columns 
 score such as ``p-MRR``), the record has MTEB's value, without an interval.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from qwen3nb.datasets.mirror import load_here
 from qwen3nb.evaluation.mteb.select import choose_tasks
@@ -278,7 +276,7 @@ class SearchTexts:
         self._slices = tuple(slices)
 
     @classmethod
-    def of_task(cls, task: TaskInfo) -> SearchTexts:
+    def of_task(cls, task: TaskInfo) -> Self:
         """Read the splits and subsets of a record's task.
 
         Raises:

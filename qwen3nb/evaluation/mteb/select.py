@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.tiers import BENCHMARKS, TIERS
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import one_of, split_names
 from qwen3nb.utils.imports import load_library
 
 # Parameters of `choose_tasks` that a notebook has.
@@ -23,11 +23,6 @@ _OWN = ("PyDocs", "AuthorSTS")
 _LONGEST = 60  # characters of a selection in a file name
 _WORDS = {"eval_splits": "split", "hf_subsets": "subset", "languages": "language"}
 _LISTS = ("Clustering", "PairClassification")  # types whose rows may hold lists of texts
-
-
-def split_names(text: str) -> list[str]:
-    """Split a comma-separated string; an empty one gives an empty list."""
-    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 def tier_tasks(tier: str) -> list[Any]:

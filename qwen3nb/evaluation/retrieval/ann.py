@@ -10,18 +10,9 @@ import numpy as np
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder, truncate_dimensions
+from qwen3nb.models.search import faiss_index
 from qwen3nb.models.search.exact import Hits, search
-from qwen3nb.models.search.faiss_index import (
-    FAMILIES,
-    AnnIndex,
-    Ids,
-    Speed,
-    Vectors,
-    build_index,
-    extremes,
-    measure_speed,
-    recall_at_k,
-)
+from qwen3nb.models.search.faiss_index import FAMILIES, Speed, Vectors
 from qwen3nb.utils.hardware import cores
 from qwen3nb.vectors.encode_file import BLOCK, VectorStore, stored_vectors
 
@@ -121,12 +112,12 @@ def ann_suite(
     ) as vectors:
         exact = _search(queries, vectors, k=max(k, DEPTH + 1))
         for family in indexes:
-            index = build_index(vectors, family=family, seed=seed, device=device)
+            index = faiss_index.build_index(vectors, family=family, seed=seed, device=device)
             for value in index.values((grids or {}).get(FAMILIES[family].parameter)):
-                hits = index.search(queries, max(k, DEPTH + 1), value)
+                scores, ids = index.search(queries, max(k, DEPTH + 1), value)
                 # Recall is measured on the timed search; nDCG may need a deeper one.
                 near = index.search(queries, k, value)[1]
-                recall = recall_at_k(near, vectors, queries, k=k, truth=exact.ids)
+                recall = faiss_index.recall_at_k(near, vectors, queries, k=k, truth=exact.ids)
                 points.append(
                     AnnPoint(
                         family=index.family,
@@ -137,9 +128,11 @@ def ann_suite(
                         size=index.size,
                         device=index.device,
                         recall=dict(zip(collection.queries, recall.tolist(), strict=True)),
-                        ndcg=_ndcg(collection, *hits),
+                        ndcg=_ndcg(collection, Hits(ids, scores)),
                         speeds=tuple(
-                            measure_speed(partial(_once, index, k, value), queries, threads=count)
+                            faiss_index.measure_speed(
+                                partial(index.search, k=k, value=value), queries, threads=count
+                            )
                             for count in counts
                         ),
                     )
@@ -153,14 +146,10 @@ def ann_suite(
             dimension=vectors.shape[1],
             k=k,
             similarity=encoder.similarity_name,
-            exact=_ndcg(collection, exact.scores, exact.ids),
+            exact=_ndcg(collection, exact),
             points=tuple(points),
             compressed=compress(collection, vectors, queries, dimensions=dimensions, unit=unit),
         )
-
-
-def _once(index: AnnIndex, k: int, value: int | None, batch: Vectors) -> tuple[Vectors, Ids]:
-    return index.search(batch, k, value)
 
 
 def compress(
@@ -197,8 +186,7 @@ def compress(
             "binary": (truncated.mapped(_signs), _signs(query_vectors), -(-dimension // 8)),
         }
         for kind, (left, right, size) in kinds.items():
-            hits = _search(right, left, k=DEPTH + 1)
-            ndcg = _ndcg(collection, hits.scores, hits.ids)
+            ndcg = _ndcg(collection, _search(right, left, k=DEPTH + 1))
             points.append(Compressed(kind, dimension, size, ndcg))
     return tuple(points)
 
@@ -209,7 +197,7 @@ def _signs(vectors: Vectors) -> Vectors:
 
 def _int8(vectors: VectorStore) -> Callable[[Vectors], Vectors]:
     """Return a function that quantises vectors to 8 bits, between the extremes of ``vectors``."""
-    low, high = extremes(vectors)
+    low, high = faiss_index.extremes(vectors)
     step = np.where(high > low, (high - low) / 255, 1)
 
     return lambda part: np.asarray(np.round((part - low) / step) * step + low, dtype=np.float32)
@@ -220,16 +208,9 @@ def _search(queries: Vectors, vectors: VectorStore, *, k: int) -> Hits:
     return search(queries, vectors.blocks(), k=k, block=BLOCK, rescore=False)
 
 
-def _ndcg(collection: TestCollection, scores: Vectors, ids: Ids) -> dict[str, float]:
-    names = list(collection.documents)
-    run = {
-        query: {
-            names[row]: float(score)
-            for row, score in zip(listed, values, strict=True)
-            if row >= 0 and not (collection.skip_self and names[row] == query)
-        }
-        for query, listed, values in zip(
-            collection.queries, ids.tolist(), scores.tolist(), strict=True
-        )
-    }
+def _ndcg(collection: TestCollection, hits: Hits) -> dict[str, float]:
+    run = hits.run(collection.queries, list(collection.documents))
+    if collection.skip_self:
+        for query, scores in run.items():
+            scores.pop(query, None)
     return score_run(collection.qrels, run, [METRIC], zeros=True)[METRIC]

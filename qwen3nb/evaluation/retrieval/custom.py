@@ -202,7 +202,14 @@ def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Hits:
         EncoderError: a vector that is not finite, or zero for a text that is not blank.
     """
     if isinstance(model, BM25):
-        return _search_words(model, domain, depth=depth)
+        model.index([{"id": name, "text": text} for name, text in domain.texts.items()])
+        found: Hits = {}
+        for query, text in domain.queries.items():
+            scores = model.search([{"id": query, "text": text}], top_k=len(domain.texts))[query]
+            # The scores are positive, so the boosts multiply them.
+            lifted = {name: score * domain.factors[name] for name, score in scores.items()}
+            found[query] = _best(lifted, depth)
+        return found
     if isinstance(model, Fusion):
         runs = [search_domain(part, domain, depth=_FUSED) for part in model.parts]
         return {query: _best(scores, depth) for query, scores in fuse(runs).items()}
@@ -218,17 +225,6 @@ def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Hits:
         zeros=True,
     )
     return hits.run(domain.queries, list(domain.texts))
-
-
-def _search_words(bm25: BM25, domain: Domain, *, depth: int) -> Hits:
-    """Search with BM25; its scores are positive, so the boosts multiply them."""
-    bm25.index([{"id": name, "text": text} for name, text in domain.texts.items()])
-    run: Hits = {}
-    for query, text in domain.queries.items():
-        scores = bm25.search([{"id": query, "text": text}], top_k=len(domain.texts))[query]
-        lifted = {name: score * domain.factors[name] for name, score in scores.items()}
-        run[query] = _best(lifted, depth)
-    return run
 
 
 def _best(scores: Mapping[str, float], depth: int) -> dict[str, float]:

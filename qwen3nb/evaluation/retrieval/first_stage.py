@@ -83,8 +83,9 @@ def first_stage(
         raise ValueError(f"expected a depth of at least 1; got {depth}")
     label, recipe = describe(first)
     recipe = {**recipe, "depth": depth, "data": collection.revision}
-    file, note = _files(recipe)
-    if (stage := _kept(label, recipe, collection.queries)) is not None:
+    stem = paths.cache() / "first-stage" / sha256_json(recipe)[:32]
+    file, note = stem.with_suffix(".trec"), stem.with_suffix(".json")
+    if (stage := _kept(file, note, label, recipe, collection.queries)) is not None:
         return stage
     counts: Counter[str] = Counter()
     run = search_collection(collection, first, depth=depth, counts=counts)
@@ -97,12 +98,13 @@ def first_stage(
     return FirstStage(label, run, recipe, digest, kept)
 
 
-def _kept(label: str, recipe: dict[str, Any], queries: Iterable[str]) -> FirstStage | None:
+def _kept(
+    file: Path, note: Path, label: str, recipe: dict[str, Any], queries: Iterable[str]
+) -> FirstStage | None:
     """Return the first stage with the cached run of ``recipe``; None if missing or damaged.
 
     A query without retrieved documents has an empty ranking.
     """
-    file, note = _files(recipe)
     try:
         kept = dict(read_json(note))
         if kept.get("recipe") != recipe or kept.get("digest") != sha256_file(file):
@@ -111,12 +113,6 @@ def _kept(label: str, recipe: dict[str, Any], queries: Iterable[str]) -> FirstSt
         return None  # searched again
     run = load_run(file).of_queries(queries)
     return FirstStage(label, run, recipe, kept["digest"], kept.get("counts", {}))
-
-
-def _files(recipe: dict[str, Any]) -> tuple[Path, Path]:
-    """Return the files of a run and of its recipe."""
-    stem = paths.cache() / "first-stage" / sha256_json(recipe)[:32]
-    return stem.with_suffix(".trec"), stem.with_suffix(".json")
 
 
 def describe(first: First) -> tuple[str, dict[str, Any]]:

@@ -7,13 +7,11 @@ evaluated, and a ``training.json`` that describes it: ``objective``, ``data``, `
 `qwen3nb.analysis.comparison.ablation_effects` estimates the effects.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import averaged, select_checkpoints
@@ -49,14 +47,6 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class VariantResult:
-    """A variant and its record on one task."""
-
-    variant: Variant
-    result: Result
-
-
-@dataclass(frozen=True)
 class TrainingVariant:
     """A training of a series: the folder with its checkpoints, and its components."""
 
@@ -64,27 +54,27 @@ class TrainingVariant:
     folder: Path
     components: Mapping[str, str]
 
-    def difference(self, other: TrainingVariant) -> str:
+    def difference(self, other: Self) -> str:
         """Return the only component in which the trainings differ; empty for none or several."""
         names = sorted({*self.components, *other.components})
         differ = [n for n in names if self.components.get(n) != other.components.get(n)]
         return differ[0] if len(differ) == 1 else ""
 
 
-@dataclass(frozen=True)
-class TrainingOutcome:
-    """A training and the record of its last checkpoint on one task."""
+V = TypeVar("V", Variant, TrainingVariant)
 
-    training: TrainingVariant
+
+@dataclass(frozen=True)
+class VariantResult(Generic[V]):
+    """A variant, or a training, and its record on one task."""
+
+    variant: V
     result: Result
 
 
-_Outcome = TypeVar("_Outcome", VariantResult, TrainingOutcome)
-
-
-def by_task(outcomes: Sequence[_Outcome]) -> dict[str, list[_Outcome]]:
+def by_task(outcomes: Sequence[VariantResult[V]]) -> dict[str, list[VariantResult[V]]]:
     """Group outcomes by task, in the order of the variants."""
-    grouped: dict[str, list[_Outcome]] = {}
+    grouped: dict[str, list[VariantResult[V]]] = {}
     for outcome in outcomes:
         grouped.setdefault(outcome.result.task.key, []).append(outcome)
     return grouped
@@ -132,7 +122,7 @@ def ablate(
     append_eos: bool = True,
     show_progress: bool = True,
     **options: Any,
-) -> list[VariantResult]:
+) -> list[VariantResult[Variant]]:
     """Evaluate every variant; stored records are reused.
 
     Args:
@@ -190,14 +180,16 @@ def find_trainings(folder: Path | str) -> list[TrainingVariant]:
     return trainings
 
 
-def ablate_trainings(trainings: Sequence[TrainingVariant], **options: Any) -> list[TrainingOutcome]:
+def ablate_trainings(
+    trainings: Sequence[TrainingVariant], **options: Any
+) -> list[VariantResult[TrainingVariant]]:
     """Evaluate the last checkpoint of each training; for the options see `ablate`."""
     outcomes = []
     for training in trainings:
         (checkpoint,) = select_checkpoints(training.folder, last=1).folders
         config = {"training_components": dict(training.components)}
         run = _evaluated(checkpoint, config, **options)
-        outcomes += [TrainingOutcome(training, result) for result in run.results]
+        outcomes += [VariantResult(training, result) for result in run.results]
     return outcomes
 
 

@@ -13,7 +13,7 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.mirror import MirrorError, Need, mirrored, missing, needs
 from qwen3nb.datasets.pydocs.build import PyDocs
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.select import split_names, suite_tasks
+from qwen3nb.evaluation.mteb.select import suite_tasks
 from qwen3nb.evaluation.retrieval.first_stage import search_collection
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.aggregate import Aggregate, means
@@ -22,6 +22,7 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
+from qwen3nb.utils.choices import split_names
 
 _NEAR = 5  # OKish: within this many tolerances
 

@@ -10,14 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.mteb_rows import document_ids, joined_documents, joined_query
 from qwen3nb.vectors.encode_file import encode_blocks, stored_vectors
 
-Floats = NDArray[np.float32]
 Run = dict[str, dict[str, float]]
 
 

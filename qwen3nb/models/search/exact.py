@@ -11,13 +11,11 @@ Scores are dot products, or cosines on request.
 Shapes: Q queries, N documents, D dimensions, K columns of a result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +93,9 @@ def search(
         ValueError: ``k`` or ``block`` below 1, mismatched shapes, or a vector that is
             not finite (or, for cosines, zero without ``zeros``), with its index.
     """
-    screen = _screen(backend, boosts=boosts is not None)
+    if one_of("backend", backend, BACKENDS) != "numpy" and boosts is not None:
+        raise ValueError(f"expected backend numpy for a search with boosts; got {backend}")
+    screen = _by_torch if backend == "torch" else _by_numpy
     for name, value in (("k", k), ("block", block)):
         if value < 1:
             raise ValueError(f"expected {name} of at least 1; got {value}")
@@ -152,13 +152,10 @@ class _Operand:
     def __len__(self) -> int:
         return len(self.rough)
 
-    def tiles(self) -> list[_Operand]:
+    def tiles(self) -> list[Self]:
         """The rows in groups of at most `_QUERIES`."""
-        starts = range(0, len(self), _QUERIES)
-        return [
-            _Operand(self.rough[rows], self.exact[rows], self.device)
-            for rows in (slice(start, start + _QUERIES) for start in starts)
-        ]
+        rows = (slice(start, start + _QUERIES) for start in range(0, len(self), _QUERIES))
+        return [replace(self, rough=self.rough[each], exact=self.exact[each]) for each in rows]
 
     @cached_property
     def tensor(self) -> Any:
@@ -317,13 +314,6 @@ def _joined(parts: Sequence[Hits], least: int) -> Hits:
     ids = [np.empty((0, width), dtype=np.int64), *(padded(each.ids, -1) for each in parts)]
     scores = [np.empty((0, width), np.float32), *(padded(e.scores, -np.inf) for e in parts)]
     return Hits(ids=np.concatenate(ids), scores=np.concatenate(scores))
-
-
-def _screen(backend: str, *, boosts: bool) -> Screen:
-    one_of("backend", backend, BACKENDS)
-    if boosts and backend != "numpy":
-        raise ValueError(f"expected backend numpy for a search with boosts; got {backend}")
-    return _by_torch if backend == "torch" else _by_numpy
 
 
 # Each returns at least all pairs whose score is neither below the k-th best of the block

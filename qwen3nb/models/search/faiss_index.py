@@ -66,7 +66,7 @@ class AnnIndex:
     largest: int | None  # largest value of the parameter, or None
     # maps queries (Q, D), k and a value of the parameter to scores and ids (Q, k), best first;
     # missing ids are -1
-    search: Callable[[Vectors, int, int | None], tuple[Vectors, Ids]]
+    search: Callable[..., tuple[Vectors, Ids]]
 
     def values(self, grid: Sequence[int] | None = None) -> list[int | None]:
         """Return the values to try, capped at the largest that the index allows."""
@@ -205,7 +205,7 @@ def _sample(faiss: Any, vectors: VectorStore, centroids: int, settings: Any) -> 
 
 def _search(
     index: Any, family: str, largest: int | None, device: str
-) -> Callable[[Vectors, int, int | None], tuple[Vectors, Ids]]:
+) -> Callable[..., tuple[Vectors, Ids]]:
     parameter = FAMILIES[family].parameter
     faiss = _faiss()
     settings = faiss.GpuParameterSpace if device == "cuda" else faiss.ParameterSpace

@@ -9,10 +9,12 @@ from functools import cached_property
 from typing import Any
 
 from qwen3nb.analysis.comparison.candidates import (
+    Breakdown,
     Decision,
     QueryChange,
     Recommendation,
     TrendPoint,
+    breakdown,
     decide,
     evidence,
     largest_changes,
@@ -23,7 +25,6 @@ from qwen3nb.analysis.comparison.candidates import (
 )
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison, significant
-from qwen3nb.analysis.comparison.ranking import Breakdown, breakdown
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Environment, Result
@@ -97,23 +98,12 @@ class CandidateReport:
     @cached_property
     def breakdowns(self) -> tuple[Breakdown, ...]:
         """The differences by category of queries, per candidate; empty without categories."""
-        if not self.records[self.current].task.categories:
-            return ()
-        how, divided = self.comparison.procedure, []
-        for each in self.differences:
-            matrix = self.comparison.matrix(each)
-            first, second = (dict(zip(matrix.queries, row, strict=True)) for row in matrix.scores)
-            divided.append(
-                breakdown(
-                    first,
-                    second,
-                    self.records[self.current].task.categories,
-                    names=(each.first, each.second),
-                    n_resamples=how.draws,
-                    seed=how.seed,
-                )
-            )
-        return tuple(divided)
+        categories, how = self.records[self.current].task.categories, self.comparison.procedure
+        return tuple(
+            breakdown(self.comparison.matrix(each), categories, draws=how.draws, seed=how.seed)
+            for each in self.differences
+            if categories
+        )
 
     @cached_property
     def changes(self) -> tuple[QueryChange, ...]:
@@ -207,7 +197,11 @@ class CandidateReport:
                 "model": name,
                 "loaded from": (record.model.spec, record.model.identity[:8]),
                 "dimensions": record.config.get("dimensions") or None,
-                "prompts": _prompts(record),
+                "prompts": ", ".join(
+                    f"{role}: {text!r}"
+                    for role, text in (record.model.settings.get("prompts") or {}).items()
+                )
+                or "none",
                 "time": times_text(record),
             }
             for name, record in self.records.items()
@@ -362,22 +356,11 @@ def _top_text(result: Result, query: str) -> str:
     return ", ".join(top_documents(result, query)[:_BEST]) or none
 
 
-def _prompts(result: Result) -> str:
-    prompts = result.model.settings.get("prompts") or {}
-    return ", ".join(f"{role}: {text!r}" for role, text in prompts.items()) or "none"
-
-
-def _query_seconds(result: Result) -> float | None:
-    """Return the seconds per query; None if the record does not have them."""
-    value = result.config.get("seconds_per_query")
-    return float(value) if isinstance(value, int | float) else None
-
-
 def times_text(result: Result, *, reused: bool = False) -> str:
     """Describe the cost of a record: seconds, texts encoded and cached, seconds per query."""
     texts = f"{result.cost.encoded:,} texts, {result.cost.cached:,} vectors from the cache"
     took = f"{duration_text(result.cost.seconds)} for {texts}"
-    seconds = _query_seconds(result)
+    seconds = result.config.get("seconds_per_query")
     per_query = "" if seconds is None else f"; {duration_text(seconds)} per query"
     return (f"record reused, nothing encoded; it took {took}" if reused else took) + per_query
 
@@ -392,7 +375,7 @@ def _model(result: Result) -> dict[str, Any]:
         "settings": {k: v for k, v in result.config.items() if k not in per_query},
         "seed": result.seed,
         "cost": result.cost,
-        "seconds_per_query": _query_seconds(result),
+        "seconds_per_query": result.config.get("seconds_per_query"),
         "environment": result.environment,
         "finished": result.finished,
         "run": result.run,

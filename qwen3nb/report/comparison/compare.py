@@ -1,12 +1,10 @@
 """The page of a comparison: tables, figures and conclusions on differences."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from qwen3nb.report.render.figure import (
     SMALL,
     Figure,
     ForestRow,
+    MplFigure,
     draw_estimate,
     forest_figure,
     grid,
@@ -49,9 +48,6 @@ from qwen3nb.report.render.table import (
     transposed,
 )
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MplFigure
 
 _SINGLE = "a single query"
 _MOST_NAMED = 3  # notes below a table; more are counted

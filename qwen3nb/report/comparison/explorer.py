@@ -20,31 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import (
-    by_part,
-    newest_records,
-    pair_results,
-    system_names,
-)
+from qwen3nb.analysis.comparison import alignment
 from qwen3nb.analysis.stats.resampling import LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.per_query import DocumentText, SearchTexts
-from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
+from qwen3nb.report.render import table
 from qwen3nb.report.render.model_styles import model_colors
-from qwen3nb.report.render.table import (
-    MOST_MODELS,
-    Cell,
-    Conclusion,
-    Table,
-    cut,
-    number,
-    plural,
-    short_task,
-)
-from qwen3nb.utils.choices import one_of
+from qwen3nb.report.render.table import MOST_MODELS, Cell, Conclusion, Table
+from qwen3nb.utils.choices import one_of, split_names
 from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
@@ -113,7 +99,7 @@ class Explorer:
         models = self._pair(first, second)
         columns = {name: self.matrix.column(name) for name in models}
         frame = pd.DataFrame(columns, index=pd.Index(self.matrix.queries, name="query"))
-        frame.insert(0, "text", [cut(self.text(query), _LONGEST) for query in frame.index])
+        frame.insert(0, "text", [table.cut(self.text(query), _LONGEST) for query in frame.index])
         frame["difference"] = columns[models[0]] - columns[models[1]]
         return frame.sort_values("difference", key=lambda d: -d.abs(), kind="stable")
 
@@ -143,9 +129,9 @@ class Explorer:
         rows = []
         for name in shown:
             row = read.get(name, DocumentText("", ""))
-            grade = number(grades.get(name), "d", absent="not judged")
+            grade = table.number(grades.get(name), "d", absent="not judged")
             ranks = (_rank(name, top) for top in tops)
-            rows.append(((row.title or name, cut(row.text, _LONGEST)), grade, *ranks))
+            rows.append(((row.title or name, table.cut(row.text, _LONGEST)), grade, *ranks))
         return Table.of(
             rows,
             ("document", "grade", *(f"rank\n{name}" for name in models)),
@@ -153,8 +139,8 @@ class Explorer:
             empty=self.note or "No document is judged, and these records keep no rankings.",
             kind="words",
             name="explorer-query",
-            caption=f"Query {query}, “{cut(self.text(query), 300)}”: its judged documents and the "
-            f"first five of each model, by {self.matrix.metric} {values}.",
+            caption=f"Query {query}, “{table.cut(self.text(query), 300)}”: its judged documents "
+            f"and the first five of each model, by {self.matrix.metric} {values}.",
         )
 
     def _pair(self, first: str, second: str) -> tuple[str, str]:
@@ -170,7 +156,7 @@ class Explorer:
             "models": models,
             "colors": model_colors(models),
             "ids": list(queries),
-            "texts": [cut(self.text(query), _LONGEST) for query in queries],
+            "texts": [table.cut(self.text(query), _LONGEST) for query in queries],
             "scores": {
                 name: [round(float(v), 5) for v in self.matrix.column(name)] for name in models
             },
@@ -197,8 +183,9 @@ class Explorer:
             for selected, axis in enumerate("xy")
         )
         alt = (
-            f"A point per query of {short_task(self.matrix.task)}: {self.matrix.metric} of one "
-            f"model on the x-axis, another on the y-axis; {len(self.matrix.queries)} queries."
+            f"A point per query of {table.short_task(self.matrix.task)}: {self.matrix.metric} of "
+            "one model on the x-axis, another on the y-axis; "
+            f"{len(self.matrix.queries)} queries."
         )
         return (
             f'<div class="q-explorer"><div class="q-controls">{boxes}</div>'
@@ -263,7 +250,7 @@ def _traces_and_layout(across: str, up: str, *, metric: str) -> dict[str, Any]:
 
 def _rank(document: str, top: Sequence[str]) -> Cell:
     if document in top:
-        return number(top.index(document) + 1, "d")
+        return table.number(top.index(document) + 1, "d")
     return Cell(f"after {len(top)}" if top else "not kept")
 
 
@@ -310,7 +297,7 @@ def query_details(
     kept, size = {}, 0
     for query, each in details.items():
         new = {
-            name: [cut(row.title, _LONGEST), cut(row.text, _LONGEST)]
+            name: [table.cut(row.title, _LONGEST), table.cut(row.text, _LONGEST)]
             for name, row in read.get(query, {}).items()
             if name not in documents
         }
@@ -345,7 +332,7 @@ def explore(
         ValueError: an unknown model, or only one; lists the known ones.
     """
     given = [result for result in latest(results) if result.task.key == task]
-    matrices, left_out = pair_results(given, metric=metric, tasks=[task])
+    matrices, left_out = alignment.pair_results(given, metric=metric, tasks=[task])
     if not matrices:
         reasons = "; ".join(left_out) or "there is none"
         return NoExplorer(f"Two models with {metric} on {task} are needed: {reasons}.")
@@ -359,8 +346,8 @@ def explore(
         raise ValueError(f"expected two or more models; got {kept[0]!r} alone")
     rows = [matrix.systems.index(name) for name in kept]
     matrix = replace(matrix, systems=tuple(kept), scores=matrix.scores[rows])
-    newest = by_part(newest_records(given)[0])
-    names = system_names(newest)
+    newest = alignment.by_part(alignment.newest_records(given)[0])
+    names = alignment.system_names(newest)
     records = {names[r.model.identity, r.seed]: r for r in newest if r.task.key == matrix.task}
     records = {name: records[name] for name in kept}
     note = ""
@@ -368,9 +355,9 @@ def explore(
         try:
             texts = SearchTexts.of_task(records[kept[0]].task)
         except (ValueError, OSError) as error:
-            note = f"Query texts are not available: {cut(str(error), 200)}"
+            note = f"Query texts are not available: {table.cut(str(error), 200)}"
     if len(kept) < len(best):
-        note += f" {plural(len(best) - len(kept), 'model')} not shown: -p models A,B chooses."
+        note += f" {table.plural(len(best) - len(kept), 'model')} not shown: -p models A,B chooses."
     return Explorer(matrix, records, texts, note.strip())
 
 
@@ -383,8 +370,8 @@ def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:
     far, won = int((np.abs(differences) > _FAR).sum()), int((differences > _FAR).sum())
     ends, n = difference_interval(differences, level=LEVEL), len(differences)
     return Conclusion(
-        f"On {far} of {n} queries of {short_task(explorer.matrix.task)} the two best models differ "
-        f"by more than {_FAR:g} in {explorer.matrix.metric}: {first} wins {won} of them and "
+        f"On {far} of {n} queries of {table.short_task(explorer.matrix.task)} the two best models "
+        f"differ by more than {_FAR:g} in {explorer.matrix.metric}: {first} wins {won} of them and "
         f"{second} {far - won}. The largest difference is {np.abs(differences).max():.3f}, the "
         f"mean over all {n} {differences.mean():+.3f} {interval_text(ends)}."
     )

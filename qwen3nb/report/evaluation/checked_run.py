@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline, against_baseline
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.plan import Preflight, load_checked, preflight
-from qwen3nb.evaluation.mteb.select import SELECTION, choose_tasks, split_names, task_key
+from qwen3nb.evaluation.mteb.select import SELECTION, choose_tasks, task_key
 from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.evaluation.studies.prompts import evaluate_prompts
 from qwen3nb.models.encoders.base import Encoder
@@ -19,7 +19,7 @@ from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results
 from qwen3nb.report.evaluation.run_trace import RunTrace
 from qwen3nb.report.leaderboard.all_results import Summary, summarise, write_all_results
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import one_of, split_names
 
 
 @dataclass(frozen=True)

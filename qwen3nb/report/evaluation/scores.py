@@ -11,20 +11,10 @@ from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.record import Result
+from qwen3nb.report.render import table
 from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure
 from qwen3nb.report.render.home import formula_link, record_link, task_anchor
-from qwen3nb.report.render.table import (
-    MANY,
-    Cell,
-    Conclusion,
-    Sections,
-    Table,
-    effect_text,
-    number,
-    plural,
-    score_text,
-    short_task,
-)
+from qwen3nb.report.render.table import MANY, Cell, Conclusion, Sections, Table
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
 
@@ -72,7 +62,9 @@ def failures_table(failures: Mapping[str, str]) -> Table:
 def _not_applicable(skipped: Mapping[str, str] | None) -> str:
     """State how many tasks a model does not support, and why."""
     counts = Counter((skipped or {}).values())
-    return " ".join(f"Not applicable: {plural(n, 'task')} ({why})." for why, n in counts.items())
+    return " ".join(
+        f"Not applicable: {table.plural(n, 'task')} ({why})." for why, n in counts.items()
+    )
 
 
 def _table(
@@ -83,17 +75,17 @@ def _table(
     for each in scores:
         metric, _, tasks = each.metric.partition(" of ")  # of a mean over tasks
         row: dict[str, Any] = {
-            "task": Cell(short_task(each.task), id=task_anchor(each.task)),
+            "task": Cell(table.short_task(each.task), id=task_anchor(each.task)),
             "metric": Cell(metric, tasks and f"of {tasks}", link=formula_link(each.metric)),
-            "score\n95 % interval": number(each.score, link=files.get(each.task, "")),
+            "score\n95 % interval": table.number(each.score, link=files.get(each.task, "")),
         }
         if compared:
             ends: dict[str, Any] = {"interval": each.interval, "detail": each.why or "no interval"}
             row |= {
-                "Δ\n95 % interval": number(
+                "Δ\n95 % interval": table.number(
                     each.difference, "+.3f", strong=each.significant, **ends
                 ),
-                "baseline": number(each.other, detail=each.reference),
+                "baseline": table.number(each.other, detail=each.reference),
                 "p\ncorrected": Cell(
                     p_value_text(each.p_value),
                     f"{each.family} pairs" if each.family else "",
@@ -137,10 +129,10 @@ def terminal_table(
     return Table.of(
         (
             {
-                "task": short_task(each.task),
+                "task": table.short_task(each.task),
                 "metric": each.metric,
                 "score": number_text(each.score.value),
-                "95 % interval": interval_text(number(each.score).interval, sign=False),
+                "95 % interval": interval_text(table.number(each.score).interval, sign=False),
                 "Δ": Cell(number_text(each.difference, sign=True), strong=each.significant),
                 "to": each.reference or each.why,
                 "n": f"{each.score.n} {each.unit}",
@@ -156,7 +148,7 @@ def forest_rows(scores: Sequence[AgainstBaseline]) -> list[ForestRow]:
     """Return a row of a forest plot per task with a difference; significant ones are filled."""
     return [
         ForestRow(
-            short_task(each.task),
+            table.short_task(each.task),
             each.difference,
             each.interval,
             note=f"to {each.reference}",
@@ -204,7 +196,8 @@ def evaluation_conclusion(scores: Sequence[AgainstBaseline], *, caution: str = "
         sentences.append(
             f"Of {len(own)} tasks compared with {baseline}, {own[0].model} is better on "
             f"{verdicts.count('better')} and worse on {verdicts.count('worse')} by a significant "
-            f"paired difference (the largest, on {short_task(largest.task)}: {_effect(largest)})."
+            "paired difference (the largest, on "
+            f"{table.short_task(largest.task)}: {_effect(largest)})."
             if len(own) > 1
             else _one_task(own[0])
         )
@@ -220,12 +213,13 @@ def _one_task(each: AgainstBaseline) -> str:
         "not shown": f"no difference between {each.model} and {each.reference} is shown",
     }[each.verdict]
     means = f"{each.metric} {number_text(each.score.value)} against {number_text(each.other)}"
-    return f"On {short_task(each.task)}, {words}: {means}, a paired difference of {_effect(each)}."
+    task = table.short_task(each.task)
+    return f"On {task}, {words}: {means}, a paired difference of {_effect(each)}."
 
 
 def _effect(each: AgainstBaseline) -> str:
     change = each.difference or 0.0
-    effect = effect_text(change, each.interval, each.p_value, absent="(no interval)")
+    effect = table.effect_text(change, each.interval, each.p_value, absent="(no interval)")
     return f"{effect}, n = {each.score.n}"
 
 
@@ -236,8 +230,8 @@ def _alone(alone: Sequence[AgainstBaseline]) -> str:
     known = (name for name in reference_models() if name != first.model)
     baseline = next(name for name in known if searched or not find_source(name).kind.searches)
     return (
-        f"{first.model} scores {first.metric} {score_text(first.score)} on "
-        f"{short_task(first.task)}, n = {first.score.n}. Tasks without a difference to test: "
+        f"{first.model} scores {first.metric} {table.score_text(first.score)} on "
+        f"{table.short_task(first.task)}, n = {first.score.n}. Tasks without a difference to test: "
         f"{len(alone)} ({first.why}); run `qwen3nb eval --model {baseline}` on the same tasks for "
         "a baseline."
     )

@@ -16,17 +16,12 @@ from statistics import fmean
 from typing import Any
 
 from qwen3nb import paths
+from qwen3nb.analysis.comparison import benchmark_means
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
-from qwen3nb.analysis.comparison.benchmark_means import (
-    BenchmarkMean,
-    benchmark_columns,
-    column_mean,
-    main_score,
-)
 from qwen3nb.records.record import Result, checksum
 from qwen3nb.records.store import load_failures, load_results
 from qwen3nb.records.verification import SUMMARY, SUMMARY_SCHEMA, scores_of
-from qwen3nb.tiers import BENCHMARKS, GROUPS
+from qwen3nb.tiers import BENCHMARKS, GROUP_OF, GROUPS
 from qwen3nb.utils.atomic_files import turn, write_json
 from qwen3nb.utils.secrets import known_secrets
 
@@ -38,7 +33,7 @@ class Summary:
     """Means of one model's scores: of benchmarks requested as a whole, or by type."""
 
     label: str  # name of the model
-    means: tuple[BenchmarkMean, ...]  # means of benchmarks requested as a whole
+    means: tuple[benchmark_means.BenchmarkMean, ...]  # means of benchmarks requested as a whole
     by_type: dict[str, float]  # mean main score over the tasks of each MTEB type
     tasks: dict[str, int]  # number of tasks of each type; a group of tasks counts as one
     over_tasks: float | None  # mean over all tasks; None without tasks, or with benchmarks
@@ -82,10 +77,10 @@ def summarise(
         raise ValueError(f"expected results of one model, got {several}")
     records = {record.task.key: record for record in newest_records(results)[0]}
     means = tuple(
-        column_mean(column, records.values())
+        benchmark_means.column_mean(column, records.values())
         for benchmark in BENCHMARKS.values()
         if set(benchmark.task_keys) <= {*requested}
-        for column in benchmark_columns(benchmark)
+        for column in benchmark_means.benchmark_columns(benchmark)
     )
     types = _by_type(records)
     by_type = {name: fmean(values) for name, values in types.items()}
@@ -104,13 +99,12 @@ def summarise(
 
 def _by_type(records: Mapping[str, Result]) -> dict[str, list[float]]:
     """Return the main scores of the tasks by type; a group needs all its parts."""
-    group_of = {part: name for name, parts in GROUPS.items() for part in parts}
     parts: dict[str, list[Result]] = {}
     for key, record in records.items():
-        parts.setdefault(group_of.get(key, key), []).append(record)
+        parts.setdefault(GROUP_OF.get(key, key), []).append(record)
     types: dict[str, list[float]] = {}
     for name, own in parts.items():
-        scores = [value for each in own if (value := main_score(each)) is not None]
+        scores = [value for each in own if (value := benchmark_means.main_score(each)) is not None]
         if len(scores) == len(GROUPS.get(name, own)):
             types.setdefault(str(own[0].task.type), []).append(fmean(scores))
     return dict(sorted(types.items()))

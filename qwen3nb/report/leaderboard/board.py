@@ -8,29 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from qwen3nb.analysis.comparison import benchmark_means
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records, pair_results
-from qwen3nb.analysis.comparison.benchmark_means import (
-    BenchmarkMean,
-    MeanColumn,
-    column_mean,
-    counted_tasks,
-    rankable,
-    task_column,
-    task_score,
-    tier_columns,
-    units_of,
-)
+from qwen3nb.analysis.comparison.benchmark_means import BenchmarkMean, MeanColumn
 from qwen3nb.analysis.comparison.compare import Comparison, compare
-from qwen3nb.analysis.comparison.ranking import FEWEST_TASKS, rank_systems
-from qwen3nb.evaluation.mteb.select import split_names
-from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.analysis.comparison.ranking import FEWEST_TASKS, Ranking, Standing, rank_systems
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.kinds.resolve import FUSION_KIND, KINDS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.report.render.figure import Figure, draw_estimate, grid, panels, plain
+from qwen3nb.report.render.figure import Figure, MplFigure, draw_estimate, grid, panels, plain
 from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.table import (
@@ -45,12 +35,7 @@ from qwen3nb.report.render.table import (
     transposed,
 )
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark, is_search
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MplFigure
-
-    from qwen3nb.analysis.comparison.ranking import Ranking, Standing
-    from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
+from qwen3nb.utils.choices import split_names
 
 _NEAR = (
     "not significantly different from the best of its column, as in the table of differences; only "
@@ -196,11 +181,11 @@ def _grid(results: Iterable[Result], tier: str, tasks: Sequence[str] = ()) -> _G
     Models without it follow, those with most tasks first.
     """
     keys = tasks or TIERS[tier].task_keys
-    columns = () if tasks else tier_columns(tier)
+    columns = () if tasks else benchmark_means.tier_columns(tier)
     on_tier = [result for result in latest(results) if result.task.key in keys]
     names, records = model_names(on_tier), by_model(on_tier)
     means = {
-        identity: [column_mean(column, own.values()) for column in columns]
+        identity: [benchmark_means.column_mean(column, own.values()) for column in columns]
         for identity, own in records.items()
     }
     known = ([each.value is not None for each in own] for own in means.values())
@@ -266,7 +251,7 @@ def task_tables(
         tables.append(("Means by type of task", _means_table(grid, tier, pages, types=True)))
     for benchmark in map(BENCHMARKS.__getitem__, TIERS[tier].benchmarks):
         for title, tasks in _parts(benchmark):
-            columns = [task_column(benchmark, task) for task in tasks]
+            columns = [benchmark_means.task_column(benchmark, task) for task in tasks]
             table = Table.of(
                 (
                     (name, *(_task(column, grid.records[identity], pages) for column in columns))
@@ -296,9 +281,9 @@ def _parts(benchmark: Benchmark) -> Iterator[tuple[str, Sequence[str]]]:
 def _task(column: MeanColumn, own: Mapping[str, Result], links: Mapping[str, str]) -> Cell | str:
     record, parts = own.get(next(iter(column.weights))), len(column.weights)
     if parts == 1 and record is not None:
-        score, link = task_score(record, column.metric), score_link(record, links)
+        score, link = benchmark_means.task_score(record, column.metric), score_link(record, links)
         return number(score, absent=f"no {column.metric}", link=link)
-    mean = column_mean(column, own.values())
+    mean = benchmark_means.column_mean(column, own.values())
     if mean.value is None and 0 < len(mean.missing) < parts:
         return Cell(f"{parts - len(mean.missing)} of {parts}", "incomplete")
     return _mean(mean, next(iter(own.values())))
@@ -312,16 +297,11 @@ def _head(column: MeanColumn, grid: _Grid) -> str:
     record = next((own[key] for own in grid.records.values() if key in own), None)
     if record is None:
         return short_task(column.name)
-    score = task_score(record, column.metric)
-    metric = column.metric or _main_metric(record, score)
-    return f"{short_task(column.name)}\n{metric}, n = {score.n if score else 0}"
-
-
-def _main_metric(record: Result, score: Aggregate | None) -> str:
-    """Return the record's main metric, or MTEB's if that differs."""
-    mteb = record.task.mteb
+    score = benchmark_means.task_score(record, column.metric)
+    mteb = record.task.mteb  # whose metric may be none of the record's
     named = next((name for name, each in record.metrics.items() if each == score), "")
-    return named or (mteb.metric if mteb else str(record.task.main_metric))
+    metric = column.metric or named or (mteb.metric if mteb else record.task.main_metric)
+    return f"{short_task(column.name)}\n{metric}, n = {score.n if score else 0}"
 
 
 def headline_table(
@@ -461,7 +441,7 @@ def standings(
                 seed=seed,
                 weights=each.shares,
                 name=each.task,
-                units=units_of([part.task for part in each.parts], each.task),
+                units=benchmark_means.units_of([part.task for part in each.parts], each.task),
                 p_values=each.p_values,
             )
             for each in compared.means
@@ -478,7 +458,7 @@ def standings(
     for matrix in sorted(matrices, key=position):
         if len(matrix.systems) > 1:
             boards[matrix.task] = rank_systems([matrix], seed=seed)
-    if len(shared := rankable(matrices)) > 1:
+    if len(shared := benchmark_means.rankable(matrices)) > 1:
         boards["all tasks"] = rank_systems(shared, seed=seed)
     return boards
 
@@ -501,7 +481,7 @@ def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
         benchmark, _, kind = name.rpartition(": ")
         size = f"n = {board.queries[0]}"
         if board.name or len(board.tasks) > 1:
-            count = counted_tasks(board.tasks, board.name)
+            count = benchmark_means.counted_tasks(board.tasks, board.name)
             size = f"{benchmark}, {count}" if benchmark else f"mean of {count}"
         own = {each.system: each for each in board.standings}
         for row in rows:

@@ -13,13 +13,11 @@ from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES
 from qwen3nb.report.leaderboard.all_results import Summary
-from qwen3nb.report.render.figure import COLORS, Figure, panels, plain
+from qwen3nb.report.render.figure import COLORS, Figure, MplFigure, panels, plain
 from qwen3nb.report.render.home import command_again, formula_link, record_link, task_anchor
 from qwen3nb.report.render.table import MANY, Cell, Conclusion, Table, number, short_task
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MplFigure
-
     from qwen3nb.evaluation.embeddings.sanity_check import SanityCheck
     from qwen3nb.evaluation.mteb.plan import Planned, Preflight
 

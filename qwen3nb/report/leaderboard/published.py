@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
@@ -64,20 +64,11 @@ def reproduction_conclusion(reproductions: Iterable[Reproduction]) -> Conclusion
     )
 
 
-class _Data(NamedTuple):
-    """The data of expected scores: metric, MTEB's revision, and size.
-
-    The size is checked because a private hub may serve a sample under any revision.
-    """
-
-    metric: str
-    revision: str
-    size: Mapping[str, int]
-
-
+# The data of expected scores: metric, MTEB's revision, and size, which is checked because a private
+# hub may serve a sample under any revision.
 _TARGETS = {
-    "STSBenchmark": _Data("Spearman", "b0fddb56ed78048fa8b90373c8a3cfc37b684831", {"pairs": 1379}),
-    "MSMARCO": _Data(
+    "STSBenchmark": ("Spearman", "b0fddb56ed78048fa8b90373c8a3cfc37b684831", {"pairs": 1379}),
+    "MSMARCO": (
         "MRR@10",
         "c5a29a104738b98a9e76336939199e264163d4a0",
         {"documents": 8_841_823, "queries": 6980},
@@ -108,10 +99,10 @@ def expected_table(results: Iterable[Result]) -> Table | None:
         models = by_model(record for record in newest if _is(record, label))
         for identity, own in models.items():
             row: dict[str, Any] = {"model": (names[identity], _OURS * ours)}
-            for task, data in _TARGETS.items():
+            for task, (metric, _, _) in _TARGETS.items():
                 expected = f"{'>' if ours else '~'} {values[task]:.2f}"
-                row[f"{task}\n{data.metric}, expected"] = expected
-                row[f"{task}\n{data.metric}, measured"] = _measured(label, own, task)
+                row[f"{task}\n{metric}, expected"] = expected
+                row[f"{task}\n{metric}, measured"] = _measured(label, own, task)
             rows.append(row)
     if not rows:
         return None
@@ -132,12 +123,12 @@ def _is(record: Result, label: str) -> bool:
 
 
 def _measured(label: str, own: Mapping[str, Result], task: str) -> Cell:
-    data, record = _TARGETS[task], own.get(task)
-    score = record.metrics.get(data.metric) if record else None
+    (metric, revision, size), record = _TARGETS[task], own.get(task)
+    score = record.metrics.get(metric) if record else None
     if record is None or score is None or score.value is None:
         folder = next(iter(own.values())).model.spec
         return Cell("missing", f"qwen3nb eval --model {folder} --tasks {','.join(_TARGETS)}")
-    if record.task.revision != data.revision or record.task.size != data.size:
+    if record.task.revision != revision or record.task.size != size:
         return number(score.value, detail="other data, not judged")
     off = score.value - _EXPECTED[label][task]
     verdict = f"{off:+.3f}" if label != _OURS else "above" if off > 0 else "BELOW"

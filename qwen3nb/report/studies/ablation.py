@@ -12,10 +12,10 @@ from qwen3nb.report.render.table import Conclusion, Table, effect_text, number, 
 
 if TYPE_CHECKING:
     from qwen3nb.analysis.comparison.ablation_effects import Effect
-    from qwen3nb.evaluation.studies.ablation import VariantResult
+    from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
 
 
-def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
+def ablation_table(outcomes: Sequence[VariantResult[Variant]]) -> Table:
     """All variants with their scores, best first."""
     ordered = sorted(outcomes, key=lambda each: -(each.result.main.value or 0.0))
     first = ordered[0].result

@@ -10,16 +10,9 @@ from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.report.render import table
 from qwen3nb.report.render.figure import COLORS, GREY, Axes, Figure, MplFigure, grid, panels, plain
-from qwen3nb.report.render.table import (
-    Cell,
-    Conclusion,
-    Table,
-    effect_text,
-    number,
-    plural,
-    short_task,
-)
+from qwen3nb.report.render.table import Cell, Conclusion, Table
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite
@@ -60,7 +53,7 @@ def ann_table(suite: AnnSuite) -> Table:
     """A row per index and setting; those on the frontier at the first thread count are bold."""
     best = set(frontier([_recall_and_speed(point) for point in suite.points]))
     singles = min(s.singles for point in suite.points for s in point.speeds)
-    threads = plural(suite.points[0].speeds[0].threads, "thread")
+    threads = table.plural(suite.points[0].speeds[0].threads, "thread")
     return Table.of(
         (_row(point, suite, _recall_and_speed(point) in best) for point in suite.points),
         note=f"{suite.label} on {suite.task}: {suite.documents:,} documents, {suite.queries:,} "
@@ -80,14 +73,14 @@ def _row(point: AnnPoint, suite: AnnSuite, best: bool) -> dict[str, Any]:
     made = f"{point.made}{where}" if point.made.lower() != point.name else ""
     speeds: dict[str, Any] = {}
     for speed in point.speeds:
-        on = plural(speed.threads, "thread")
+        on = table.plural(speed.threads, "thread")
         speeds[f"single query, ms\n{on}: median, 95 %"] = (f"{speed.p50:.3f}", f"{speed.p95:.3f}")
         bold = best and speed is point.speeds[0]
         speeds[f"queries/s\n{on}"] = Cell(f"{speed.qps:,.0f}", strong=bold)
     change = _effect(_paired(point.ndcg, suite.exact))
     return {
         "index": (point.name, made),
-        f"recall@{suite.k}": number(_mean_of(point.recall), strong=best),
+        f"recall@{suite.k}": table.number(_mean_of(point.recall), strong=best),
         **speeds,
         "build s\n1 thread": f"{point.build_seconds:.2g}",
         "MiB": f"{point.size / 2**20:.2f}",
@@ -101,7 +94,7 @@ def _paired(ours: Mapping[str, float], theirs: Mapping[str, float]) -> MeanDiffe
 
 
 def _effect(paired: MeanDifference) -> str:
-    return effect_text(paired.difference, paired.interval, absent="(no interval)")
+    return table.effect_text(paired.difference, paired.interval, absent="(no interval)")
 
 
 def ann_figure(suite: AnnSuite) -> Figure:
@@ -153,7 +146,7 @@ def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
     axis.set_xlabel(f"recall@{suite.k}")
-    axis.set_title(plural(suite.points[0].speeds[which].threads, "thread"))
+    axis.set_title(table.plural(suite.points[0].speeds[which].threads, "thread"))
     grid(axis, which="both")
 
 
@@ -162,12 +155,12 @@ def compression_table(suite: AnnSuite) -> Table:
     full, rows = suite.compressed[0], dict[int, dict[str, Any]]()
     for each in suite.compressed:
         lost = _paired(each.ndcg, full.ndcg)
-        bits = plural(8 * each.size // each.dimension, "bit")
+        bits = table.plural(8 * each.size // each.dimension, "bit")
         row = rows.setdefault(each.dimension, {"dimensions": each.dimension})
         row[f"{each.kind}\n{bits} per dimension"] = (
             Cell(f"{_mean(full.ndcg):.3f}", "itself", strong=True)
             if each is full
-            else number(lost.difference, "+.3f", interval=lost.interval, detail="no interval")
+            else table.number(lost.difference, "+.3f", interval=lost.interval, detail="no interval")
         )
     heads = list(dict.fromkeys(head for row in rows.values() for head in row))
     return Table.of(
@@ -185,7 +178,7 @@ def compression_table(suite: AnnSuite) -> Table:
 
 def ann_conclusion(suite: AnnSuite) -> Conclusion:
     """Compare the fastest good index with exact search; name the smallest vectors without loss."""
-    text = f"On {suite.documents:,} documents of {short_task(suite.task)}, "
+    text = f"On {suite.documents:,} documents of {table.short_task(suite.task)}, "
     exact = next((each for each in suite.points if each.family == "flat"), None)
     good = [each for each in suite.points if _mean(each.recall) >= _ENOUGH and each is not exact]
     if good:

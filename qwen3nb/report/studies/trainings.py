@@ -12,15 +12,10 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.analysis import inventory
-from qwen3nb.analysis.comparison.differences import ALPHA, significant
-from qwen3nb.analysis.training.checkpoint_scores import (
-    TrainingSummary,
-    Trajectory,
-    training_summaries,
-    trajectories,
-)
+from qwen3nb.analysis.comparison.differences import ALPHA
+from qwen3nb.analysis.training import checkpoint_scores
+from qwen3nb.analysis.training.checkpoint_scores import TrainingSummary, Trajectory
 from qwen3nb.checkpoints.folder import step_of, trainer_state
-from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
@@ -29,6 +24,7 @@ from qwen3nb.report.render.figure import GREY, SMALL, Figure, MplFigure, grid, p
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.table import Cell, Conclusion, Table, effect_text, number, short_task
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.format import number_text, p_value_text
 
 if TYPE_CHECKING:
@@ -61,7 +57,7 @@ class Trainings:
     @cached_property
     def summaries(self) -> tuple[TrainingSummary, ...]:
         """Gain of each training on each task, tested once."""
-        return training_summaries(self.trajectories, seed=self.seed)
+        return checkpoint_scores.training_summaries(self.trajectories, seed=self.seed)
 
     def to_frame(self) -> DataFrame:
         """Return a row per task, training, seed and step: the score and its 95 % interval."""
@@ -122,7 +118,10 @@ def read_trainings(
         name = paths.shown(checkpoint.parent).removeprefix("runs/")
         return inventory.read_trainer_state(trainer_state(checkpoint), name=name)
 
-    last = _last_checkpoints(base)
+    # The last checkpoint with a log of transformers' Trainer, by the folder of its training.
+    states = (file.parent for file in base.rglob("checkpoint-*/trainer_state.json"))
+    steps = {folder: step for folder in states if (step := step_of(folder)) is not None}
+    last = {folder.parent: folder for folder in sorted(steps, key=steps.__getitem__)}
     folders = inventory.find_outputs(base)
     logs = [*readable(state_log, (last[folder] for folder in sorted(last)))]
     logs += readable(inventory.read_log, inventory.find_logs(folders))
@@ -131,19 +130,12 @@ def read_trainings(
     ]
     problems += [f"{each.name}: {note}" for each in (*logs, *conflicts) for note in each.notes]
     return Trainings(
-        tuple(trajectories(given, tasks=tasks, metric=metric)),
+        tuple(checkpoint_scores.trajectories(given, tasks=tasks, metric=metric)),
         tuple(logs),
         tuple(conflicts),
         tuple(problems),
         seed,
     )
-
-
-def _last_checkpoints(base: Path) -> dict[Path, Path]:
-    """The last checkpoint with a log of transformers' Trainer, by the folder of its training."""
-    folders = (file.parent for file in base.rglob("checkpoint-*/trainer_state.json"))
-    steps = {folder: step for folder in folders if (step := step_of(folder)) is not None}
-    return {folder.parent: folder for folder in sorted(steps, key=steps.__getitem__)}
 
 
 def gains_table(trainings: Trainings) -> Table:
@@ -153,16 +145,21 @@ def gains_table(trainings: Trainings) -> Table:
             {
                 "task": (short_task(each.task), each.metric),
                 "training": each.name,
-                "first step": (gain.first_mean, f"step {gain.first}"),
-                "last step": (gain.last_mean, f"step {gain.last}"),
+                "first step": (gain.means[1], gain.second),
+                "last step": (gain.means[0], gain.first),
                 "last − first\n95 % interval": number(
                     gain.difference, "+.3f", interval=gain.interval, detail="no interval"
                 ),
                 "p\nHolm": Cell(
-                    p_value_text(gain.p_value), strong=_is_shown(each), value=gain.p_value
+                    p_value_text(gain.corrected),
+                    strong=gain.significant(ALPHA),
+                    value=gain.corrected,
                 ),
                 "queries": number(gain.n, "d"),
-                "best step": (each.best.step, f"mean {each.best.mean:.3f}"),
+                "best step": (
+                    each.best.first.removeprefix("step "),
+                    f"mean {each.best.means[0]:.3f}",
+                ),
             }
             for each in trainings.summaries
             for gain in [each.gain]
@@ -178,17 +175,12 @@ def gains_table(trainings: Trainings) -> Table:
     )
 
 
-def _logged(logs: Iterable[inventory.TrainingLog]) -> list[str]:
-    """Return the names of logged series to show: losses, development scores, learning rate."""
+def loss_figure(trainings: Trainings) -> Figure | None:
+    """Losses, development scores and learning rate by step, one line per training, or None."""
+    logs = trainings.logs
     given = {name for log in logs for name in log.series}
     scores = {name for name in given if name.startswith("eval_") and not name.endswith(_SPEED)}
-    return [name for name in dict.fromkeys([*_TITLES, *sorted(scores)]) if name in given]
-
-
-def loss_figure(trainings: Trainings) -> Figure | None:
-    """Losses and learning rate by step, one line per training; None without logs."""
-    logs = trainings.logs
-    keys = _logged(logs)
+    keys = [name for name in dict.fromkeys([*_TITLES, *sorted(scores)]) if name in given]
     if not keys:
         return None
 
@@ -296,19 +288,16 @@ def _in_words(each: TrainingSummary) -> str:
     """Describe the gain of one training on its task, and its best step."""
     change, best = each.gain, each.best
     verb = "raised" if change.difference > 0 else "lowered"
-    verb = verb if _is_shown(each) else "shows no effect on"
-    lead = effect_text(best.difference, best.interval, best.p_value)
+    verb = verb if change.significant(ALPHA) else "shows no effect on"
+    clear, lead = (
+        best.significant(ALPHA),
+        effect_text(best.difference, best.interval, best.corrected),
+    )
     return (
         f"Training {each.name} {verb} {each.metric} on {short_task(each.task)}: "
-        f"{number_text(change.first_mean)} at step {change.first}, "
-        f"{number_text(change.last_mean)} at step {change.last} "
-        f"({effect_text(change.difference, change.interval, change.p_value)}). Step {best.step} "
-        f"scores best, {'and' if best.significant else 'but'} that is "
-        f"{'' if best.significant else 'not '}more than noise: {lead} above step "
-        f"{best.next_step}, the next best."
+        f"{number_text(change.means[1])} at {change.second}, "
+        f"{number_text(change.means[0])} at {change.first} "
+        f"({effect_text(change.difference, change.interval, change.corrected)}). "
+        f"{best.first.capitalize()} scores best, {'and' if clear else 'but'} that is "
+        f"{'' if clear else 'not '}more than noise: {lead} above {best.second}, the next best."
     )
-
-
-def _is_shown(each: TrainingSummary) -> bool:
-    """Return whether the last step differs significantly from the first."""
-    return significant(each.gain.p_value, each.gain.interval)

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 from helpers.records import amend, make, noisy, own
 
-from qwen3nb.analysis.comparison.candidates import largest_changes, recommend, rule, trend
+from qwen3nb.analysis.comparison.candidates import (
+    breakdown,
+    largest_changes,
+    recommend,
+    rule,
+    trend,
+)
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.analysis.comparison.ranking import breakdown
+from qwen3nb.analysis.stats.score_matrix import join
 
 
 def compared(results, **options):
@@ -58,7 +64,8 @@ def test_categories_add_up():
     queries = [f"q{i:03d}" for i in range(60)]
     categories = {query: "short" if i < 20 else "long" for i, query in enumerate(queries)}
     first = {query: 0.3 if i < 20 else 0.9 for i, query in enumerate(queries)}
-    by_kind = breakdown(first, dict.fromkeys(queries, 0.6), categories, n_resamples=2000, seed=0)
+    matrix = join({"a": first, "b": dict.fromkeys(queries, 0.6)})
+    by_kind = breakdown(matrix, categories, draws=2000, seed=0)
     assert [(each.category, each.n) for each in by_kind.rows] == [("long", 40), ("short", 20)]
     differences = [each.difference for each in (*by_kind.rows, by_kind.overall)]
     assert differences == pytest.approx([0.3, -0.3, 0.1])

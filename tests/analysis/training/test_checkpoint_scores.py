@@ -21,17 +21,17 @@ def steps(**means):
 
 def test_the_best_checkpoint_is_named_only_if_it_differs():
     clear = best_checkpoint(steps(s1=0.0, s2=0.1, s3=0.05), seed=0)
-    assert (clear.step, clear.next_step, clear.significant) == (2, 3, True)
+    assert (clear.first, clear.second, clear.significant(0.05)) == ("step 2", "step 3", True)
     same = steps(s1=0.0)[1]
     tied = best_checkpoint({10: same, 20: same, 30: {q: v - 1 for q, v in same.items()}}, seed=0)
-    assert (tied.step, tied.next_step, tied.difference) == (10, 20, 0)  # the earlier of equals
-    assert (tied.p_value, tied.significant) == (1, False)
+    assert (tied.first, tied.second, tied.difference) == ("step 10", "step 20", 0)  # the earlier
+    assert (tied.corrected, tied.significant(0.05)) == (1, False)
 
 
 def test_a_gain_is_the_last_step_against_the_first():
     made = gain(steps(s10=0.0, s20=0.3, s30=0.1), seed=0)
-    assert (made.first, made.last, made.n) == (10, 30, 120)
-    assert made.difference == pytest.approx(made.last_mean - made.first_mean)
+    assert (made.first, made.second, made.n) == ("step 30", "step 10", 120)
+    assert made.difference == pytest.approx(made.means[0] - made.means[1])
     low, high = made.interval
     assert low < made.difference < high
     assert made.p_value == pytest.approx(1 / 10_001)

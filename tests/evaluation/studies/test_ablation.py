@@ -9,7 +9,6 @@ from helpers.records import make
 from qwen3nb.analysis.comparison.ablation_effects import component_effects, effects
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.evaluation.studies.ablation import (
-    TrainingOutcome,
     TrainingVariant,
     Variant,
     VariantResult,
@@ -102,7 +101,7 @@ def test_variants_on_a_real_task(make_checkpoint, tmp_path):
 
 def trained(name, shift, **components):
     training = TrainingVariant(name, None, {"objective": "UL2", **components})
-    return TrainingOutcome(training, make(name, scores=(BASE + shift).tolist()))
+    return VariantResult(training, make(name, scores=(BASE + shift).tolist()))
 
 
 def test_every_pair_that_differs_in_one_component_is_an_effect():

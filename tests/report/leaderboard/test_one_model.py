@@ -106,8 +106,8 @@ def on(task, label, value, *, real=True, whole=True, metric="Spearman", **fields
         result,
         "task",
         type="STS" if task != "MSMARCO" else "Retrieval",
-        revision=_TARGETS[task].revision if real and task in _TARGETS else "local-1",
-        size=_TARGETS[task].size if whole and task in _TARGETS else {"pairs": 40},
+        revision=_TARGETS[task][1] if real and task in _TARGETS else "local-1",
+        size=_TARGETS[task][2] if whole and task in _TARGETS else {"pairs": 40},
     )
     return result
 
