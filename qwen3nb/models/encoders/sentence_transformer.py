@@ -122,11 +122,8 @@ class SentenceTransformerEncoder(Encoder):
 
     def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of sentence-transformers, without its padding."""
-        features = self._model.preprocess(list(texts), prompt="")
-        ids, mask = features["input_ids"].cpu(), features["attention_mask"].cpu()
-        rows = [row[real].tolist() for row, real in zip(ids, mask.bool(), strict=True)]
-        full = [text for text, row in zip(texts, rows, strict=True) if len(row) == self.max_length]
-        self.stats.cut += self._truncated(full)
+        rows, cut = runtime.token_rows(self.tokenizer, texts, max_length=self.max_length)
+        self.stats.cut += cut if self.tokenizer.is_fast else self._truncated(texts)
         return rows
 
     def _truncated(self, texts: Sequence[str]) -> int:
@@ -220,6 +217,7 @@ def known_pooling(model: Any) -> str | None:
         getattr(first, "modality_config", None) == _PLAIN_TEXT
         and getattr(first, "module_output_name", None) == "token_embeddings"
         and getattr(first, "query_expansion", None) is None
+        and not getattr(first, "processing_kwargs", None)
         and getattr(model, "truncate_dim", None) is None
         and getattr(pooling, "include_prompt", False)
         and (len(modules) == 2 or modules[2].module_output_name == "sentence_embedding")

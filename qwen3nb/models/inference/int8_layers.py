@@ -16,6 +16,7 @@ Shapes: T tokens, H hidden size, I inner size, h heads, D head size.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,15 @@ from qwen3nb.models.inference.int8_linear import (
 )
 from qwen3nb.models.inference.onednn_linear import POST, Activation
 
-COMPUTATION = 2  # increase when vectors in 8 bits change: part of their identity
+COMPUTATION = 3  # increase when vectors in 8 bits change: part of their identity
 _LAYERS = ("BertLayer", "RobertaLayer", "XLMRobertaLayer")
 _SHARE = 0.6  # of a channel's range that its weights absorb
 _OUTLIERS = 48  # one in so many inner channels has the wider range
 _MARGIN = 1.2  # of ranges behind a GELU
 _LEAST = -0.17  # of a GELU
 _TOKENS = 256  # of a text of this package
+_LN2 = log(2)
+_WHOLE = 1.5 * 2.0**23  # near it, numbers in float32 are whole, and their last bytes count
 _TINY = 1e-6  # a channel of zeros has a range, too
 Rows = Sequence[Sequence[int]]  # of tokens
 Range = tuple[Tensor, Tensor]  # the least and the largest state of each channel
@@ -93,28 +96,30 @@ def _ranges(model: Any, rows: Rows) -> dict[nn.Module, Range]:
 
 
 class _Codes(nn.Module):
-    """Turns states (T, H) into codes (T, H): ``states * factor + shift``, rounded."""
+    """Turns states (T, H) into codes (T, H): ``(states - middles) / steps``, rounded."""
 
     def __init__(self, linears: Sequence[nn.Linear], low: Tensor, high: Tensor) -> None:
-        """Cover states from ``low`` to ``high``, each (H,), or () if all channels are alike."""
+        """Cover states from ``low`` to ``high``, each (H,)."""
         super().__init__()
         weights = torch.cat([each.weight for each in linears]).abs().amax(0).clamp_min(_TINY)
         reach = ((high - low) / 2).clamp_min(_TINY)
-        steps = reach**_SHARE / weights ** (1 - _SHARE) if low.ndim else reach.expand_as(weights)
-        self._middles = ((low + high) / 2).expand_as(weights)
-        self._steps = steps * (reach / steps).max() / LARGEST
-        self._factor, self._shift = 1 / self._steps, -self._middles / self._steps
+        steps = reach**_SHARE / weights ** (1 - _SHARE)
+        self.steps = steps * (reach / steps).max() / LARGEST
+        zeros = ((low + high) / 2 / self.steps).round()
+        self._middles, self._factor = zeros * self.steps, 1 / self.steps
+        self._shift = _WHOLE + OFFSET - zeros
 
     def forward(self, states: Tensor) -> Tensor:
-        codes = torch.addcmul(self._shift, states, self._factor).round_()
-        return codes.clamp_(-LARGEST, LARGEST).to(torch.int8).view(torch.uint8).add_(OFFSET)
+        return _rounded(torch.addcmul(self._shift, states, self._factor))
 
-    def absorbed(
-        self, linear: nn.Linear, outputs: Tensor | slice = slice(None), **options: Any
-    ) -> FixedLinear:
-        """Return ``linear``, or some ``outputs`` of it, for codes."""
-        weight, bias = linear.weight[outputs], linear.bias[outputs]
-        return FixedLinear(weight * self._steps, bias + weight @ self._middles, **options)
+    def absorbed(self, weight: Tensor, bias: Tensor, **options: Any) -> FixedLinear:
+        """Return a linear layer of ``weight`` (O, H) and ``bias`` (O,) for codes."""
+        return FixedLinear(weight * self.steps, bias + weight @ self._middles, **options)
+
+
+def _rounded(raised: Tensor) -> Tensor:
+    """Return the codes that numbers are, plus `_WHOLE`; their memory is overwritten."""
+    return raised.clamp_(_WHOLE + 1, _WHOLE + 255).view(torch.int32).to(torch.uint8)
 
 
 class FixedLinear(Int8Linear):
@@ -160,17 +165,25 @@ class _Layer(nn.Module):
     ) -> None:
         super().__init__()
         own, first, second = layer.attention.self, layer.intermediate.dense, layer.output
-        projections, mixing = (own.query, own.key, own.value), layer.attention.output
-        self._size, self._scale = own.attention_head_size, own.scaling
-        low, high = ranges[mixing.dense]
-        self.codes = _Codes(projections, *ranges[own.query])
-        self.mixed = _Codes([mixing.dense], low.min(), high.max())
+        query, key, value, mixing = own.query, own.key, own.value, layer.attention.output
+        self._size = own.attention_head_size
+        self.codes = _Codes((query, key, value), *ranges[query])
         self.inner = _Codes([first], *ranges[first])
-        dtype = attention_dtype() or torch.float32
+        # Values are in the units of the codes of their mixture, so that these need no scale, and
+        # queries in powers of 2. A bias of keys would add the same to all scores of a query.
+        low, high = ranges[mixing.dense]
+        step = ((high.max() - low.min()) / (2 * LARGEST)).clamp_min(_TINY)
+        middle, scale = (low.min() + high.max()) / 2, own.scaling / _LN2
+        into: dict[str, Any] = {"dtype": attention_dtype() or torch.float32}
         self.projections = nn.ModuleList(
-            self.codes.absorbed(each, dtype=dtype) for each in projections
+            [
+                self.codes.absorbed(query.weight * scale, query.bias * scale, **into),
+                FixedLinear(key.weight * self.codes.steps, None, **into),
+                self.codes.absorbed(value.weight / step, (value.bias - middle) / step, **into),
+            ]
         )
-        self.out = self.mixed.absorbed(mixing.dense)
+        weight, bias = mixing.dense.weight, mixing.dense.bias
+        self.out = FixedLinear(weight * step, bias + weight.sum(1) * middle)
         self.norms = nn.ModuleList([mixing.LayerNorm, second.LayerNorm])
         self.parts = nn.ModuleList()
         most = ranges[second.dense][1]
@@ -180,7 +193,9 @@ class _Layer(nn.Module):
             step = (float(most[channels].max()) * _MARGIN - _LEAST) / 255
             zero = round(-_LEAST / step)
             into = {"dtype": torch.uint8, "activation": activation, "step": step, "least": zero}
-            self.parts.append(self.inner.absorbed(first, channels, **into))
+            self.parts.append(
+                self.inner.absorbed(first.weight[channels], first.bias[channels], **into)
+            )
             weight = second.dense.weight[:, channels] * step
             self.parts.append(FixedLinear(weight, bias, zero=zero))
 
@@ -189,8 +204,9 @@ class _Layer(nn.Module):
         total = states[0]
         codes = self.codes(total)
         heads = (each(codes).unflatten(1, (-1, self._size)) for each in self.projections)
-        mixed = packing.attend(*(e.transpose(0, 1)[None] for e in heads), scale=self._scale)
-        total = self.norms[0](self.out(self.mixed(mixed[0].flatten(1)), onto=total))
+        mixed = packing.attend(*(e.transpose(0, 1)[None] for e in heads), scale=_LN2)
+        codes = _rounded(mixed[0].flatten(1).float().add_(_WHOLE + OFFSET))
+        total = self.norms[0](self.out(codes, onto=total))
         codes = self.inner(total)
         for first, second in zip(self.parts[::2], self.parts[1::2], strict=True):
             total = second(first(codes), onto=total)

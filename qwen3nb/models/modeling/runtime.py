@@ -86,7 +86,7 @@ def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
 
 
 def token_rows(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, max_length: int
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, max_length: int | None
 ) -> tuple[list[list[int]], int]:
     """Return the token ids of each text, at most ``max_length``, and the number of truncated texts.
 
