@@ -92,8 +92,8 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
     ranks = real.long().cumsum(dim=1) * real
     weights = rule.weigh(ranks, ranks.amax(dim=1, keepdim=True)).float()
     weights = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(1)
-    vectors = weights @ states.float().masked_fill(~real.unsqueeze(-1), 0.0)
-    vectors = vectors.squeeze(1)
+    kept = states if real.all() else states.masked_fill(~real.unsqueeze(-1), 0.0)
+    vectors = (weights @ kept.float()).squeeze(1)
     return _unit(vectors) if normalize else vectors
 
 
