@@ -43,6 +43,10 @@ _LN2 = log(2)
 _WHOLE = 1.5 * 2.0**23  # near it, numbers in float32 are whole, and their last bytes count
 _TINY = 1e-6  # a channel of zeros has a range, too
 Rows = Sequence[Sequence[int]]  # of tokens
+# What becomes of a result: if codes, the step and zero of these; the dtype; activation, its
+# options and algorithm
+After = tuple[float, int, torch.dtype, str, list[Any], str]
+_STATES: After = (1.0, 0, torch.float32, "none", [], "")
 Range = tuple[Tensor, Tensor]  # the least and the largest state of each channel
 
 
@@ -112,9 +116,9 @@ class _Codes(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         return _rounded(torch.addcmul(self._shift, states, self._factor))
 
-    def absorbed(self, weight: Tensor, bias: Tensor, **options: Any) -> FixedLinear:
+    def absorbed(self, weight: Tensor, bias: Tensor, after: After) -> FixedLinear:
         """Return a linear layer of ``weight`` (O, H) and ``bias`` (O,) for codes."""
-        return FixedLinear(weight * self.steps, bias + weight @ self._middles, **options)
+        return FixedLinear(weight * self.steps, bias + weight @ self._middles, after=after)
 
 
 def _rounded(raised: Tensor) -> Tensor:
@@ -126,23 +130,11 @@ class FixedLinear(Int8Linear):
     """A linear layer of codes (T, I) less ``zero``, whose scale is part of the weight."""
 
     def __init__(
-        self,
-        weight: Tensor,
-        bias: Tensor | None,
-        *,
-        zero: int = OFFSET,
-        dtype: torch.dtype = torch.float32,
-        activation: tuple[str, str] = ("none", ""),
-        step: float = 1.0,
-        least: int = 0,
+        self, weight: Tensor, bias: Tensor | None, *, zero: int = OFFSET, after: After = _STATES
     ) -> None:
-        """Round ``weight`` (O, I).
-
-        The result has ``dtype``; in uint8 it is codes: a multiple of ``step``, plus ``least``.
-        """
+        """Round ``weight`` (O, I); ``after`` is what becomes of a result."""
         super().__init__(weight, bias)
-        self._zero = zero
-        self._after: tuple[Any, ...] = step, least, dtype, activation[0], [], activation[1]
+        self._zero, self._after = zero, after
 
     def forward(  # type: ignore[override]
         self, codes: Tensor, *, onto: Tensor | None = None
@@ -152,8 +144,8 @@ class FixedLinear(Int8Linear):
         if onto is None:
             out: Tensor = torch.ops.onednn.qlinear_pointwise(*given, self._added, *self._after)
             return out
-        plain: tuple[Any, ...] = 1.0, 0, torch.float32, 1.0, 0, "sum", 1.0, "none", [], ""
-        torch.ops.onednn.qlinear_pointwise.binary(*given, onto, self._added, *plain)
+        added = *self._after[:3], 1.0, 0, "sum", 1.0, *self._after[3:]
+        torch.ops.onednn.qlinear_pointwise.binary(*given, onto, self._added, *added)
         return onto
 
 
@@ -172,14 +164,14 @@ class _Layer(nn.Module):
         # Values are in the units of the codes of their mixture, so that these need no scale, and
         # queries in powers of 2. A bias of keys would add the same to all scores of a query.
         low, high = ranges[mixing.dense]
-        step = ((high.max() - low.min()) / (2 * LARGEST)).clamp_min(_TINY)
-        middle, scale = (low.min() + high.max()) / 2, own.scaling / _LN2
-        into: dict[str, Any] = {"dtype": attention_dtype() or torch.float32}
+        step = float(((high.max() - low.min()) / (2 * LARGEST)).clamp_min(_TINY))
+        middle, scale = float((low.min() + high.max()) / 2), own.scaling / _LN2
+        after: After = 1.0, 0, attention_dtype() or torch.float32, *_STATES[3:]
         self.projections = nn.ModuleList(
             [
-                self.codes.absorbed(query.weight * scale, query.bias * scale, **into),
-                FixedLinear(key.weight * self.codes.steps, None, **into),
-                self.codes.absorbed(value.weight / step, (value.bias - middle) / step, **into),
+                self.codes.absorbed(query.weight * scale, query.bias * scale, after),
+                FixedLinear(key.weight * self.codes.steps, None, after=after),
+                self.codes.absorbed(value.weight / step, (value.bias - middle) / step, after),
             ]
         )
         weight, bias = mixing.dense.weight, mixing.dense.bias
@@ -189,15 +181,14 @@ class _Layer(nn.Module):
         most = ranges[second.dense][1]
         order = most.argsort(descending=True, stable=True)
         count = max(16, len(most) // _OUTLIERS // 16 * 16)
-        for channels, bias in ((order[:count], second.dense.bias), (order[count:], None)):
+        for channels, added in ((order[:count], second.dense.bias), (order[count:], None)):
             step = (float(most[channels].max()) * _MARGIN - _LEAST) / 255
             zero = round(-_LEAST / step)
-            into = {"dtype": torch.uint8, "activation": activation, "step": step, "least": zero}
-            self.parts.append(
-                self.inner.absorbed(first.weight[channels], first.bias[channels], **into)
-            )
+            after = step, zero, torch.uint8, activation[0], [], activation[1]
+            weight, bias = first.weight[channels], first.bias[channels]
+            self.parts.append(self.inner.absorbed(weight, bias, after))
             weight = second.dense.weight[:, channels] * step
-            self.parts.append(FixedLinear(weight, bias, zero=zero))
+            self.parts.append(FixedLinear(weight, added, zero=zero))
 
     def forward(self, states: Tensor, *_: Any, packing: Any, **__: Any) -> Tensor:
         """Return states (1, T, H) of states (1, T, H)."""

@@ -91,17 +91,14 @@ def linear_library() -> Literal["onednn", "mkl"]:
             machine cannot run it.
     """
     choice = _choice()
-    if choice == "mkl" or (choice == "auto" and vendor() != _FASTER and not _has_avx512()):
+    avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    if choice == "mkl" or (choice == "auto" and vendor() != _FASTER and not avx512):
         return "mkl"
     if _usable([_SMALL]):
         return "onednn"
     if choice == "onednn":
         raise _cannot_run(_SMALL)
     return "mkl"
-
-
-def _has_avx512() -> bool:
-    return torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def _choice() -> str:
@@ -135,7 +132,7 @@ def prepack(model: nn.Module, *, force: bool = False) -> bool:
     dtype = next(iter(kinds))[1] if len(kinds) == 1 else None
     if not layers or kinds != {("cpu", dtype)} or dtype not in _TOLERANCES:
         return False
-    if not (force or _wants_onednn(dtype)):
+    if not force and (linear_library() if dtype == torch.float32 else _choice()) == "mkl":
         return False
     shapes = {(child.in_features, child.out_features) for _, _, child in layers}
     if not _usable(shapes, dtype):
@@ -145,10 +142,6 @@ def prepack(model: nn.Module, *, force: bool = False) -> bool:
     for parent, name, child in layers:
         setattr(parent, name, PrepackedLinear(child.weight, child.bias))
     return True
-
-
-def _wants_onednn(dtype: torch.dtype) -> bool:
-    return linear_library() == "onednn" if dtype == torch.float32 else _choice() != "mkl"
 
 
 @torch.inference_mode()

@@ -19,7 +19,8 @@ from qwen3nb.models.inference import onednn_linear as linear
 def test_the_processor_alone_decides(monkeypatch, vendor, wide, used):
     monkeypatch.delenv("QWEN3NB_LINEAR", raising=False)
     monkeypatch.setattr(linear, "vendor", lambda: vendor)
-    monkeypatch.setattr(linear, "_has_avx512", lambda: wide)
+    level = "AVX512" if wide else "AVX2"
+    monkeypatch.setattr(linear.torch.backends.cpu, "get_cpu_capability", lambda: level)
     assert linear.linear_library() == ("onednn" if used else "mkl")
     assert runner("bert").onednn is used
     assert runner("bert", linear="onednn").onednn
