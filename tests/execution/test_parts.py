@@ -17,11 +17,12 @@ from qwen3nb.report.evaluation.checked_run import check_and_evaluate
 from qwen3nb.utils.atomic_files import read_json, write_json
 
 
-def planned(task, minutes, dataset=""):
-    return Planned(task, "Retrieval", dataset or task, "1", None, minutes)
+def planned(task, characters, dataset=""):
+    sized = {"minutes": None, "characters": characters}
+    return Planned(task, "Retrieval", dataset or task, "1", None, **sized)
 
 
-def test_parts_cost_about_the_same_and_a_corpus_is_in_one():
+def test_parts_are_about_equal_and_a_corpus_is_in_one():
     tasks = [
         planned("A", 4),
         planned("B", 7),
@@ -29,9 +30,9 @@ def test_parts_cost_about_the_same_and_a_corpus_is_in_one():
         planned("D", 1, dataset="shared"),
         planned("E", 3),
         planned("BHardNegatives", 1),
-        planned("F", None),
+        planned("F", 0),
     ]
-    # 7, 5, 4 and 3 into two: 7 + 3 and 5 + 4; F, of unknown cost, goes to the smaller.
+    # 7, 5, 4 and 3 into two: 7 + 3 and 5 + 4; F, of unknown size, goes to the smaller.
     first, second = divided(tasks, 2)
     assert first == ("B", "BHardNegatives", "E")
     assert second == ("C", "D", "A", "F")

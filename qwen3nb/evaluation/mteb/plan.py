@@ -10,8 +10,8 @@ timed on this machine. The other constants were measured on an AMD EPYC (family 
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from qwen3nb.datasets.mirror import (
 )
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem, load_task
-from qwen3nb.evaluation.mteb.per_query import task_slices
 from qwen3nb.evaluation.mteb.select import limited, quiet, task_key, tier_tasks
 from qwen3nb.evaluation.run import EvaluationError, Run, stored
 from qwen3nb.hub import hub_problem
@@ -39,13 +38,12 @@ from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25, LARGE, build_index
 from qwen3nb.models.search.exact import search
-from qwen3nb.models.search.mteb_rows import joined_documents, joined_query
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.hardware import available_memory, cores, free_disk, peak_memory, resident_memory
 from qwen3nb.vectors.cache import bytes_per_vector, cache_folder, cache_limit
 from qwen3nb.vectors.encode_file import block_size
 
-TO_RUN = "to run"  # status of a task that is neither done nor unsupported
+TO_RUN, _THERE = "to run", "there"  # status of a task to evaluate, or with a record
 _CHARACTERS = 4.5  # per token of English text, on average
 _SURPLUS = 1.5  # factor of characters with which texts reach the maximum number of tokens
 _LENGTHS = (60, 450)  # characters of a short and of a medium text
@@ -82,15 +80,56 @@ class PreflightError(ValueError):
     """The machine lacks memory or disk for a run; the message has numbers and a remedy."""
 
 
-class _Part(NamedTuple):
-    """The size of a split of a subset, and the seconds to read and score it on one core."""
+@dataclass(frozen=True)
+class _Part:
+    """The size of a split of a subset of a task, as published or counted."""
 
-    columns: dict[str, Column]  # texts to encode, by name
-    characters: float  # of all texts
-    beside: float
-    documents: int  # of the corpus that is searched; 0 if none is
-    queries: int
-    candidates: int  # of all queries; 0 if they search the whole corpus
+    task: Any
+    columns: Mapping[str, Column]  # its texts, by name
+    queries: int = 0
+    candidates: int = 0  # of all queries; 0 if they search the whole corpus
+    rows: int = 0  # of other tasks
+    trained: int = 0  # rows from which a classifier learns
+    labels: int = 0
+
+    @property
+    def documents(self) -> int:
+        """Texts of the corpus that is searched; 0 if none is."""
+        return round(self.columns["documents"][0]) if self.queries else 0
+
+    @property
+    def characters(self) -> float:
+        """Characters of all texts, encoded or not."""
+        columns = [*self.columns.values()]
+        return sum(n * mean for n, mean in columns) + self.trained * columns[0][1]
+
+    @property
+    def encoded(self) -> list[Column]:
+        """The texts that MTEB encodes: a share of those to cluster, and those to learn from.
+
+        A classifier learns from some rows of each label, drawn again for each experiment.
+        """
+        task, columns = self.task, [*self.columns.values()]
+        if task.metadata.type == "Clustering":
+            share = getattr(task, "max_fraction_of_documents_to_embed", None) or 1.0
+            return [(share * n, mean) for n, mean in columns]
+        if self.trained:
+            drawn = min(1.0, task.samples_per_label * self.labels / self.trained)
+            columns.append((self.trained * (1 - (1 - drawn) ** task.n_experiments), columns[0][1]))
+        return columns
+
+    @property
+    def beside(self) -> float:
+        """Seconds of one core to read, score, cluster or learn."""
+        if self.queries:
+            hits = self.candidates or self.queries * min(self.documents, _HITS)
+            return _READ * self.documents + _SCORED * hits
+        if self.trained:
+            return float(self.task.n_experiments * (_TRAINED * self.trained + _TESTED * self.rows))
+        if self.task.metadata.type == "Clustering":
+            one = _CLUSTERED[0] + _CLUSTERED[1] * self.labels
+            return float(getattr(self.task, "n_clusters", 1) * one)
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -104,8 +143,7 @@ class EncodingSpeed:
 
     def on(self, part: _Part) -> float:
         """Return the seconds to encode or index the texts of a part, and to search its corpus."""
-        columns = part.columns.values()
-        each = (count * np.interp(mean, self.characters, self.seconds) for count, mean in columns)
+        each = (n * np.interp(mean, self.characters, self.seconds) for n, mean in part.encoded)
         pairs = 0 if part.candidates else part.queries * part.documents
         reranked = part.queries if part.candidates else 0
         return float(sum(each)) + self.pair * pairs + self.query * reranked
@@ -121,12 +159,11 @@ class Planned:
     revision: str
     texts: int | None  # distinct texts to encode; None if MTEB does not publish it
     minutes: float | None  # time of the task; None if speed or size is unknown
-    # ``to run``, ``there`` (its record exists), or why the model does not support it; empty without
-    # a model
+    # ``to run``, ``there`` (its record exists), or why it is not run; empty without a model
     status: str = ""
     documents: int = 0  # texts of the largest corpus searched; 0 for other tasks
     queries: int = 0  # queries to it
-    characters: int = 0  # of its documents
+    characters: int = 0  # of its texts
     candidates: int = 0  # of all queries; 0 if they search the whole corpus
     prepared: int = 0  # bytes of disk that the library `datasets` takes for its copy
     beside: float = 0.0  # minutes of ``minutes`` on one core, beside the model
@@ -155,6 +192,7 @@ class Preflight:
     planned: tuple[Planned, ...]  # the tasks
     checks: tuple[ResourceCheck, ...]  # needs compared with the machine
     gpu: bool = False  # whether the model runs on a GPU
+    left_out: Mapping[str, str] = field(default_factory=dict)  # why, by task: too little memory
 
     @property
     def hours(self) -> tuple[float, float]:
@@ -251,14 +289,34 @@ def preflight(model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0) -
             speeds.append(measure_indexing(part))
     batch = max(0, (peak_memory() or 0) - loaded) if encoders and speeds else 0
     planned = costs(tasks, statuses, limit=limit, speeds=speeds)
-    to_run = [each for each in planned if each.status == TO_RUN]
     words = any(isinstance(part, BM25) for part in parts)
+    free = available_memory() + max(0, resident_memory() - loaded)
+    needs = {each.task: _task_memory(each, encoders, batch, words=words) for each in planned}
+    left_out = _too_large(planned, needs, free)
+    planned = [
+        replace(each, status=left_out[each.task], minutes=None) if each.task in left_out else each
+        for each in planned
+    ]
+    to_run = [each for each in planned if each.status == TO_RUN]
+    largest = max(((needs[each.task], each.task) for each in to_run), default=(batch, "a batch"))
     checks = (
-        _memory(to_run, encoders, batch, words=words, loaded=loaded),
+        _memory(*largest, loaded=loaded, free=free),
         _disk(to_run, encoders, words=words, fresh=run.fresh),
     )
     gpu = any(part.device.startswith("cuda") for part in encoders)
-    return Preflight(tuple(planned), checks, gpu=gpu)
+    return Preflight(tuple(planned), checks, gpu=gpu, left_out=left_out)
+
+
+def _too_large(planned: Iterable[Planned], needs: Mapping[str, int], free: int) -> dict[str, str]:
+    """Return why tasks are left out for lack of memory; none if no other task remains."""
+    wanted = [each for each in planned if each.status in (TO_RUN, _THERE)]
+    reasons = {
+        each.task: f"it needs about {needs[each.task] / _GB:.1f} GB of memory, and "
+        f"{free / _GB:.1f} GB are free; run it with --tasks on a larger machine"
+        for each in wanted
+        if each.status == TO_RUN and needs[each.task] > free
+    }
+    return reasons if len(reasons) < len(wanted) else {}
 
 
 def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 0) -> list[str]:
@@ -267,7 +325,7 @@ def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 
     def status(item: TaskItem) -> str:
         if reason := item.unsuited(model):
             return reason
-        return TO_RUN if run.fresh or stored(model, item, run) is None else "there"
+        return TO_RUN if run.fresh or stored(model, item, run) is None else _THERE
 
     return [status(TaskItem(task, limit)) for task in tasks]
 
@@ -292,62 +350,30 @@ def costs(
         statuses = [""] * len(tasks)
     planned = []
     for task, status in zip(tasks, statuses, strict=True):
-        known = is_prepared(task)
         parts, minutes, beside = _parts(task, limit, read=bool(status)), None, 0.0
         if parts and speeds and status in ("", TO_RUN):
             beside = (_TASK + sum(part.beside for part in parts)) / 60
             minutes = beside + sum(speed.on(part) for speed in speeds for part in parts) / 60
-        corpora = [part.columns["documents"] for part in parts if part.documents]
+        encoded = [column for part in parts for column in part.encoded]
         candidates = sum(part.candidates for part in parts)
-        characters = sum(_PREPARED * part.characters for part in parts)
+        prepared = sum(_PREPARED * part.characters for part in parts) + _PREPARED_HIT * candidates
         one = Planned(
             task=task_key(task, limit=limit) if status else task.metadata.name,
             type=task.metadata.type,
             dataset=task.metadata.dataset["path"],
             revision=data_revision(task)[:12],
-            texts=round(sum(n for part in parts for n, _ in part.columns.values())) or None,
+            texts=round(sum(n for n, _ in encoded)) or None,
             minutes=minutes,
             status=status,
             documents=sum(part.documents for part in parts),
             queries=sum(part.queries for part in parts),
-            characters=round(sum(n * mean for n, mean in corpora)),
+            characters=round(sum(n * mean for n, mean in encoded)),
             candidates=candidates,
-            prepared=0 if known else round(characters + _PREPARED_HIT * candidates),
+            prepared=0 if is_prepared(task) else round(prepared),
             beside=beside,
         )
         planned.append(one)
     return planned
-
-
-def _part(
-    task: Any,
-    columns: dict[str, Column],
-    queries: int = 0,
-    candidates: int = 0,
-    rows: int = 0,
-    trained: int = 0,
-    labels: int = 0,
-) -> _Part:
-    """Return a part, of which MTEB may encode only some texts.
-
-    It encodes a share of the texts to cluster, and those from which a classifier learns: some rows
-    of each label, drawn again for each experiment.
-    """
-    characters, beside, documents = sum(n * mean for n, mean in columns.values()), 0.0, 0
-    if queries:
-        documents = round(columns["documents"][0])
-        beside = _READ * documents + _SCORED * (candidates or queries * min(documents, _HITS))
-    elif task.metadata.type == "Clustering" and labels:
-        share = getattr(task, "max_fraction_of_documents_to_embed", None) or 1.0
-        columns = {name: (share * n, mean) for name, (n, mean) in columns.items()}
-        beside = getattr(task, "n_clusters", 1) * (_CLUSTERED[0] + _CLUSTERED[1] * labels)
-    elif task.metadata.type == "Classification" and labels and trained:
-        left = max(0.0, 1 - task.samples_per_label * labels / trained) ** task.n_experiments
-        mean = next(iter(columns.values()))[1]
-        columns = {**columns, "train": (trained * (1 - left), mean)}
-        characters += trained * mean
-        beside = task.n_experiments * (_TRAINED * trained + _TESTED * rows)
-    return _Part(columns, characters, beside, documents, queries, candidates)
 
 
 def _parts(task: Any, limit: int, *, read: bool) -> list[_Part]:
@@ -356,7 +382,8 @@ def _parts(task: Any, limit: int, *, read: bool) -> list[_Part]:
     If ``read``, loaded and built-in data are counted, and local copies that are no published
     revision and smaller than the published data.
     """
-    published, path = list(_published(task)), task.metadata.dataset["path"]
+    path = task.metadata.dataset["path"]
+    published = list(_sizes(task, task.metadata.descriptive_stats or {}))
     counted = task.data_loaded or path.startswith("qwen3nb/")
     if not counted and (folder := mirrored(path)) and data_revision(task).startswith("local-"):
         copied = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
@@ -369,15 +396,13 @@ def _parts(task: Any, limit: int, *, read: bool) -> list[_Part]:
     except (MirrorError, EvaluationError):  # reported when the task is evaluated
         return published
     with limited(task, limit):
-        return [_counted(task, part.data, part.subset) for part in task_slices(task)]
+        return list(_sizes(task, _counted(task)))
 
 
-def _published(task: Any) -> Iterator[_Part]:
-    """Yield the published size of each selected split and subset."""
-    every = task.metadata.descriptive_stats or {}
-    training = _selected(task, every.get("train") or {})
+def _sizes(task: Any, every: Mapping[str, Any]) -> Iterator[_Part]:
+    """Yield the size of each selected split and subset, from MTEB's statistics by split."""
     for split in task.eval_splits:
-        for number, stats in enumerate(_selected(task, every.get(split) or {})):
+        for number, stats in enumerate(_selected(task, every.get(split))):
             columns, labels = {}, 0
             for name, column in stats.items():
                 if "statistics" not in name or not isinstance(column, dict):
@@ -386,54 +411,42 @@ def _published(task: Any) -> Iterator[_Part]:
                 if texts := column.get("unique_texts"):
                     mean = column.get("average_text_length") or column["total_text_length"] / texts
                     columns[name.partition("_")[0]] = float(texts), float(mean)
-            trained = training[number].get("num_samples", 0) if number < len(training) else 0
-            queries = stats.get("num_queries") or round(columns.get("queries", (0, 0))[0])
-            listed = (stats.get("top_ranked_statistics") or {}).get("num_top_ranked", 0)
-            rows = stats.get("num_samples", 0)
+            training = _selected(task, every.get("train")) if _learns(task) else []
+            top = stats.get("top_ranked_statistics") or {}
             if columns:
-                yield _part(task, columns, queries, listed, rows, trained, labels)
+                yield _Part(
+                    task,
+                    columns,
+                    queries=stats.get("num_queries") or round(columns.get("queries", (0, 0))[0]),
+                    candidates=top.get("num_top_ranked", 0),
+                    rows=stats.get("num_samples", 0),
+                    trained=training[number].get("num_samples", 0) if number < len(training) else 0,
+                    labels=labels,
+                )
 
 
-def _selected(task: Any, stats: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _selected(task: Any, stats: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     """Return the statistics of the selected subsets in those of a split."""
-    subsets = stats.get("hf_subset_descriptive_stats") or {}
-    selected = [subsets[name] for name in task.hf_subsets if name in subsets]
-    whole = not selected or set(task.hf_subsets) == set(task.metadata.hf_subsets)
-    return [stats] if whole else selected
+    subsets = (stats or {}).get("hf_subset_descriptive_stats") or {}
+    return [subsets[name] for name in task.hf_subsets if name in subsets] or [stats or {}]
 
 
-def _counted(task: Any, data: Any, subset: str) -> _Part:
-    """Return the size of a part of a loaded task."""
-    if isinstance(data, Mapping) and "corpus" in data:
-        columns = {
-            "documents": _column(joined_documents(data["corpus"])),
-            "queries": _column(map(joined_query, data["queries"])),
+def _learns(task: Any) -> bool:
+    return bool(task.metadata.type == "Classification")
+
+
+def _counted(task: Any) -> dict[str, Any]:
+    """Return the statistics of a loaded task by split, as MTEB publishes them."""
+    count = task._calculate_descriptive_statistics_from_split
+    subsets = {name: name if name in task.dataset else None for name in task.hf_subsets}
+    return {
+        split: {
+            "hf_subset_descriptive_stats": {
+                name: count(split, hf_subset=subset) for name, subset in subsets.items()
+            }
         }
-        candidates = sum(map(len, (data.get("top_ranked") or {}).values()))
-        return _part(task, columns, len(data["queries"]), candidates)
-    label = getattr(task, "label_column_name", None)
-    labels = len(set(map(str, data[label]))) if label in data.column_names else 0
-    training = task.dataset.get(subset, task.dataset).get(getattr(task, "train_split", ""), ())
-    return _part(task, {"": _column(_strings(data))}, 0, 0, len(data), len(training), labels)
-
-
-def _column(texts: Iterable[str]) -> Column:
-    """Return the number of distinct texts, and their mean number of characters."""
-    lengths = {hash(text): len(text) for text in texts}
-    return len(lengths), sum(lengths.values()) / max(1, len(lengths))
-
-
-def _strings(data: Any) -> Iterator[str]:
-    """Yield every text in rows, without ids and labels."""
-    if isinstance(data, str):
-        yield data
-    elif isinstance(data, list):
-        for each in data:
-            yield from _strings(each)
-    elif hasattr(data, "column_names"):
-        for name in {*data.column_names} - {"id", "label", "labels", "label_text", "lang"}:
-            for value in data[name]:
-                yield from _strings(value)
+        for split in [*task.eval_splits, *(["train"] if _learns(task) else [])]
+    }
 
 
 def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed:
@@ -503,35 +516,28 @@ def _timed(encoder: Encoder, texts: Sequence[str]) -> float:
     return time.perf_counter() - started
 
 
-def _memory(
-    planned: Sequence[Planned],
-    encoders: Sequence[Encoder],
-    batch: int,
-    *,
-    words: bool,
-    loaded: int = 0,
-) -> ResourceCheck:
-    """Compare the needs of the largest search and a batch with the free memory."""
-    free = available_memory() + max(0, resident_memory() - loaded)
-    floats = max((each.dimension for each in encoders), default=0)
-    needed, task = batch, ""
-    for each in planned:  # a block of vectors, the queries' vectors, their hits, and the ids
-        vectors = _COPIES * min(each.documents, block_size(floats)) + 3 * each.queries
-        # With BM25, about half of the candidates share a word with the query.
-        hits = each.hits // 2 if each.candidates and not encoders else each.hits
-        one = batch + 4 * floats * vectors + _HIT * hits + _CANDIDATE * each.candidates
-        one += _QUERY * each.queries + _NAME * each.documents
-        if not each.documents:
-            one += 12 * floats * (each.texts or 0)
-        if words and each.documents:
-            one += int(_INDEX + _INDEXED * each.characters)
-        needed, task = max((needed, task), (one, each.task))
+def _task_memory(each: Planned, encoders: Sequence[Encoder], batch: int, *, words: bool) -> int:
+    """Return the bytes for a task and a batch, besides the loaded model."""
+    floats = 4 * max((encoder.dimension for encoder in encoders), default=0)
+    if not each.documents:
+        return batch + 3 * floats * (each.texts or 0)
+    # A block of vectors, the queries' vectors, their hits, and the ids.
+    vectors = _COPIES * min(each.documents, block_size(floats // 4)) + 3 * each.queries
+    # With BM25, about half of the candidates share a word with the query.
+    hits = each.hits // 2 if each.candidates and not encoders else each.hits
+    index = int(_INDEX + _INDEXED * each.characters) if words else 0
+    named = _CANDIDATE * each.candidates + _QUERY * each.queries + _NAME * each.documents
+    return batch + floats * vectors + _HIT * hits + named + index
+
+
+def _memory(needed: int, task: str, *, loaded: int, free: int) -> ResourceCheck:
+    """Compare the needs of the largest task with the free memory."""
     text = f"{needed / _GB:.1f} GB next to {loaded / _GB:.1f} GB loaded"
     problem = ""
     if needed > free:
         problem = (
-            f"{task or 'a batch'} needs about {needed / _GB:.1f} GB of memory, and "
-            f"{free / _GB:.1f} GB are free; run fewer tasks with --tasks, or use a larger machine"
+            f"{task} needs about {needed / _GB:.1f} GB of memory, and {free / _GB:.1f} GB are "
+            "free; use a larger machine, or a smaller part with --limit"
         )
     parts = {"loaded": loaded, "needed": needed}
     return ResourceCheck("memory", text, f"{free / _GB:.1f} GB", problem, parts)

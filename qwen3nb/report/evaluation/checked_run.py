@@ -1,7 +1,7 @@
 """The page of one evaluation: check its needs, evaluate, compare with a baseline."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -154,7 +154,8 @@ def check_and_evaluate(
     Raises:
         ValueError: no such tasks, or a baseline without a record.
         MirrorError: data sets or weights are missing; lists them.
-        PreflightError: too little memory or disk.
+        PreflightError: too little memory or disk. Tasks for which memory is too small are left out
+            if others remain.
         EncoderError: a batch does not fit into memory, or a vector is not finite.
     """
     if not checkpoint:  # in a notebook run interactively
@@ -170,6 +171,7 @@ def check_and_evaluate(
     ready.require()
     selection = {name: options.get(name, "") for name in SELECTION}
     data, limit = options.get("data", ""), options.get("limit", 0)
+    tasks = [task for task in tasks if task_key(task, limit=limit) not in ready.left_out]
     folders = split_names(data)
     # Records store parameters that affect results, not locations.
     apart = {*SELECTION, "data", "limit", "runs", "output_dir", "cache", "prompts", "base"}
@@ -206,7 +208,7 @@ def check_and_evaluate(
         model=model,
         sources=[*folders] or tasks,
         requested=[each.task for each in ready.planned],
-        evaluation=evaluation,
+        evaluation=replace(evaluation, skipped={**evaluation.skipped, **ready.left_out}),
         run=run,
         baseline=baseline,
         tier="" if part else selection["tier"],

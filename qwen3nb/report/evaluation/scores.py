@@ -1,6 +1,5 @@
 """The scores of one model compared with a baseline: table, forest plot and conclusion."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +34,7 @@ def scores_table(
         skipped: reasons by skipped task.
     """
     files = {result.task.key: record_link(result) for result in results}
-    about = _not_applicable(skipped)
+    about = _left_out(skipped)
     if len(scores) <= MANY:
         return _table(scores, files, about=about)
     kinds = sorted({each.type for each in scores}, key=lambda kind: (kind != MEAN, kind))
@@ -59,11 +58,15 @@ def failures_table(failures: Mapping[str, str]) -> Table:
     )
 
 
-def _not_applicable(skipped: Mapping[str, str] | None) -> str:
-    """State how many tasks a model does not support, and why."""
-    counts = Counter((skipped or {}).values())
+def _left_out(skipped: Mapping[str, str] | None) -> str:
+    """Name the tasks left out, or state their number, and why."""
+    tasks: dict[str, list[str]] = {}
+    for task, why in (skipped or {}).items():
+        tasks.setdefault(why, []).append(task)
+    few = {why: ", ".join(own) if len(own) < 4 else "" for why, own in tasks.items()}
     return " ".join(
-        f"Not applicable: {table.plural(n, 'task')} ({why})." for why, n in counts.items()
+        f"Left out: {few[why] or table.plural(len(own), 'task')} ({why})."
+        for why, own in tasks.items()
     )
 
 
@@ -140,7 +143,7 @@ def terminal_table(
             }
             for each in scores
         ),
-        note=_not_applicable(skipped),
+        note=_left_out(skipped),
     )
 
 

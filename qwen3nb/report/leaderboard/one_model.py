@@ -108,6 +108,7 @@ def preflight_table(preflight: Preflight) -> Table:
     """Return the needs of a run compared with the machine, and the expected time."""
     left = sum(each.status == "to run" for each in preflight.planned)
     note = f"{left} of {len(preflight.planned)} tasks to run."
+    note += "".join(f" Left out: {task} ({why})." for task, why in preflight.left_out.items())
     if preflight.minutes is not None:
         note += (
             f" They take about {preflight.minutes:,.0f} minutes here, from their sizes and the "
@@ -138,6 +139,7 @@ def sweep_table(planned: Sequence[tuple[str, Preflight | str]]) -> Table:
         memory, disk = ([each.checks[i].parts for each in ready] for i in (0, 1))
         most = max((sum(each.values()) for each in memory), default=0)
         vectors = sum(each["vectors"] for each in disk)
+        gone = dict.fromkeys(task for each in ready for task in each.left_out)
         shared = max((sum(each.values()) - each["vectors"] for each in disk), default=0)
         rows.append(
             {
@@ -149,7 +151,10 @@ def sweep_table(planned: Sequence[tuple[str, Preflight | str]]) -> Table:
                     f"{(vectors + shared) / 1e9:,.1f}",
                     f"{vectors / 1e9:,.1f}",
                 ),
-                "problem": next((each for each in own if isinstance(each, str)), None),
+                "problem": next(
+                    (each for each in own if isinstance(each, str)),
+                    f"left out: {', '.join(gone)}; too little memory" if gone else None,
+                ),
             }
         )
     note = (

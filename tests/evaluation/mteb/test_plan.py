@@ -51,10 +51,10 @@ def test_a_plan_says_what_will_be_run_and_what_is_there(encoder, tmp_path):
     names = "PyDocsSampleRetrieval,AuthorSTS"
     first, second = plan(encoder, tasks=names, output=tmp_path, speeds=[SPEED])
     assert [first.status, second.status] == ["to run", "to run"]
-    texts = {text for *pair, _ in author_sts() for text in pair}
+    texts = {(i, text) for *pair, _ in author_sts() for i, text in enumerate(pair)}
     assert second.texts == len(texts)
-    mean = sum(map(len, texts)) / len(texts)  # below 100 characters, each takes a second
-    assert mean < 100
+    mean = sum(len(text) for _, text in texts) / len(texts)
+    assert mean < 100  # each takes a second
     assert second.minutes - second.beside == pytest.approx(len(texts) / 60)
     evaluate(encoder, tasks="AuthorSTS", output=tmp_path, show_progress=False)
     ready = preflight(encoder, tasks=names, output=tmp_path)
@@ -118,7 +118,7 @@ def test_a_small_local_copy_is_not_taken_for_the_published_data(tmp_path, monkey
     (task,) = choose_tasks(tasks=["SciFact"])
     (small,) = costs([task], [looks.TO_RUN])
     assert (small.documents, small.queries) == (len(set(TEXTS)), 6)
-    assert small.characters == sum(map(len, set(TEXTS)))
+    assert small.characters == sum(map(len, set(TEXTS))) + 6 * 30  # six queries
     # The revision is that of what will be read, as in the record.
     assert small.revision == data_revision(task)[:12]
     assert small.revision.startswith("local-")
@@ -217,8 +217,19 @@ def test_a_search_that_memory_cannot_hold_is_refused(encoder_folder, monkeypatch
     monkeypatch.setattr(looks, "available_memory", lambda: needed - 1)
     with pytest.raises(PreflightError, match="GB of memory"):
         preflight(encoder).require()
+    # If others fit, only the task that does not is left out.
+    big.append(replace(big[0], task="TRECCOVID", queries=50))
+    ready = preflight(encoder)
+    ready.require()
+    assert [each.task for each in ready.planned if each.status == looks.TO_RUN] == ["TRECCOVID"]
+    assert list(ready.left_out) == ["FEVER", "FEVERHardNegatives", "NQ"]
+    note = preflight_table(ready).note
+    assert note.startswith("1 of 4 tasks to run. Left out: FEVER (it needs about 0.")
+    assert "run it with --tasks on a larger machine)" in note
+    table = sweep_table([("m", ready)])
+    assert table.rows[0][-1].text.startswith("left out: FEVER, FEVERHardNegatives, NQ")
     monkeypatch.setattr(looks, "available_memory", lambda: needed)
-    preflight(encoder).require()
+    assert not preflight(encoder).left_out
 
 
 def test_bm25_is_planned_by_the_characters_of_a_corpus():
@@ -230,7 +241,7 @@ def test_bm25_is_planned_by_the_characters_of_a_corpus():
     # The index, 6,980 queries with 1,000 hits each, and the ids of the documents.
     index = 1.5e8 + 1.5 * one.characters
     needed = index + 6980 * (4096 + 256 * 1000) + 130 * one.documents
-    assert looks._memory([one], [], 0, words=True).parts["needed"] == pytest.approx(needed)
+    assert looks._task_memory(one, [], 0, words=True) == pytest.approx(needed)
     disk = looks._disk([one], [], words=True)
     assert disk.parts["indexes of BM25"] == one.characters
     assert "3.0 of indexes of BM25, 4.5 of prepared data" in disk.needed
@@ -244,7 +255,7 @@ def test_few_candidates_of_many_queries_need_little_memory():
     )
     # BM25: an index, half of the candidates as hits, all candidates, 37,162 queries, 5,000 ids.
     needed = 1.5e8 + 1.5e6 + 256 * 40_000 + 320 * 80_000 + 4096 * 37_162 + 130 * 5000
-    assert looks._memory([few], [], 0, words=True).parts["needed"] == needed
+    assert looks._task_memory(few, [], 0, words=True) == needed
 
 
 def test_sums_of_a_sweep(monkeypatch, encoder_folder, tmp_path):

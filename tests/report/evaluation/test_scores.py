@@ -69,20 +69,20 @@ def test_the_baseline_has_most_tasks_of_the_reference_models_then_random_is_the_
     assert baselines(old) == ["", ""]  # nor on other data
 
 
-def test_the_table_shows_what_is_not_applicable_and_no_none():
+def test_the_table_names_what_was_left_out_and_no_none():
     scores = against_baseline(on_tasks("m", 0.7), on_tasks("bm25", 0.5, seed=1))
     table = scores_table(scores, skipped={"AuthorSTS": "m has no vectors"})
     assert [row[0].text for row in table.rows] == ["Retrieval"]
     assert table.rows[0][3].strong
-    assert table.note.endswith("Not applicable: 1 task (m has no vectors).")
+    assert table.note.endswith("Left out: AuthorSTS (m has no vectors).")
     alone = scores_table(against_baseline(on_tasks("m", 0.7), []))
     assert alone.columns == ("task", "metric", "score\n95 % interval", "n")
     for shown in (table, alone):
         assert "None" not in shown.to_html()
         assert shown.caption == "Scores of m."
-    terminal = terminal_table(scores, reused=[TASKS[0]], skipped={"X": "why", "Y": "why"})
+    terminal = terminal_table(scores, reused=[TASKS[0]], skipped=dict.fromkeys("VWXY", "why"))
     assert [row[-1].text for row in terminal.rows] == ["reused"]
-    assert terminal.note == "Not applicable: 2 tasks (why)."
+    assert terminal.note == "Left out: 4 tasks (why)."
     assert len({len(row) for row in terminal.rows} | {len(terminal.columns)}) == 1
 
 
