@@ -1,9 +1,9 @@
 """Connect to a Ray cluster or start one, and check that its nodes are equivalent.
 
-Before the first run, every node reports its versions, code, notebooks and models, and the library
-for linear layers, which the driver selects for all. A node that differs from this machine is
-refused: a table with rows from different programs would compare the programs. As nodes may join
-later, the process of each run compares them again; see `qwen3nb.execution.child`.
+Before the first run, every node reports its versions, code and notebooks, and the library for
+linear layers, which the driver selects for all. A node that differs from this machine is refused: a
+table with rows from different programs would compare the programs. The process of each run compares
+them again, with its models; see `qwen3nb.execution.child`.
 
 Ray is an extra and loaded only here. An address is ``local`` (a temporary Ray on this machine),
 ``auto`` (the cluster of this machine, or the one in ``RAY_ADDRESS``), ``host:port`` (the same by
@@ -33,7 +33,6 @@ from qwen3nb import paths
 from qwen3nb.records.record import Environment
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 from qwen3nb.utils.code_version import code_digest
-from qwen3nb.utils.journal import known_digests, remember_digests
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import passed_names
 
@@ -292,18 +291,12 @@ def difference(expected: Mapping[str, str], found: Mapping[str, str]) -> str:
     )
 
 
-def facts_of_node(
-    models: Iterable[str], digests: Mapping[str, str], environment: Mapping[str, str], folder: str
-) -> dict[str, str]:
-    """Return the facts of this node, as a run would see them; called by Ray.
-
-    Files with ``digests`` known to the driver, such as those on a shared disk, are not read again.
-    """
+def facts_of_node(environment: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Return the facts of this node, as a run would see them; called by Ray."""
     os.environ.update(node_environment(environment))
     if Path(folder).is_dir():
         os.chdir(folder)
-    remember_digests(digests)
-    return software_facts() | model_facts(models)
+    return software_facts()
 
 
 class KnownNodes:
@@ -346,26 +339,19 @@ class KnownNodes:
         if new:
             tqdm.write(self._refused[node], file=sys.stderr)
 
-    def examine(self, expected: Mapping[str, str], *, models: Iterable[str] = ()) -> bool:
-        """Refuse nodes that joined since the last call and differ; return whether there are any.
-
-        Args:
-            expected: facts of this machine.
-            models: models and adapters among the facts.
-        """
+    def examine(self, expected: Mapping[str, str]) -> bool:
+        """Refuse nodes that joined since the last call and differ; return whether there are any."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         ray, answers, refused = self._ray, {}, len(self._refused)
-        request = tuple(models), known_digests(), sent_environment(), str(Path.cwd())
         with self._lock:
             for node in nodes_of(ray):  # all nodes collect in parallel
-                if node.id in self._names:
-                    continue
-                self._names[node.id] = node.name
-                on_it = NodeAffinitySchedulingStrategy(node.id, soft=False)
-                how = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": on_it}
-                task = ray.remote(max_calls=1)(facts_of_node).options(**how)
-                answers[node.id] = task.remote(*request)
+                if node.id not in self._names:
+                    self._names[node.id] = node.name
+                    on_it = NodeAffinitySchedulingStrategy(node.id, soft=False)
+                    how = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": on_it}
+                    task = ray.remote(max_calls=1)(facts_of_node).options(**how)
+                    answers[node.id] = task.remote(sent_environment(), str(Path.cwd()))
             for node_id, answer in answers.items():
                 try:
                     reason = difference(expected, ray.get(answer))
@@ -373,10 +359,7 @@ class KnownNodes:
                     continue  # the node is gone
                 except ray.exceptions.RayError as error:
                     why = (str(error).strip() or repr(error)).splitlines()[-1]
-                    reason = (
-                        f"it cannot run qwen3nb: {why}. Install the same version there, in the "
-                        "environment that Ray was started from"
-                    )
+                    reason = f"it cannot run qwen3nb: {why}. Install the same version there"
                 if reason:
                     self.refuse(node_id, reason)
         return len(self._refused) > refused

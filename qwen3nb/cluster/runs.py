@@ -22,7 +22,7 @@ from typing import Any
 from qwen3nb.cluster.nodes import node_environment
 from qwen3nb.cluster.processes import run_guarded
 from qwen3nb.models.kinds.resolve import find_source
-from qwen3nb.models.kinds.source import folder_digests
+from qwen3nb.models.kinds.source import fingerprint, folder_digests
 from qwen3nb.utils.atomic_files import read_json, write_json
 
 FACTS = "facts.json"  # of a node, written by the process of a run
@@ -49,6 +49,31 @@ def expected_models(specs: Iterable[str]) -> str:
         with suppress(ValueError, OSError):
             folders |= folder_digests(find_source(spec))
     return json.dumps(folders)
+
+
+def other_model(results: Path, specs: Iterable[str]) -> str:
+    """Return which delivered record is not of the models here; empty if none, or one is unknown.
+
+    The content of an adapter depends on the base model that a run names.
+    """
+    known: list[dict[str, Any]] = []
+    try:
+        for spec in specs:
+            source = find_source(spec)
+            known += map(fingerprint, source.parts or (source,))
+    except (ValueError, OSError):  # reported by the run
+        return ""
+    if any("base" in each for each in known):
+        return ""
+    for file in sorted(results.glob("*/seed_*/*.json")):
+        model = read_json(file)["model"]
+        found = [part["model"] for part in model["settings"].get("of", [model["settings"]])]
+        if not all(any(part.items() <= each.items() for each in known) for part in found):
+            return (
+                f"the record of {file.stem} is of another {model['label']} than here, of identity "
+                f"{model['identity'][:12]}"
+            )
+    return ""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,14 @@ from qwen3nb.cluster.nodes import (
     software_facts,
 )
 from qwen3nb.cluster.processes import guarded
-from qwen3nb.cluster.runs import Delivery, Request, expected_models, run_on_node, unpacked
+from qwen3nb.cluster.runs import (
+    Delivery,
+    Request,
+    expected_models,
+    other_model,
+    run_on_node,
+    unpacked,
+)
 from qwen3nb.execution.publish import LOG
 from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.records.failures import forget_failure
@@ -172,7 +179,6 @@ def on_cluster(
     at_most: int,
     at_once: int = 0,
     gpus_each: float = 1.0,
-    models: Sequence[str] = (),
 ) -> Iterator[RayExecutor]:
     """Yield an executor on the nodes of a Ray cluster that equal this machine.
 
@@ -181,7 +187,6 @@ def on_cluster(
         at_most: number of runs.
         at_once: runs on the smallest node at a time; 0: one per core, at most four.
         gpus_each: GPUs per run, if nodes have any; fractions share a GPU.
-        models: models and adapters of the runs.
 
     Raises:
         ClusterError: no cluster, or none of its nodes equals this machine; nothing was run.
@@ -192,7 +197,7 @@ def on_cluster(
             environment["QWEN3NB_CACHE"] = str(paths.cache())
         else:
             software = software_facts()
-            known.examine(software | model_facts(models), models=models)
+            known.examine(software)
         nodes = known.fit()
         share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
         # A node checks by this file whether it sees the folder of records.
@@ -300,6 +305,10 @@ class RayExecutor:
             self._nodes.refuse(delivery.node, unlike)
             return None
         with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
+            own = command.arguments[1:2] == ("eval",)  # other notebooks may evaluate further models
+            if own and (unlike := other_model(folder / "results", command.models)):
+                self._nodes.refuse(delivery.node, unlike)
+                return None
             unfinished = delivery.status != 0 or bool(command.part)
             publish_files(folder, log=log, page=command.page, failed=unfinished)
         self.shared &= delivery.shared

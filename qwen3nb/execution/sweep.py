@@ -170,14 +170,12 @@ def _executor(jobs: Sequence[Job], *, ray: str, **shares: Any) -> AbstractContex
     if not ray:
         at_once = shares["at_once"]
         return nullcontext(LocalExecutor(min(at_once or fitting(jobs), len(jobs) or 1)))
-    values = [job.values for job in jobs]
-    if any(own.get("output_dir") for own in values):
+    if any(job.values.get("output_dir") for job in jobs):
         raise ParameterError(
             "nodes of a cluster do not write to a folder of results; this machine publishes their "
             "files. Give no output_dir; QWEN3NB_RESULTS moves all results"
         )
-    models = tuple(dict.fromkeys(each for own in values for each in named_models(own)))
-    return on_cluster(ray, at_most=len(jobs), models=models, **shares)
+    return on_cluster(ray, at_most=len(jobs), **shares)
 
 
 def _outcomes(

@@ -20,7 +20,8 @@ from qwen3nb.cluster.nodes import (
     sent_environment,
     software_facts,
 )
-from qwen3nb.cluster.runs import expected_models
+from qwen3nb.cluster.runs import expected_models, other_model
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.models.load import load_model
 
@@ -124,6 +125,21 @@ def test_a_run_refuses_other_content_than_it_was_started_for(
     shutil.copytree(another, model)
     with pytest.raises(CheckpointError, match=f"node {os.uname().nodename}: {model}: expected"):
         load_model(spec, cache=False)
+
+
+@pytest.mark.parametrize("spec", ["{}", "bm25+{}", "random:8", "bm25"])
+def test_a_delivered_record_of_another_model_is_named(home, make_checkpoint, tmp_path, spec):
+    model = make_checkpoint(home / "m", seed=1)
+    loaded = load_model(spec.format(model), cache=False)
+    evaluate(loaded, tasks="PyDocsSampleRetrieval", output=tmp_path, show_progress=False)
+    assert other_model(tmp_path, [str(model), spec.format(model)]) == ""
+    assert other_model(tmp_path, ["no-model"]) == ""  # the run reports it
+    another = make_checkpoint(home / "another", seed=2)
+    shutil.rmtree(model)
+    shutil.copytree(another, model)
+    wanted = spec.format(model) if "{" in spec else "random:16"
+    line = f"the record of PyDocsSampleRetrieval is of another {loaded.label} than here"
+    assert other_model(tmp_path, [wanted]).startswith(line)
 
 
 def refusal(address):
