@@ -27,13 +27,12 @@ from qwen3nb.cluster.nodes import (
     Node,
     connected,
     difference,
+    model_facts,
     node_environment,
     nodes_of,
     sent_environment,
     software_facts,
 )
-from qwen3nb.cluster.runs import expected_models
-from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.models.load import load_encoder
 from qwen3nb.vectors.block_file import Shard, ShardedVectors, ShardModel
 from qwen3nb.vectors.encode_file import (
@@ -125,7 +124,7 @@ def encode_on_cluster(
             bytes=cuts[0].bytes,
             folder=folder,
             threads=size.cores,
-            environment=sent_environment() | {EXPECTED: expected_models([name])},
+            environment=sent_environment(),
         )
         show = bool(options.get("show_progress", True))
         return _Encoding(ray, job, cuts).run(size, show_progress=show)
@@ -172,7 +171,7 @@ class ShardWorker:
                     "folder of the vectors must be on a disk that all nodes share"
                 )
         self._encoder = load_encoder(job.model, **job.options)
-        return platform.node(), _facts(), model_of(self._encoder, job.role)
+        return platform.node(), _facts(job.model), model_of(self._encoder, job.role)
 
     def encode(self, shard: Shard, vectors: ShardedVectors) -> tuple[str, bool]:
         """Encode a part unless it exists; return its SHA-256 and whether it existed."""
@@ -186,8 +185,8 @@ class ShardWorker:
         )
 
 
-def _facts() -> dict[str, str]:
-    return {name: fact for name, fact in software_facts().items() if name != "notebooks"}
+def _facts(model: str) -> dict[str, str]:
+    return {k: v for k, v in software_facts().items() if k != "notebooks"} | model_facts([model])
 
 
 class _Encoding:
@@ -199,7 +198,7 @@ class _Encoding:
         self._loading: dict[Any, Any] = {}  # worker by reference to its facts
         self._idle: list[Any] = []
         self._busy: dict[Any, tuple[Any, Shard]] = {}
-        self._facts, self._identity = _facts(), ""
+        self._facts, self._identity = _facts(job.model), ""
         self._refused: list[Exception] = []
         self._failures: Counter[str] = Counter()
         self._vectors: ShardedVectors | None = None
@@ -262,9 +261,8 @@ class _Encoding:
             return  # it died more often than Ray restarts it
         node, facts, model = answer
         self._identity = self._identity or model.identity
-        name = f"model {self._job.model}"
-        expected, found = self._facts | {name: self._identity}, facts | {name: model.identity}
-        if unlike := difference(expected, found):
+        own, its = ({"identity": each} for each in (self._identity, model.identity))
+        if unlike := difference(self._facts | own, facts | its):
             self._refused.append(ClusterError(f"node {node}: {unlike}"))
             return
         self._vectors = start_shards(self._job.folder, self._cuts, model)

@@ -8,13 +8,12 @@ caller publishes them; see `qwen3nb.execution.executors`.
 
 from __future__ import annotations
 
-import json
 import sys
 import tarfile
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 from qwen3nb.cluster.nodes import node_environment
 from qwen3nb.cluster.processes import run_guarded
 from qwen3nb.models.kinds.resolve import find_source
-from qwen3nb.models.kinds.source import fingerprint, folder_digests
+from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.utils.atomic_files import read_json, write_json
 
 FACTS = "facts.json"  # of a node, written by the process of a run
@@ -37,18 +36,6 @@ _KNOWN = (
     "first_stages/*.trec",
     "failed/*.json",
 )
-
-
-def expected_models(specs: Iterable[str]) -> str:
-    """Return the content of models on this machine, for the variable `EXPECTED` of a remote run.
-
-    Missing models are reported by the run.
-    """
-    folders: dict[str, str] = {}
-    for spec in specs:
-        with suppress(ValueError, OSError):
-            folders |= folder_digests(find_source(spec))
-    return json.dumps(folders)
 
 
 def other_model(results: Path, specs: Iterable[str]) -> str:

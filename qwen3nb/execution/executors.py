@@ -38,13 +38,11 @@ from qwen3nb.cluster.processes import guarded
 from qwen3nb.cluster.runs import (
     Delivery,
     Request,
-    expected_models,
     other_model,
     run_on_node,
     unpacked,
 )
 from qwen3nb.execution.publish import LOG
-from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.records.failures import forget_failure
 from qwen3nb.records.record import CHECKSUMS, in_checksums
 from qwen3nb.records.side_files import named_files, remove_unnamed
@@ -263,7 +261,6 @@ class RayExecutor:
         self._here = LocalExecutor(1)
         self._on_node = ray.remote(run_on_node)
         self._publishing, self._lock = threading.Lock(), threading.Lock()
-        self._expected = functools.cache(expected_models)  # computed once
         self._waiting: set[Any] = set()
 
     def run(self, command: Command, *, log: Path) -> RunOutcome:
@@ -330,9 +327,7 @@ class RayExecutor:
         request = Request(
             arguments=command.arguments,
             page=str(command.page.relative_to(paths.book())),
-            environment=self._environment
-            | _settings(self._share.cpus, log)
-            | {EXPECTED: self._expected(command.models)},
+            environment=self._environment | _settings(self._share.cpus, log),
             folder=str(Path.cwd()),
             results=str(paths.results()),
             book=str(paths.book()),

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.cluster.nodes import (
     ClusterError,
     KnownNodes,
@@ -20,9 +19,8 @@ from qwen3nb.cluster.nodes import (
     sent_environment,
     software_facts,
 )
-from qwen3nb.cluster.runs import expected_models, other_model
+from qwen3nb.cluster.runs import other_model
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.models.load import load_model
 
 
@@ -110,21 +108,6 @@ def test_a_node_gets_what_concerns_a_run_and_keeps_its_own_cache(checkout, monke
     monkeypatch.delenv("QWEN3NB_CACHE")
     assert "qwen3nb-cache-" in node_environment(sent)["QWEN3NB_CACHE"]
     assert node_environment(sent)["PATH"] == os.environ["PATH"]
-
-
-@pytest.mark.parametrize("spec", ["{}", "bm25+{}"])
-def test_a_run_refuses_other_content_than_it_was_started_for(
-    home, make_checkpoint, monkeypatch, spec
-):
-    model, another = (make_checkpoint(home / f"m{seed}", seed=seed) for seed in (1, 2))
-    spec = spec.format(model)
-    monkeypatch.setenv(EXPECTED, expected_models([spec]))
-    load_model(spec, cache=False)
-    load_model(str(another), cache=False)  # nothing is expected of it
-    shutil.rmtree(model)
-    shutil.copytree(another, model)
-    with pytest.raises(CheckpointError, match=f"node {os.uname().nodename}: {model}: expected"):
-        load_model(spec, cache=False)
 
 
 @pytest.mark.parametrize("spec", ["{}", "bm25+{}", "random:8", "bm25"])

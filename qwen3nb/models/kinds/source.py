@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
-import os
-import platform
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,14 +17,12 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.types import CheckpointError, SpecError
+from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 from qwen3nb.utils.schema import FileName, choice, field_problem
 from qwen3nb.utils.strict_json import parse_toml
 
 STUDY_REGISTRY = "models.toml"  # at the top of a study
-# Environment variable of a run on another machine: the expected content, see `folder_digests`.
-EXPECTED = "QWEN3NB_EXPECTED_MODELS"
 # Files other than the weights that affect what a model computes.
 _IDENTIFYING = re.compile(
     r"(config|config_sentence_transformers|modules|sentence_\w+_config|tokenizer|"
@@ -122,19 +117,10 @@ class Kind:
         raise NotImplementedError
 
     def fingerprint(self, source: Source) -> dict[str, Any]:
-        """Return what identifies ``source``; refuse content other than the run was started for."""
+        """Return what identifies ``source``, apart from its settings."""
         if source.folder is None:
             return {"kind": self.name, "spec": source.spec, "revision": source.revision}
-        folder = source.folder.current()
-        content = self.content(source, folder)
-        expected = json.loads(os.environ.get(EXPECTED) or "{}").get(str(folder.path.absolute()))
-        if expected not in (None, digest := sha256_json(content)):
-            raise CheckpointError(
-                f"node {platform.node()}: {folder}: expected the model of identity "
-                f"{expected[:12]}…, which this run was started for; found one of {digest[:12]}…. "
-                "Make the folder the same on all nodes"
-            )
-        return dict(content)
+        return dict(self.content(source, source.folder.current()))
 
     def stored(self, folder: ModelFolder) -> dict[str, Any]:
         """Return the pooling, normalisation and maximum length stored with the model."""
@@ -301,8 +287,7 @@ def fingerprint(source: Source) -> dict[str, Any]:
     This is its content (weights, tokenizer and configuration), not its path.
 
     Raises:
-        CheckpointError: weights that cannot be read or could run code; an export that was modified;
-            or content other than the run was started for.
+        CheckpointError: weights that cannot be read or could run code; a modified export.
     """
     return source.kind.fingerprint(source)
 
@@ -336,21 +321,6 @@ def unchanged(source: Source) -> dict[str, Any]:
                 "they have been written completely"
             )
     return dict(source.content)
-
-
-def folder_digests(source: Source) -> dict[str, str]:
-    """Return the digest of the content of each folder of a model, by path.
-
-    Stored as JSON in the environment variable `EXPECTED`, it makes `fingerprint` refuse other
-    content.
-    """
-    digests = {}
-    for each in (*source.parts, *([source.base] if source.base else [])):
-        digests.update(folder_digests(each))
-    if source.folder is not None:
-        folder = source.folder.current()
-        digests[str(folder.path.absolute())] = sha256_json(source.kind.content(source, folder))
-    return digests
 
 
 def mteb_meta(
