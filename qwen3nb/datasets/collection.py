@@ -371,8 +371,8 @@ def judgement_counts(
     With ``zeros``, such queries count as 0, else they are left out; errors name ``where``.
 
     Raises:
-        DataError: a judged document is there in another Unicode form only, unless ``zeros``; or
-            most of the judged documents are missing. Names some of them.
+        DataError: most of the judged documents are missing, or, unless ``zeros``, one is there in
+            another Unicode form only; names some of them.
     """
     judged = {document for grades in qrels.values() for document in grades}
     lost = sorted(judged.difference(documents))

@@ -347,10 +347,8 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
     except ResultError:
         return None
     if result and result.task.key != item.key:
-        raise EvaluationError(
-            f"{file} is the record of {result.task.key!r}, as this file system ignores case; "
-            "choose another folder of records"
-        )
+        other = f"{file} is the record of {result.task.key!r}, as this disk ignores case"
+        raise EvaluationError(f"{other}; choose another folder of records")
     if (
         result is None
         or result.model.identity != model.identity

@@ -12,6 +12,7 @@ format with their recipe, under the digest of recipe and data.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -47,7 +48,7 @@ class FirstStage:
     label: str  # name of the retriever, safe in file names
     run: RunArrays  # at most ``depth`` documents per query
     recipe: dict[str, Any]  # everything the run depends on, as JSON
-    digest: str  # SHA-256 of the run in TREC format
+    digest: str  # SHA-256 of the run in TREC format; empty if that cannot express its ids
     counts: Mapping[str, int]  # irregularities of the run and their numbers, without zeros
 
 
@@ -93,8 +94,10 @@ def first_stage(
         raise DataError(f"{collection.name}: the first stage {label} found no documents")
     counts[_EMPTY] = int(np.sum(np.diff(run.offsets) == 0))  # of the run, not of a fusion's parts
     kept = nonzero(counts)
-    digest = sha256_file(write_run(file, run, tag=label))
-    write_json(note, {"recipe": recipe, "digest": digest, "counts": kept})
+    digest = ""
+    with suppress(DataError):  # an id with white space
+        digest = sha256_file(write_run(file, run, tag=label))
+        write_json(note, {"recipe": recipe, "digest": digest, "counts": kept})
     return FirstStage(label, run, recipe, digest, kept)
 
 

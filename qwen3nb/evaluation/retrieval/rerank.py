@@ -135,6 +135,8 @@ def searched(
         for whole in collections:
             collection = limited_collection(whole, limit)
             stage = first_stage(collection, first, depth=depth)
+            if not stage.digest:  # the run could not be kept later, either: name the id
+                run_digest(Path(collection.name), stage.run, tag="")
             several = parts or (len(collections) if collection.group else 0)
             yield RerankItem(collection, stage, limit, several)
 

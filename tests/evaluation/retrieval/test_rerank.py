@@ -20,6 +20,7 @@ from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.retrieval import rerank as module
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import dataset_rows, rerank, searched
+from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
@@ -176,6 +177,15 @@ def write_msmarco(folder):
     ]
     (folder / "top1000.dev").write_text("".join(reversed(top)))
     return folder
+
+
+def test_ids_with_white_space_are_searched_but_not_reranked(reranker):
+    documents = {"New York": "sort a list", "Rome": "read a file"}
+    cities = TestCollection.from_texts({"a b": "sort"}, documents, {"a b": ["New York"]})
+    (result,) = evaluate("bm25", cities, show_progress=False)
+    assert result.main.value == 1.0
+    with pytest.raises(EvaluationError, match="custom: the id 'a b' is empty or has white space"):
+        run_suite(reranker, cities)
 
 
 def test_a_document_is_no_answer_to_itself(reranker, tmp_path):
