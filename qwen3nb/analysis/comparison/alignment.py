@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from qwen3nb.analysis.stats.score_matrix import QuerySorter, ScoreMatrix, SystemScores, join
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, system_scores
 from qwen3nb.models.kinds.source import registry
 from qwen3nb.records.record import Result
 
@@ -191,7 +191,6 @@ def score_columns(
     """
     columns: dict[str, SystemScores] = {}
     reasons = []
-    sorter = QuerySorter()
     for result in records:
         name = names[result.model.identity, result.seed]
         if result.task.revision != revision:
@@ -207,7 +206,7 @@ def score_columns(
             if scores.counts[metric] < len(array):
                 there = ~np.isnan(array)
                 queries, array = tuple(itertools.compress(queries, there)), array[there]
-            columns[name] = sorter.system(queries, array)
+            columns[name] = system_scores(queries, array)
     return columns, reasons
 
 

@@ -9,16 +9,18 @@ only if every task has a score; otherwise missing tasks are listed.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qwen3nb.analysis.comparison import ranking
 from qwen3nb.analysis.comparison.alignment import Names, pair_results
 from qwen3nb.analysis.comparison.differences import PairedDifference, Procedure, TaskComparison
 from qwen3nb.analysis.stats.resampling import draw_seed
-from qwen3nb.analysis.stats.score_matrix import QuerySorter, ScoreMatrix
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, by_id
 from qwen3nb.metrics.aggregate import Aggregate, reported
-from qwen3nb.metrics.intervals import Interval
+from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import BENCHMARKS, GROUP_OF, GROUPS, TIERS, Benchmark
 
@@ -248,10 +250,7 @@ class MeanComparison(TaskComparison):
         self, matrix: ScoreMatrix, pairs: Sequence[tuple[str, str]]
     ) -> tuple[list[float], list[float]]:
         how = self.procedure
-        columns = [
-            m.units(np.array([m.column(s) for s in self.columns]), centred=False).T
-            for m in self.parts
-        ]
+        columns = [m.units(m.of(self.columns), centred=False).T for m in self.parts]
         seeds = [draw_seed(how.seed, each.sampled) for each in self.parts]
         return ranking.mean_p_values(columns, seeds, np.array(self.shares), n_resamples=self.draws)
 
@@ -264,6 +263,13 @@ class MeanComparison(TaskComparison):
             wider = ranking.on_tasks_like_these(of_units)
             described.append(replace(each, d_z=None, interval=ends, like_these=wider))
         return described
+
+
+def _scaled(
+    parts: Sequence[ScoreMatrix], shares: Sequence[float], system: str, rows: NDArray[np.intp]
+) -> Array:
+    scales = (share * len(rows) / len(m.queries) for m, share in zip(parts, shares, strict=True))
+    return np.concatenate([m.column(system) * x for m, x in zip(parts, scales, strict=True)])[rows]
 
 
 def mean_comparisons(
@@ -284,21 +290,15 @@ def mean_comparisons(
             parts = [replace(part, clusters=()) for part in parts]
         total = math.fsum(column.weights[each.task] for each in parts)
         shares = tuple(column.weights[each.task] / total for each in parts)
-        count = sum(len(each.queries) for each in parts)
         ids = tuple(f"{part.task}/{query}" for part in parts for query in part.queries)
         clusters = {
             f"{part.task}/{query}": f"{part.task}/{cluster}"
             for part in parts
             for query, cluster in zip(part.queries, part.clusters or part.queries, strict=True)
         }
-        systems, left_out = ranking.common_systems(parts)
-        sorter, columns = QuerySorter(), {}
-        for system in systems:
-            scaled = [
-                part.column(system) * (share * count / len(part.queries))
-                for part, share in zip(parts, shares, strict=True)
-            ]
-            columns[system] = sorter.system(ids, np.concatenate(scaled))
+        systems, left_out = ranking.common_systems(parts)  # whose scores are scaled when needed
+        own, rows = by_id(ids)
+        columns = {s: SystemScores(own, partial(_scaled, parts, shares, s, rows)) for s in systems}
         tasks = counted_tasks([each.task for each in parts], title)
         comparisons.append(
             MeanComparison(

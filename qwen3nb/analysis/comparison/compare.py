@@ -126,11 +126,9 @@ class Comparison:
 
     def between(self, first: Result, second: Result) -> PairedDifference | None:
         """First − second on the task of both records; None if they cannot be paired."""
-        compared = self.on(first.task.key)
-        names = [self.names.get((each.model.identity, each.seed)) for each in (first, second)]
-        if compared is None or first.task.key != second.task.key or not all(names):
-            return None
-        return compared.difference(str(names[0]), str(names[1]))
+        compared = self.on(first.task.key) if first.task.key == second.task.key else None
+        a, b = (self.names.get((each.model.identity, each.seed), "") for each in (first, second))
+        return compared.difference(a, b) if compared else None
 
     def matrix(self, difference: PairedDifference) -> ScoreMatrix:
         """The scores behind a difference, query by query.

@@ -8,11 +8,11 @@ of which other systems are compared.
 import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from qwen3nb.utils.format import interval_text, p_value_text
 from qwen3nb.utils.hardware import cores
 
 Pair = tuple[str, str]  # names of two systems
+T = TypeVar("T")
 
 ALPHA = 0.05  # default level of the tests
 _HELD = 500_000  # score differences held at once, to bound memory
@@ -189,37 +190,35 @@ def _described(
     """The differences of pairs of systems, from their uncorrected and corrected p-values."""
     means = matrix.scores.mean(axis=1).tolist()
     unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
-    with ThreadPoolExecutor(cores()) as pool:
-        blocks = pool.map(
-            lambda block: (
-                effect_sizes(block),
-                difference_intervals(matrix.units(block), level=LEVEL),
-            ),
-            paired_blocks(matrix, pairs),
+    each = over_pairs(
+        matrix,
+        pairs,
+        lambda block: zip(
+            effect_sizes(block), difference_intervals(matrix.units(block), level=LEVEL), strict=True
+        ),
+    )
+    rows = zip(pairs, _rows(matrix, pairs).tolist(), each, p_values, strict=True)
+    return [
+        PairedDifference(
+            task=matrix.task,
+            metric=matrix.metric,
+            first=a,
+            second=b,
+            n=size.n,
+            unpaired=unpaired.get(a, 0) + unpaired.get(b, 0),
+            means=(means[i], means[j]),
+            difference=size.difference,
+            interval=interval,
+            d_z=size.d_z,
+            won=size.won,
+            tied=size.tied,
+            lost=size.lost,
+            p_value=p_value,
+            corrected=corrected,
+            family=family,
         )
-        each = itertools.chain.from_iterable(zip(*block, strict=True) for block in blocks)
-        rows = zip(pairs, _rows(matrix, pairs).tolist(), each, p_values, strict=True)
-        return [
-            PairedDifference(
-                task=matrix.task,
-                metric=matrix.metric,
-                first=a,
-                second=b,
-                n=size.n,
-                unpaired=unpaired.get(a, 0) + unpaired.get(b, 0),
-                means=(means[i], means[j]),
-                difference=size.difference,
-                interval=interval,
-                d_z=size.d_z,
-                won=size.won,
-                tied=size.tied,
-                lost=size.lost,
-                p_value=p_value,
-                corrected=corrected,
-                family=family,
-            )
-            for (a, b), (i, j), (size, interval), (p_value, corrected) in rows
-        ]
+        for (a, b), (i, j), (size, interval), (p_value, corrected) in rows
+    ]
 
 
 def _rows(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> NDArray[np.intp]:
@@ -228,13 +227,19 @@ def _rows(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> NDArray[np.intp]:
     return np.array([(rows[a], rows[b]) for a, b in pairs], dtype=np.intp).reshape(-1, 2)
 
 
-def paired_blocks(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> Iterator[Array]:
-    """Differences of the scores of pairs (pairs, n), in blocks that bound the memory."""
+def over_pairs(
+    matrix: ScoreMatrix, pairs: Sequence[Pair], function: Callable[[Array], Iterable[T]]
+) -> list[T]:
+    """Apply ``function``, which gives a value per pair, to blocks of differences (pairs, n)."""
     rows, step = _rows(matrix, pairs), max(1, _HELD // len(matrix.queries))
-    for start in range(0, len(rows), step):
+
+    def block(start: int) -> list[T]:  # in its thread, so that few are in memory at once
         differences = matrix.scores[rows[start : start + step, 0]]
         differences -= matrix.scores[rows[start : start + step, 1]]
-        yield differences
+        return list(function(differences))
+
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(itertools.chain.from_iterable(pool.map(block, range(0, len(rows), step))))
 
 
 @dataclass(frozen=True)
@@ -314,9 +319,7 @@ class TaskComparison:
                 for each in self._described(low)
                 if each.significant(alpha)
             }
-            means = [
-                mean for rows in paired_blocks(matrix, pairs) for mean in rows.mean(axis=1).tolist()
-            ]
+            means = over_pairs(matrix, pairs, lambda rows: rows.mean(axis=1).tolist())
             outcomes += [
                 PairOutcome(*pair, mean, pair in shown)
                 for pair, mean in zip(pairs, means, strict=True)
@@ -418,8 +421,9 @@ class TaskComparison:
     def _described(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
         """Differences of the ``pairs`` that share a query, in order."""
         differences: dict[Pair, PairedDifference] = {}
+        every = self._tests if pairs else {}  # before the scores are joined
         for matrix, group in self._joined(pairs):
-            tests = [self._tests[frozenset(pair)] for pair in group]
-            described = _described(matrix, group, tests, family=len(self._tests))
+            tests = [every[frozenset(pair)] for pair in group]
+            described = _described(matrix, group, tests, family=len(every))
             differences |= zip(group, described, strict=True)
         return [differences[pair] for pair in pairs if pair in differences]

@@ -12,19 +12,17 @@ References:
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import scipy
 
-from qwen3nb.analysis.comparison.differences import ALPHA, Pair, paired_blocks, significant
+from qwen3nb.analysis.comparison.differences import ALPHA, Pair, over_pairs, significant
 from qwen3nb.analysis.stats import resampling
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics import intervals
 from qwen3nb.metrics.intervals import Array, Interval
-from qwen3nb.utils.hardware import cores
 
 FEWEST_TASKS = 5  # for statements on tasks like these
 
@@ -90,7 +88,7 @@ def rank_systems(
     """
     systems, left_out = common_systems(matrices)
     shares = np.asarray(weights or [1.0] * len(matrices)) / (sum(weights) or len(matrices))
-    columns = [np.array([matrix.column(s) for s in systems]).T for matrix in matrices]
+    columns = [matrix.of(systems).T for matrix in matrices]
     seeds = [resampling.draw_seed(seed, matrix.sampled) for matrix in matrices]
     # Exact sums: equal scores have equal means in any order of queries.
     each = [[math.fsum(scores) / len(scores) for scores in column.T] for column in columns]
@@ -152,22 +150,18 @@ def paired_over_tasks(
 
     A task with a single query counts as exact.
     """
-    with ThreadPoolExecutor(cores()) as pool:
-        tasks = [
-            itertools.chain.from_iterable(pool.map(partial(_of_block, m), paired_blocks(m, pairs)))
-            for m in matrices
-        ]
-        return [
-            (
-                [mean for mean, *_ in own],
-                intervals.mean_of_intervals(
-                    [value for _, value, _ in own],
-                    [ends or (value, value) for _, value, ends in own],
-                    weights=shares,
-                ),
-            )
-            for own in zip(*tasks, strict=True)
-        ]
+    tasks = [over_pairs(m, pairs, partial(_of_block, m)) for m in matrices]
+    return [
+        (
+            [mean for mean, *_ in own],
+            intervals.mean_of_intervals(
+                [value for _, value, _ in own],
+                [ends or (value, value) for _, value, ends in own],
+                weights=shares,
+            ),
+        )
+        for own in zip(*tasks, strict=True)
+    ]
 
 
 def _of_block(matrix: ScoreMatrix, block: Array) -> list[tuple[float, float, Interval | None]]:

@@ -6,8 +6,9 @@ ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from qwen3nb.analysis.stats.resampling import cluster_numbers, cluster_values
 from qwen3nb.metrics.intervals import Array
+from qwen3nb.records.side_files import sorted_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -29,7 +31,12 @@ class SystemScores(NamedTuple):
 
     # n ids, sorted; systems that answered the same queries share one tuple
     queries: tuple[str, ...]
-    scores: Array  # (n,), in the order of the ids
+    read: Callable[[], Array]  # returns the scores
+
+    @property
+    def scores(self) -> Array:
+        """The scores (n,), in the order of the ids."""
+        return self.read()
 
     def on(self, queries: tuple[str, ...]) -> Array:
         """Return the scores on some of the queries, in their order."""
@@ -40,24 +47,17 @@ class SystemScores(NamedTuple):
         return scores
 
 
-class QuerySorter:
-    """Sorts systems' scores by query id; systems with the same queries get one tuple of ids."""
+@lru_cache(maxsize=64)
+def by_id(queries: tuple[str, ...]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    """Return the ids, sorted, and their rows; one tuple for all systems with the same queries."""
+    rows = sorted_rows(queries)
+    return tuple(queries[row] for row in rows), rows
 
-    def __init__(self) -> None:
-        self._rows: dict[tuple[str, ...], tuple[tuple[str, ...], NDArray[np.intp]]] = {}
 
-    def system(self, queries: tuple[str, ...], scores: Array) -> SystemScores:
-        """Return the scores (n,) of queries in any order."""
-        if queries not in self._rows:
-            order = sorted(range(len(queries)), key=queries.__getitem__)
-            ids = tuple(queries[row] for row in order)
-            self._rows[queries] = ids, np.array(order, np.intp)
-        ids, rows = self._rows[queries]
-        return SystemScores(ids, scores[rows])
-
-    def of(self, values: Mapping[str, float]) -> SystemScores:
-        """Return the scores of any mapping."""
-        return self.system(tuple(values), np.array(list(values.values()), dtype=float))
+def system_scores(queries: tuple[str, ...], scores: Array) -> SystemScores:
+    """Return the scores (n,) of queries in any order."""
+    ids, rows = by_id(queries)
+    return SystemScores(ids, partial(np.asarray, scores[rows]))
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,11 @@ class ScoreMatrix:
         scores: Array = self.scores[self.systems.index(system)]
         return scores
 
+    def of(self, systems: Iterable[str]) -> Array:
+        """The scores of some systems (S, n)."""
+        names = tuple(systems)
+        return self.scores if names == self.systems else np.array([*map(self.column, names)])
+
     def to_frame(self) -> DataFrame:
         """Return a row per query and a column per system; for two systems, also the difference."""
         from pandas import DataFrame, Index
@@ -140,9 +145,10 @@ def join(
     """
     if len(columns) < 2:
         raise ValueError(f"{task}: expected two or more systems; got {list(columns)}")
-    sorter = QuerySorter()
     systems = {
-        system: values if isinstance(values, SystemScores) else sorter.of(values)
+        system: values
+        if isinstance(values, SystemScores)
+        else system_scores(tuple(values), np.array(list(values.values()), dtype=float))
         for system, values in columns.items()
     }
     queries = shared_queries([each.queries for each in systems.values()])
