@@ -7,7 +7,7 @@
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ class BookError(RuntimeError):
     """The book does not build, or a page contains a secret."""
 
 
-def page_links(results: Iterable[Result]) -> dict[str, str]:
+def page_links(results: Collection[Result]) -> dict[str, str]:
     """Return the page of each run id, relative to the other pages in ``book/runs``.
 
     Only published pages are included: the page of the evaluation, else the first that links to a
@@ -60,14 +60,15 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
     links: dict[str, str] = {}
     others = pages_with_records()
     with one_pass():
-        for result in results:
+        for run, result in {each.run: each for each in results}.items():
             config = result.config
             values = {name: config.get(name, each.default) for name, each in declared.items()}
             name = page_name("eval", values, declared)
             if (paths.book_runs() / f"{name}.ipynb").is_file():
-                links[result.run] = f"{name}.html"
-            elif page := others.get(record_link(result)):
-                links.setdefault(result.run, page)
+                links[run] = f"{name}.html"
+    for result in results:
+        if page := others.get(record_link(result)):
+            links.setdefault(result.run, page)
     return links
 
 
@@ -304,9 +305,7 @@ def secret_pages(html: Path) -> list[tuple[str, list[str]]]:
         name = file.relative_to(html)
         if file.suffix not in _TEXTS or name.parts[0] == "_static" or not file.is_file():
             continue
-        own = (
-            secrets.values if name.parts[0] == "records" else secrets
-        )  # records contain texts of data
-        if kinds := own.kinds(file.read_text(encoding="utf-8", errors="replace")):
+        texts = secrets.values if name.parts[0] == "records" else secrets  # of data
+        if kinds := texts.kinds(file.read_text(encoding="utf-8", errors="replace")):
             holding.append((str(name), kinds))
     return holding

@@ -137,9 +137,7 @@ class TaskInfo:
     splits: Names = ()  # splits that were evaluated; empty if the record does not say
     subsets: Names = ()  # subsets that were evaluated, likewise
     languages: Names = ()  # languages that were evaluated, likewise
-    selection: Name = (
-        ""  # the subsets and splits, if only some of the task were evaluated; see `key`
-    )
+    selection: Name = ""  # subsets and splits, if only some were evaluated; see `key`
     # notes on the data with their counts, such as queries without a relevant document; empty if
     # there are none
     counts: dict[Name, Count] = field(default_factory=dict)

@@ -195,7 +195,9 @@ def compared_tables(comparison: Comparison) -> Table | Sections:
 def _compared(comparison: Comparison, tasks: Sequence[TaskComparison], *, name: str) -> Table:
     columns = [each for each in tasks if each.with_baseline]
     cells = {(each.first, i): each for i, task in enumerate(columns) for each in task.with_baseline}
-    models = {name: [each for (own, _), each in cells.items() if own == name] for name, _ in cells}
+    models: dict[str, list[PairedDifference]] = {}
+    for each in cells.values():
+        models.setdefault(each.first, []).append(each)
     wide = len(columns) > _MOST_COLUMNS
     kept = sorted(models, key=lambda n: (-len(models[n]), -fmean(e.difference for e in models[n])))
     kept = kept[: _MOST_COLUMNS if wide else MANY]
