@@ -87,6 +87,8 @@ def _jobs(demo: Path) -> list[Job]:
     Baselines come before the encoders, whose pages compare with existing records; a fusion comes
     last, when the vectors of its model are cached.
     """
+    from qwen3nb.demo.train_lora import LORA
+
     encoders = sorted(each for each in (demo / "encoder").iterdir() if each.is_dir())
     ablated: dict[str, Any] = {"training": paths.shown(demo / "contrastive")}
     ablated |= {"append_eos": False, "normalization": False}  # 16 combinations
@@ -99,7 +101,9 @@ def _jobs(demo: Path) -> list[Job]:
     jobs.append(Job("extract", {"training": "demo"}))
     if paths.mirror() is not None:
         jobs.append(Job("reproduce", {}))
-    jobs.append(Job("rerank", {"checkpoint": paths.shown(joint_adapter(demo)), **RERANKED}))
+    joint = demo / "lora" / "outputs" / f"joint_r{LORA.rank}" / f"seed_{RERANKED['seed']}"
+    adapter = paths.shown(joint / "checkpoints" / "final")
+    jobs.append(Job("rerank", {"checkpoint": adapter, **RERANKED}))
     return jobs
 
 
@@ -221,14 +225,6 @@ def make_adapters(demo: Path) -> None:
         max_length=RERANKED["max_length"],
         show_progress=False,
     )
-
-
-def joint_adapter(demo: Path) -> Path:
-    """Return the folder of a jointly trained adapter."""
-    from qwen3nb.demo.train_lora import LORA
-
-    run = demo / "lora" / "outputs" / f"joint_r{LORA.rank}" / f"seed_{RERANKED['seed']}"
-    return run / "checkpoints" / "final"
 
 
 def _note(line: str) -> None:

@@ -312,6 +312,7 @@ class EmbeddingCache:
 
     Attributes:
         folder: its files; created on the first write.
+        manifest: the description; its modification time is the time of the last use.
         about: description of the encoder, stored as the manifest.
         damaged: number of stored vectors that failed their checksum so far.
         half: whether vectors are stored in float16.
@@ -321,8 +322,8 @@ class EmbeddingCache:
         self, folder: Path, *, about: Mapping[str, Any] | None = None, half: bool = False
     ) -> None:
         """Create a cache in ``folder``, without writing it."""
-        self.folder = folder
-        self.about = dict(about) if about is not None else None
+        self.folder, self.manifest = folder, folder / MANIFEST
+        self.about = None if about is None else dict(about)
         self.damaged, self.half = 0, half
         self._segments: dict[Path, Segment] = {}
         self._writer: SegmentWriter | None = None
@@ -441,11 +442,6 @@ class EmbeddingCache:
                 f"the vectors of this run fill the limit of {self.limit / 1e9:g} GB ({LIMIT}, "
                 "--cache-limit)"
             )
-
-    @property
-    def manifest(self) -> Path:
-        """The description; its modification time is the time of the last use."""
-        return self.folder / MANIFEST
 
     def touch(self) -> None:
         """Record that the vectors were used."""

@@ -93,15 +93,6 @@ def load_training_pairs() -> TrainingPairs:
     return TrainingPairs(pairs, value["dropped"], value["versions"])
 
 
-def benchmark_texts() -> BenchmarkTexts:
-    """Return the texts of all of PyDocs and of AuthorSTS."""
-    from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
-
-    entries = load_pydocs().entries
-    texts = {text for entry in entries for text in (entry.summary, entry.text)}
-    return BenchmarkTexts(texts | {text for row in author_sts() for text in row[:2]})
-
-
 def _versions() -> dict[str, str]:
     return {
         library: importlib.metadata.version(_DISTRIBUTIONS.get(library, library))
@@ -111,7 +102,10 @@ def _versions() -> dict[str, str]:
 
 
 def _collect(versions: dict[str, str]) -> TrainingPairs:
-    measured = benchmark_texts()
+    from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
+
+    texts = {text for each in load_pydocs().entries for text in (each.summary, each.text)}
+    measured = BenchmarkTexts(texts | {text for row in author_sts() for text in row[:2]})
     pairs: list[DocstringPair] = []
     dropped: Counter[str] = Counter()
     seen: set[str] = set()

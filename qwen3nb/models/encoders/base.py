@@ -368,6 +368,32 @@ class Encoder(Identified, ABC):
         """``cosine`` or ``dot``, as stored with the model, else ``cosine`` if it normalises."""
         return str(self.settings.get("similarity", "cosine" if self.normalize else "dot"))
 
+    def _comparison(self, source: Source, given: Settings) -> dict[str, Any]:
+        """Return the settings for comparing the vectors of a model in a folder, and its dtype.
+
+        The similarity is that of ``config_sentence_transformers.json``, by default cosine. If the
+        user sets ``normalize``, or the model has no such file, vectors of length 1 are compared by
+        cosine and others by dot product.
+
+        Raises:
+            SpecError: another similarity.
+        """
+        settings = {"normalize": self.normalize, "dtype": given.dtype}
+        if given.normalize is not None:
+            return settings
+        usual = "cosine" if self.normalize else "dot"
+        fields = source.own_folder.object(FILE)
+        cosine = "cosine" if fields or source.kind.cosine else usual
+        stored = fields.get("similarity_fn_name") or cosine
+        if stored not in ("cosine", "dot"):
+            raise SpecError(
+                f"{source.label} is compared by {stored!r} (config_sentence_transformers.json); "
+                "supported are: cosine, dot"
+            )
+        if stored == usual or self.normalize:  # both are the same for vectors of length 1
+            return settings
+        return settings | {"similarity": stored}
+
     def similarity(self, first: Any, second: Any) -> Tensor:
         """Return similarities (N, M) of vectors (N, D) and (M, D); a vector (D,) is one row.
 
@@ -461,37 +487,6 @@ class RandomEncoder(Encoder):
 def _zero(vectors: Vectors) -> NDArray[np.bool_]:
     """Return which rows are zero, (N,)."""
     return np.logical_not(vectors.any(axis=1))
-
-
-def unit_and_similarity(source: Source, *, given: bool | None, unit: bool) -> dict[str, Any]:
-    """Return the settings of an encoder for comparing its vectors.
-
-    The similarity is that of ``config_sentence_transformers.json``, by default cosine. If the user
-    sets ``normalize``, or the model has no such file, vectors of length 1 are compared by cosine
-    and others by dot product.
-
-    Args:
-        source: the model.
-        given: the user's ``normalize``.
-        unit: whether its vectors have length 1.
-
-    Raises:
-        SpecError: another similarity.
-    """
-    if given is not None or source.folder is None:
-        return {"normalize": unit}
-    usual = "cosine" if unit else "dot"
-    fields = source.folder.object(FILE)
-    cosine = "cosine" if fields or source.kind.cosine else usual
-    stored = fields.get("similarity_fn_name") or cosine
-    if stored not in ("cosine", "dot"):
-        raise SpecError(
-            f"{source.label} is compared by {stored!r} (config_sentence_transformers.json); "
-            "supported are: cosine, dot"
-        )
-    if stored == usual or unit:  # both are the same for vectors of length 1
-        return {"normalize": unit}
-    return {"normalize": unit, "similarity": stored}
 
 
 def truncate_dimensions(vectors: Vectors, dimension: int, *, unit: bool = True) -> Vectors:

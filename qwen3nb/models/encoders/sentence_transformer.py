@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from qwen3nb.models.encoders.base import ADDED, Encoder, beside_blanks, unit_and_similarity
+from qwen3nb.models.encoders.base import ADDED, Encoder, beside_blanks
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.gate.weights import check_finite, check_length, own_weights
 from qwen3nb.models.inference.int8_layers import COMPUTATION, calibration_rows
@@ -86,8 +86,7 @@ class SentenceTransformerEncoder(Encoder):
             given,
             settings={
                 "max_length": self.max_length,
-                **unit_and_similarity(source, given=given.normalize, unit=self.normalize),
-                "dtype": given.dtype,
+                **self._comparison(source, given),
                 "versions": {**runtime.library_versions(), "sentence-transformers": version},
                 **({"attention": attention} if attention else {}),
                 **({"int8": COMPUTATION} if given.dtype == "int8" else {}),

@@ -12,7 +12,7 @@ import torch
 from safetensors.numpy import load_file
 from torch.nn import functional as F
 
-from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
+from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.gate.declared import static_files
 from qwen3nb.models.gate.tokenizer import check_loaded, rust_tokenizer
 from qwen3nb.models.kinds.source import Settings, Source
@@ -67,8 +67,7 @@ class StaticEncoder(Encoder):
             given,
             settings={
                 "max_length": self.max_length,
-                **unit_and_similarity(source, given=given.normalize, unit=self.normalize),
-                "dtype": given.dtype,
+                **self._comparison(source, given),
                 "versions": {"torch": torch.__version__.split(".")[0]},
             },
         )

@@ -7,7 +7,7 @@ without a LoRA adapter; and the encoders of other encoder-decoders such as T5Gem
 
 from collections.abc import Sequence
 
-from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
+from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.gate.weights import check_length
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.kinds.source import Settings, Source
@@ -64,11 +64,10 @@ class TransformerEncoder(Encoder):
             given,
             settings={
                 "pooling": pooling,
-                **unit_and_similarity(source, given=given.normalize, unit=self.normalize),
+                **self._comparison(source, given),
                 "max_length": self.max_length,
                 "prefix": given.prefix,
                 "append_eos": given.append_eos,
-                "dtype": given.dtype,
                 "causal": source.kind.directed and not given.bidirectional,
                 # Packing changes nothing beyond rounding; another kernel in 16 bits does.
                 "attention": self.runner.attention or attention,

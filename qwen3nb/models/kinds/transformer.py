@@ -93,8 +93,7 @@ class _Seq2Seq(_Transformer):
 
     def check(self, source: Source) -> None:
         folder = source.model_folder
-        folder.check_whole()
-        check_settings(folder)
+        check_opened(folder)
         # Any copy of the embedding: they are compared when the model is loaded.
         check_encoder(folder, encoder_tensors(folder, untied=True))
 
