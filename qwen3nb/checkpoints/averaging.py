@@ -70,10 +70,11 @@ def select_checkpoints(
         CheckpointError: there are no checkpoints, or a metric is missing where the trainer's state
             should log it (best-N).
     """
-    count = last if best is None else best
+    checkpoints, count = list_checkpoints(folder), last if best is None else best
     if (last is None) == (best is None) or count is None or count < 1:
-        raise ValueError(f"expected one of last=N or best=N, N > 0; got {last=}, {best=}")
-    checkpoints = list_checkpoints(folder)
+        raise ValueError(
+            f"expected one of last=N or best=N (--last N, --best N), N > 0; got {last=}, {best=}"
+        )
     metrics: dict[str, float] = {}
     unknown: list[str] = []
     rule = f"last {count}"

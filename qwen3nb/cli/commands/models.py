@@ -78,11 +78,6 @@ def average(folder: Path, output: Path, higher_is_better: bool, **which: Any) ->
     qwen3nb average --training runs/ul2 --out runs/ul2-average --last 2
     """
     from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
-    from qwen3nb.checkpoints.folder import list_checkpoints
-
-    list_checkpoints(folder)  # fails before the missing option is reported
-    if (which["last"] is None) == (which["best"] is None):
-        raise click.UsageError("give either --last N or --best N")
 
     selection = select_checkpoints(folder, lower_is_better=not higher_is_better, **which)
     average_checkpoints(selection, output)
