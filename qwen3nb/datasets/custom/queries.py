@@ -34,16 +34,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+import pydantic
 from pydantic_core import PydanticCustomError
 
 from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, given_rows, printable, read_text
@@ -64,7 +55,7 @@ _MESSAGES = {
 }
 
 
-def _must_be(expected: str, holds: Callable[[Any], bool]) -> AfterValidator:
+def _must_be(expected: str, holds: Callable[[Any], bool]) -> pydantic.AfterValidator:
     def check(value: Any) -> Any:
         if not holds(value):
             raise PydanticCustomError(
@@ -72,7 +63,7 @@ def _must_be(expected: str, holds: Callable[[Any], bool]) -> AfterValidator:
             )
         return value
 
-    return AfterValidator(check)
+    return pydantic.AfterValidator(check)
 
 
 def _whole(value: Any) -> Any:
@@ -90,8 +81,10 @@ _Ids = Annotated[
     list[_Text], _must_be("a list without duplicates", lambda ids: len(set(ids)) == len(ids))
 ]
 # A negative grade counts as 0.
-_Grade = Annotated[int, Field(ge=-LARGEST_GRADE, le=HIGHEST_GRADE), BeforeValidator(_whole)]
-_Count = Annotated[int, Field(gt=0, lt=10**6)]
+_Grade = Annotated[
+    int, pydantic.Field(ge=-LARGEST_GRADE, le=HIGHEST_GRADE), pydantic.BeforeValidator(_whole)
+]
+_Count = Annotated[int, pydantic.Field(gt=0, lt=10**6)]
 _Prompt = Annotated[str, _must_be("text without NUL", lambda text: "\0" not in text)]
 # 1 and 1.0 differ in a record's identity: keep numbers as written.
 _Boost = Annotated[
@@ -102,17 +95,17 @@ _Loss = Annotated[
 ]
 
 
-class _TomlTable(BaseModel):
+class _TomlTable(pydantic.BaseModel):
     """A table: no unknown keys, no conversions of types."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class ScoringSettings(_TomlTable):
     """Settings that affect scores, apart from the model."""
 
     # lowest grade that counts as relevant in binary metrics
-    relevance_threshold: Annotated[int, Field(ge=1, le=HIGHEST_GRADE)] = 2
+    relevance_threshold: Annotated[int, pydantic.Field(ge=1, le=HIGHEST_GRADE)] = 2
     # relative gain of a document with a million stars
     star_boost_coefficient: _Boost = 0.1
     # relative loss of a document unchanged for ``recency_days``
@@ -124,15 +117,17 @@ class Query(_TomlTable):
     """One query; fields are given by their names or their aliases in the file."""
 
     id: _Name  # its id
-    text: str = Field(validation_alias="query")  # the text to search for
+    text: str = pydantic.Field(validation_alias="query")  # the text to search for
     category: _Name = UNCATEGORISED  # for breakdowns
     cluster: _Text | None = None  # for tests; None for a query of its own
     # grade per document; the ground truth
-    grades: dict[str, _Grade] = Field({}, validation_alias="relevance_grades")
+    grades: dict[str, _Grade] = pydantic.Field({}, validation_alias="relevance_grades")
     # the ``expected`` list, or empty
-    expected: _Ids = Field([], validation_alias=AliasChoices("expected", "expected_repos"))
+    expected: _Ids = pydantic.Field(
+        [], validation_alias=pydantic.AliasChoices("expected", "expected_repos")
+    )
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _judged(self) -> Self:
         if not self.model_fields_set & {"grades", "expected"}:
             raise PydanticCustomError(
@@ -151,7 +146,7 @@ class _ModelTable(_TomlTable):
 
 
 class _File(_TomlTable):
-    queries: Annotated[list[Query], Field(min_length=1)]
+    queries: Annotated[list[Query], pydantic.Field(min_length=1)]
     models: dict[str, _ModelTable] = {}
     settings: ScoringSettings = ScoringSettings()
 
@@ -223,7 +218,7 @@ def read_queries(source: Any) -> QueryFile:
         file, raw = Path("queries"), {"queries": given_rows(source, what="queries")}
     try:
         content = _File.model_validate(raw)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         raise _data_error(file, error) from None
     if (twice := first_duplicate(each.id for each in content.queries)) is not None:
         raise DataError(f"{file}: queries: Duplicate id {twice!r}")
@@ -231,7 +226,7 @@ def read_queries(source: Any) -> QueryFile:
     return QueryFile(file, tuple(content.queries), tuple(models), content.settings)
 
 
-def _data_error(file: Path, errors: ValidationError) -> DataError:
+def _data_error(file: Path, errors: pydantic.ValidationError) -> DataError:
     """Return an exception with a line per error: path of the key, expected and actual value.
 
     The number of errors not listed is given at the end.

@@ -22,13 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedConfig, PreTrainedModel, Qwen3Config, Qwen3Model
 from transformers.modeling_outputs import Seq2SeqLMOutput
-from transformers.models.qwen3.modeling_qwen3 import (
-    Qwen3Attention,
-    Qwen3DecoderLayer,
-    Qwen3RMSNorm,
-    Qwen3RotaryEmbedding,
-    apply_rotary_pos_emb,
-)
+from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
 from qwen3nb.checkpoints.names import EMBEDDINGS
 from qwen3nb.models.modeling.configuration import encoder_config
@@ -77,7 +71,7 @@ class Qwen3Seq2SeqConfig(PreTrainedConfig):
         return config
 
 
-class _MergedAttention(Qwen3Attention):
+class _MergedAttention(qwen3.Qwen3Attention):
     """Self- and cross-attention in one softmax, sharing every projection."""
 
     def forward(
@@ -95,7 +89,7 @@ class _MergedAttention(Qwen3Attention):
 
         query = self.q_norm(heads(self.q_proj(hidden_states))).transpose(1, 2)
         own_key = self.k_norm(heads(self.k_proj(hidden_states))).transpose(1, 2)
-        query, own_key = apply_rotary_pos_emb(query, own_key, *position_embeddings)
+        query, own_key = qwen3.apply_rotary_pos_emb(query, own_key, *position_embeddings)
         source_key = self.k_norm(heads(self.k_proj(encoder_hidden_states))).transpose(1, 2)
         both = torch.cat([hidden_states, encoder_hidden_states], dim=1)
         attended = F.scaled_dot_product_attention(
@@ -117,12 +111,12 @@ class _Decoder(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(
-            Qwen3DecoderLayer(config, index) for index in range(config.num_hidden_layers)
+            qwen3.Qwen3DecoderLayer(config, index) for index in range(config.num_hidden_layers)
         )
         for index, layer in enumerate(self.layers):
             layer.self_attn = _MergedAttention(config, index)
-        self.norm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.rotary_emb = Qwen3RotaryEmbedding(config=config)
+        self.norm = qwen3.Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.rotary_emb = qwen3.Qwen3RotaryEmbedding(config=config)
 
     def forward(self, ids: Tensor, source: Tensor, source_mask: Tensor) -> Tensor:
         """Decode (B, T) ids with encoder states (B, S, H) and their mask (B, S) to (B, T, H)."""
