@@ -58,15 +58,8 @@ from qwen3nb import paths
 from qwen3nb.utils.atomic_files import lock, sync_folder
 from qwen3nb.utils.format import parse_size
 from qwen3nb.utils.hardware import free_disk, nearest
-from qwen3nb.vectors.block_file import (
-    HEADER,
-    Floats,
-    fill,
-    npy_header,
-    read_manifest_fields,
-    write_all,
-    write_manifest_fields,
-)
+from qwen3nb.vectors import block_file
+from qwen3nb.vectors.block_file import Floats, fill
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -131,7 +124,7 @@ class Segment:
 
     def __len__(self) -> int:
         """The number of complete rows, including duplicates."""
-        vectors = (self.file.stat().st_size - HEADER) // self.row_bytes
+        vectors = (self.file.stat().st_size - block_file.HEADER) // self.row_bytes
         keys = self.keys_file.stat().st_size // _ROW.itemsize
         return max(0, min(MOST_ROWS, vectors, keys))
 
@@ -174,7 +167,7 @@ class Segment:
             for start, end in pairwise(bounds):
                 part = rows[start:end]
                 first, count = int(part[0]), int(part[-1] - part[0]) + 1
-                vector_file.seek(HEADER + first * size)
+                vector_file.seek(block_file.HEADER + first * size)
                 key_file.seek(first * _ROW.itemsize)
                 if not (fill(vectors[:count], vector_file) and fill(heads[:count], key_file)):
                     return
@@ -243,7 +236,7 @@ class SegmentWriter:
         self._keys.truncate(self.rows * _ROW.itemsize)
         self._vectors.seek(0)
         self._vectors.write(
-            npy_header(self.rows, self.segment.dimension, dtype=self.segment.dtype.str)
+            block_file.npy_header(self.rows, self.segment.dimension, dtype=self.segment.dtype.str)
         )
 
     @classmethod
@@ -273,7 +266,7 @@ class SegmentWriter:
     @property
     def size(self) -> int:
         """The bytes of the file of vectors."""
-        return HEADER + self.rows * self.segment.row_bytes
+        return block_file.HEADER + self.rows * self.segment.row_bytes
 
     def append(self, keys: Keys, vectors: Floats) -> None:
         """Append rows, all or none, up to `MOST_ROWS` in total; raise OSError if the disk fails."""
@@ -282,13 +275,13 @@ class SegmentWriter:
         heads["key"], heads["crc"] = keys, self.segment.checksums(keys, vectors)
         try:
             self._vectors.seek(self.size)
-            write_all(vectors, self._vectors)
+            block_file.write_all(vectors, self._vectors)
             os.fsync(self._vectors.fileno())
             if hasattr(os, "posix_fadvise"):
                 # Release the page cache of written data, which is rarely read soon: otherwise
                 # writing slows down tenfold once memory is short.
                 os.posix_fadvise(self._vectors.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            write_all(heads, self._keys)
+            block_file.write_all(heads, self._keys)
         except OSError:
             with contextlib.suppress(OSError):  # the next writer truncates it
                 self._cut()
@@ -453,7 +446,7 @@ class EmbeddingCache:
         if self.about is None or self._described:
             return
         if _described(self.folder) != self.about:
-            write_manifest_fields(self.manifest, self.about)
+            block_file.write_manifest_fields(self.manifest, self.about)
         os.utime(self.manifest)
         self._described = True
 
@@ -483,7 +476,7 @@ def _joined(keys: Sequence[bytes]) -> Keys:
 def _described(folder: Path) -> dict[str, Any]:
     """Return the description of the encoder in the manifest of ``folder``; empty if missing."""
     try:
-        return read_manifest_fields(folder / MANIFEST)
+        return block_file.read_manifest_fields(folder / MANIFEST)
     except FileNotFoundError:
         return {}
     except ValueError:  # damaged: it will be written again
