@@ -94,11 +94,6 @@ class SentenceTransformerEncoder(Encoder):
         )
         self.prompted(self.prompts)  # raises if they are not supported
 
-    @property
-    def way(self) -> str:
-        """The implementation used: ``packed``, ``varlen`` or ``sentence-transformers``."""
-        return self.runner.way if self.runner is not None else "sentence-transformers"
-
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if self.runner is not None:
             self.runner.batch_size = self.batch_size
