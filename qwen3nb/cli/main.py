@@ -58,7 +58,6 @@ _CONTENTS = {
     "qwen3nb",
     cls=Program,
     contents=_CONTENTS,
-    package="qwen3nb.cli.commands",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="qwen3nb")

@@ -128,20 +128,15 @@ class Program(CommandGroup):
     A command's module is imported when the command is used; ``--help`` imports none.
 
     Attributes:
-        contents: by heading and name, the location of a command, such as ``tasks:fetch``, and a
-            summary.
-        package: the package with these modules.
+        contents: by heading and name, the location of a command in ``commands/``, such as
+            ``tasks:fetch``, and a summary.
     """
 
     def __init__(
-        self,
-        *args: Any,
-        contents: Mapping[str, Mapping[str, tuple[str, str]]],
-        package: str,
-        **kwargs: Any,
+        self, *args: Any, contents: Mapping[str, Mapping[str, tuple[str, str]]], **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.contents, self.package = contents, package
+        self.contents = contents
         self._homes = {
             name: home for names in contents.values() for name, (home, _) in names.items()
         }
@@ -154,7 +149,7 @@ class Program(CommandGroup):
         """Import and return a command; None if the name is unknown."""
         if name not in self.commands and name in self._homes:
             module, _, attribute = self._homes[name].partition(":")
-            home = importlib.import_module(f"{self.package}.{module}")
+            home = importlib.import_module(f"qwen3nb.cli.commands.{module}")
             self.add_command(getattr(home, attribute), name)
         return self.commands.get(name)
 
@@ -216,7 +211,7 @@ def _errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
             raise  # its message is the help
         context = error.ctx or click.get_current_context(silent=True)
         text = " ".join(error.format_message().split())
