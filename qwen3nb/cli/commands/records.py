@@ -285,19 +285,15 @@ def analyze(
 
 def _show_interference(report: Any) -> None:
     from qwen3nb.analysis.training.interference import DEFINITION
-    from qwen3nb.report.studies.interference import (
-        interference_table,
-        refusals_table,
-        verdict_words,
-    )
+    from qwen3nb.report.studies import interference as page
 
     click.echo(f"{DEFINITION}\n")
-    for table in (interference_table(report), refusals_table(report)):
+    for table in (page.interference_table(report), page.refusals_table(report)):
         if table.rows:
             opt.print_table(table)
         else:
             click.echo(f"{table.note}\n")
-    say(verdict_words(report.interference), bold=True)
+    say(page.verdict_words(report.interference), bold=True)
 
 
 @click.command(cls=Command, writes=True)

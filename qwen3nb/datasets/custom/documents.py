@@ -19,17 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from qwen3nb.datasets.rows import (
-    DataError,
-    checked_id,
-    given_rows,
-    json_rows,
-    listed,
-    named_rows,
-    printable,
-    stated_number,
-    unicode_text,
-)
+from qwen3nb.datasets import rows as reader
+from qwen3nb.datasets.rows import DataError, listed, printable
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.strict_json import parse_json
 
@@ -157,7 +148,7 @@ def read_documents(source: Any, layout: DocumentLayout | None = None) -> Documen
         rows = _rows(file, columns, layout.table)
     else:
         file = Path("documents")
-        given = enumerate(given_rows(source, what="documents"), start=1)
+        given = enumerate(reader.given_rows(source, what="documents"), start=1)
         rows = _json_rows(file, given, columns, sparse=True)
     texts: dict[str, str] = {}
     stars: dict[str, int | None] = {}
@@ -166,7 +157,7 @@ def read_documents(source: Any, layout: DocumentLayout | None = None) -> Documen
         name = row[layout.id_column]
         if isinstance(name, int) and not isinstance(name, bool):
             name = str(name)
-        checked_id(name, where=f"{where}: field {layout.id_column!r}")
+        reader.checked_id(name, where=f"{where}: field {layout.id_column!r}")
         if name in texts:
             raise DataError(f"{where}: duplicate id {name!r:.60}")
         texts[name] = _text(where, layout, template, row)
@@ -191,9 +182,9 @@ def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tup
         for number, values in enumerate(read(file, table, columns), start=1):
             yield f"{file}: row {number}", dict(zip(columns, values, strict=True))
     elif suffix in (".jsonl", ".ndjson"):
-        yield from _json_rows(file, json_rows(file, most=MOST), columns)
+        yield from _json_rows(file, reader.json_rows(file, most=MOST), columns)
     elif suffix == ".csv":  # an empty cell is null
-        for number, cells in named_rows(file, columns, most=MOST):
+        for number, cells in reader.named_rows(file, columns, most=MOST):
             pairs = zip(columns, cells, strict=True)
             yield f"{file}:{number}", {name: cell or None for name, cell in pairs}
     else:
@@ -297,7 +288,7 @@ def _text(where: str, layout: DocumentLayout, template: TextTemplate, row: Row) 
         column = layout.columns.get(name, name)
         values[name] = _part(f"{where}: field {column!r}", row[column], name in layout.lists)
     text = template.fill(values)
-    if not unicode_text(text):
+    if not reader.unicode_text(text):
         raise DataError(f"{where}: the text is not valid Unicode: {text!r:.60}")
     return text
 
@@ -323,7 +314,7 @@ def _part(where: str, value: Any, as_list: bool) -> str:
 def _count(where: str, column: str, value: Any) -> int | None:
     if value is None:
         return None
-    number = stated_number(value)
+    number = reader.stated_number(value)
     if number is None or not number.is_integer() or not 0 <= number < 1e15:
         raise DataError(f"{where}: {column!r} is {value!r:.40}, expected a count of 0 or more")
     return int(number)
