@@ -266,6 +266,7 @@ PROMPTS = option(
     "any text), or a task or type of MTEB; repeatable. none: not even the model's own.",
 )
 ENCODER = options(POOLING, MAX_LENGTH, DIMENSIONS, BATCH_SIZE, DEVICE, DTYPE, CACHE_LIMIT)
+CARD = options(FACTS, LICENSE, HUB_ID)
 LOADED = options(ENCODER, PROMPTS, BASE)  # all settings of `load_encoder` on the command line
 # The rule for recommending a candidate.
 RULE = options(

@@ -29,9 +29,7 @@ from qwen3nb.utils.terminal import say
     "else the last parts of the path]",
 )
 @opt.flag("--onnx", help="Also write onnx/model.onnx, verified like the rest.")
-@opt.FACTS
-@opt.LICENSE
-@opt.HUB_ID
+@opt.CARD
 @opt.flag("--verbose", help="Show all verified properties.")
 def extract(checkpoint: Path, output: Path, verbose: bool, prompts: str, **options: Any) -> None:
     """Extract the encoder of an encoder-decoder CHECKPOINT to the folder OUTPUT and verify it.

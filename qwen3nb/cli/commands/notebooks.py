@@ -44,6 +44,7 @@ _PAGE = opt.option(
     default="",
     help="Name of the page.  [default: made from the parameters that identify the run]",
 )
+_RUN = opt.options(_FRESH, opt.MIRROR, opt.CACHE_LIMIT, opt.PASS_ENV)
 _WIDEST = 100  # columns
 
 
@@ -165,10 +166,7 @@ def _print_page(page: Path, *, since: datetime) -> None:
 @opt.option(
     "--config", type=opt.EXISTING, help="TOML, YAML or JSON with parameters; options override it."
 )
-@_FRESH
-@opt.MIRROR
-@opt.CACHE_LIMIT
-@opt.PASS_ENV
+@_RUN
 def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any) -> None:
     """Run the evaluation notebook on one model and publish its page.
 
@@ -271,10 +269,7 @@ def _run_given(
 )
 @opt.flag("--no-book", help="Do not build the book afterwards.")
 @opt.flag("--dry-run", help="List the runs, estimate time, memory and disk, and run nothing.")
-@_FRESH
-@opt.MIRROR
-@opt.CACHE_LIMIT
-@opt.PASS_ENV
+@_RUN
 def sweep(file: Path | None, **flags: Any) -> None:
     """Run every model on every tier in every notebook, then build the book.
 

@@ -127,9 +127,7 @@ def report(model: str, baselines: str, output: Path, facts: Path | None, **optio
 @opt.out_option("output", help="File to write.  [default: README.md of the model]")
 @opt.RESULTS
 @opt.TIER
-@opt.FACTS
-@opt.LICENSE
-@opt.HUB_ID
+@opt.CARD
 def card(
     model: Path, output: Path | None, results: Path | None, tier: str | None, **stated: Any
 ) -> None:
