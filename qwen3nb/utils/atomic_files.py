@@ -28,8 +28,6 @@ from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout, lock_descriptor
 
-from qwen3nb.utils.strict_json import refused
-
 _NEW, _OLD = ".tmp", ".old"
 _ABANDONED = 7 * 24 * 3600  # seconds
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL
@@ -209,6 +207,11 @@ def write_json(path: Path, value: Any, *, indent: int | None = 1, replace: bool 
     """
     text = json.dumps(value, allow_nan=False, indent=indent) + "\n"
     return write_bytes(path, text.encode("utf-8"), replace=replace)
+
+
+def refused(constant: str) -> None:
+    """Refuse NaN and infinities, as ``parse_constant`` of a decoder."""
+    raise ValueError(f"{constant} is not JSON")
 
 
 def read_json(path: Path) -> Any:

@@ -5,6 +5,8 @@ import tomllib
 from collections.abc import Iterable
 from typing import Any
 
+from qwen3nb.utils.atomic_files import refused
+
 
 def first_duplicate(names: Iterable[str]) -> str | None:
     """Return the first name that occurs twice, or None."""
@@ -56,11 +58,6 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = first_duplicate(name for name, _ in pairs)
         raise ValueError(f"the key {twice!r:.60} occurs twice in an object")
     return value
-
-
-def refused(constant: str) -> None:
-    """Refuse NaN and infinities, as ``parse_constant`` of a decoder."""
-    raise ValueError(f"{constant} is not JSON")
 
 
 # Created once: `json.loads` creates a decoder per call with options, which takes as long as parsing
