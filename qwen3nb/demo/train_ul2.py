@@ -65,15 +65,16 @@ DECODER = Ul2Settings(steps=120, save_every=60)
 
 
 def unmeasured() -> tuple[list[Entry], set[str]]:
-    """Return the entries of PyDocs outside the smoke tier's sample, and the texts of the sample.
+    """Return the entries of PyDocs outside the smoke tier's sample, and the texts of the tier.
 
-    A text of the sample may occur in another entry as well.
+    A text of the sample or of AuthorSTS may occur in another entry as well.
     """
-    from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
+    from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, pydocs_sample
 
     sample = pydocs_sample().entries
     measured = {entry.name for entry in sample}
     texts = {text for entry in sample for text in (entry.summary, entry.text)}
+    texts |= {text for row in author_sts() for text in row[:2]}
     return [each for each in load_pydocs().entries if each.name not in measured], texts
 
 

@@ -8,19 +8,18 @@ first leaves, and so on; one that a later one makes needless is dropped.
 A lost prompt moves all probes of its role; tokens, pooling, attention or another model move all,
 and truncation the long ones only; newlines, case, Unicode forms or special tokens those that have
 some; fewer bits all of them a little. Normalisation and dimensions show in the numbers themselves.
-
-Shapes: N probes, D dimensions.
 """
 
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
+from regex import sub
 
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.metrics.intervals import Array, difference_interval
@@ -39,9 +38,10 @@ Encode = Callable[[list[str], str], Vectors]  # texts and their role to vectors 
 
 _EXACT = 1e-6  # 1 - cosine that programs in float32 do not reach
 _EQUAL = 1e-5  # 1 - cosine of a text that is explained
-_NEAR = 0.02  # 1 - cosine up to which numbers of fewer bits may be the reason
+_NEAR = 0.05  # 1 - cosine up to which numbers of fewer bits may be the reason
 _UNIT = 0.02  # by how much a length may differ from 1, in 16 bits
-_MOST = 4  # causes
+_MOST = 8  # causes that are looked for
+_ALIKE = 10  # times that fewer bits may move one text more than another
 _LONGEST = 1200  # tokens of a probe
 _LENGTHS = (64, 100, 128, 200, 254, 256, 300, 384, 400, 500, 510, 512, 768, 1000, 1024)
 _CUTS = {"text": "", "end": ", end token and all", "beginning": ", of the end only"}
@@ -51,9 +51,10 @@ _TEXTS: dict[str, tuple[str, Callable[[str], str]]] = {
     "collapsed": ("white space", lambda text: " ".join(text.split())),
     "stripped at the ends": ("white space", str.strip),
     "lower-cased": ("case", str.lower),
-    "NFKC": ("Unicode form", lambda text: unicodedata.normalize("NFKC", text)),
-    "NFD": ("Unicode form", lambda text: unicodedata.normalize("NFD", text)),
+    "NFKC": ("Unicode form", lambda text: normalize("NFKC", text)),
+    "NFD": ("Unicode form", lambda text: normalize("NFD", text)),
     "ASCII only": ("Unicode form", lambda text: text.encode("ascii", "ignore").decode()),
+    "marks stripped": ("Unicode form", lambda text: sub(r"\p{M}", "", normalize("NFD", text))),
 }
 _TOO = ", in prompts too"
 _PLAIN = "read as text"
@@ -215,12 +216,11 @@ def parity(
     found = _Findings(ours, probes, np.stack(vectors))
     causes, setup = found.causes(lambda: _Reference(load_encoder(model, **rounded)))
     errors = found.errors(ours.base)
-    lost = np.isnan(errors) & [bool(probe.text) for probe in probes]
-    numbers = any(cause.name in ("normalisation", "dimensions") for cause in causes)
+    others = ("normalisation", "dimensions", "refused texts")  # which no cosine shows
     return Parity(
         ours.encoder.label,
         name,
-        same=not (numbers or lost.any()) and bool(np.nanmax(errors) <= 1 - least),
+        same=bool(np.nanmax(errors) <= 1 - least) and not any(c.name in others for c in causes),
         causes=causes,
         cosines={
             f"{probe.name} ({probe.role})": None if np.isnan(error) else 1 - float(error)
@@ -264,8 +264,7 @@ class _Reference:
         if not self.varies:
             return text.split()
         options = {"add_special_tokens": False, "verbose": False, **options}
-        ids: list[int] = self.encoder.tokenizer(text, **options)["input_ids"]
-        return ids
+        return list(self.encoder.tokenizer(text, **options)["input_ids"])
 
     def vectors(self, setup: Setup, probes: Sequence[Probe]) -> Vectors:
         """Return the vectors (N, D) of probes; their lengths mean nothing."""
@@ -339,10 +338,15 @@ class _Findings:
         names = [probe.name for probe in probes]
         self.plain = np.isin(names, ("sentence", "word", "question"))
         self.long = np.isin(names, "long")
+        self.queries = np.array([probe.role == "query" for probe in probes])
 
     def errors(self, setup: Setup) -> Array:
         """Return 1 - cosine (N,) to ours under a setup."""
         return _errors(self.ours.vectors(setup, self.probes), self.theirs)
+
+    def typical(self, errors: Array) -> list[float]:
+        """Return the median error of plain passages, and of plain queries."""
+        return [float(np.nanmedian(errors[self.plain & (self.queries == i)])) for i in (0, 1)]
 
     def causes(self, rounded: Callable[[], _Reference]) -> tuple[tuple[Cause, ...], Setup]:
         """Return the causes, and the setup that they amount to.
@@ -361,7 +365,9 @@ class _Findings:
             shown = f"lengths from {np.nanmin(lengths):.3g} to {np.nanmax(lengths):.3g}"
             detail = "lengths are 1, ours are not" if unit else f"{shown}, ours are 1"
             causes.append(Cause("normalisation", detail))
-        return (*causes, *self._unexplained(self.errors(setup), rounded)), setup
+        if refused := _names(self.probes, np.isnan(lengths)):
+            causes.append(Cause("refused texts", refused))
+        return (*causes, *self._unexplained(setup, rounded)), setup
 
     def _search(self) -> tuple[Setup, list[Change]]:
         """Return the setup that explains most, and its changes from ours.
@@ -381,7 +387,7 @@ class _Findings:
             if best is None:
                 break
             setup, taken = best.applied(setup), [*taken, best]
-        if np.nanmedian(self.errors(setup)[self.plain]) > _NEAR:
+        if min(self.typical(self.errors(setup))) > _NEAR:
             return base, []
         for each in taken[:-1]:
             others, without = [other for other in taken if other is not each], base
@@ -432,7 +438,7 @@ class _Findings:
                     yield Change(name, detail, {side: ids})
         errors, room = self.errors(setup), self.ours.room
         short = np.nanmedian(errors[~self.long])
-        if setup.length == base.length and np.nanmax(errors[self.long]) > 2 * short + _EQUAL:
+        if setup.length == base.length and (errors[self.long] > 2 * short + _EQUAL).any():
             near = range(base.length - 2, base.length + 3)
             lengths = {*_LENGTHS, *near, room} - {base.length}
             for length in sorted((each for each in lengths if 8 <= each <= room), reverse=True):
@@ -441,29 +447,43 @@ class _Findings:
                     detail = f"{none if length == room else some}, ours at {base.length}"
                     yield Change("truncation", detail, {"length": length, "cut": cut})
 
-    def _unexplained(self, errors: Array, rounded: Callable[[], _Reference]) -> Iterator[Cause]:
+    def _unexplained(self, setup: Setup, rounded: Callable[[], _Reference]) -> Iterator[Cause]:
         """Yield a cause for what no hypothesis explains, if anything is left."""
-        typical = float(np.nanmedian(errors[self.plain]))
+        errors = self.errors(setup)
+        both = self.typical(errors)
+        typical, role, left = min(both), int(np.argmax(both)), np.ones_like(self.long)
         if typical > _NEAR:
-            yield Cause("another model", f"cosine {1 - typical:.2f} under every hypothesis")
+            yield Cause("another model", f"cosine {1 - typical:.2f} at best, or too many causes")
             return
+        if typical < _EQUAL < both[role] / _ALIKE:
+            left = self.queries != role
+            yield Cause(f"{('passage', 'query')[role]} prompt", "another text, which is not found")
         if typical > _EXACT:
-            vectors = rounded().vectors(self.ours.base, self.probes)
-            exact = _errors(vectors, self.ours.vectors(self.ours.base, self.probes))
-            bits = float(np.median(exact[self.plain]))
-            left = float(np.nanmedian(_errors(vectors, self.theirs)[self.plain]))
-            like = "float16" if typical < bits / 10 else "bfloat16"
-            if left > typical / 2 and typical > 2 * bits:
-                like = "int8 or fewer bits"
-            detail = f"1 - cosine is {typical:.0e} for any text, as with {like}"
-            yield Cause("precision", detail)
-        odd = errors > max(_EQUAL, 30 * typical)
-        names = dict.fromkeys(
-            probe.name for probe, each in zip(self.probes, odd, strict=True) if each
-        )
-        if names:
+            low, high = np.nanpercentile(errors[left & ~self.long], (10, 90))
+            if high > _ALIKE * low:
+                detail = f"1 - cosine is left at {low:.0e} to {high:.0e}, unlike with fewer bits"
+                yield Cause("several causes", detail)
+                return
+            yield self._precision(setup, typical, rounded())
+        odd = left & (errors > max(_EQUAL, 30 * typical))
+        if names := _names(self.probes, odd):
             name = "tokenizer" if odd[~self.long].any() else "truncation"
-            yield Cause(name, f"in a way that was not tried; seen on: {', '.join(names)}")
+            yield Cause(name, f"in a way that was not tried; seen on: {names}")
+
+    def _precision(self, setup: Setup, typical: float, rounded: _Reference) -> Cause:
+        """Return how many bits an error is like, by what our model in bfloat16 would have."""
+        vectors = rounded.vectors(setup, self.probes)
+        bits = np.median(_errors(vectors, self.ours.vectors(setup, self.probes))[self.plain])
+        left = np.nanmedian(_errors(vectors, self.theirs)[self.plain])
+        like = "float16" if typical < bits / 10 else "bfloat16"
+        if left > typical / 2 and typical > 2 * bits:
+            like = "int8 or fewer bits, a near checkpoint, or an unknown change of all texts"
+        return Cause("precision", f"1 - cosine is {typical:.0e} for any text, as with {like}")
+
+
+def _names(probes: Sequence[Probe], chosen: NDArray[np.bool_]) -> str:
+    names = (probes[i].name for i in np.flatnonzero(chosen).tolist() if probes[i].text)
+    return ", ".join(dict.fromkeys(names))
 
 
 def _errors(first: NDArray[Any], second: NDArray[Any]) -> Array:
@@ -545,9 +565,8 @@ def _graph(file: Path, ours: _Reference) -> Callable[[list[str]], Vectors]:
 
 def _rankings(encoder: Encoder, theirs: Encode, queries: int) -> Rankings:
     """Search in PyDocs with both."""
-    pydocs = whole = load_pydocs()
-    if queries:
-        pydocs = whole.sample(documents=4 * queries, queries=queries)
+    whole = load_pydocs()
+    pydocs = whole.sample(documents=4 * queries, queries=queries) if queries else whole
     names, texts = list(pydocs.corpus), list(pydocs.corpus.values())
     scores, tops = [], []
     for encode in (lambda texts, role: encoder.encode(texts, role=role), theirs):

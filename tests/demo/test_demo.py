@@ -14,6 +14,7 @@ from qwen3nb.demo.train_ul2 import (
     hide_suffix,
     train_seq2seq,
     training_texts,
+    unmeasured,
 )
 
 SENTINELS = list(range(1000, 1100))
@@ -87,6 +88,7 @@ def test_nothing_that_is_measured_is_trained_on():
     train, held_out = training_texts()
     measured = {text for each in pydocs_sample().entries for text in (each.summary, each.text)}
     measured |= {text for first, second, _ in author_sts() for text in (first, second)}
+    assert measured <= unmeasured()[1]
     assert not measured & {*train, *held_out}
     assert len(train) > 3000
 

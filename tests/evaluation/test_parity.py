@@ -4,6 +4,7 @@ What is served is computed by transformers alone, text by text, not by the code 
 """
 
 import json
+import unicodedata
 
 import numpy as np
 import pytest
@@ -78,12 +79,17 @@ class Served:
 
 
 @torch.inference_mode()
-def quantised(model):
+def quantised(model, levels=127):
     for layer in model.modules():
         if isinstance(layer, torch.nn.Linear):
-            step = layer.weight.abs().max() / 127
+            step = layer.weight.abs().max() / levels
             layer.weight.copy_((layer.weight / step).round() * step)
     return model
+
+
+def unmarked(text):
+    text = unicodedata.normalize("NFD", text)
+    return "".join(each for each in text if not unicodedata.category(each).startswith("M"))
 
 
 def prompts(**changed):
@@ -106,6 +112,7 @@ FAULTS = {
         "is missing",
     ),
     "stripped prompt": (prompts(passage="text:"), ["passage prompt"], "without white space"),
+    "unknown prompt": (prompts(query="Question: "), ["query prompt"], "another text"),
     "no end": ({"added": (1, 0)}, ["end token"], "is missing"),
     "two ends": ({"added": (1, 2)}, ["end token"], "is doubled"),
     "no prefix": ({"added": (0, 1)}, ["start token"], "'[R]' is missing"),
@@ -115,6 +122,16 @@ FAULTS = {
     "causal": ({"causal": True}, ["attention"], "causal, ours is bidirectional"),
     "bfloat16": ({"change": lambda model: model.bfloat16()}, ["precision"], "bfloat16"),
     "int8": ({"change": quantised}, ["precision"], "int8"),
+    "6 bits": (
+        {"change": lambda model: quantised(model, 31)},
+        ["precision"],
+        "int8 or fewer bits",
+    ),
+    "bfloat16 and pooling": (
+        {"pooling": "last", "change": lambda model: model.bfloat16()},
+        ["pooling", "precision"],
+        "bfloat16",
+    ),
     "newlines": ({"text": lambda text: text.replace("\n", " ")}, ["newlines"], "in prompts too"),
     "case": ({"text": str.lower}, ["case"], "lower-cased, in prompts too"),
     "blanks": ({"text": lambda text: " ".join(text.split())}, ["white space"], "collapsed"),
@@ -124,6 +141,7 @@ FAULTS = {
         ["Unicode form"],
         "ASCII only",
     ),
+    "marks": ({"text": unmarked}, ["Unicode form"], "marks stripped"),
     "tokenizer": (
         {"text": lambda text: "".join(c if ord(c) < 0x3000 else "?" for c in text)},
         ["tokenizer"],
@@ -139,6 +157,26 @@ FAULTS = {
         {"added": (1, 0), "unit": False, **prompts(passage="")},
         ["end token", "normalisation", "passage prompt"],
         "is missing",
+    ),
+    "seven faults": (
+        {
+            "added": (1, 0),
+            "unit": False,
+            "split": True,
+            "length": 128,
+            "text": lambda text: text.replace("\n", " "),
+            **prompts(query="", passage=""),
+        },
+        [
+            "end token",
+            "newlines",
+            "normalisation",
+            "passage prompt",
+            "query prompt",
+            "special tokens",
+            "truncation",
+        ],
+        "at 128 tokens",
     ),
 }
 
@@ -194,8 +232,8 @@ def test_a_server_that_adds_the_prompts_gets_none(export, server):
     assert sorted(cause.name for cause in found.causes) == ["passage prompt", "query prompt"]
     server[1][0] = 300
     found = parity(export, server[0], rankings=False)
-    assert (found.causes, found.same) == ((), False)
-    assert found.cosines["long (passage)"] is None
+    assert [(cause.name, cause.detail) for cause in found.causes] == [("refused texts", "long")]
+    assert (found.cosines["long (passage)"], found.same) == (None, False)
     assert "long (passage): no vector" in repr(found)
 
 
@@ -210,6 +248,19 @@ def test_a_model_without_a_transformer_has_the_causes_of_texts():
     assert [(cause.name, cause.detail) for cause in found.causes] == [
         ("newlines", "replaced by spaces")
     ]
+
+
+def test_errors_that_differ_from_text_to_text_are_not_taken_for_fewer_bits():
+    ours = load_encoder("random:8", cache=False)
+
+    class Uneven:
+        def encode(self, texts):
+            vectors = ours.encode(texts)
+            vectors[:, :4] *= [[1.2 if len(text) % 2 else 1.004] for text in texts]
+            return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    causes = parity("random:8", Uneven(), rankings=False).causes
+    assert [cause.name for cause in causes] == ["several causes"]
 
 
 def test_rankings_say_what_it_means_for_search(export):
