@@ -201,13 +201,16 @@ def score_columns(
         elif not result.scores.counts.get(metric):
             reasons.append(f"{task}: {name} has no {metric} per query")
         else:
-            scores, array = result.scores, result.scores.array(metric)
-            queries = scores.queries
-            if scores.counts[metric] < len(array):
-                there = ~np.isnan(array)
-                queries, array = tuple(itertools.compress(queries, there)), array[there]
-            columns[name] = system_scores(queries, array)
+            columns[name] = scores_by(metric, result)
     return columns, reasons
+
+
+def scores_by(metric: str, result: Result) -> SystemScores:
+    """Return the scores of a record by a metric, on the queries that have one."""
+    queries, array = result.scores.queries, result.scores.array(metric)
+    if result.scores.counts[metric] < len(array):
+        queries, array = tuple(itertools.compress(queries, there := ~np.isnan(array))), array[there]
+    return system_scores(queries, array)
 
 
 def common_revision(records: Sequence[Result]) -> str:

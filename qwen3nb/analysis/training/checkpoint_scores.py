@@ -24,9 +24,9 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison import differences
-from qwen3nb.analysis.comparison.alignment import common_revision
+from qwen3nb.analysis.comparison.alignment import common_revision, scores_by
 from qwen3nb.analysis.comparison.differences import PairedDifference
-from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join
 from qwen3nb.checkpoints.folder import step_of
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
@@ -55,15 +55,12 @@ class Trajectory:
     records: dict[int, dict[int, Result]] = field(repr=False)  # record by seed, then step
 
     @property
-    def scores(self) -> dict[int, dict[int, Mapping[str, float]]]:
-        """Score by seed, step and query id; records without per-query scores are left out."""
+    def scores(self) -> dict[int, dict[int, SystemScores]]:
+        """Scores by seed and step; records without per-query scores are left out."""
+        by = self.metric
         return {
-            seed: {
-                step: result.per_query[self.metric]
-                for step, result in steps.items()
-                if self.metric in result.per_query
-            }
-            for seed, steps in self.records.items()
+            seed: {step: scores_by(by, r) for step, r in own.items() if by in r.per_query}
+            for seed, own in self.records.items()
         }
 
     @property
@@ -122,7 +119,7 @@ def trajectories(
     return ordered
 
 
-PerStep = Mapping[int, Mapping[str, float]]
+PerStep = Mapping[int, SystemScores | Mapping[str, float]]
 
 
 def best_checkpoint(scores: PerStep, *, seed: int) -> PairedDifference:
