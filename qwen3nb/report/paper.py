@@ -219,8 +219,7 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
     Raises:
         ValueError: an unknown style, or as for `PaperContents.figures`.
     """
-    one_of("paper style", style, PAPER_STYLES)
-    spans = PAPER_STYLES[style].widths[0] < PAPER_STYLES[style].widths[1]
+    column, page, _ = PAPER_STYLES[one_of("paper style", style, PAPER_STYLES)]
     figures = {_file_name(figure.name): figure for figure in contents.figures()}
     tables = write_tables(contents, folder / "tables", format="latex")
     written = [
@@ -229,7 +228,7 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
     ]
     references = paths.book() / "references.bib"  # missing in a study without a book
     parts = {
-        "figures.tex": "\n".join(_float(n, f, spans=spans) for n, f in figures.items()),
+        "figures.tex": "\n".join(_float(n, f, spans=column < page) for n, f in figures.items()),
         "tables.tex": "\n".join(rf"\input{{tables/{file.stem}}}" for file in tables) + "\n",
         "references.bib": references.read_text(encoding="utf-8") if references.is_file() else "",
         "paper.tex": _CLASSES[style] + _ARTICLE,

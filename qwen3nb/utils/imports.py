@@ -13,7 +13,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import pandas
+
+# pandas is only imported where a frame is made.
+DataFrame: TypeAlias = "pandas.DataFrame"
 
 
 def lazy_names(

@@ -12,7 +12,7 @@ from qwen3nb.analysis.inventory import (
     read_log,
     read_trainer_state,
 )
-from qwen3nb.analysis.training.checkpoint_scores import TrainingStep, training_step, trajectories
+from qwen3nb.analysis.training.checkpoint_scores import training_step, trajectories
 from qwen3nb.report.studies.trainings import (
     conflict_figure,
     gains_table,
@@ -279,9 +279,9 @@ def test_a_trainers_log_without_its_non_numeric_values():
 @pytest.mark.parametrize(
     ("label", "step"),
     [
-        ("demo-checkpoint-400", TrainingStep("demo", 0, 400)),
-        ("demo-init", TrainingStep("demo", 0, 0)),
-        ("ul2-seed_7-checkpoint-20", TrainingStep("ul2", 7, 20)),
+        ("demo-checkpoint-400", ("demo", 0, 400)),
+        ("demo-init", ("demo", 0, 0)),
+        ("ul2-seed_7-checkpoint-20", ("ul2", 7, 20)),
         ("demo-average", None),
         ("demo-checkpoint-best", None),
     ],
@@ -290,7 +290,7 @@ def test_the_step_is_that_of_the_label_or_of_the_records_training(label, step):
     result = make(label)
     assert training_step(result) == step
     result.config["training"] = {"configuration": "joint_r4", "seed": 3, "steps": 60}
-    assert training_step(result) == TrainingStep("joint_r4", 3, 60)
+    assert training_step(result) == ("joint_r4", 3, 60)
 
 
 def steps_of(training, *means, seed="", spread=0.2):
@@ -310,11 +310,14 @@ def test_records_of_one_training_are_a_trajectory():
         make("other"),
     ]
     first, second = trajectories(results, tasks=[TASK])
-    assert (first.training, first.steps, list(first.records)) == ("a", (100, 200), [0])
+    assert (first.training, {seed: [*own] for seed, own in first.records.items()}) == (
+        "a",
+        {0: [100, 200]},
+    )
     assert (second.training, sorted(second.records)) == ("b", [1, 2])
     amend(results[0], "task", revision="another")
     (only, _) = trajectories(results, tasks=[TASK])
-    assert only.steps == (200,)
+    assert [*only.records[0]] == [200]
 
 
 @pytest.mark.integration

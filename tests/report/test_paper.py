@@ -91,7 +91,7 @@ def papers(results, tmp_path_factory):
 @pytest.mark.integration
 @pytest.mark.parametrize("style", PAPER_STYLES)
 def test_every_file_is_used_and_figures_are_as_wide_as_the_columns(papers, style):
-    (folder, written), widths = papers[style], PAPER_STYLES[style].widths
+    (folder, written), widths = papers[style], PAPER_STYLES[style][:2]
     assert all(file.is_file() for file in written)
     floats = (folder / "figures.tex").read_text()
     shown = re.findall(r"\\includegraphics\[[^]]*\]\{figures/([^}]*)\}", floats)

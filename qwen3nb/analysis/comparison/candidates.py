@@ -148,17 +148,8 @@ def select_candidates(
 ) -> tuple[list[Result], list[str]]:
     """Return the newest record per model, the model in use first, and notes on those left out.
 
-    Args:
-        results: any records.
-        current: label of the model in use.
-        task: name of the task or its data set; by default the only custom data set of the model in
-            use, else its only task. The last of several versions of a data set is used.
-        models: labels of the candidates; by default all with a record.
-        tested: metrics required per query.
-
-    Raises:
-        ValueError: an unknown model or task, several tasks, or nothing to compare; lists what is
-            available.
+    The newest of several versions of a data set is used, and ``tested`` metrics are required per
+    query. Arguments and errors are those of `compare_candidates`.
     """
     newest = latest(results)
     fit = [r for r in newest if not task or task in (r.task.key, r.task.dataset, _custom_data(r))]

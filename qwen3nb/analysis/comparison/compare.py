@@ -6,14 +6,11 @@ baseline. A pair therefore has the same corrected p-value wherever these models 
 whatever tasks and metrics are shown with it.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,9 +33,7 @@ from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.choices import one_of, split_names
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from qwen3nb.utils.imports import DataFrame
 
 # Columns of a data frame of differences: first - second (the baseline).
 _COLUMNS = """

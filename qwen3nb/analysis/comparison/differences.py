@@ -207,12 +207,8 @@ def _described(
             n=size.n,
             unpaired=unpaired.get(a, 0) + unpaired.get(b, 0),
             means=(means[i], means[j]),
-            difference=size.difference,
             interval=interval,
-            d_z=size.d_z,
-            won=size.won,
-            tied=size.tied,
-            lost=size.lost,
+            **vars(size),  # difference, d_z, won, tied and lost
             p_value=p_value,
             corrected=corrected,
             family=family,

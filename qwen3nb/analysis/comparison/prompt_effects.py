@@ -108,15 +108,6 @@ RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
-class PromptPlace:
-    """Where a model's own prompts stand among the others."""
-
-    rank: int  # 1 for the best
-    of: int  # number of prompts, its own among them
-    quantile: float  # share of the others with a lower score, ties counting half
-
-
-@dataclass(frozen=True)
 class PromptPair:
     """Two models on one task, the first of which has the higher score with its own prompts."""
 
@@ -129,12 +120,15 @@ class PromptPair:
     interval: Interval | None  # None if the metric is not a mean over queries
 
 
-def place(scores: PromptScores) -> PromptPlace:
-    """Return the place of a model's own prompts among those it was evaluated with."""
+def place(scores: PromptScores) -> tuple[int, float]:
+    """Return the rank of a model's own prompts among all, 1 for the best, and their quantile.
+
+    This is the share of the others with a lower score, ties counting half.
+    """
     higher, lower = (int(np.sum(each)) for each in _sides(scores.default, scores.values))
     ties = len(scores.values) - higher - lower
     quantile = (lower + ties / 2) / len(scores.values)
-    return PromptPlace(higher + 1, len(scores.values) + 1, quantile)
+    return higher + 1, quantile
 
 
 def _sides(value: float, others: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

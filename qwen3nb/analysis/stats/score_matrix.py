@@ -4,12 +4,10 @@ Systems that answered the same queries share one tuple of ids, so they are align
 ids.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +15,7 @@ from numpy.typing import NDArray
 from qwen3nb.analysis.stats.resampling import cluster_numbers, cluster_values
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.side_files import sorted_rows
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from qwen3nb.utils.imports import DataFrame
 
 _SHOWN = 5  # ids of queries in a note
 # The scores of each system, or a score per query id.
@@ -109,10 +105,10 @@ class ScoreMatrix:
 
     def to_frame(self) -> DataFrame:
         """Return a row per query and a column per system; for two systems, also the difference."""
-        from pandas import DataFrame, Index
+        import pandas as pd
 
-        index = Index(self.queries, name="query")
-        frame = DataFrame(self.scores.T, index=index, columns=list(self.systems))
+        index = pd.Index(self.queries, name="query")
+        frame = pd.DataFrame(self.scores.T, index=index, columns=list(self.systems))
         if len(self.systems) != 2:
             return frame
         first, second = self.systems

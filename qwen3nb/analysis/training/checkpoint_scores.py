@@ -37,15 +37,6 @@ _SEED = re.compile(r"[-_.]?seed[-_]?(\d+)")
 
 
 @dataclass(frozen=True)
-class TrainingStep:
-    """A step of a training."""
-
-    training: str  # its name, without seed
-    seed: int  # of the training; 0 if the label names none
-    step: int  # number of optimiser steps
-
-
-@dataclass(frozen=True)
 class Trajectory:
     """One training on one task."""
 
@@ -63,27 +54,22 @@ class Trajectory:
             for seed, own in self.records.items()
         }
 
-    @property
-    def steps(self) -> tuple[int, ...]:
-        """All steps, in order."""
-        return tuple(sorted({step for steps in self.records.values() for step in steps}))
 
-
-def training_step(result: Result) -> TrainingStep | None:
-    """Return the training step of a record's model, or None."""
+def training_step(result: Result) -> tuple[str, int, int] | None:
+    """Return training (without its seed), seed (or 0) and step of a record's model, or None."""
     training = result.config.get("training")
     if isinstance(training, dict) and isinstance(training.get("steps"), int):
         name = str(training.get("configuration") or training.get("mode") or result.model.label)
-        return TrainingStep(name, int(training.get("seed", result.seed)), training["steps"])
+        return name, int(training.get("seed", result.seed)), training["steps"]
     if match := _CHECKPOINT.fullmatch(result.model.label):
         seed = _SEED.search(match["name"])
         name = _SEED.sub("", match["name"]) or "training"
-        return TrainingStep(name, int(seed[1]) if seed else 0, int(match["step"] or 0))
+        return name, int(seed[1]) if seed else 0, int(match["step"] or 0)
     folder = checkpoint_of(result)
     step = None if folder is None else step_of(folder)
     if folder is None or step is None:
         return None
-    return TrainingStep(paths.shown(folder.parent).removeprefix("runs/"), 0, step)
+    return paths.shown(folder.parent).removeprefix("runs/"), 0, step
 
 
 def trajectories(
@@ -96,23 +82,22 @@ def trajectories(
     given, ordered = list(results), []
     for task in dict.fromkeys(tasks):
         on_task = [each for each in given if each.task.key == task]
-        steps = [(step, each) for each in on_task if (step := training_step(each))]
+        steps = [(at, each) for each in on_task if (at := training_step(each))]
         if not steps:
             continue
         revision = common_revision([each for _, each in steps])
         by_name: dict[str, Trajectory] = {}
-        for step, each in steps:
+        for (training, seed, step), each in steps:
             wanted = metric or each.task.main_metric
             if str(each.task.revision) == revision and wanted in each.metrics:
-                new = Trajectory(step.training, task, wanted, {})
-                records = by_name.setdefault(step.training, new).records
-                records.setdefault(step.seed, {})[step.step] = each
+                new = Trajectory(training, task, wanted, {})
+                by_name.setdefault(training, new).records.setdefault(seed, {})[step] = each
         same = [each for each in on_task if str(each.task.revision) == revision]
         for name in sorted(by_name):
             for own in by_name[name].records.values():
                 # The checkpoint that a training started from is its step 0, if it has none.
-                training = None if 0 in own else training_folder(own.values())
-                start = starting_record(training, same) if training is not None else None
+                folders = () if 0 in own else filter(None, map(checkpoint_of, own.values()))
+                start = next((starting_record(each.parent, same) for each in folders), None)
                 if start is not None and by_name[name].metric in start.metrics:
                     own[0] = start
             ordered.append(by_name[name])
@@ -197,12 +182,6 @@ def checkpoint_of(result: Result) -> Path | None:
     provenance = read_provenance(paths.root() / spec) if spec else None
     folder = ((provenance or {}).get("source") or {}).get("folder")
     return paths.root() / folder if folder else None
-
-
-def training_folder(results: Iterable[Result]) -> Path | None:
-    """Return the folder of the training with the records' checkpoints, or None."""
-    checkpoints = map(checkpoint_of, results)
-    return next((each.parent for each in checkpoints if each is not None), None)
 
 
 def starting_record(training: Path, results: Iterable[Result]) -> Result | None:

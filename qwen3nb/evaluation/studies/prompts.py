@@ -8,7 +8,6 @@ the record of the model with its own prompts, the default, stays where all recor
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -93,16 +92,13 @@ def evaluate_prompts(
     return results
 
 
-def read_prompt_scores(folder: Path | str | None = None) -> list[PromptScores]:
+def read_prompt_scores() -> list[PromptScores]:
     """Return the scores of every model and task that was evaluated with a set of prompts.
 
     A model's prompts are those of all sets. Of several contents of a model, as of a checkpoint that
     was overwritten, the newest counts. Prompts that a seed lacks are left out.
-
-    Args:
-        folder: of all records; by default `paths.results`.
     """
-    every = Path(folder) if folder else paths.results()
+    every = paths.results()
     defaults = {
         (each.model.identity, each.seed, each.task.key): each
         for each in load_results(every)

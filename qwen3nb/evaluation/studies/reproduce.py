@@ -94,18 +94,18 @@ def reproduce(
     scores: Iterable[Published] | None = None,
     *,
     absent: Iterable[Need] | None = None,
-    output: Path | None = None,
     show_progress: bool = True,
 ) -> Iterator[Reproduction]:
     """Reproduce scores one by one, if their data are in the mirror or on the hub.
 
+    Records go to ``results/reproduce``.
+
     Args:
         scores: a selection of `published_scores`; by default all.
         absent: from `unavailable`; by default determined before the first score.
-        output: folder for records; by default ``results/reproduce``.
         show_progress: whether to show progress bars.
     """
-    output = output or paths.results() / "reproduce"
+    output = paths.results() / "reproduce"
     scores = list(scores) if scores is not None else published_scores()
     absent = list(absent) if absent is not None else unavailable(scores)
     for published in scores:

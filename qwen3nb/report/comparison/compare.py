@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -12,7 +12,6 @@ from qwen3nb.analysis.comparison.alignment import comparable, in_words
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
-    PairOutcome,
     TaskComparison,
     significant,
 )
@@ -333,10 +332,9 @@ def _draw_differences(
         grid(axis)
         for each in task.with_baseline:
             if each.first in order:
-                look: dict[str, Any] = asdict(styles[each.first])
-                look["filled"] = each.significant(how.alpha)
-                row = order.index(each.first)
-                draw_estimate(axis, row, each.difference, each.interval, **look)
+                row, look = order.index(each.first), styles[each.first]
+                clear = each.significant(how.alpha)
+                draw_estimate(axis, row, each.difference, each.interval, filled=clear, **look)
         axis.set_title(plain(short_task(task.task), most=24))
         axis.set_xlabel(f"Δ {plain(task.metric, most=24)}, n = {task.with_baseline[0].n}")
     for axis in first:
@@ -358,7 +356,7 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
     test = f"{comparison.method} over these pairs on each task"
     return Figure(
         name="pairs",
-        draw=lambda width: _draw_pairs(pairs, width, tasks=len(tasks)),
+        draw=lambda width: _draw_pairs(tasks, width),
         caption=f"Every pair of models: on how many of {count} the row is significantly above the "
         "column, paired over the queries that both answered (two-sided paired permutation test, "
         f"corrected p < {how.alpha:g}, {test}, and an interval that excludes 0)."
@@ -368,13 +366,13 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
     )
 
 
-def _draw_pairs(pairs: Sequence[PairOutcome], width: float, *, tasks: int) -> MplFigure:
+def _draw_pairs(tasks: Sequence[TaskComparison], width: float) -> MplFigure:
     """Draw a matrix of numbers of tasks, with at most `MOST_MODELS` models that win most."""
     import matplotlib.pyplot as plt
 
     above: Counter[tuple[str, str]] = Counter()
     won: Counter[str] = Counter()
-    for each in pairs:
+    for each in (outcome for task in tasks for outcome in task.outcomes):
         winner, loser = each.first, each.second
         if each.difference < 0:
             winner, loser = loser, winner
@@ -385,7 +383,7 @@ def _draw_pairs(pairs: Sequence[PairOutcome], width: float, *, tasks: int) -> Mp
     names = sorted(won, key=lambda name: (-won[name], name))[:MOST_MODELS]
     figure, axis = plt.subplots(figsize=(width, 0.19 * len(names) + 1.4))
     table = [[above.get((row, column), np.nan) for column in names] for row in names]
-    axis.imshow(table, cmap="Blues", vmin=0, vmax=1.6 * tasks)
+    axis.imshow(table, cmap="Blues", vmin=0, vmax=1.6 * len(tasks))
     for (i, j), value in np.ndenumerate(table):
         if not np.isnan(value):
             look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
@@ -407,7 +405,7 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
         return None
     shown = [each.reversed() for each in best.ahead[:_MOST_BEHIND]]
     styles = model_styles([best.name, *(each.first for each in shown)])
-    start = ForestRow(best.name, 0.0, **asdict(styles[best.name]))
+    start = ForestRow(best.name, 0.0, **styles[best.name])
     alpha, key, main = comparison.procedure.alpha, best.record.task.key, best.record.main
     rows = (
         ForestRow(
@@ -415,7 +413,7 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
             each.difference,
             each.interval,
             clear=each.significant(alpha),
-            **asdict(styles[each.first]),
+            **styles[each.first],
         )
         for each in shown
     )

@@ -9,14 +9,12 @@ Documents are included for the queries that differ most; for the others, only sc
 pages with thousands of queries stay small enough for e-mail.
 """
 
-from __future__ import annotations
-
 import html
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +30,7 @@ from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import MOST_MODELS, Cell, Conclusion, Table
 from qwen3nb.utils.choices import one_of, split_names
 from qwen3nb.utils.format import interval_text
-
-if TYPE_CHECKING:
-    import pandas as pd
+from qwen3nb.utils.imports import DataFrame
 
 _FAR = 0.5  # differences counted in the conclusion
 _LONGEST = 200  # characters of a query in a list, and of a document
@@ -86,7 +82,7 @@ class Explorer:
         """Return a query's text, from the record or the data, or its id without either."""
         return query_text(next(iter(self.records.values())), query, self.texts)
 
-    def to_frame(self, *, first: str = "", second: str = "") -> pd.DataFrame:
+    def to_frame(self, *, first: str = "", second: str = "") -> DataFrame:
         """Return a row per query: text, both scores and their difference, the largest first.
 
         By default for the two best models.
@@ -206,7 +202,7 @@ class NoExplorer:
         """Return an empty table that gives the reason."""
         return Table(("document",), (), self.why)
 
-    def to_frame(self, *, first: str = "", second: str = "") -> pd.DataFrame:
+    def to_frame(self, *, first: str = "", second: str = "") -> DataFrame:
         """Return an empty data frame."""
         import pandas as pd
 

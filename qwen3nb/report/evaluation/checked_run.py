@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline, against_baseline
 from qwen3nb.evaluation.evaluate import evaluate
@@ -69,15 +69,6 @@ class CheckedRun:
         return RunTrace(tuple(self.scores), done.reused, done.skipped)
 
 
-class Needs(NamedTuple):
-    """Needs of an evaluation: the loaded model, its tasks, and required resources."""
-
-    model: Any
-    tasks: list[Any]  # MTEB tasks; empty for other data
-    run: Run
-    preflight: Preflight
-
-
 def look(
     checkpoint: str,
     *,
@@ -89,9 +80,10 @@ def look(
     fresh: bool = False,
     data_needed: bool = True,
     **options: Any,
-) -> Needs:
+) -> tuple[Any, list[Any], Run, Preflight]:
     """Check data and weights, load the model, encode a few batches and estimate the needs.
 
+    Return the loaded model, its MTEB tasks (none for other data), the run and what it needs.
     Arguments and errors are those of `check_and_evaluate`. With ``fresh``, stored records and
     vectors count for nothing; without ``data_needed``, data may be missing.
     """
@@ -104,7 +96,7 @@ def look(
     if names_prompt_set(options.get("prompts")):  # evaluated after the model's own
         del options["prompts"]
     model = load_checked(checkpoint, tasks, run, limit=limit, data=data_needed, **options)
-    return Needs(model, tasks, run, preflight(model, tasks, run, limit=limit))
+    return model, tasks, run, preflight(model, tasks, run, limit=limit)
 
 
 def plan_runs(runs: Iterable[Mapping[str, Any]]) -> list[tuple[str, Preflight | str]]:
@@ -126,7 +118,7 @@ def plan_runs(runs: Iterable[Mapping[str, Any]]) -> list[tuple[str, Preflight | 
             shape = source.folder.object("config.json") if source.folder else name
             key = repr((source.kind.name, shape, sorted((options | {"checkpoint": ""}).items())))
             if key not in known:
-                known[key] = look(**options, fresh=True, data_needed=False).preflight
+                known[key] = look(**options, fresh=True, data_needed=False)[-1]
             planned.append((name, known[key]))
         except ValueError as error:  # such a run would fail; the others would not
             planned.append((name, str(error).splitlines()[0]))

@@ -6,7 +6,7 @@ For a tier with benchmarks, the means of each come first, then tasks and types.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Any
 
@@ -409,7 +409,7 @@ def _draw_scores(table: Table, width: float) -> MplFigure:
         for height, row in enumerate(rows):
             cell = row[index]
             if cell.value is not None:
-                look = asdict(styles[row[0].text])
+                look = styles[row[0].text]
                 draw_estimate(axis, height, cell.value, cell.interval, **look, size=4)
         title, _, measure = head.partition("\n")
         axis.set_title("\n".join(wrap(plain(title, most=44), 24)))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qwen3nb.metrics.intervals import Interval, excludes_zero
 from qwen3nb.report.render.html import anchor, escaped_text, styled
@@ -45,19 +45,13 @@ SMALL = 7  # points; the smallest font size
 FORMATS = ("pdf", "svg", "png")
 
 
-class PaperStyle(NamedTuple):
-    """Style of figures in a paper: inches of a column and of the page, and font."""
-
-    widths: tuple[float, float]
-    font: str = ""
-
-
+# Inches of a column and of the page, and the font of figures, by style of a paper.
 # From the conferences' style files: ACL's columns are 7.7 cm wide and .6 cm apart, NeurIPS has one
 # column of 5.5 in. STIX, included in matplotlib, resembles their Times.
 PAPER_STYLES = {
-    "plain": PaperStyle((WIDTHS[1], WIDTHS[2])),
-    "acl": PaperStyle((3.03, 6.3), "STIXGeneral"),
-    "neurips": PaperStyle((5.5, 5.5), "STIXGeneral"),
+    "plain": (WIDTHS[1], WIDTHS[2], ""),
+    "acl": (3.03, 6.3, "STIXGeneral"),
+    "neurips": (5.5, 5.5, "STIXGeneral"),
 }
 
 
@@ -228,9 +222,9 @@ class Figure:
         """
         path = Path(path)
         kind = one_of("format", path.suffix.removeprefix("."), FORMATS)
-        look = PAPER_STYLES[one_of("paper style", paper, PAPER_STYLES)]
-        with style(ink=_PAPER, font=look.font):
-            width = look.widths[(columns or self.columns) - 1]
+        *widths, font = PAPER_STYLES[one_of("paper style", paper, PAPER_STYLES)]
+        with style(ink=_PAPER, font=font):
+            width = widths[(columns or self.columns) - 1]
             figure = self.figure if self._edited else self.draw(width)
             return write_bytes(path, _rendered(figure, kind, fonttype="path"))
 

@@ -7,7 +7,7 @@ import colorsys
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from qwen3nb import paths
 
@@ -16,26 +16,19 @@ _MARKERS = ("o", "^", "D", "v", "<", ">", "h", "p", "d", "8")  # filled; open on
 _WEIGHT = (0.2126, 0.7152, 0.0722)  # of red, green and blue in luminance, ITU-R BT.709
 
 
-@dataclass(frozen=True)
-class ModelStyle:
-    """Colour (with a contrast of 3 to white and dark pages) and marker of a model."""
-
-    color: str
-    marker: str
-
-
-# Frequent baselines have the same style in every study.
-_FIXED = {
-    "random": ModelStyle("#8A8F98", "X"),
-    "bm25": ModelStyle("#8C6D46", "s"),
-    "all-MiniLM-L6-v2": ModelStyle("#2E95BF", "*"),
-    "bm25-plus-all-MiniLM-L6-v2": ModelStyle("#A87B00", "P"),
-    "Qwen3-0.6B": ModelStyle("#5F8A1F", "H"),
+# Frequent baselines have the same style in every study. Colours have a contrast of 3 to white and
+# dark pages.
+_FIXED: dict[str, dict[str, Any]] = {
+    "random": {"color": "#8A8F98", "marker": "X"},
+    "bm25": {"color": "#8C6D46", "marker": "s"},
+    "all-MiniLM-L6-v2": {"color": "#2E95BF", "marker": "*"},
+    "bm25-plus-all-MiniLM-L6-v2": {"color": "#A87B00", "marker": "P"},
+    "Qwen3-0.6B": {"color": "#5F8A1F", "marker": "H"},
 }
 
 
-def model_styles(labels: Iterable[str]) -> dict[str, ModelStyle]:
-    """Return the style of each label.
+def model_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the style of each label: ``color`` and ``marker``.
 
     A label's hash selects its colour and marker; if taken, the next free ones are used. All models
     with records in `paths.results` are considered, so a model has the same style in every figure.
@@ -47,7 +40,7 @@ def model_styles(labels: Iterable[str]) -> dict[str, ModelStyle]:
     everyone = sorted({*known, *wanted} - set(_FIXED))
     looks = zip(everyone, _spread(everyone, _FREE), _spread(everyone, _MARKERS), strict=True)
     styles = _FIXED | {
-        label: ModelStyle(_shade(color, turn) if turn else color, marker)
+        label: {"color": _shade(color, turn) if turn else color, "marker": marker}
         for label, (color, turn), (marker, _) in looks
     }
     return {label: styles[label] for label in wanted}
@@ -55,7 +48,7 @@ def model_styles(labels: Iterable[str]) -> dict[str, ModelStyle]:
 
 def model_colors(labels: Iterable[str]) -> dict[str, str]:
     """Return the colour of each label; see `model_styles`."""
-    return {label: style.color for label, style in model_styles(labels).items()}
+    return {label: style["color"] for label, style in model_styles(labels).items()}
 
 
 def _spread(labels: Sequence[str], choices: Sequence[str]) -> list[tuple[str, int]]:

@@ -4,8 +4,6 @@ Every value is escaped on output: labels, task names and reasons come from forei
 configuration files.
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import io
@@ -13,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
 import numpy as np
@@ -24,9 +22,7 @@ from qwen3nb.report.render.html import anchor, escaped_text, styled, unstyled
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import escaped, inert_text, interval_text, markdown_table, p_value_text
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from qwen3nb.utils.imports import DataFrame
 
 
 def short_task(name: str) -> str:
@@ -257,7 +253,7 @@ class Table:
         With ``intervals``, columns for the ends of intervals and n are added: ``SciFact``,
         ``SciFact, low``, ``SciFact, high``, ``SciFact, n``.
         """
-        from pandas import DataFrame
+        import pandas as pd
 
         firsts = [head.partition("\n")[0] for head in self.columns]
         columns: dict[str, Any] = {}
@@ -269,16 +265,7 @@ class Table:
                 columns[f"{name}, {label}"] = np.array(ends, float)
             if intervals and (n := _N.search(head)):
                 columns[f"{name}, n"] = int(n[1].replace(",", ""))
-        return DataFrame(columns, index=range(len(self)))
-
-    def _plain(self) -> list[list[Any]]:
-        """Return the names of the columns on one line each, then numbers or texts by row."""
-        columns: list[list[Any]] = []
-        for index, head in enumerate(self.columns):
-            cells, name = [row[index] for row in self.rows], " ".join(head.split())
-            columns.append([name, *map(_plain_value, cells)])
-            columns += [[f"{name}, {label}", *ends] for label, ends in _ends(cells)]
-        return [list(row) for row in zip(*columns, strict=True)] or [[]]
+        return pd.DataFrame(columns, index=range(len(self)))
 
     def to_html(self) -> str:
         """Return an HTML table, escaped; the book's script makes it sortable.
@@ -352,9 +339,14 @@ class Table:
 
         Text that a spreadsheet would read as a formula is escaped.
         """
+        columns: list[list[Any]] = []
+        for index, head in enumerate(self.columns):
+            cells, name = [row[index] for row in self.rows], " ".join(head.split())
+            columns.append([name, *map(_plain_value, cells)])
+            columns += [[f"{name}, {label}", *ends] for label, ends in _ends(cells)]
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
-        for row in self._plain():
+        for row in [*zip(*columns, strict=True)] or [()]:
             writer.writerow([inert_text(each) if isinstance(each, str) else each for each in row])
         return buffer.getvalue()
 
@@ -371,10 +363,10 @@ class Table:
     def __repr__(self) -> str:
         name = f" {self.name}" if self.name else ""
         size = f"{len(self)} rows × {len(self.columns)} columns"
-        from pandas import DataFrame
+        import pandas as pd
 
         heads = [" ".join(head.split()) for head in self.columns]
-        shown = DataFrame([[cell.text for cell in row] for row in self.rows], columns=heads)
+        shown = pd.DataFrame([[cell.text for cell in row] for row in self.rows], columns=heads)
         return f"<Table{name}: {size}>\n{shown!r}"
 
     def _repr_html_(self) -> str:

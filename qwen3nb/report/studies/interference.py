@@ -1,13 +1,11 @@
 """The page of task interference: the cost of joint training, and the configurations."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.differences import ALPHA, significant
@@ -37,10 +35,8 @@ from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number, plural, short_task
 from qwen3nb.report.studies.trainings import conflict_figure, loss_figure, read_trainings
 from qwen3nb.utils.format import escaped, json_text, number_text, p_value_text
+from qwen3nb.utils.imports import DataFrame
 from qwen3nb.utils.secrets import write_public
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 _TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
 _Task = tuple[str, str, str]  # kind, data set and metric
@@ -74,7 +70,7 @@ class InterferenceReport:
 
     def to_frame(self) -> DataFrame:
         """Return a row per task, configuration and seed: the metric and its score."""
-        from pandas import DataFrame
+        import pandas as pd
 
         rows = [
             (f"{kind}: {short_task(name)}", metric, system, seed, value)
@@ -82,7 +78,7 @@ class InterferenceReport:
             for seed, value in seeds.items()
         ]
         columns = ["task", "metric", "configuration", "seed", "score"]
-        return DataFrame(rows, columns=columns).sort_values(columns[:4], ignore_index=True)
+        return pd.DataFrame(rows, columns=columns).sort_values(columns[:4], ignore_index=True)
 
     def to_markdown(self) -> str:
         """Return verdicts, rule, tables and missing runs as Markdown."""

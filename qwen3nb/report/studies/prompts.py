@@ -18,7 +18,7 @@ def prompts_conclusion(every: Sequence[PromptScores], pairs: Sequence[PromptPair
     if not every:
         return Conclusion(_NONE)
     most = max(every, key=lambda each: float(np.ptp(each.values)))
-    first = [place(each).rank for each in every].count(1)
+    first = [place(each)[0] for each in every].count(1)
     text = (
         f"The choice of the prompt moves {most.metric} by up to {np.ptp(most.values):.3f} "
         f"({most.model} on {short_task(most.task)}: {most.values.min():.3f} to "
@@ -44,7 +44,7 @@ def prompt_place_table(every: Sequence[PromptScores]) -> Table:
     """A row per model and task: the default's score, those of all prompts, and its place."""
     rows = []
     for each in every:
-        own = place(each)
+        rank, quantile = place(each)
         ends = f"{each.values.min():.3f} to {each.values.max():.3f}"
         rows.append(
             {
@@ -52,7 +52,7 @@ def prompt_place_table(every: Sequence[PromptScores]) -> Table:
                 "task": (short_task(each.task), each.metric),
                 "default": number(each.default),
                 "prompts\nmedian, range": number(float(np.median(each.values)), detail=ends),
-                "default's rank": (f"{own.rank} of {own.of}", f"quantile {own.quantile:.2f}"),
+                "default's rank": (f"{rank} of {len(each.values) + 1}", f"quantile {quantile:.2f}"),
             }
         )
     return Table.of(

@@ -1,20 +1,14 @@
 """The page of reranking: gains, and queries that changed most."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.differences import (
-    ALPHA,
-    PairedDifference,
-    corrected,
-    paired_differences,
-)
+from qwen3nb.analysis.comparison import differences
+from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.trec import load_run
@@ -26,9 +20,7 @@ from qwen3nb.report.evaluation.by_hand import shortened
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, MplFigure, panels, plain
 from qwen3nb.report.render.table import Cell, Conclusion, Table, effect_text, number, short_task
 from qwen3nb.utils.format import p_value_text
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from qwen3nb.utils.imports import DataFrame
 
 METRIC = "nDCG@10"
 
@@ -44,7 +36,7 @@ class Reranked:
 
     def to_frame(self) -> DataFrame:
         """Return a row per query and candidate: log-odds, P(yes), and whether it is relevant."""
-        from pandas import DataFrame
+        import pandas as pd
 
         from qwen3nb.models.rerankers import sigmoid
 
@@ -53,7 +45,7 @@ class Reranked:
             for query, scores in self.run.items()
             for document, odds in scores.items()
         ]
-        frame = DataFrame(rows, columns=["query", "document", "log-odds", "relevant"])
+        frame = pd.DataFrame(rows, columns=["query", "document", "log-odds", "relevant"])
         return frame.assign(**{"P(yes)": sigmoid(frame["log-odds"].to_numpy(dtype=float))})
 
 
@@ -126,7 +118,9 @@ def rerank_differences(results: Sequence[Result], *, seed: int = 0) -> list[Pair
         )
         for each in results
     ]
-    return corrected([d for matrix in matrices for d in paired_differences(matrix, seed=seed)])
+    return differences.corrected(
+        [d for matrix in matrices for d in differences.paired_differences(matrix, seed=seed)]
+    )
 
 
 def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion:

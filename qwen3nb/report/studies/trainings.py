@@ -1,12 +1,10 @@
 """The page of trainings: gains, losses, gradient conflicts, and a conclusion."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +24,7 @@ from qwen3nb.report.render.table import Cell, Conclusion, Table, effect_text, nu
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.format import number_text, p_value_text
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from qwen3nb.utils.imports import DataFrame
 
 _TITLES = {
     "loss": "training loss",
@@ -61,7 +57,7 @@ class Trainings:
 
     def to_frame(self) -> DataFrame:
         """Return a row per task, training, seed and step: the score and its 95 % interval."""
-        from pandas import DataFrame
+        import pandas as pd
 
         names = ("task", "metric", "training", "seed", "step", "score", "low", "high", "n")
         rows = [
@@ -71,7 +67,7 @@ class Trainings:
             for step, score in ((s, steps[s].metrics[each.metric]) for s in sorted(steps))
             for ends in [(score.value, score.low, score.high)]
         ]
-        return DataFrame(rows, columns=names)
+        return pd.DataFrame(rows, columns=names)
 
 
 def read_trainings(
@@ -190,8 +186,8 @@ def loss_figure(trainings: Trainings) -> Figure | None:
         for axis, key in zip(axes, keys, strict=True):
             own = {log.name: log.series[key] for log in logs if log.series.get(key)}
             for name, values in own.items():
-                look: dict[str, Any] = {"c": styles[name].color, "marker": styles[name].marker}
-                (drawn[plain(name)],) = axis.plot(*zip(*values, strict=True), lw=1.3, ms=3, **look)
+                points = zip(*values, strict=True)
+                (drawn[plain(name)],) = axis.plot(*points, lw=1.3, ms=3, **styles[name])
             axis.set(title=_TITLES.get(key, key), xlabel="training step")
             lasts = [values[-1][0] for values in own.values()]
             if max(lasts) > _UNLIKE * min(lasts):  # otherwise a short training would be a dot
@@ -231,7 +227,7 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
     tables = [each.by_step() for each in given]
 
     def draw(width: float) -> MplFigure:
-        from pandas import DataFrame
+        import pandas as pd
         from seaborn import heatmap
 
         largest = max(float(np.nanmax(np.abs(table))) for table in tables)
@@ -241,7 +237,7 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
             axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
             axis.patch.set(hatch="///", edgecolor=GREY)
             heatmap(
-                DataFrame(table, index=each.layers, columns=each.steps),
+                pd.DataFrame(table, index=each.layers, columns=each.steps),
                 ax=axis,
                 cmap="RdBu",
                 vmin=-largest,

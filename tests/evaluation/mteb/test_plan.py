@@ -2,7 +2,6 @@
 
 import shutil
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from helpers.study import TEXTS, write_retrieval
@@ -272,7 +271,7 @@ def test_sums_of_a_sweep(monkeypatch, encoder_folder, tmp_path):
 
     def look(checkpoint, **_):
         timed.append(checkpoint)
-        return SimpleNamespace(preflight=ready)
+        return None, [], None, ready
 
     monkeypatch.setattr(checked_run, "look", look)
     twin = shutil.copytree(encoder_folder, tmp_path / "twin")

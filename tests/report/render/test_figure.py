@@ -55,7 +55,7 @@ def test_a_model_looks_the_same_in_every_figure_of_a_study(home):
 
 
 def test_models_are_told_apart_by_color_and_without():
-    markers = [each.marker for each in model_styles([*NAMES[:10], *FIXED]).values()]
+    markers = [each["marker"] for each in model_styles([*NAMES[:10], *FIXED]).values()]
     assert len(set(markers)) == len(markers)
     assert [len(set(model_colors(NAMES[:n]).values())) for n in (8, 20)] == [8, 20]
 
