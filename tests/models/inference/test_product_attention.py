@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
 from qwen3nb.models.inference import product_attention
+from qwen3nb.models.inference.int8_linear import runs_in_int8
 from qwen3nb.models.inference.onednn_linear import linear_library
 from qwen3nb.models.inference.product_attention import BucketLayout, has_fast_products
 from qwen3nb.models.inference.runner import Runner
@@ -132,17 +133,22 @@ def test_another_model_in_another_thread_sees_nothing_of_a_pass(monkeypatch):
 ROWS = [[3 + (7 * n + i) % 90 for i in range(1 + n * n % 75)] for n in range(60)]
 
 
-@pytest.fixture(params=["bert", "qwen3 encoder", "qwen3 causal"])
+@pytest.fixture(params=["bert", "qwen3 encoder", "qwen3 causal", "bert int8", "qwen3 encoder int8"])
 def wide(request):
     """A runner whose products are large enough for PyTorch to choose between its libraries."""
     if linear_library() != "onednn" or not has_fast_products(torch.float32):
         pytest.skip("this machine runs neither linear layers nor attention in oneDNN")
-    kind, config, fields = EVERY[request.param]
+    name, int8, _ = request.param.partition(" int8")
+    if int8 and not runs_in_int8():
+        pytest.skip("this processor has no VNNI, or PyTorch no products in 8 bits")
+    kind, config, fields = EVERY[name]
     torch.manual_seed(0)
     sizes = {"hidden_size": 384, "intermediate_size": 1536}
     model = kind(config(**fields | sizes)).eval()
     before = torch.get_num_threads()
-    yield Runner(model, pooling="mean", normalize=True, budget=512)
+    linear = "int8" if int8 else "auto"
+    options = {"pooling": "mean", "normalize": True, "budget": 512}
+    yield Runner(model, linear=linear, examples=ROWS[2:9], **options)
     torch.set_num_threads(before)
 
 
