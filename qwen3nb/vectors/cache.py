@@ -517,6 +517,7 @@ class ModelVectors:
 
     path: Path  # the folder
     label: str  # the model's label; ``unknown`` without a description
+    identity: str  # the encoder's SHA-256, or its first 32 digits
     settings: dict[str, Any]  # everything its vectors depend on
     bytes: int  # the size of its files
     used: float  # time of the last use, in seconds since 1970
@@ -542,6 +543,7 @@ def list_caches(folder: Path | None = None) -> list[ModelVectors]:
             cache = ModelVectors(
                 path=path,
                 label=str(about.get("label", "unknown")),
+                identity=str(about.get("identity", path.name)),
                 settings=dict(about.get("settings", {})),
                 bytes=sum(each.st_size for each in states),
                 used=max(each.st_mtime for each in states),
