@@ -461,7 +461,7 @@ class _Findings:
         if typical > _EXACT:
             low, high = np.nanpercentile(errors[left & ~self.long], (10, 90))
             if high > _ALIKE * low:
-                detail = f"1 - cosine is left at {low:.0e} to {high:.0e}, unlike with fewer bits"
+                detail = f"or int8 of fixed ranges; 1 - cosine is left at {low:.0e} to {high:.0e}"
                 yield Cause("several causes", detail)
                 return
             yield self._precision(setup, typical, rounded())
