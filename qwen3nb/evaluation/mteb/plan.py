@@ -10,7 +10,9 @@ timed on this machine. The other constants were measured on an AMD EPYC (family 
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -46,7 +48,7 @@ from qwen3nb.vectors.encode_file import block_size
 TO_RUN, _THERE = "to run", "there"  # status of a task to evaluate, or with a record
 _CHARACTERS = 4.5  # per token of English text, on average
 _SURPLUS = 1.5  # factor of characters with which texts reach the maximum number of tokens
-_LENGTHS = (60, 450)  # characters of a short and of a medium text
+_LENGTHS = (20, 450)  # characters of a short and of a medium text
 _LONGEST = 2300  # characters, for models without a maximum length
 _WARM_UP = 8  # texts
 _SEARCHED = 256, 16_384  # queries and documents of a search that is timed
@@ -68,11 +70,11 @@ _PREPARED, _PREPARED_HIT = 1.5, 100
 # Seconds of a core.
 _PAIR = 3e-9  # a query and a document, with BM25
 _RERANKED, _RERANKED_WORDS = 2.5e-4, 6e-5  # a query with candidates, by vectors or BM25
-_TASK = 2.0  # any task: loading and saving
+_TASK = 1.0  # any task: loading and saving
 _READ = 1.5e-5  # a document
 _SCORED = 5e-6  # a hit or a candidate
 _TRAINED, _TESTED = 5e-5, 2.1e-4  # a training or test row in one of a classifier's experiments
-_CLUSTERED = (0.3, 0.014)  # a clustering, and each of its labels
+_CLUSTERED = (0.08, 0.002)  # a clustering, and each of its labels
 Column = tuple[float, float]  # number of distinct texts, and their mean number of characters
 
 
@@ -105,14 +107,14 @@ class _Part:
 
     @property
     def encoded(self) -> list[Column]:
-        """The texts that MTEB encodes: a share of those to cluster, and those to learn from.
+        """The texts that MTEB encodes: of a share of the rows to cluster, and those to learn from.
 
         A classifier learns from some rows of each label, drawn again for each experiment.
         """
         task, columns = self.task, [*self.columns.values()]
         if task.metadata.type == "Clustering":
-            share = getattr(task, "max_fraction_of_documents_to_embed", None) or 1.0
-            return [(share * n, mean) for n, mean in columns]
+            left = 1 - (getattr(task, "max_fraction_of_documents_to_embed", None) or 1.0)
+            return [(n * (1 - left ** (self.rows / n)), mean) for n, mean in columns]
         if self.trained:
             drawn = min(1.0, task.samples_per_label * self.labels / self.trained)
             columns.append((self.trained * (1 - (1 - drawn) ** task.n_experiments), columns[0][1]))
@@ -395,7 +397,7 @@ def _parts(task: Any, limit: int, *, read: bool) -> list[_Part]:
             load_task(task, data_revision(task))
     except (MirrorError, EvaluationError):  # reported when the task is evaluated
         return published
-    with limited(task, limit):
+    with limited(task, limit), quiet(), redirect_stderr(StringIO()):  # MTEB shows bars
         return list(_sizes(task, _counted(task)))
 
 

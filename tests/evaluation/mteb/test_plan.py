@@ -101,6 +101,12 @@ def test_only_the_texts_that_mteb_encodes_count():
     # 8 rows of each of 77 labels, ten times: (1 - 616/10003)^10 of 10,003 rows are never drawn.
     assert banking.texts == round(3080 + 10003 * (1 - (1 - 616 / 10003) ** 10)) == 7785
     assert biorxiv.texts == round(0.04 * 53784)
+    # Of rows that repeat texts, 4 % have more than 4 % of the texts.
+    (news,) = costs(choose_tasks(tasks=["TwentyNewsgroupsClustering.v2"]))
+    stats = choose_tasks(tasks=["TwentyNewsgroupsClustering.v2"])[0].metadata.descriptive_stats
+    distinct = stats["test"]["text_statistics"]["unique_texts"]
+    assert news.texts == round(distinct * (1 - 0.96 ** (59545 / distinct)))
+    assert 0.04 * distinct < news.texts <= 0.04 * 59545
 
 
 def test_only_the_selected_subsets_and_splits_count():
