@@ -4,7 +4,9 @@
 `refresh_pages`.
 """
 
+import errno
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
@@ -282,6 +284,8 @@ def _build_strictly(output: Path) -> None:
     )
     if done.returncode:
         output_text = (done.stdout + done.stderr).strip()
+        if os.strerror(errno.ENOSPC) in output_text:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output))
         raise BookError(f"the book does not build without warnings:\n{output_text[-4000:]}")
     html = output / "_build" / "html"
     if not (html / "index.html").is_file():

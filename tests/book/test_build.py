@@ -214,6 +214,14 @@ def test_a_page_of_results_that_fails_stops_the_book(pages, tmp_path):
     assert not (tmp_path / "home" / "_build").exists()
 
 
+def test_a_full_disk_is_named_instead_of_what_sphinx_printed(home, tmp_path, monkeypatch):
+    full = subprocess.CompletedProcess([], 1, "", "[Errno 28] No space left on device\nline\n" * 9)
+    monkeypatch.setattr(build.subprocess, "run", lambda *_, **__: full)
+    with pytest.raises(OSError, match="No space left") as error:
+        build._build_strictly(tmp_path / "out")
+    assert (error.value.errno, error.value.filename) == (28, str(tmp_path / "out"))
+
+
 def test_pages_that_are_up_to_date_are_not_run_again(pages, monkeypatch):
     monkeypatch.setattr(build.Job, "finished", lambda job: job.notebook != "leaderboard")
     build_book()

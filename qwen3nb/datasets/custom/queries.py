@@ -38,6 +38,7 @@ import pydantic
 from pydantic_core import PydanticCustomError
 
 from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, given_rows, printable, read_text
+from qwen3nb.utils.secrets import known_secrets
 from qwen3nb.utils.strict_json import first_duplicate, parse_toml
 
 MOST = 4 << 20  # bytes
@@ -168,6 +169,9 @@ class ModelEntry:
     label: str = ""  # its label in records; empty for the model's own
     # text before every input, by role; None for the model's own
     prompts: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        known_secrets().refuse(self.label, where="the label of a model")  # it names a folder
 
 
 @dataclass(frozen=True)

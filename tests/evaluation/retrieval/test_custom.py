@@ -275,6 +275,17 @@ def test_the_command_writes_a_report_and_ends_with_the_decision(data, home, own_
     assert json.loads(file.read_text())["threshold"] == 0.2
 
 
+def test_a_label_with_a_secret_makes_no_folder(data, home, monkeypatch):
+    token = "hf_" + "aB3" * 11
+    monkeypatch.setenv("HF_TOKEN", token)
+    named = ("--queries", data[0], "--documents", data[1], "--model", f"x{token}=bm25")
+    done = domain_command(*named)
+    assert done.exit_code == 1
+    assert "Error: the label of a model: holds the value of HF_TOKEN" in done.output
+    assert token not in done.output
+    assert not [each for each in home.rglob("*") if token in each.name]
+
+
 NAMED = "[models.current]\nmodel_id = 'bm25'\nname = 'words'\n[models.other]\nmodel_id = 'random'\n"
 
 
