@@ -38,6 +38,7 @@ from torch import Tensor
 from torch.autograd.profiler import record_function
 
 from qwen3nb.models.inference.onednn_linear import PrepackedLinear
+from qwen3nb.models.inference.token_budget import CPU_TOKENS
 
 _STEP = 16  # positions of a text are a multiple of it: a row of a vector register in float32
 _POSITIONS = 128  # a bucket of short texts is filled up to a multiple of it: few shapes
@@ -85,11 +86,12 @@ class BucketLayout:
     ) -> BucketLayout | None:
         """Lay out texts of ``lengths``, the longest first, which follow each other in a row.
 
-        Returns None if their scores need too much memory.
+        Returns None if the scores of the longest need too much memory. Those of `CPU_TOKENS` or
+        fewer share a pass, so they never do: a text is computed as it is alone.
         """
         parts, tokens, results, first, rows = [], [], [], 0, 0
-        h, k = heads
-        if not has_room(sum(map(_padded, lengths)) * h, _padded(lengths[0])):
+        (h, k), longest = heads, _padded(lengths[0])
+        if longest > CPU_TOKENS and not has_room(longest * h, longest):
             return None
         for length, same in groupby(lengths, key=_padded):
             own = torch.tensor(list(same))

@@ -133,6 +133,17 @@ def test_another_model_in_another_thread_sees_nothing_of_a_pass(monkeypatch):
 ROWS = [[3 + (7 * n + i) % 90 for i in range(1 + n * n % 75)] for n in range(60)]
 
 
+@pytest.mark.parametrize("heads", [(12, 12), (32, 8), (64, 8)])
+@pytest.mark.parametrize("lengths", [[1024], [724, 300], [528, 496], [512, 512], [1000, 20, 4]])
+def test_texts_of_one_pass_run_as_they_do_alone(heads, lengths):
+    def as_products(*texts):
+        layout = BucketLayout.of(texts, heads=heads, causal=False, dtype=torch.float32)
+        return layout is not None
+
+    assert all(as_products(*texts) for texts in (lengths, *([each] for each in lengths)))
+    assert not as_products(4096)
+
+
 @pytest.fixture(params=["bert", "qwen3 encoder", "qwen3 causal", "bert int8", "qwen3 encoder int8"])
 def wide(request):
     """A runner whose products are large enough for PyTorch to choose between its libraries."""
