@@ -35,6 +35,7 @@ from qwen3nb.evaluation.mteb.select import limited, quiet, task_key, tier_tasks
 from qwen3nb.evaluation.run import EvaluationError, Run, stored
 from qwen3nb.hub import hub_problem
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.kinds.api import RefusedError
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.load import load_model
@@ -467,19 +468,24 @@ def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed
     for length in lengths:
         chunk = _sample(int(length * _SURPLUS) if length == longest else length, _CHUNK)
         many = max(batch_size, _AT_ONCE // len(chunk[0]))
-        taken, count = _timed(encoder, chunk[:1]), 1
+        try:
+            taken, count = _timed(encoder, chunk[:1]), 1
+        except RefusedError:  # longer than a server takes
+            break
         while taken < (_ENOUGH if count > 1 else 1) and count < len(chunk):
             count = min(len(chunk), max(many, 4 * count))
             taken = _timed(encoder, chunk[:count])
         seconds.append(taken / count)
-    return EncodingSpeed(tuple(lengths), tuple(seconds), _measure_search(encoder), _RERANKED)
+    taken = _measure_search(encoder)
+    return EncodingSpeed(tuple(lengths[: len(seconds)]), tuple(seconds), taken, _RERANKED)
 
 
 def _measure_search(encoder: Encoder) -> float:
     """Return the seconds for a query and a document of a large corpus, by exact search."""
     random = np.random.default_rng(0)
     vectors = random.standard_normal((_SEARCHED[1], encoder.dimension), dtype=np.float32)
-    on_gpu: Any = {"backend": "torch", "device": encoder.device} if encoder.device != "cpu" else {}
+    here = not encoder.device.startswith("cuda")
+    on_gpu: Any = {} if here else {"backend": "torch", "device": encoder.device}
     started = time.perf_counter()
     search(vectors[: _SEARCHED[0]], vectors, k=_HITS, cosine=True, **on_gpu)
     return (time.perf_counter() - started) / (_SEARCHED[0] * _SEARCHED[1])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.api_server import api_server, embeddings
 
+from qwen3nb.evaluation.mteb.plan import measure_encoding
 from qwen3nb.models.kinds import api
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
@@ -49,6 +50,18 @@ def serving(answer=None):
 
     with api_server(respond) as url:
         yield f"api:{url}#m", requests
+
+
+def test_a_server_is_measured_before_a_run_up_to_the_texts_that_it_takes():
+    def short_only(body, _):
+        return (
+            (500, {"error": "too large"}, {}) if len(max(body["input"], key=len)) > 1500 else None
+        )
+
+    with serving(short_only) as (spec, _):
+        speed = measure_encoding(load_encoder(spec, cache=False))
+    assert 0 < max(speed.characters) <= 1500
+    assert len(speed.characters) == len(speed.seconds)
 
 
 def test_vectors_prompts_batches_and_tokens():
