@@ -106,7 +106,7 @@ def test_one_direction_for_all_texts_is_warned_of_and_undefined_correlation_fail
     assert "undefined: one of the columns is constant" in checks[STS].observed
     assert checks["directions in use (effective rank)"].value == pytest.approx(1, abs=1e-3)
     assert checks["vectors have length 1"].verdict == "WARNING"
-    encoder.settings["normalize"] = False
+    encoder.normalize = False
     assert by_name(sanity_check(encoder))["vectors have length 1"].verdict == "INFO"
 
 
