@@ -44,7 +44,7 @@ def search_texts(
     settings = dict(encoding or {})
     vectors = encoder.encode(list(queries), role="query", **settings)
     blocks = encode_blocks(encoder, documents, total=total, role="passage", **settings)
-    if encoder.device.startswith("cuda") and options.get("boosts") is None:
+    if encoder.device not in ("cpu", "server") and options.get("boosts") is None:
         options = {"backend": "torch", "device": encoder.device, **options}
     return search(vectors, blocks, **options)
 
