@@ -62,6 +62,7 @@ def test_help_of_every_command_loads_nothing_heavy(checkout):
         ("evla", "No such command 'evla'. Did you mean 'eval'? See `qwen3nb -h`."),
         ("cache inof", "No such command 'inof'. Did you mean 'info'? See `qwen3nb cache -h`."),
         ("average --output o a b", "unexpected extra argument (b)"),
+        ("average a b", "give either --last N or --best N"),
         ("extract c", "Missing OUTPUT, or option --out."),
         ("extract --output o", "Missing CHECKPOINT, or option --model."),
         ("extract c o --prompt query find:", "prompts 'query': expected NAME=TEXT"),

@@ -34,7 +34,7 @@ def test_extract_and_average(cli, checkpoint, tmp_path):
     done = cli("average", checkpoint.parent, tmp_path / "mean", "--last-n", 5)
     assert done.exit_code == 0
     assert "5 checkpoints requested, 1 averaged" in done.output
-    none = cli("average", tmp_path / "nope", tmp_path / "mean")
+    none = cli("average", tmp_path / "nope", tmp_path / "mean", "--last", 2)
     assert "nope: no such folder" in none.output
 
 

@@ -77,6 +77,8 @@ def average(folder: Path, output: Path, higher_is_better: bool, **which: Any) ->
     """
     from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 
+    if (which["last"] is None) == (which["best"] is None):
+        raise click.UsageError("give either --last N or --best N")
     selection = select_checkpoints(folder, lower_is_better=not higher_is_better, **which)
     average_checkpoints(selection, output)
     if selection.note:
