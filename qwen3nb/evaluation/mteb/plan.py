@@ -40,6 +40,7 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25, LARGE, build_index
+from qwen3nb.models.search.dense import search_backend
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.hardware import available_memory, cores, free_disk, peak_memory, resident_memory
@@ -484,10 +485,8 @@ def _measure_search(encoder: Encoder) -> float:
     """Return the seconds for a query and a document of a large corpus, by exact search."""
     random = np.random.default_rng(0)
     vectors = random.standard_normal((_SEARCHED[1], encoder.dimension), dtype=np.float32)
-    here = not encoder.device.startswith("cuda")
-    on_gpu: Any = {} if here else {"backend": "torch", "device": encoder.device}
     started = time.perf_counter()
-    search(vectors[: _SEARCHED[0]], vectors, k=_HITS, cosine=True, **on_gpu)
+    search(vectors[: _SEARCHED[0]], vectors, k=_HITS, cosine=True, **search_backend(encoder))
     return (time.perf_counter() - started) / (_SEARCHED[0] * _SEARCHED[1])
 
 

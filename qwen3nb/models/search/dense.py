@@ -44,9 +44,16 @@ def search_texts(
     settings = dict(encoding or {})
     vectors = encoder.encode(list(queries), role="query", **settings)
     blocks = encode_blocks(encoder, documents, total=total, role="passage", **settings)
-    if encoder.device not in ("cpu", "server") and options.get("boosts") is None:
-        options = {"backend": "torch", "device": encoder.device, **options}
+    if options.get("boosts") is None:
+        options = {**search_backend(encoder), **options}
     return search(vectors, blocks, **options)
+
+
+def search_backend(encoder: Encoder) -> dict[str, Any]:
+    """Return the options of `search` to search where the encoder runs, if that is a GPU."""
+    if encoder.device in ("cpu", "server"):
+        return {}
+    return {"backend": "torch", "device": encoder.device}
 
 
 class DenseSearch:
