@@ -231,32 +231,6 @@ class TestCollection:
             self, queries=queries, qrels=scored, candidates=candidates, counts=nonzero(counts)
         )
 
-    def subset(self, *, documents: int, seed: int = 0) -> TestCollection:
-        """Return a subset of the documents: all judged ones and a random sample of the rest.
-
-        A subset makes search easier for every model: scores are comparable only on the same
-        subset. The name of the subset includes its size.
-
-        Raises:
-            ValueError: ``documents`` is less than the number of judged documents.
-        """
-        judged = {d for grades in self.qrels.values() for d in grades} & set(self.documents)
-        if documents < len(judged):
-            raise ValueError(
-                f"{self.name}: {len(judged)} documents are judged and must be kept; "
-                f"got a limit of {documents}"
-            )
-        if documents >= len(self.documents):
-            return self
-        others = sorted(set(self.documents) - judged)
-        drawn = np.random.default_rng(seed).choice(
-            len(others), size=documents - len(judged), replace=False
-        )
-        keep = judged | {others[index] for index in drawn}
-        texts = {name: text for name, text in self.documents.items() if name in keep}
-        counts = nonzero({**self.counts, **text_counts("documents", texts.values())})
-        return replace(self, name=f"{self.name}-{len(texts)}", documents=texts, counts=counts)
-
     def __repr__(self) -> str:
         odd = "".join(f"; {name}: {count:,}" for name, count in self.counts.items())
         return (

@@ -122,8 +122,8 @@ def evaluate(
         raise ValueError(f"{data!r} is a tier: give tier={data!r}; data are folders or collections")
     if data is not None and (tasks is not None or limit):
         raise ValueError(
-            "expected either data, or tasks with an optional limit; got both "
-            "(TestCollection.subset makes a collection smaller)"
+            "expected either data, or tasks with an optional limit; got both; "
+            "for a smaller collection, give TestCollection.from_texts the texts to keep"
         )
     if isinstance(data, Domain):
         if "prompts" in use:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from qwen3nb.records.record import Result
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_file
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import inert_text
-
-if TYPE_CHECKING:
-    import pandas as pd
+from qwen3nb.utils.imports import DataFrame
 
 Names = str | Iterable[str]
 _RICHEST_FIRST = ("full", "fast", "pydocs", "smoke")  # the tier that pages, cards and tables show
@@ -130,7 +128,7 @@ class Results(Sequence[Result]):
             kept = tuple(r for r in kept if r.task.key in tasks or r.config.get("tier") == tier)
         return Results(kept, unreadable=self.unreadable)
 
-    def to_frame(self, *, all_metrics: bool = False) -> pd.DataFrame:
+    def to_frame(self, *, all_metrics: bool = False) -> DataFrame:
         """Return a row per record with its main metric, or per record and metric.
 
         Columns: model, task, type, metric, value, low and high (the confidence interval), n,
@@ -148,7 +146,7 @@ class Results(Sequence[Result]):
                 rows.append((model.label, task.key, task.type, name, *score, task.unit, *of_run))
         return pd.DataFrame(rows, columns=_COLUMNS)
 
-    def pivot(self, metric: str = "") -> pd.DataFrame:
+    def pivot(self, metric: str = "") -> DataFrame:
         """Return a table of numbers: a row per model, a column per task, missing where not run.
 
         Args:
@@ -237,7 +235,7 @@ class Results(Sequence[Result]):
         return target
 
 
-def _score_rows(record: Result) -> pd.DataFrame:
+def _score_rows(record: Result) -> DataFrame:
     """Return a row per score of a record, metric by metric."""
     import pandas as pd
 

@@ -41,10 +41,10 @@ from pydantic import StringConstraints
 from qwen3nb import paths
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.utils.atomic_files import read_json, write_bytes
+from qwen3nb.utils.imports import DataFrame
 from qwen3nb.utils.schema import Count, Name, Unicode, shortened
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -321,7 +321,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
             return "<QueryScores: none>"
         return f"<QueryScores: {len(self.queries)} queries; columns {', '.join(self)}>"
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """Return a row per query, by its id, and a column per metric."""
         import pandas as pd
 

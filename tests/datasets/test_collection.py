@@ -27,18 +27,6 @@ def test_judgements_must_be_about_something():
         TestCollection.from_texts(QUERIES, DOCUMENTS | {"d\udc80": "x"}, RELEVANT)
 
 
-def test_a_subset_keeps_all_that_is_judged_and_says_its_size():
-    collection = TestCollection.from_texts(QUERIES, DOCUMENTS, RELEVANT)
-    small = collection.subset(documents=4, seed=1)
-    assert {"d0", "d1", "d2"} < set(small.documents)
-    assert (len(small.documents), small.name) == (4, "custom-4")
-    assert collection.subset(documents=4, seed=1).revision == small.revision
-    assert collection.subset(documents=4, seed=2).revision != small.revision
-    assert collection.subset(documents=99) is collection
-    with pytest.raises(ValueError, match="3 documents are judged and must be kept"):
-        collection.subset(documents=2)
-
-
 def beir_rows(folder, *, corpus, queries, qrels):
     """A BEIR folder from texts per id, and lines of qrels."""
     (folder / "qrels").mkdir(parents=True)
@@ -69,7 +57,6 @@ def test_what_is_odd_is_counted_and_shown(tmp_path):
         "queries equal to another": 1,
     }
     assert "2 queries; judged documents not in the corpus: 1; " in repr(collection)
-    assert "empty documents" not in collection.subset(documents=2).counts
 
 
 def test_a_document_with_the_querys_id_goes_only_where_the_task_says_so(tmp_path):

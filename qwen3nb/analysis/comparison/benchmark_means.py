@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 
 from qwen3nb.analysis.comparison import ranking
 from qwen3nb.analysis.comparison.alignment import Names, pair_results
-from qwen3nb.analysis.comparison.differences import PairedDifference, Procedure, TaskComparison
+from qwen3nb.analysis.comparison.differences import (
+    Pair,
+    PairedDifference,
+    Procedure,
+    TaskComparison,
+)
 from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, by_id
 from qwen3nb.metrics.aggregate import Aggregate, reported
@@ -246,15 +251,12 @@ class MeanComparison(TaskComparison):
             )
         return records
 
-    def _drawn(
-        self, matrix: ScoreMatrix, pairs: Sequence[tuple[str, str]]
-    ) -> tuple[list[float], list[float]]:
-        how = self.procedure
-        columns = [m.units(m.of(self.columns), centred=False).T for m in self.parts]
-        seeds = [draw_seed(how.seed, each.sampled) for each in self.parts]
-        return ranking.mean_p_values(columns, seeds, np.array(self.shares), n_resamples=self.draws)
+    def _drawn(self, pairs: Sequence[Pair]) -> tuple[list[float], list[float]]:
+        tasks = [m.units(m.of(self.columns), centred=False) for m in self.parts]
+        seeds = [draw_seed(self.procedure.seed, each.sampled) for each in self.parts]
+        return ranking.mean_p_values(tasks, seeds, np.array(self.shares), n_resamples=self.draws)
 
-    def _described(self, pairs: Sequence[tuple[str, str]]) -> list[PairedDifference]:
+    def _described(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
         shares, units = np.array(self.shares), units_of([m.task for m in self.parts], self.task)
         described = []
         over = ranking.paired_over_tasks(self.parts, pairs, shares)

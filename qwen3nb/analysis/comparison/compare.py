@@ -74,16 +74,9 @@ class Comparison:
         return tuple(each for task in shown for each in task.with_baseline)
 
     def leaders(self, most: int) -> tuple[str, ...]:
-        """At most ``most`` systems other than the baseline, in the order of `differences`.
-
-        Systems with most tasks come first, then those with the largest mean difference from the
-        baseline.
-        """
-        own: dict[str, list[float]] = {}
-        for each in self.differences:
-            own.setdefault(each.first, []).append(each.difference)
-        best = sorted(own, key=lambda name: (-len(own[name]), -float(np.mean(own[name])), name))
-        return tuple(name for name in own if name in best[:most])
+        """The best ``most`` systems other than the baseline, in the order of `differences`."""
+        best = differences.best_first(self.differences)[:most]
+        return tuple(dict.fromkeys(each.first for each in self.differences if each.first in best))
 
     def scored(self, task: str) -> list[Result]:
         """The records of a task; for a benchmark's mean, one record per system with this score."""

@@ -8,11 +8,12 @@ of which other systems are compared.
 import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Self, TypeVar
+from statistics import fmean
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,15 +169,18 @@ def _p_values(
 ) -> tuple[list[float], list[float]]:
     """P-values of the two-sided paired permutation test, uncorrected and by MaxT.
 
-    Scores are rounded relative to the largest one (see `resampling`): a column of ones makes the
+    Scores are rounded relative to the largest one (see `resampling`), or to 1, which makes the
     rounding of scores up to 1 independent of the other systems.
     """
-    ones = np.ones((1, len(matrix.queries)))
+    scores, ones = (
+        matrix.units(each, centred=False) for each in (matrix.scores, np.ones(len(matrix.queries)))
+    )
     return max_t_p_values(
-        np.hstack([matrix.units(each, centred=False).T for each in (matrix.scores, ones)]),
+        scores.T,
         _rows(matrix, pairs).tolist(),
         n_resamples=draws,
         seed=draw_seed(seed, matrix.sampled),
+        largest=float(ones.max()),
     )
 
 
@@ -223,6 +227,11 @@ def _rows(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> NDArray[np.intp]:
     return np.array([(rows[a], rows[b]) for a, b in pairs], dtype=np.intp).reshape(-1, 2)
 
 
+def _systems(pairs: Iterable[Pair]) -> dict[str, None]:
+    """The systems of pairs, each once."""
+    return dict.fromkeys(name for pair in pairs for name in pair)
+
+
 def over_pairs(
     matrix: ScoreMatrix, pairs: Sequence[Pair], function: Callable[[Array], Iterable[T]]
 ) -> list[T]:
@@ -236,6 +245,14 @@ def over_pairs(
 
     with ThreadPoolExecutor(cores()) as pool:
         return list(itertools.chain.from_iterable(pool.map(block, range(0, len(rows), step))))
+
+
+def best_first(differences: Iterable[PairedDifference]) -> list[str]:
+    """First systems of differences: those with most, then those with the largest mean."""
+    own: dict[str, list[float]] = {}
+    for each in differences:
+        own.setdefault(each.first, []).append(each.difference)
+    return sorted(own, key=lambda name: (-len(own[name]), -fmean(own[name]), name))
 
 
 @dataclass(frozen=True)
@@ -257,15 +274,6 @@ class Procedure:
         of step-down MaxT is at least as high.
         """
         return self.alpha if self.correction == "none" else self.alpha / max(1, family)
-
-
-class PairOutcome(NamedTuple):
-    """The difference of two systems, first − second, and whether it is significant."""
-
-    first: str
-    second: str
-    difference: float
-    significant: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +301,7 @@ class TaskComparison:
         differences = self._described([(name, baseline) for name in others])
         return tuple(sorted(differences, key=lambda each: (-each.difference, each.first)))
 
-    @property
+    @cached_property
     def family(self) -> int:
         """Number of pairs of systems that share a query: the size of the family of tests."""
         return sum(map(len, self._groups(self._pairs)))
@@ -304,23 +312,10 @@ class TaskComparison:
         how = self.procedure
         return enough_draws(self.family, draws=how.draws, alpha=how.alpha, how=self.correction)
 
-    @cached_property
-    def outcomes(self) -> tuple[PairOutcome, ...]:
-        """Difference and significance of every pair."""
-        alpha, outcomes = self.procedure.alpha, []
-        for matrix, pairs in self._joined(self._pairs):
-            low = [pair for pair in pairs if self._tests[frozenset(pair)][1] < alpha]
-            shown = {
-                (each.first, each.second)
-                for each in self._described(low)
-                if each.significant(alpha)
-            }
-            means = over_pairs(matrix, pairs, lambda rows: rows.mean(axis=1).tolist())
-            outcomes += [
-                PairOutcome(*pair, mean, pair in shown)
-                for pair, mean in zip(pairs, means, strict=True)
-            ]
-        return tuple(outcomes)
+    def among(self, systems: Container[str]) -> list[PairedDifference]:
+        """Every pair of ``systems``; their family is still all pairs that are compared."""
+        own = [name for name in self.columns if name in systems]
+        return self._described(list(itertools.combinations(own, 2)))
 
     def difference(self, first: str, second: str) -> PairedDifference | None:
         """First − second; None if the two share no query or one has no scores on this task."""
@@ -369,8 +364,8 @@ class TaskComparison:
         """P-values of all pairs that share a query, from one set of draws per set of queries."""
         p_values: dict[frozenset[str], float] = {}
         adjusted: list[float] = []
-        for matrix, pairs in self._joined(self._pairs):
-            own, adjusted = self._drawn(matrix, pairs)
+        for pairs in self._groups(self._pairs):
+            own, adjusted = self._drawn(pairs)
             p_values |= zip(map(frozenset, pairs), own, strict=True)
         if self.correction != MAX_T:
             adjusted = adjust(list(p_values.values()), how=self.correction)
@@ -387,8 +382,9 @@ class TaskComparison:
         """Corrected p-values of all pairs that share a query, in the order of their names."""
         return [p for _, p in self._tests.values()]
 
-    def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[Pair]) -> tuple[list[float], list[float]]:
-        """Uncorrected and MaxT p-values of pairs of systems, from one set of draws."""
+    def _drawn(self, pairs: Sequence[Pair]) -> tuple[list[float], list[float]]:
+        """Uncorrected and MaxT p-values of pairs that share queries, from one set of draws."""
+        matrix = self.matrix(*_systems(pairs))
         return _p_values(matrix, pairs, draws=self.draws, seed=self.procedure.seed)
 
     def _groups(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
@@ -412,7 +408,7 @@ class TaskComparison:
     def _joined(self, pairs: Sequence[Pair]) -> Iterator[tuple[ScoreMatrix, list[Pair]]]:
         """Yield the pairs that share the same queries, with the scores of their systems."""
         for group in self._groups(pairs):
-            yield self.matrix(*dict.fromkeys(name for pair in group for name in pair)), group
+            yield self.matrix(*_systems(group)), group
 
     def _described(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
         """Differences of the ``pairs`` that share a query, in order."""

@@ -33,10 +33,10 @@ class Standing:
 
     system: str  # its name
     mean: float  # weighted mean over tasks of the means over queries
-    interval: Interval  # interval of that mean, from those of the tasks
     rank: int  # 1 is best; equal means share the better rank
     rank_interval: tuple[int, int]  # simultaneous interval of the true rank
-    groups: tuple[int, ...]  # numbers of its tie groups, from 1
+    # numbers, from 1, of its tie groups: neighbouring systems that are not significantly different
+    groups: tuple[int, ...]
     borda: int  # rank by `borda_ranks`
     like_these: Interval | None  # interval of the mean, see `on_tasks_like_these`
     # share of bootstrap draws of the tasks in which it is first, a tie of k counting 1 / k; None
@@ -49,9 +49,6 @@ class Ranking:
     """Standings from best to worst."""
 
     standings: tuple[Standing, ...]  # one per system
-    # tie groups: neighbouring systems that are not significantly different; a system may be in
-    # several
-    groups: tuple[tuple[str, ...], ...]
     tasks: tuple[str, ...]  # names of the tasks that are averaged over
     alpha: float  # family-wise level of the tests behind groups and rank intervals
     left_out: tuple[str, ...]  # systems without a score on every task, and queries that do not pair
@@ -97,7 +94,7 @@ def rank_systems(
     borda, first = borda_ranks(of_units), _shares_first(of_units, seed=seed)
     order = [int(i) for i in np.argsort(-means, kind="stable")]
     if not p_values:
-        flipped = [m.units(c.T, centred=False).T for m, c in zip(matrices, columns, strict=True)]
+        flipped = [m.units(c.T, centred=False) for m, c in zip(matrices, columns, strict=True)]
         _, p_values = mean_p_values(flipped, seeds, shares, n_resamples=n_resamples)
     pairs = itertools.combinations(range(len(systems)), 2)
     low = [(pair, p) for pair, p in zip(pairs, p_values, strict=True) if p < ALPHA]
@@ -111,7 +108,6 @@ def rank_systems(
         Standing(
             system=systems[i],
             mean=float(means[i]),
-            interval=over_tasks([column[:, i] for column in columns], shares),
             rank=1 + int((means > means[i]).sum()),
             rank_interval=(1 + int(better[:, i].sum()), len(order) - int(better[i].sum())),
             groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
@@ -123,7 +119,6 @@ def rank_systems(
     ]
     return Ranking(
         standings=tuple(standings),
-        groups=tuple(tuple(systems[i] for i in group) for group in groups),
         tasks=tuple(matrix.task for matrix in matrices),
         alpha=ALPHA,
         left_out=tuple(left_out),
@@ -253,22 +248,22 @@ def common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[str
 
 
 def mean_p_values(
-    columns: Sequence[Array], seeds: Sequence[tuple[int, int]], shares: Array, *, n_resamples: int
+    tasks: Sequence[Array], seeds: Sequence[tuple[int, int]], shares: Array, *, n_resamples: int
 ) -> tuple[list[float], list[float]]:
-    """Raw and MaxT p-values of differences of means over tasks, for every pair of S systems.
+    """Raw and MaxT p-values of differences of means over tasks (S, n), for every pair of systems.
 
     The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
     size; tasks with the same queries share the sign flips.
     """
     starts: dict[tuple[int, int], int] = {}
-    sizes = {drawn: len(each) for drawn, each in zip(seeds, columns, strict=True)}
+    sizes = {drawn: each.shape[1] for drawn, each in zip(seeds, tasks, strict=True)}
     for drawn in sizes:
         starts[drawn] = sum(sizes[other] for other in starts)
-    count = columns[0].shape[1]
-    every = np.zeros((sum(sizes.values()), count))
-    for each, drawn, share in zip(columns, seeds, shares, strict=True):
-        rows = every[starts[drawn] : starts[drawn] + len(each)]
-        rows += len(columns) * share * each / len(each)
-    pairs = list(itertools.combinations(range(count), 2))
+    every = np.zeros((len(tasks[0]), sum(sizes.values())))
+    for each, drawn, share in zip(tasks, seeds, shares, strict=True):
+        start, size = starts[drawn], sizes[drawn]
+        for row, scores in zip(every[:, start : start + size], each, strict=True):
+            row += len(tasks) * share * scores / size
+    pairs = list(itertools.combinations(range(len(every)), 2))
     flips = [number for drawn in sizes for number in drawn]
-    return resampling.max_t_p_values(every, pairs, n_resamples=n_resamples, seed=flips)
+    return resampling.max_t_p_values(every.T, pairs, n_resamples=n_resamples, seed=flips)

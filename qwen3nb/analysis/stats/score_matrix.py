@@ -151,7 +151,9 @@ def join(
     if not queries:
         sizes = ", ".join(f"{system} has {len(each.queries)}" for system, each in systems.items())
         raise ValueError(f"{task}: no query is shared by all systems ({sizes})")
-    scores = np.array([each.on(queries) for each in systems.values()])
+    scores = np.empty((len(systems), len(queries)))
+    for row, each in zip(scores, systems.values(), strict=True):  # one at a time in memory
+        row[:] = each.on(queries)
     if len(bad := np.argwhere(~np.isfinite(scores))):
         system, query = list(columns)[bad[0][0]], queries[bad[0][1]]
         raise ValueError(f"{task}: {system} has no finite value on query {query!r}")

@@ -16,14 +16,13 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
 from qwen3nb.datasets.collection import (
     UNANSWERABLE,
     UNJUDGED,
-    TestCollection,
     judgement_counts,
     nonzero,
     text_counts,
@@ -65,17 +64,6 @@ class Domain:
             query: {name: int(grade >= self.threshold) for name, grade in grades.items()}
             for query, grades in self.grades.items()
         }
-
-    def collection(self) -> TestCollection:
-        """Return a test collection of the same texts and grades, for functions such as `rerank`.
-
-        It has neither boosts nor threshold: binary metrics count every grade above 0 as relevant.
-        """
-        name = self.name.replace(
-            "domain-", "collection-", 1
-        )  # different metrics, hence different records
-        collection = TestCollection.from_texts(self.queries, self.texts, self.grades, name=name)
-        return replace(collection, counts={**collection.counts, **self.counts})
 
 
 def load_domain(

@@ -58,7 +58,6 @@ class AnnSuite:
 
     label: str  # label of the model
     task: str  # name of the collection; with its numbers of ``documents`` and ``queries``
-    revision: str  # digest of the collection's content
     documents: int
     queries: int
     dimension: int  # of the vectors, D
@@ -140,7 +139,6 @@ def ann_suite(
         return AnnSuite(
             label=encoder.label,
             task=collection.name,
-            revision=collection.revision,
             documents=len(vectors),
             queries=len(queries),
             dimension=vectors.shape[1],

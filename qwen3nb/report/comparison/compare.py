@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
     TaskComparison,
+    best_first,
     significant,
 )
 from qwen3nb.analysis.comparison.plan import plan_words
@@ -194,12 +194,9 @@ def compared_tables(comparison: Comparison) -> Table | Sections:
 def _compared(comparison: Comparison, tasks: Sequence[TaskComparison], *, name: str) -> Table:
     columns = [each for each in tasks if each.with_baseline]
     cells = {(each.first, i): each for i, task in enumerate(columns) for each in task.with_baseline}
-    models: dict[str, list[PairedDifference]] = {}
-    for each in cells.values():
-        models.setdefault(each.first, []).append(each)
     wide = len(columns) > _MOST_COLUMNS
-    kept = sorted(models, key=lambda n: (-len(models[n]), -fmean(e.difference for e in models[n])))
-    kept = kept[: _MOST_COLUMNS if wide else MANY]
+    models = best_first(cells.values())
+    kept = models[: _MOST_COLUMNS if wide else MANY]
     several = len({task.baseline for task in columns}) > 1
     named = baseline_text(cells.values())
 
@@ -278,7 +275,7 @@ def tasks_by_type(comparison: Comparison) -> dict[str, list[TaskComparison]]:
     kinds = {task: str(record.task.type) for (task, _), record in comparison.records.items()}
     types: dict[str, list[TaskComparison]] = {}
     for task in (*comparison.tasks, *comparison.correlations):
-        if task.outcomes:
+        if task.family:
             types.setdefault(kinds[task.task], []).append(task)
     return dict(sorted(types.items()))
 
@@ -345,45 +342,52 @@ def _draw_differences(
 def pairs_figure(comparison: Comparison) -> Figure | None:
     """Draw a matrix of models: the number of tasks on which the row is significantly better.
 
-    None if nothing was compared.
+    Of more than `MOST_MODELS` models, the baseline and those most above it are shown; p-values are
+    corrected over the pairs of all models. None if nothing was compared.
     """
     tasks = [each for own in tasks_by_type(comparison).values() for each in own]
     if not tasks:
         return None
-    pairs = [each for task in tasks for each in task.outcomes]
-    undecided = sum(not each.significant for each in pairs)
-    how, count = comparison.procedure, plural(len(tasks), "task")
-    test = f"{comparison.method} over these pairs on each task"
+    shown = every = {name for each in tasks for name in each.columns}
+    if len(every) > MOST_MODELS:
+        above = best_first(each for task in tasks for each in task.with_baseline)
+        shown = {comparison.baseline, *above[: MOST_MODELS - 1]}
+    pairs = [each for task in tasks for each in task.among(shown)]
+    alpha, count = comparison.procedure.alpha, plural(len(tasks), "task")
+    undecided = sum(not each.significant(alpha) for each in pairs)
+    test = f"{comparison.method} over all pairs of the models compared on each task"
     return Figure(
         name="pairs",
-        draw=lambda width: _draw_pairs(tasks, width),
+        draw=lambda width: _draw_pairs(pairs, alpha, len(tasks), width),
         caption=f"Every pair of models: on how many of {count} the row is significantly above the "
         "column, paired over the queries that both answered (two-sided paired permutation test, "
-        f"corrected p < {how.alpha:g}, {test}, and an interval that excludes 0)."
-        + not_shown(len({name for each in tasks for name in each.columns}) - MOST_MODELS),
+        f"corrected p < {alpha:g}, {test}, and an interval that excludes 0)."
+        + f" Shown are the baseline and the {len(shown) - 1} models most above it on average; of "
+        f"the {len(every)} models compared, comparison.difference(first, second, task=name) in "
+        "this notebook gives any pair, corrected alike." * (len(shown) < len(every)),
         alt=f"A matrix of counts of {count}. "
         f"{undecided} of {len(pairs)} pairs are not significantly different.",
     )
 
 
-def _draw_pairs(tasks: Sequence[TaskComparison], width: float) -> MplFigure:
-    """Draw a matrix of numbers of tasks, with at most `MOST_MODELS` models that win most."""
+def _draw_pairs(
+    pairs: Iterable[PairedDifference], alpha: float, tasks: int, width: float
+) -> MplFigure:
+    """Draw a matrix of numbers of tasks."""
     import matplotlib.pyplot as plt
 
     above: Counter[tuple[str, str]] = Counter()
     won: Counter[str] = Counter()
-    for each in (outcome for task in tasks for outcome in task.outcomes):
-        winner, loser = each.first, each.second
-        if each.difference < 0:
-            winner, loser = loser, winner
-        above[winner, loser] += each.significant
-        above[loser, winner] += 0
-        won[winner] += each.significant
-        won[loser] -= each.significant
-    names = sorted(won, key=lambda name: (-won[name], name))[:MOST_MODELS]
+    for each in pairs:
+        better = each if each.difference >= 0 else each.reversed()
+        above[better.first, better.second] += each.significant(alpha)
+        above[better.second, better.first] += 0
+        won[better.first] += each.significant(alpha)
+        won[better.second] -= each.significant(alpha)
+    names = sorted(won, key=lambda name: (-won[name], name))
     figure, axis = plt.subplots(figsize=(width, 0.19 * len(names) + 1.4))
     table = [[above.get((row, column), np.nan) for column in names] for row in names]
-    axis.imshow(table, cmap="Blues", vmin=0, vmax=1.6 * len(tasks))
+    axis.imshow(table, cmap="Blues", vmin=0, vmax=1.6 * tasks)
     for (i, j), value in np.ndenumerate(table):
         if not np.isnan(value):
             look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}

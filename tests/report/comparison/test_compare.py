@@ -103,12 +103,25 @@ def test_of_many_models_the_best_are_shown_and_the_others_counted():
     results = [make(n, [0.1 + 0.02 * i, 0.3, 0.2], task="T") for i, n in enumerate(names)]
     comparison = compare(results, baseline="m00", draws=20)
     assert len(compared_tables(comparison)) == 12
-    figures = {differences_figure(comparison): 2, pairs_figure(comparison): 3}
-    for figure, count in figures.items():
-        assert figure.caption.endswith(f" models are shown; not shown: {count}.")
-        assert "too many" not in figure.caption  # as more than 20 are drawn
-    assert "m02" not in next(iter(figures)).alt
+    figure = differences_figure(comparison)
+    assert figure.caption.endswith(" models are shown; not shown: 2.")
+    assert "m02" not in figure.alt
     assert len(differences_table(comparison)) == 32
+    pairs = pairs_figure(comparison)
+    assert "the baseline and the 29 models most above it on average; of the 33" in pairs.caption
+    assert "over all pairs of the models compared" in pairs.caption
+    names = {text.get_text() for text in pairs.axes[0].get_xticklabels()}
+    assert names == {"m00", *(f"m{i:02d}" for i in range(4, 33))}
+
+
+def test_pairs_of_some_models_are_corrected_over_those_of_all():
+    rng = np.random.default_rng(0)
+    results = [make(f"m{i}", rng.normal(0.02 * i, 0.1, 40), task="T") for i in range(9)]
+    compared = compare(results, baseline="m0", draws=2000).on("T")
+    every = compared.among(compared.columns)
+    some = [each for each in every if {each.first, each.second} <= {"m0", "m5", "m8"}]
+    assert compared.among(["m8", "m0", "m5"]) == some
+    assert {each.significant(0.05) for each in every} == {True, False}
 
 
 def test_the_figure_has_the_best_on_its_line_and_the_others_behind():

@@ -58,7 +58,7 @@ def point(family, *, recall, qps, ndcg=0.5):
 def suite(points, smaller=(), label="m"):
     full = Compressed("float32", 8, 32, scores(0.5))
     exact, every = scores(0.5), (full, *smaller)
-    return AnnSuite(label, "SciFact", "r", 1000, 40, 8, 10, "cosine", exact, tuple(points), every)
+    return AnnSuite(label, "SciFact", 1000, 40, 8, 10, "cosine", exact, tuple(points), every)
 
 
 FLAT, POOR = point("flat", recall=1.0, qps=100), point("ivf", recall=0.5, qps=900)
