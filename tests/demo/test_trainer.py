@@ -42,6 +42,7 @@ def test_gradients_are_those_of_pytorch(onednn, monkeypatch, shape):
     # Two forward, two by the states, one by the weight that is trained.
     assert len(products) == 5
     for mine, theirs in zip(ours[:3], expected[:3], strict=True):
-        assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-6)
+        # Sums of other order differ by the size of the terms, also where they cancel out.
+        assert (mine - theirs).abs().max() <= 2e-6 * theirs.abs().max()
     assert ours[3] is None
     assert expected[3] is None

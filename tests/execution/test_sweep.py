@@ -330,11 +330,12 @@ def test_an_interrupted_sweep_leaves_no_process_no_file_and_no_page(small, numbe
 
 
 def test_a_closed_terminal_ends_a_command_unless_that_is_ignored():
-    with pytest.raises(KeyboardInterrupt) as interruption, interrupted_by_signals():
-        signal.raise_signal(signal.SIGHUP)
-    assert Interrupted("", interruption.value).exit_code == 129
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where pytest runs with nohup
     try:
+        with pytest.raises(KeyboardInterrupt) as interruption, interrupted_by_signals():
+            signal.raise_signal(signal.SIGHUP)
+        assert Interrupted("", interruption.value).exit_code == 129
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         with interrupted_by_signals():
             signal.raise_signal(signal.SIGHUP)
     finally:
