@@ -43,6 +43,11 @@ _UNIT = 0.02  # by how much a length may differ from 1, in 16 bits
 _MOST = 8  # causes that are looked for
 _ALIKE = 10  # times that fewer bits may move one text more than another
 _LONGEST = 1200  # tokens of a probe
+# Nodes that round activations to ranges fixed beforehand, and how a graph's file spells them.
+_ROUNDING = {
+    ".xml": ("FakeQuantize", b'type="FakeQuantize"'),
+    ".onnx": ("QuantizeLinear", b'"\x0eQuantizeLinear'),
+}
 _LENGTHS = (64, 100, 128, 200, 254, 256, 300, 384, 400, 500, 510, 512, 768, 1000, 1024)
 _CUTS = {"text": "", "end": ", end token and all", "beginning": ", of the end only"}
 # What programs do to a text before the tokenizer.
@@ -213,7 +218,7 @@ def parity(
             known = False
         vectors.append(vector if known else np.full_like(vectors[0], np.nan))
     rounded = options | {"dtype": "bfloat16"}
-    found = _Findings(ours, probes, np.stack(vectors))
+    found = _Findings(ours, probes, np.stack(vectors), where)
     causes, setup = found.causes(lambda: _Reference(load_encoder(model, **rounded)))
     errors = found.errors(ours.base)
     others = ("normalisation", "dimensions", "refused texts")  # which no cosine shows
@@ -333,8 +338,10 @@ def _probes(ours: _Reference) -> Iterator[Probe]:
 class _Findings:
     """What the other program returned, (N, D'), NaN for nothing; and what explains it."""
 
-    def __init__(self, ours: _Reference, probes: Sequence[Probe], theirs: Vectors) -> None:
-        self.ours, self.probes, self.theirs = ours, probes, theirs
+    def __init__(
+        self, ours: _Reference, probes: Sequence[Probe], theirs: Vectors, where: Any
+    ) -> None:
+        self.ours, self.probes, self.theirs, self.where = ours, probes, theirs, where
         names = [probe.name for probe in probes]
         self.plain = np.isin(names, ("sentence", "word", "question"))
         self.long = np.isin(names, "long")
@@ -460,9 +467,12 @@ class _Findings:
             yield Cause(f"{('passage', 'query')[role]} prompt", "another text, which is not found")
         if typical > _EXACT:
             low, high = np.nanpercentile(errors[left & ~self.long], (10, 90))
+            shown = f"1 - cosine is left at {low:.0e} to {high:.0e}"
+            if nodes := _rounding_nodes(self.where):
+                yield Cause("quantised activations", f"{nodes}, of fixed ranges; {shown}")
+                return
             if high > _ALIKE * low:
-                detail = f"or int8 of fixed ranges; 1 - cosine is left at {low:.0e} to {high:.0e}"
-                yield Cause("several causes", detail)
+                yield Cause("several causes", f"or int8 of fixed ranges; {shown}")
                 return
             yield self._precision(setup, typical, rounded())
         odd = left & (errors > max(_EQUAL, 30 * typical))
@@ -479,6 +489,13 @@ class _Findings:
         if left > typical / 2 and typical > 2 * bits:
             like = "int8 or fewer bits, a near checkpoint, or an unknown change of all texts"
         return Cause("precision", f"1 - cosine is {typical:.0e} for any text, as with {like}")
+
+
+def _rounding_nodes(where: Any) -> str:
+    """Return how many nodes of a graph's file round activations; empty for none, or no file."""
+    name, spelling = _ROUNDING.get(Path(str(where)).suffix, ("", b""))
+    count = Path(where).read_bytes().count(spelling) if name and Path(where).is_file() else 0
+    return f"{count} {name} nodes in {where}" if count else ""
 
 
 def _names(probes: Sequence[Probe], chosen: NDArray[np.bool_]) -> str:

@@ -7,6 +7,7 @@ import json
 import unicodedata
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from helpers.api_server import api_server, embeddings
@@ -261,6 +262,24 @@ def test_errors_that_differ_from_text_to_text_are_not_taken_for_fewer_bits():
 
     causes = parity("random:8", Uneven(), rankings=False).causes
     assert [cause.name for cause in causes] == ["several causes"]
+
+
+def test_a_graph_that_rounds_activations_says_so(export, tmp_path):
+    graph = onnx.load(export / "onnx/model.onnx")
+    last, scale = graph.graph.node[-1], onnx.helper.make_tensor("scale", 1, [], [0.03])
+    zero = onnx.helper.make_tensor("zero", onnx.TensorProto.INT8, [], [0])
+    graph.graph.initializer.extend([scale, zero])
+    for kind, given, result in (
+        ("QuantizeLinear", last.input[0], "rounded"),
+        ("DequantizeLinear", "rounded", "restored"),
+    ):
+        node = onnx.helper.make_node(kind, [given, "scale", "zero"], [result])
+        graph.graph.node.insert(len(graph.graph.node) - 1, node)
+    last.input[0] = "restored"
+    onnx.save(graph, tmp_path / "int8.onnx")
+    (cause,) = parity(export, tmp_path / "int8.onnx", rankings=False).causes
+    assert cause.name == "quantised activations"
+    assert cause.detail.startswith(f"1 QuantizeLinear nodes in {tmp_path / 'int8.onnx'}, of fixed")
 
 
 def test_rankings_say_what_it_means_for_search(export):

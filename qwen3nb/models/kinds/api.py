@@ -83,7 +83,8 @@ class Endpoint(NamedTuple):
     def spec(self) -> str:
         """The spec, the same for all spellings of an address."""
         version = f"@{self.version}" if self.version or "@" in self.model else ""
-        return f"api:{self.url}#{quote(self.model + version, safe='/:@')}"
+        root = "/" * (not urlsplit(self.url).path)  # without it, the address would get /v1
+        return f"api:{self.url}{root}#{quote(self.model + version, safe='/:@')}"
 
 
 class ApiEncoder(Encoder):
@@ -152,8 +153,9 @@ class ApiEncoder(Encoder):
                 if len(batch) == 1:
                     raise RefusedError(
                         f"{error}. The text has {len(texts[batch[0]]):,} characters: "
-                        f"{texts[batch[0]]!r:.60}. If it is too long, let the server cut texts: "
-                        "TEI has --auto-truncate"
+                        f"{texts[batch[0]]!r:.60}. If it is too long, start the server so that it "
+                        "cuts or takes such texts: TEI --auto-truncate; vLLM --max-model-len; "
+                        "llama-server -c, -b and -ub, up to what the model was trained on"
                     ) from None
                 size = len(batch) // 2
                 continue
@@ -256,7 +258,7 @@ class ApiEncoder(Encoder):
             rows = self._client.get(f"{self.endpoint.url}/models").json()["data"]
             served = ", ".join(_clean(str(row["id"])) for row in rows[:20])
         except Exception:  # noqa: BLE001 - a list that not every server has; the 404 is the error
-            return f"{reason}; expected the address that has /embeddings, which often ends in /v1"
+            return f"{reason}; expected the address that has /embeddings: http://…/v1, or http://…/"
         return f"it has no model {self.endpoint.model!r}; it has {served} ({reason})"
 
 

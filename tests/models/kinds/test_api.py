@@ -173,6 +173,13 @@ def test_faults_have_errors_in_one_line_without_the_key(monkeypatch, answer, mes
     assert KEY not in str(encoder.settings) + repr(encoder)
 
 
+def test_an_address_without_a_path_gets_v1_and_one_that_ends_in_a_slash_does_not():
+    parse = api.Endpoint.parse
+    for given, url in (("http://h:1", "http://h:1/v1"), ("http://h:1/", "http://h:1")):
+        for spec in (f"api:{given}#m", f"api:{url}/embeddings#m"):
+            assert (parse(spec).url, parse(parse(spec).spec)) == (url, parse(spec))
+
+
 def test_no_server_and_silence(monkeypatch, waits):
     with serving() as (spec, _):
         encoder = load_encoder(spec)
