@@ -269,8 +269,13 @@ def _run_given(
 )
 @opt.flag("--no-book", help="Do not build the book afterwards.")
 @opt.flag("--dry-run", help="List the runs, estimate time, memory and disk, and run nothing.")
+@opt.option(
+    "--tokens-per-second",
+    type=click.FloatRange(min=0, min_open=True),
+    help="With --dry-run: plan for GPUs of this speed, instead of timing the models here.",
+)
 @_RUN
-def sweep(file: Path | None, **flags: Any) -> None:
+def sweep(file: Path | None, tokens_per_second: float | None, **flags: Any) -> None:
     """Run every model on every tier in every notebook, then build the book.
 
     FILE is TOML with the keys models, tiers, notebooks, parameters, runs, at_once,
@@ -307,7 +312,8 @@ def sweep(file: Path | None, **flags: Any) -> None:
         from qwen3nb.report.leaderboard.one_model import sweep_table
 
         opt.hide_library_bars()
-        opt.print_table(sweep_table(plan_runs(left)))
+        planned_runs = plan_runs(left, tokens_per_second=tokens_per_second or 0)
+        opt.print_table(sweep_table(planned_runs))
 
 
 def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:

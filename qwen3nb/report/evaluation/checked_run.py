@@ -79,6 +79,7 @@ def look(
     only: Collection[str] = (),
     fresh: bool = False,
     data_needed: bool = True,
+    tokens_per_second: float = 0,
     **options: Any,
 ) -> tuple[Any, list[Any], Run, Preflight]:
     """Check data and weights, load the model, encode a few batches and estimate the needs.
@@ -96,10 +97,13 @@ def look(
     if names_prompt_set(options.get("prompts")):  # evaluated after the model's own
         del options["prompts"]
     model = load_checked(checkpoint, tasks, run, limit=limit, data=data_needed, **options)
-    return model, tasks, run, preflight(model, tasks, run, limit=limit)
+    planned = preflight(model, tasks, run, limit=limit, tokens_per_second=tokens_per_second)
+    return model, tasks, run, planned
 
 
-def plan_runs(runs: Iterable[Mapping[str, Any]]) -> list[tuple[str, Preflight | str]]:
+def plan_runs(
+    runs: Iterable[Mapping[str, Any]], *, tokens_per_second: float = 0
+) -> list[tuple[str, Preflight | str]]:
     """Return the needs of runs of ``eval.ipynb`` by model, as if nothing were stored; or a reason.
 
     Of models with the same settings and the same ``config.json``, one is loaded and timed. Data may
@@ -107,6 +111,7 @@ def plan_runs(runs: Iterable[Mapping[str, Any]]) -> list[tuple[str, Preflight | 
 
     Args:
         runs: the values of the parameters of each run.
+        tokens_per_second: see `preflight`.
     """
     known: dict[str, Preflight] = {}
     planned: list[tuple[str, Preflight | str]] = []
@@ -118,7 +123,8 @@ def plan_runs(runs: Iterable[Mapping[str, Any]]) -> list[tuple[str, Preflight | 
             shape = source.folder.object("config.json") if source.folder else name
             key = repr((source.kind.name, shape, sorted((options | {"checkpoint": ""}).items())))
             if key not in known:
-                known[key] = look(**options, fresh=True, data_needed=False)[-1]
+                options |= {"fresh": True, "data_needed": False}
+                known[key] = look(**options, tokens_per_second=tokens_per_second)[-1]
             planned.append((name, known[key]))
         except ValueError as error:  # such a run would fail; the others would not
             planned.append((name, str(error).splitlines()[0]))

@@ -1,7 +1,9 @@
 """What is planned before a run, and the tables that show it."""
 
+import re
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from helpers.study import TEXTS, write_retrieval
@@ -237,6 +239,22 @@ def test_a_search_that_memory_cannot_hold_is_refused(encoder_folder, monkeypatch
     assert not preflight(encoder).left_out
 
 
+def test_a_stall_does_not_make_a_plan_of_hours(encoder, monkeypatch):
+    """A text takes a millisecond, and the first of each length another hundred seconds."""
+    clock, seen = [0.0], set()
+
+    def encode(_, texts, __):
+        clock[0] += 0.001 * len(texts) + 100 * (len(texts[0]) not in seen)
+        seen.add(len(texts[0]))
+
+    monkeypatch.setattr(encoder, "_checked", encode)
+    monkeypatch.setattr(looks, "_measure_search", lambda _: 0.0)
+    monkeypatch.setattr(looks, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    speed = looks.measure_encoding(encoder)
+    assert len(seen) == len(speed.seconds) == 3
+    assert speed.seconds == pytest.approx([0.001] * 3)
+
+
 def test_bm25_is_planned_by_the_characters_of_a_corpus():
     tasks = choose_tasks(tasks=["MSMARCO"], splits=["dev"])
     (one,) = costs(tasks, [looks.TO_RUN], speeds=[EncodingSpeed((0,), (0,), pair=3e-9)])
@@ -289,6 +307,17 @@ def test_sums_of_a_sweep(monkeypatch, encoder_folder, tmp_path):
     assert "no model" in last[-1]
     # Three models' vectors; the data and the index of BM25 once.
     assert whole[1:5] == ["0.0", "13.5", "3.0", "15.0"]
+
+
+def test_a_gpu_of_a_stated_speed_is_planned_without_one(cli, checkout):
+    """At 0.45 tokens a second, and 4.5 characters each, about an hour."""
+    given = ["--model", "random", "--dry-run", "--tokens-per-second", "0.45", "--no-book"]
+    done = cli("sweep", *given, "-p", "tasks", "AuthorSTS")
+    assert done.exit_code == 0, done.output
+    (one,) = costs(choose_tasks(tasks=["AuthorSTS"]), [looks.TO_RUN])
+    hours = one.characters / 4.5 / 0.45 / 3600
+    assert hours > 1
+    assert re.search(rf" all +{hours:.1f} ", done.output), done.output
 
 
 @pytest.mark.integration
