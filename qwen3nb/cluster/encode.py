@@ -218,13 +218,8 @@ class _Encoding:
             with text_bar(label, texts, show=show_progress) as bar:
                 while self._waiting or self._busy:
                     if not (self._loading or self._idle or self._busy):
-                        raise (
-                            self._refused[-1]
-                            if self._refused
-                            else ClusterError(
-                                "every worker died; finished parts are kept, so run it again"
-                            )
-                        )
+                        died = "every worker died; finished parts are kept, so run it again"
+                        raise self._refused[-1] if self._refused else ClusterError(died)
                     while self._idle and self._waiting:
                         worker, shard = self._idle.pop(), self._waiting.popleft()
                         reference = worker.encode.remote(shard, self._vectors)

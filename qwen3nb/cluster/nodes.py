@@ -199,14 +199,9 @@ def nodes_of(ray: Any) -> list[Node]:
     nodes = []
     for each, name in zip(alive, names, strict=True):
         id_, has = each["NodeID"], each["Resources"]
-        node = Node(
-            id_,
-            name if names.count(name) == 1 else f"{name} ({id_[:6]})",
-            int(has.get("CPU", 0)),
-            has.get("GPU", 0.0),
-            int(has.get("memory", 0)),
-        )
-        nodes.append(node)
+        shown = name if names.count(name) == 1 else f"{name} ({id_[:6]})"
+        cpus, memory = int(has.get("CPU", 0)), int(has.get("memory", 0))
+        nodes.append(Node(id_, shown, cpus, has.get("GPU", 0.0), memory))
     return sorted((node for node in nodes if node.cpus), key=lambda node: node.name)
 
 
@@ -245,9 +240,8 @@ def software_facts() -> dict[str, str]:
     notebooks = [paths.notebooks() / f"{name}.ipynb" for name in paths.notebook_names()]
     facts = {"python": environment.python, **environment.versions}
     facts["code"] = code_digest()[:_DIGITS]
-    facts["notebooks"] = f"none in {paths.notebooks()}"
-    if notebooks:
-        facts["notebooks"] = _digest([sha256_file(file) for file in notebooks])
+    digests = [sha256_file(file) for file in notebooks]
+    facts["notebooks"] = _digest(digests) if digests else f"none in {paths.notebooks()}"
     facts["linear layers"] = _or_error(linear_library)
     return facts
 

@@ -35,13 +35,7 @@ from qwen3nb.cluster.nodes import (
     software_facts,
 )
 from qwen3nb.cluster.processes import guarded
-from qwen3nb.cluster.runs import (
-    Delivery,
-    Request,
-    other_model,
-    run_on_node,
-    unpacked,
-)
+from qwen3nb.cluster.runs import Delivery, Request, other_model, run_on_node, unpacked
 from qwen3nb.execution.publish import LOG
 from qwen3nb.records.failures import forget_failure
 from qwen3nb.records.record import CHECKSUMS, in_checksums
@@ -153,9 +147,7 @@ class LocalExecutor:
         for process in running:
             try:
                 process.wait(_PATIENCE)
-            except (
-                subprocess.TimeoutExpired
-            ):  # the guard is suspended, or a process cannot be killed
+            except subprocess.TimeoutExpired:  # a suspended guard, or a process not to be killed
                 process.kill()
 
 
@@ -200,9 +192,8 @@ def on_cluster(
         share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
         # A node checks by this file whether it sees the folder of records.
         with temporary_file(paths.results() / "sweep") as mark:
-            yield RayExecutor(
-                ray, known, share, environment, mark.name, software=software, at_once=at_most
-            )
+            runs = max(1, min(at_most, _AHEAD))
+            yield RayExecutor(ray, known, share, environment, mark.name, software, runs)
 
 
 @dataclass(frozen=True)
@@ -226,6 +217,7 @@ class NodeShare:
         return cls(cpus, gpus_each if gpus else 0.0, max(node.memory for node in usable))
 
 
+@dataclass
 class RayExecutor:
     """Runs commands as Ray tasks, in processes that end with their worker or node.
 
@@ -234,32 +226,20 @@ class RayExecutor:
     elsewhere.
     """
 
-    def __init__(
-        self,
-        ray: Any,
-        nodes: KnownNodes,
-        share: NodeShare,
-        environment: dict[str, str],
-        mark: str,
-        *,
-        software: Mapping[str, str],
-        at_once: int,
-    ) -> None:
-        """Create an executor on a connected and checked cluster.
+    ray: Any
+    nodes: KnownNodes
+    share: NodeShare
+    environment: dict[str, str]
+    mark: str
+    software: Mapping[str, str]  # facts of this machine, compared with a node's; none: not compared
+    at_once: int  # runs at a time
+    shared: bool = True  # whether all nodes so far see the records of this machine
+    stopped: bool = False
 
-        Nodes are compared with ``software``, the `software_facts` of this machine, if there are
-        any.
-        """
-        self.at_once = max(1, min(at_once, _AHEAD))
-        self._ray, self._share, self._environment, self._mark = ray, share, environment, mark
-        self._nodes = nodes
-        self._software = software
+    def __post_init__(self) -> None:
         self._model_facts = functools.cache(model_facts)
-        self.slots = sum(node.cpus // share.cpus for node in nodes.fit())  # for runs at a time
-        self.shared = True  # whether all nodes so far see the records of this machine
-        self.stopped = False
-        self._here = LocalExecutor(1)
-        self._on_node = ray.remote(run_on_node)
+        self.slots = sum(node.cpus // self.share.cpus for node in self.nodes.fit())  # for runs
+        self._here, self._on_node = LocalExecutor(1), self.ray.remote(run_on_node)
         self._publishing, self._lock = threading.Lock(), threading.Lock()
         self._waiting: set[Any] = set()
 
@@ -267,7 +247,7 @@ class RayExecutor:
         """Run a command on a node, and publish its files."""
         if command.here:
             return self._here.run(command, log=log)
-        errors = self._ray.exceptions
+        errors = self.ray.exceptions
         failure: Exception = RuntimeError("its files were lost with their node")
         lost = 0
         while lost < _REPEATS and not self.stopped:
@@ -283,7 +263,7 @@ class RayExecutor:
                 ) from None
             except errors.RayError as error:
                 failure = error
-                if not (self._software and self._nodes.examine(self._software)):
+                if not (self.software and self.nodes.examine(self.software)):
                     break
         if self.stopped:
             return RunOutcome(command.name, STOPPED)
@@ -293,45 +273,45 @@ class RayExecutor:
 
     def _run_on_node(self, command: Command, log: Path) -> RunOutcome | None:
         """Run a command on a node, and publish its files; None if the node was refused."""
-        facts = {**self._software, **self._model_facts(command.models)} if self._software else {}
+        facts = {**self.software, **self._model_facts(command.models)} if self.software else {}
         delivery = self._delivery(command, log, facts)
         if delivery is None:
             return RunOutcome(command.name, STOPPED)
         # A node with other code may deliver no facts.
         if unlike := difference(facts, getattr(delivery, "facts", {})):
-            self._nodes.refuse(delivery.node, unlike)
+            self.nodes.refuse(delivery.node, unlike)
             return None
-        with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
+        with unpacked(delivery, get=self.ray.get) as folder, self._publishing:
             own = command.arguments[1:2] == ("eval",)  # other notebooks may evaluate further models
             if own and (unlike := other_model(folder / "results", command.models)):
-                self._nodes.refuse(delivery.node, unlike)
+                self.nodes.refuse(delivery.node, unlike)
                 return None
             unfinished = delivery.status != 0 or bool(command.part)
             publish_files(folder, log=log, page=command.page, failed=unfinished)
         self.shared &= delivery.shared
-        node = self._nodes.name(delivery.node)
+        node = self.nodes.name(delivery.node)
         return RunOutcome(command.name, delivery.status, delivery.seconds, node)
 
     def _delivery(self, command: Command, log: Path, facts: Mapping[str, str]) -> Delivery | None:
         """Return the delivery of a run; None if it was not started after a stop."""
         task = self._on_node.options(
             name=command.name,
-            num_cpus=self._share.cpus,
-            num_gpus=self._share.gpus,
-            memory=min(command.memory, self._share.memory),
+            num_cpus=self.share.cpus,
+            num_gpus=self.share.gpus,
+            memory=min(command.memory, self.share.memory),
             max_retries=_REPEATS,
             retry_exceptions=False,
             scheduling_strategy="SPREAD",
-            label_selector=self._nodes.selector,
+            label_selector=self.nodes.selector,
         )
         request = Request(
             arguments=command.arguments,
             page=str(command.page.relative_to(paths.book())),
-            environment=self._environment | _settings(self._share.cpus, log),
+            environment=self.environment | _settings(self.share.cpus, log),
             folder=str(Path.cwd()),
             results=str(paths.results()),
             book=str(paths.book()),
-            mark=self._mark,
+            mark=self.mark,
             models=command.models,
             facts=facts,
             part=command.part,
@@ -342,7 +322,7 @@ class RayExecutor:
             reference = task.remote(request)
             self._waiting.add(reference)
         try:
-            return cast(Delivery, self._ray.get(reference))
+            return cast(Delivery, self.ray.get(reference))
         finally:
             with self._lock:
                 self._waiting.discard(reference)
@@ -354,7 +334,7 @@ class RayExecutor:
             waiting = list(self._waiting)
         self._here.stop()
         for reference in waiting:
-            self._ray.cancel(reference, force=True)
+            self.ray.cancel(reference, force=True)
 
 
 Executor = LocalExecutor | RayExecutor

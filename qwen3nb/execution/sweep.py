@@ -4,24 +4,7 @@ Each run is a separate process, so a failure or lack of memory does not stop the
 already finished with the same inputs is not run again. With GPUs, each run uses one of them.
 Processes are started by `qwen3nb.execution.executors`.
 
-A plan is model × tier × notebook, from a TOML file or from options:
-
-    models = ["runs/ul2/checkpoint-*", "all-MiniLM-L6-v2"]   # globs, by step
-    tiers = ["smoke"]
-    notebooks = ["eval"]
-    at_once = 0      # 0: as many as fit
-    book = true      # build the book afterwards
-    ray = "auto"     # a Ray cluster, as --ray; "local": a Ray of this machine; "": none
-    gpus_each = 1.0  # GPUs of a run on a cluster that has any; 0.5: two runs share one
-    pass_env = []    # secret variables of the environment that notebooks may see
-
-    [parameters]     # for every notebook that declares them
-    batch_size = 64
-
-    [[runs]]         # one more run, with its own parameters
-    notebook = "ablation"
-    parameters = { training = "demo" }
-
+A plan is model × tier × notebook, from options or a TOML file with the fields of `SweepPlan`.
 Relative paths are resolved against the working directory, then the project root.
 """
 
@@ -452,9 +435,8 @@ def read_plan(file: Path) -> SweepPlan:
                 raise ParameterError(
                     f"{file}: unknown key {name!r}; known keys: {', '.join(known)}"
                 )
-        plan: SweepPlan = TypeAdapter(SweepPlan).validate_python(given)
+        return TypeAdapter(SweepPlan).validate_python(given)
     except ValidationError as error:
         raise ParameterError(f"{file}: {field_problem(error, given)}") from None
     except ValueError as error:
         raise ParameterError(f"{file}: not TOML ({error})") from None
-    return plan
