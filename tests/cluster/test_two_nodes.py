@@ -284,6 +284,50 @@ def test_a_late_node_with_other_code_and_another_model_under_the_same_path_is_re
     assert verify() == []
 
 
+# Of a node on which two folders change places while ``qwen3nb`` runs there, and only then.
+EXCHANGE = """\
+import pathlib, runpy
+run, (a, b, c) = runpy.run_module, (pathlib.Path.home() / name for name in ("m1", "m2", "m3"))
+def exchange():
+    a.rename(c), b.rename(a), c.rename(b)
+def exchanged(name, **options):
+    exchange()
+    try:
+        run(name, **options)
+    finally:
+        exchange()
+runpy.run_module = exchanged
+"""
+
+
+def test_a_restarted_node_that_evaluates_another_folder_delivers_nothing(
+    both, tmp_path, checkout, make_checkpoint, capsys, monkeypatch
+):
+    """Versions, code and folders are as here when it is asked, before and after."""
+    home, there, tasks = both.folder / "home", tmp_path / "there", "PyDocsSampleRetrieval"
+    for seed, name in enumerate(("m1", "m2")):
+        shutil.copytree(make_checkpoint(home / name, seed=seed), there / name)
+    monkeypatch.setenv("HOME", str(home))
+    (tmp_path / "sitecustomize.py").write_text(EXCHANGE)
+    both.kill(both.right)
+    path = os.pathsep.join([str(tmp_path), str(Path(qwen3nb.__file__).parents[1])])
+    both.right = both.add("right", {"PYTHONPATH": path, "HOME": str(there)})
+    jobs = [Job("eval", {"checkpoint": f"~/{name}", "tasks": tasks}) for name in ("m1", "m2")]
+    outcomes = sweep(jobs, ray=both.address, show_progress=False)
+    both.kill(both.right)
+    assert [(each.status, each.node) for each in outcomes] == [("done", "left")] * 2, outcomes
+    lines = [line for line in capsys.readouterr().err.splitlines() if "refused" in line]
+    assert len(lines) == 1, lines
+    differ = rf"the record of {tasks} is of another there-m[12] than here, of identity \w+"
+    assert re.fullmatch(rf"node right is refused: {differ}", lines[0])
+    for name in ("m1", "m2"):
+        evaluate(f"~/{name}", tasks=tasks, output=tmp_path / "here", show_progress=False)
+    here = {result.model.identity: result.per_query for result in load_results(tmp_path / "here")}
+    assert {r.model.identity: r.per_query for r in load_results()} == here
+    assert len(here) == 2
+    assert verify() == []
+
+
 def test_an_interrupted_sweep_ends_its_runs_on_the_nodes(cluster, waiting):
     interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)  # noqa: E731
     meanwhile = Meanwhile(begun(waiting, 1), interrupt)
