@@ -40,6 +40,11 @@ _LINK = re.compile(r'<a\b([^>]*?\s)(data-)?href="([^"]*)"([^>]*)>(.*?)</a>', re.
 _SEE = re.compile(r'\bclass="[^"]*\bq-see\b')
 _FOREIGN = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 _MOST_WHOLE = 500
+_FOOTER = '<footer class="q-footer">'
+_WITHOUT_SCORES = (
+    f"<p>This book links to more than {_MOST_WHOLE} records: its copies of them lack the score of "
+    "every query, which is in the file that each record names, next to it in the study.</p>"
+)
 # Folders of pages and files created by runs, which may not exist yet.
 _MADE = ("runs", "guide", "records")
 
@@ -90,13 +95,18 @@ def copy_linked_records(outdir: Path) -> int:
     """Copy the records that built pages link to into ``records``; return their number.
 
     Only files below ``results`` are copied: as one file with the scores of every query, readable in
-    a browser; of more than `_MOST_WHOLE` records, which would be gigabytes, as they are.
+    a browser; of more than `_MOST_WHOLE` records, which would be gigabytes, as they are, which the
+    footers of the pages that link to them say.
     """
     results = paths.results().resolve()
-    texts = (page.read_text(encoding="utf-8") for page in built_pages(outdir))
-    names = {name for text in texts for name in linked_records(text)}
-    sources = sorted((results / name).resolve() for name in names)
+    linked = {
+        page: {*linked_records(page.read_text(encoding="utf-8"))} for page in built_pages(outdir)
+    }
+    sources = sorted((results / name).resolve() for name in set().union(*linked.values()))
     kept = [each for each in sources if each.is_relative_to(results) and each.is_file()]
+    for page in (each for each, names in linked.items() if names and len(kept) > _MOST_WHOLE):
+        text = page.read_text(encoding="utf-8").replace(_WITHOUT_SCORES, "")  # of an earlier build
+        write_text(page, text.replace(_FOOTER, _FOOTER + _WITHOUT_SCORES))
     for source in kept:
         copy = outdir / "records" / source.relative_to(results)
         with suppress(ResultError):  # an unreadable record is copied as it is

@@ -100,6 +100,24 @@ def test_only_linked_records_below_results_are_copied(home, tmp_path):
     assert json.loads(copies[0].read_text())["per_query"] == linked.per_query  # all in one file
 
 
+def test_pages_say_that_copies_of_many_records_lack_the_scores(home, tmp_path, monkeypatch):
+    records = [make("m"), make("n")]
+    for each in records:
+        each.save()
+    footer = '<footer class="q-footer"><p>Made</p></footer>'
+    html = tmp_path / "html"
+    write(html, "runs/a.html", provenance_table(records).to_html() + footer)
+    write(html, "index.html", footer)
+    for most, times in ((2, 0), (1, 1), (1, 1)):  # built twice, stated once
+        monkeypatch.setattr("qwen3nb.book.pages._MOST_WHOLE", most)
+        assert copy_linked_records(html) == 2
+        copies = [json.loads(each.read_text()) for each in html.rglob("*.json")]
+        assert [bool(each.get("scores")) for each in copies] == [most == 1] * 2
+        text = (html / "runs" / "a.html").read_text()
+        assert text.count("lack the score of every query") == times
+    assert (html / "index.html").read_text() == footer
+
+
 def test_a_page_that_links_to_a_record_is_the_home_of_its_run(checkout):
     record, elsewhere = make("m"), make("n")
     node = notebook_of("pass")
