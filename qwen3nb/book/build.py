@@ -161,14 +161,14 @@ def _check_pages() -> None:
 def _with_data(
     results: Sequence[Result], everything: Sequence[Result], tier: str, lessons: bool
 ) -> dict[str, bool]:
-    """Return the book's own pages, and whether each has content."""
+    """Return the book's own pages, those that take longest first, and whether each has content."""
     models = {each.model.identity for each in results if each.task.key in TIERS[tier].task_keys}
     logs = {file.name for file in log_files(paths.runs())}
     return {
-        "data": True,
+        "compare": len(models) > 1,
         "leaderboard": True,
         "explorer": len(models) > 1,
-        "compare": len(models) > 1,
+        "data": True,
         "training": bool(logs) or any(map(training_step, everything)),
         "interference": LOG in logs or any("training" in each.config for each in everything),
         "calibration": lessons,

@@ -106,7 +106,7 @@ def test_a_bare_build_shows_what_there_is_from_wherever_it_is_started(
     monkeypatch.setattr(build, "sweep", lambda jobs, **_: due.extend(jobs) or [])
     monkeypatch.setattr(build, "run_notebook", lambda _: None)
     build.refresh_pages()
-    assert [job.name for job in due] == ["leaderboard", "explorer", "compare", "mine"]
+    assert [job.name for job in due] == ["compare", "leaderboard", "explorer", "mine"]
 
 
 def test_a_page_that_fails_is_a_warning_of_the_build(checkout, monkeypatch, caplog):
