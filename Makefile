@@ -18,7 +18,7 @@ install: $(STAMP) ## create .venv and install everything into it
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	@echo "» installing into $(VENV): about 2.9 GB, a few minutes"
+	@echo "» installing into $(VENV): 3.2 GB, with CUDA about 7 GB; a few minutes"
 	$(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@# On all cores, unlike pip; some packages hold files that are not for this Python.
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
