@@ -187,7 +187,7 @@ class ApiEncoder(Encoder):
             vectors = np.array([_vector(row["embedding"]) for row in rows], dtype=np.float32)
             usage = content.get("usage") or {}
             self._tokens += int(usage.get("total_tokens") or usage.get("prompt_tokens") or 0)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ApiError(
                 f"{self._url}: expected JSON with data, each with index and embedding (numbers or "
                 f"base64), got {_clean(answer.text)[:80]!r}; is this an OpenAI-compatible server?"

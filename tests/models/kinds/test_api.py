@@ -149,6 +149,7 @@ FAULTS = [
     (fault(400, {"error": f"{KEY}\nis wrong"}), r"status 400, '\[removed\] is wrong'"),
     (fault(200, b"<html>A login page"), "expected JSON with data.*'<html>A login page'"),
     (fault(200, {"data": [1]}), "expected JSON with data"),
+    (fault(200, b"[" * 200_000), "expected JSON with data"),
     (fault(200, embeddings([[[1.0]]])), "expected JSON|expected indices"),
     (fault(200, embeddings([[1.0, 0.0]])), r"vectors \(1, 3\); got indices \[0\] and \(1, 2\)"),
     (fault(200, embeddings([[1.0, 0, 0]] * 2)), r"expected indices 0 to 0 .*got indices \[0, 1\]"),
