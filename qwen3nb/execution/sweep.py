@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import nbformat
-from pydantic import ConfigDict, Field, Strict, StrictBool, StrictStr, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, Strict, StrictBool, StrictStr
 
 from qwen3nb import paths
 from qwen3nb.evaluation.mteb.plan import weight_bytes
@@ -58,9 +58,8 @@ from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.utils.atomic_files import turn
 from qwen3nb.utils.hardware import available_memory, cores
 from qwen3nb.utils.progress import tqdm
-from qwen3nb.utils.schema import field_problem
+from qwen3nb.utils.schema import read_toml
 from qwen3nb.utils.secrets import known_secrets
-from qwen3nb.utils.strict_json import parse_toml
 
 # Memory of libraries and kernel, and factor for weights converted on reading.
 _BASE_MEMORY = 3 << 29
@@ -427,16 +426,6 @@ def read_plan(file: Path) -> SweepPlan:
     Raises:
         ParameterError: not TOML, an unknown key, or a value of the wrong type.
     """
-    try:
-        given = parse_toml(file.read_text(encoding="utf-8"))
-        known = [name for name in SweepPlan.__dataclass_fields__ if name != "typed"]
-        for name in given:
-            if name not in known:
-                raise ParameterError(
-                    f"{file}: unknown key {name!r}; known keys: {', '.join(known)}"
-                )
-        return TypeAdapter(SweepPlan).validate_python(given)
-    except ValidationError as error:
-        raise ParameterError(f"{file}: {field_problem(error, given)}") from None
-    except ValueError as error:
-        raise ParameterError(f"{file}: not TOML ({error})") from None
+    known = [name for name in SweepPlan.__dataclass_fields__ if name != "typed"]
+    plan: SweepPlan = read_toml(file, SweepPlan, known={"": known}, refusal=ParameterError)
+    return plan

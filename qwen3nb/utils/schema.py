@@ -4,15 +4,18 @@ A file may be damaged, or written by another program. A value that passes these 
 shown, sorted, compared and used as a path.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from difflib import get_close_matches
+from pathlib import Path
 from reprlib import Repr
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, Strict, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, Strict, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.strict_json import parse_toml
 
 _PLAIN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f]*$"  # no control characters
 _LARGEST = 1 << 63  # of a whole number
@@ -24,6 +27,7 @@ _LONGEST = 200  # characters of a message
 _WORDS = {
     "Input should be": "expected",
     "a valid tuple": "a list",
+    "a valid dictionary or instance of": "fields of",
     "a valid dictionary": "an object",
     "an instance of": "fields of",
 }
@@ -113,29 +117,73 @@ def shortened(value: object) -> str:
     return short.repr(value)
 
 
+def read_toml(
+    file: Path,
+    kind: Any,
+    *,
+    known: Mapping[str, Iterable[str]] | None = None,
+    refusal: Callable[[str], Exception] = ValueError,
+) -> Any:
+    """Return the content of a TOML file, as ``kind`` by pydantic.
+
+    ``known`` is that of `field_problems`. The error, by default a ValueError, is made by
+    ``refusal`` from one line that names the file, and the field.
+    """
+    value = None
+    try:
+        value = parse_toml(file.read_text(encoding="utf-8"))
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        why = field_problems(error, value, known=known)[0]
+    except ValueError as error:
+        why = f"not TOML ({error})"
+    raise refusal(f"{file}: {why}")
+
+
 def field_problem(error: ValidationError, value: Any, *, within: Iterable[str] = ()) -> str:
-    """Return pydantic's first error as ``field.name: expected …; got …``.
+    """Return the first of `field_problems`."""
+    return field_problems(error, value, within=within)[0]
+
+
+def field_problems(
+    error: ValidationError,
+    value: Any,
+    *,
+    within: Iterable[str] = (),
+    known: Mapping[str, Iterable[str]] | None = None,
+) -> list[str]:
+    """Return pydantic's errors as ``field.name: expected …; got …``.
 
     Args:
-        error: the error.
+        error: the errors.
         value: the validated value; distinguishes fields from pydantic's names of types.
         within: the fields that contain ``value``.
+        known: names of fields by that of the table they are in, or ``""`` for any other, of which
+            one is suggested for an unknown one.
     """
-    first = error.errors(include_url=False, include_context=False)[0]
-    path = [*within]
-    for part in first["loc"]:
+    each = error.errors(include_url=False, include_context=False)
+    return [_problem(one, value, [*within], known or {}) for one in each]
+
+
+def _problem(error: Any, value: Any, path: list[str], known: Mapping[str, Iterable[str]]) -> str:
+    for part in error["loc"]:
         is_item = isinstance(value, list | tuple) and isinstance(part, int)
         if is_item or (isinstance(value, dict) and part in value):
             value = value[part]
-        elif first["type"] != "missing":
+        elif error["type"] != "missing":
             continue  # pydantic's name of a type
         path.append(f"[{part}]" if isinstance(part, int) else str(part))
     where = ".".join(path).replace(".[", "[")
-    if first["type"] == "missing":
+    if error["type"] == "missing":
         text = f"{where}: is missing"
+    elif error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        names = [*known.get(path[0] if len(path) > 1 else "", known.get("", ()))]
+        near = get_close_matches(path[-1], names, 1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+        return f"{where:.{_LONGEST}}: unknown key; {hint}"
     else:
-        what = first["msg"].removeprefix("Value error, ")
+        what = error["msg"].removeprefix("Value error, ")
         for theirs, ours in _WORDS.items():
             what = what.replace(theirs, ours)
-        text = f"{where}: {what}; got {shortened(first['input'])}"
+        text = f"{where}: {what}; got {shortened(error['input'])}"
     return text if len(text) <= _LONGEST else f"…{text[-_LONGEST:]}"

@@ -135,7 +135,7 @@ def test_a_file_says_it_all(small, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("checkpoint = ['bm25']", "unknown key 'checkpoint'; known keys: models, tiers, "),
+        ("checkpoint = ['bm25']", "checkpoint: unknown key; known: models, tiers, "),
         ("models = 'bm25'", "models: expected a list; got 'bm25'"),
         ("at_once = -1", "expected greater than or equal to 0"),
         ("at_once = true", "at_once: expected a valid integer; got True"),

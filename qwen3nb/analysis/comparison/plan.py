@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import pair_results, system_names
@@ -30,8 +30,7 @@ from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import write_text
-from qwen3nb.utils.schema import field_problem
-from qwen3nb.utils.strict_json import parse_toml
+from qwen3nb.utils.schema import read_toml
 
 MOST = 1 << 24  # queries, and
 _MOST_SEEDS = 100
@@ -194,14 +193,8 @@ def read_plan(file: Path) -> Plan:
     Raises:
         DataError: not such a file; names the field.
     """
-    value = None
-    try:
-        value = parse_toml(file.read_text(encoding="utf-8"))
-        return TypeAdapter(Plan).validate_python(value)
-    except ValidationError as error:
-        raise DataError(f"{file}: {field_problem(error, value)}") from None
-    except ValueError as error:
-        raise DataError(f"{file}: not TOML ({error})") from None
+    plan: Plan = read_toml(file, Plan, refusal=DataError)
+    return plan
 
 
 def deviations(plan: Plan, comparison: Comparison) -> list[str]:

@@ -30,7 +30,6 @@ refused and what is counted.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -38,6 +37,7 @@ import pydantic
 from pydantic_core import PydanticCustomError
 
 from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, given_rows, printable, read_text
+from qwen3nb.utils.schema import field_problems
 from qwen3nb.utils.secrets import known_secrets
 from qwen3nb.utils.strict_json import first_duplicate, parse_toml
 
@@ -47,13 +47,6 @@ UNCATEGORISED = "uncategorised"
 _RELATIVE = ("./", "../")
 _SHOWN = 20  # errors reported at once
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# Clearer than pydantic's own messages, which name Python types.
-_MESSAGES = {
-    "dict_type": "Input should be a table",
-    "list_type": "Input should be a list",
-    "missing": "Key required",
-    "model_type": "Input should be a table",
-}
 
 
 def _must_be(expected: str, holds: Callable[[Any], bool]) -> pydantic.AfterValidator:
@@ -152,10 +145,11 @@ class _File(_TomlTable):
     settings: ScoringSettings = ScoringSettings()
 
 
-_TABLES: Mapping[str, type[_TomlTable]] = {
-    "models": _ModelTable,
-    "queries": Query,
-    "settings": ScoringSettings,
+_KNOWN = {
+    "": [*_File.model_fields],
+    "models": [*_ModelTable.model_fields],
+    "queries": sorted({"query", *Query.model_fields} - {"text"}),
+    "settings": [*ScoringSettings.model_fields],
 }
 
 
@@ -213,7 +207,7 @@ def read_queries(source: Any) -> QueryFile:
     """
     if isinstance(source, Path | str):
         file = Path(source)
-        text = read_text(file, most=MOST).replace("\r\n", "\n")
+        text = read_text(file, most=MOST)
         try:
             raw = parse_toml(text)
         except ValueError as error:
@@ -223,38 +217,14 @@ def read_queries(source: Any) -> QueryFile:
     try:
         content = _File.model_validate(raw)
     except pydantic.ValidationError as error:
-        raise _data_error(file, error) from None
+        problems = field_problems(error, raw, known=_KNOWN)
+        more = [f"... and {len(problems) - _SHOWN} more"] * (len(problems) > _SHOWN)
+        lines = [f"{file}: {each}" for each in problems[:_SHOWN]]
+        raise DataError("\n".join(lines + more)) from None
     if (twice := first_duplicate(each.id for each in content.queries)) is not None:
         raise DataError(f"{file}: queries: Duplicate id {twice!r}")
     models = (_model(name, each, file.parent) for name, each in content.models.items())
     return QueryFile(file, tuple(content.queries), tuple(models), content.settings)
-
-
-def _data_error(file: Path, errors: pydantic.ValidationError) -> DataError:
-    """Return an exception with a line per error: path of the key, expected and actual value.
-
-    The number of errors not listed is given at the end.
-    """
-    shown = []
-    for error in errors.errors()[:_SHOWN]:
-        path = error["loc"]
-        cause = _MESSAGES.get(error["type"], error["msg"])
-        if error["type"] == "extra_forbidden":
-            table = _File if len(path) == 1 else _TABLES[str(path[0])]
-            names = [
-                f.validation_alias if isinstance(f.validation_alias, str) else name
-                for name, f in table.model_fields.items()
-            ]
-            near = get_close_matches(str(path[-1]), names, n=1, cutoff=0.5)
-            known = f"known: {', '.join(names)}"
-            cause = f"Unknown key; {f'did you mean {near[0]!r}?' if near else known}"
-        elif error["type"] not in ("missing", "not_judged"):
-            cause += f", got {error['input']!r:.60}"
-        # As TOML writes it: queries[3].category.
-        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-        shown.append(f"{file}: " + printable(f"{''.join(parts).removeprefix('.')}: {cause}"))
-    more = errors.error_count() - _SHOWN
-    return DataError("\n".join(shown + [f"... and {more} more"] * (more > 0)))
 
 
 def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from qwen3nb import paths
@@ -36,8 +36,7 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.schema import field_problem
-from qwen3nb.utils.strict_json import parse_toml
+from qwen3nb.utils.schema import read_toml
 
 FILE = "config_sentence_transformers.json"
 ROLES = ("query", "passage")
@@ -288,7 +287,6 @@ class _Set(TypedDict, total=False):
     prompts: list[QueryPrompt]
 
 
-_SETS = TypeAdapter(_Set)
 _WORD = re.compile(r"\{(\w+)\}")
 
 
@@ -304,10 +302,9 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
         SpecError: no such file or number, an invalid file, an unknown type or word, or two prompts
             with the same name or text.
     """
-    given, file, read = given.strip(), prompts_file(given), {}
+    given, file = given.strip(), prompts_file(given)
     try:
-        read = parse_toml(file.read_text(encoding="utf-8"))
-        entries = _SETS.validate_python(read)
+        entries = read_toml(file, _Set, refusal=SpecError)
         types = tomllib.loads(_STORED.read_text(encoding="utf-8"))["types"]
         if file != _STORED and "types" in entries:
             from mteb.abstasks.task_metadata import TaskType
@@ -326,10 +323,8 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
         ]
     except OSError as error:
         raise SpecError(f"no set of prompts {given!r}: {error.strerror}") from None
-    except ValidationError as error:
-        raise SpecError(f"{file}: {field_problem(error, read)}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{file}: not a TOML file ({error})") from None
+    except SpecError:
+        raise
     except ValueError as error:
         raise SpecError(f"{file}: {error}") from None
     distinct = {each.name for each in prompts}, {each.text for each in prompts}

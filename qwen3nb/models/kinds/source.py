@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from qwen3nb import paths
@@ -19,8 +19,7 @@ from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
-from qwen3nb.utils.schema import FileName, choice, field_problem
-from qwen3nb.utils.strict_json import parse_toml
+from qwen3nb.utils.schema import FileName, choice, read_toml
 
 STUDY_REGISTRY = "models.toml"  # at the top of a study
 # Files other than the weights that affect what a model computes.
@@ -52,9 +51,6 @@ class _Entry(TypedDict, total=False):
     max_length: Annotated[int, Field(ge=1)]
     prompts: dict[str, str]
     baseline: bool  # whether it may serve as the default baseline
-
-
-_STUDY = TypeAdapter(dict[FileName, _Entry])
 
 
 @dataclass(frozen=True)
@@ -256,17 +252,9 @@ def registry() -> Mapping[str, Mapping[str, Any]]:
 @functools.lru_cache(maxsize=4)
 def _read_registry(file: Path, stamp: Any) -> dict[str, dict[str, Any]]:
     """Return the entries of a file, validated if of a study; ``stamp`` is a key of the cache."""
-    try:
-        entries = parse_toml(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise SpecError(f"{file}: not TOML ({error})") from None
+    kind, known = dict[FileName, _Entry] if stamp else dict, {"": _Entry.__annotations__}
+    entries: dict[str, Any] = read_toml(file, kind, known=known, refusal=SpecError)
     if stamp:
-        try:
-            _STUDY.validate_python(entries)
-        except ValidationError as error:
-            fields = f" (its fields: {', '.join(_Entry.__annotations__)})"
-            known = fields if error.errors()[0]["type"] == "extra_forbidden" else ""
-            raise SpecError(f"{file}: {field_problem(error, entries)}{known}") from None
         for name, entry in entries.items():
             if ("id" in entry) == ("folder" in entry):
                 raise SpecError(

@@ -91,7 +91,7 @@ def test_a_study_extends_the_registry(own, encoder_folder):
     ("text", "reason"),
     [
         ("[a]\nid = 3", "a.id: expected a valid string; got 3"),
-        ("[a]\nid = 'x/y'\nprompt = {}", "a.prompt: Extra inputs are not permitted; got {} (its"),
+        ("[a]\nid = 'x/y'\nprompt = {}", "a.prompt: unknown key; did you mean 'prompts'?"),
         ("[a]\nid = 'x/y'\nprompts = { query = 1 }", "a.prompts.query: expected a valid string"),
         ("[a]\nid = 'x/y'\npooling = 'max'", "a.pooling: unknown value 'max'; choose one of: mean"),
         ("[a]\nid = 'x/y'\nmax_length = 0", "a.max_length: expected greater than or equal to 1"),
