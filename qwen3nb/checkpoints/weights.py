@@ -217,10 +217,6 @@ def _ends(file: Path, handle: BinaryIO) -> list[int]:
                 f"{file}: its pickle has {length:,} bytes, expected at most "
                 f"{_PICKLE_LIMIT:,}; no state dict needs that; save it as safetensors"
             )
-        if "byteorder" in members and archive.read(members["byteorder"]) != b"little":
-            raise CheckpointError(
-                f"{file}: written on a big-endian machine; save it as safetensors there"
-            )
         return [*starts[1:], archive.start_dir]
 
 

@@ -16,8 +16,8 @@ import logging
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,39 +87,18 @@ def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind
         compute: computes the digest.
         kind: distinguishes several digests of the same files.
     """
-    key = _key(files, kind)
-    if (known := known_digests(key).get(key)) is not None:
-        return known
+    key, memory = _key(files, kind), paths.cache() / "digests.journal"
+    with suppress(OSError):
+        if (known := Journal(memory).get(key)) is not None:
+            return str(known)
     old = all(time.time_ns() - file.stat().st_ctime_ns > TICK for file in files)
     digest = compute()
     if old and _key(files, kind) == key:  # otherwise replaced while being read
-        remember_digests({key: digest})
+        try:
+            append(memory, key, digest)
+        except OSError as error:
+            log.warning("%s: not written (%s); digests are computed again", memory, error)
     return digest
-
-
-def known_digests(*keys: str) -> dict[str, str]:
-    """Return this machine's digests of files by their stamps: those of ``keys``, or all."""
-    try:
-        memory = Journal(_memory())
-        values = {key: memory.get(key) for key in sorted(keys or memory.keys())}
-        return {key: str(value) for key, value in values.items() if value is not None}
-    except OSError as error:
-        log.warning("%s: not read (%s); digests are computed again", _memory(), error)
-        return {}
-
-
-def remember_digests(digests: Mapping[str, str]) -> None:
-    """Add entries, such as another machine's `known_digests`."""
-    try:
-        memory = Journal(_memory())
-        for key in digests.keys() - memory.keys():
-            memory.add(key, digests[key])
-    except OSError as error:
-        log.warning("%s: not written (%s); digests are computed again", _memory(), error)
-
-
-def _memory() -> Path:
-    return paths.cache() / "digests.journal"
 
 
 def _key(files: Sequence[Path], kind: str = "") -> str:

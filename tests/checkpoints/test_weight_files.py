@@ -107,7 +107,6 @@ TORCH = {
         lambda: with_member("data.pkl", b"\x80\x02" + b"]" * 20_000_000 + b"."),
         "its pickle has 20,000,003 bytes",
     ),
-    "big-endian": (lambda: with_member("byteorder", b"big"), "big-endian"),
     "a nested state": (lambda: {"model": STATE}, "model is a dict, expected a flat state"),
     "a name that is a number": (lambda: {**STATE, 7: torch.ones(1)}, "not the name"),
     "a stride of 0": (

@@ -6,8 +6,9 @@ import time
 import pytest
 from helpers.flips import flipped, flips
 
+from qwen3nb import paths
 from qwen3nb.utils.atomic_files import sha256_file
-from qwen3nb.utils.journal import Journal, known_digests, remembered_digest
+from qwen3nb.utils.journal import Journal, remembered_digest
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +23,11 @@ def file(tmp_path):
     file.write_text("one")
     time.sleep(0.03)  # younger files are not remembered
     return file
+
+
+def known_digests():
+    journal = Journal(paths.cache() / "digests.journal")
+    return {key: journal.get(key) for key in sorted(journal.keys())}
 
 
 def test_a_digest_is_remembered_until_the_file_changes(file):
