@@ -95,7 +95,7 @@ def root() -> Path:
 
 def shown(path: Path) -> str:
     """Return ``path`` as records store it: relative to the root if it is inside."""
-    resolved = path.resolve()
+    resolved = Path(os.path.realpath(path))
     return str(resolved.relative_to(root())) if resolved.is_relative_to(root()) else str(resolved)
 
 

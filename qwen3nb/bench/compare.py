@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.bench.harness import table
+from qwen3nb.datasets.rows import finite_number
 from qwen3nb.utils.atomic_files import read_json
 
 
@@ -66,9 +67,13 @@ def _run(file: Path) -> tuple[str, dict[tuple[str, str], dict[str, Any]]]:
     document = read_json(file)
     try:
         benches = {(each["model"], each["texts"]): each for each in document["results"]}
-        for each in benches.values():
-            _ = each["digest"], each["identity"], [timing["way"] for timing in each["timings"]]
+        for key, each in benches.items():
+            _ = each["digest"], each["identity"], {timing["way"] for timing in each["timings"]}
+            numbers = (timing[name] for timing in each["timings"] for name in ("seconds", "ratio"))
+            name = ", ".join(key)
+            if not all(map(finite_number, (each["count"], *numbers))):
+                raise TypeError(f"{name}: a count, seconds or ratio is not a number")
         return document["machine"], benches
-    except (LookupError, TypeError):
+    except (LookupError, TypeError) as error:
         expected = "expected what `qwen3nb bench encode --json` prints"
-        raise ValueError(f"{file}: {expected}") from None
+        raise ValueError(f"{file}: {expected}; {error!r:.120}") from None

@@ -54,6 +54,8 @@ class ResultError(ValueError):
 
 
 _QUERY_ID, _DOCUMENTS = "query_id", "documents"  # columns: of both kinds, of the best documents
+# of columns; others are scores
+_TYPES = {_QUERY_ID: "large_string", _DOCUMENTS: "large_list<element: large_string>"}
 _DIGITS = 12  # of the SHA-256, in the file's name
 _ABANDONED = 3600.0  # seconds after which a file named by no record counts as abandoned
 _LARGEST = 1 << 30  # bytes of a table in memory; one of a million queries has about half
@@ -168,9 +170,16 @@ def _parquet(file: SideFile) -> Iterator[None]:
 
 
 def _column(file: SideFile, name: str) -> pa.ChunkedArray:
-    """Return a column of the table in a file; raises as `_opened`."""
+    """Return a column of the table in a file; raises as `_opened`, or if it has another type."""
     with _parquet(file):
-        return _opened(file).read([name], use_threads=False)[name]
+        column = _opened(file).read([name], use_threads=False)[name]
+    expected = _TYPES.get(name, "double")
+    if str(column.type) != expected or (column.null_count and name in _TYPES):
+        raise ResultError(
+            f"{paths.shown(file.path)}: column {name!r} is {column.type} with "
+            f"{column.null_count} nulls; expected {expected}, as records have"
+        )
+    return column
 
 
 def _encoded(columns: dict[str, Any]) -> bytes:

@@ -11,13 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 import qwen3nb
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
+from qwen3nb.checkpoints.folder import ModelFolder, trainer_state
 from qwen3nb.checkpoints.provenance import card_fields, read_provenance
+from qwen3nb.datasets.rows import finite_number
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.models.kinds.prompts import named_prompts
 from qwen3nb.models.kinds.resolve import find_source
@@ -30,13 +32,10 @@ from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.leaderboard.one_model import parts_table, results_table, suite_table
 from qwen3nb.report.render.table import MANY
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.book_settings import book_settings
-from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import code, escaped
-from qwen3nb.utils.schema import field_problem
+from qwen3nb.utils.schema import read_toml
 from qwen3nb.utils.secrets import known_secrets
-from qwen3nb.utils.strict_json import parse_toml
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -177,7 +176,7 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
         "prompts": named_prompts(provenance.get("prompts", {})),
         "graph": provenance["verification"].get("onnx"),
         "toy": str(training.get("data", "")).startswith("PyDocs"),
-        "details": _escaped(details(read_json(folder / "config.json"), provenance, stated)),
+        "details": _escaped(details(ModelFolder(folder).config, provenance, stated)),
         "origin": _escaped(origin(provenance, fingerprint(source))),
         "training": _escaped(training_facts(training, stated)),
         "unrecorded": not training,
@@ -371,14 +370,8 @@ def read_facts(file: Path | None) -> dict[str, Any]:
     """
     if file is None:
         return {}
-    try:
-        facts = parse_toml(file.read_text(encoding="utf-8"))
-        return Facts.model_validate(facts).model_dump(exclude_unset=True)
-    except ValidationError as error:
-        one_of("fact", str(error.errors()[0]["loc"][0]), Facts.model_fields)
-        raise ValueError(f"{file}: {field_problem(error, facts)}") from None
-    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
-        raise ValueError(f"{file}: not TOML: {error}") from None
+    facts: Facts = read_toml(file, Facts, known={"": Facts.model_fields})
+    return facts.model_dump(exclude_unset=True)
 
 
 def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[str, Any]:
@@ -397,8 +390,7 @@ def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[
     """
     license = license or book_settings().license
     known: dict[str, Any] = {"license": license} if license else {}
-    config = source / "config.json"
-    name = read_json(config).get("_name_or_path") if config.is_file() else ""
+    name = ModelFolder(source).config.get("_name_or_path")
     if isinstance(name, str) and HUB_ID.fullmatch(name) and not Path(name).exists():
         known["base_model"] = name
     recorded = _listed(card_fields(source)) | _listed(training_of(source))
@@ -490,22 +482,17 @@ def training_of(source: Path) -> dict[str, Any]:
 
     The content of ``trainer_state.json`` is under the key ``trainer``.
     """
-    training: dict[str, Any] = {}
-    for folder in (source, source.parent):
-        if (folder / "training.json").is_file():
-            training = dict(read_json(folder / "training.json"))
-            break
-    state = source / "trainer_state.json"
-    if state.is_file():
-        training["trainer"] = read_json(state)
-    return training
+    name = "training.json"
+    own = next((each for each in (source, source.parent) if (each / name).is_file()), source)
+    return {**ModelFolder(own).object(name), "trainer": trainer_state(source)}
 
 
 def training_facts(training: Mapping[str, Any], facts: Mapping[str, Any]) -> Rows:
     """Return facts of the training from its own files, or else from its authors."""
     settings, trainer = training.get("settings", {}), training.get("trainer", {})
     log = [entry for entry in trainer.get("log_history", ()) if isinstance(entry, dict)]
-    rates = [entry["learning_rate"] for entry in log if "learning_rate" in entry]
+    known = (finite_number(entry.get("learning_rate")) for entry in log)
+    rates = [rate for rate in known if rate is not None]
     step, epoch = trainer.get("global_step"), trainer.get("epoch")
     # The entry of exactly that step; a cumulative log may end at an earlier one.
     losses = (e["eval_loss"] for e in log if e.get("step") == step and "eval_loss" in e)

@@ -100,6 +100,8 @@ def test_two_kept_runs_are_compared(tmp_path):
     for wrong, refusal in (
         (kept(tmp_path / "n.json", seconds=1.0, model="n"), "no model and texts in common"),
         (kept(tmp_path / "old.json", seconds=1.0, timings=[{}]), "old.json: expected what `qwen3"),
+        (kept(tmp_path / "text.json", seconds=1.0, count="8"), "text.json: .*m, short: a count"),
+        (kept(tmp_path / "name.json", seconds=1.0, texts=3), "name.json: .*expected str"),
     ):
         with pytest.raises(ValueError, match=refusal):
             compare_runs(first, wrong)

@@ -164,6 +164,21 @@ def test_a_table_that_grows_in_memory_is_refused_by_its_footer(
     assert words in wrong
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("query_id", pa.nulls(40)), ("query_id", pa.array([b"q"] * 40)), ("MRR@10", ["0.5"] * 40)],
+)
+def test_a_column_of_another_type_is_refused(home, name, values):
+    file = own("bad", 0.4).save()
+    scores = file.parent / json.loads(file.read_text())["scores"]["file"]
+    table = parquet.read_table(scores)
+    table = table.set_column(table.column_names.index(name), name, pa.array(values))
+    parquet.write_table(table, scores, use_dictionary=False)
+    field("scores", "sha256", to=hashlib.sha256(scores.read_bytes()).hexdigest())(file)
+    ((*_, wrong),) = verify_files([file]).values()
+    assert f"parquet: column '{name}' is " in wrong
+
+
 @pytest.fixture
 def files(home, tmp_path):
     """Records with their scores, best documents, runs and MTEB's results."""

@@ -20,6 +20,7 @@ from helpers.records import amend, make, tier_records
 from markdown_it import MarkdownIt
 from sentence_transformers import SentenceTransformer
 
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
@@ -32,6 +33,7 @@ from qwen3nb.report.card import (
     read_facts,
     stated_facts,
     training_facts,
+    training_of,
 )
 from qwen3nb.tiers import TIERS
 
@@ -299,7 +301,7 @@ def test_the_card_of_a_folder_of_results(cli, encoder_folder, evaluated, tmp_pat
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        ('licence = "mit"', "unknown fact 'licence'.*license"),
+        ('licence = "mit"', "licence: unknown key; did you mean 'license'"),
         ('language = "en"', "language: expected a valid list; got 'en'"),
         ("tokens = 5", "tokens: expected a valid string; got 5"),
         ("tokens =", "not TOML"),
@@ -312,11 +314,20 @@ def test_a_file_of_facts_that_is_none_is_refused(tmp_path, toml, message):
         read_facts(file)
 
 
+def test_a_trainer_may_log_gradients_that_are_not_numbers(tmp_path):
+    (tmp_path / "trainer_state.json").write_text('{"log_history": [{"grad_norm": NaN}]}')
+    assert "trainer" in training_of(tmp_path)
+    (tmp_path / "training.json").write_text("[1]")
+    with pytest.raises(CheckpointError, match=r"training\.json: expected an object"):
+        training_of(tmp_path)
+
+
 def test_training_facts_are_of_that_step_and_nothing_is_invented():
     """The last eval_loss of a cumulative log may belong to an earlier step."""
     log = [
         {"step": 100, "eval_loss": 3.5},
         {"step": 150, "learning_rate": 0.003},
+        {"step": 160, "learning_rate": [0.1, 0.2]},
         {"step": 200, "learning_rate": 0.001},
     ]
     facts = dict(training_facts({"trainer": {"global_step": 200, "log_history": log}}, {}))

@@ -137,16 +137,16 @@ def list_tasks(cost: str | None, as_json: bool, **which: str | None) -> None:
     qwen3nb tasks --types STS --languages eng
     qwen3nb tasks --benchmark "MTEB(eng, v2)"
     """
-    from qwen3nb.evaluation.mteb.plan import costs, measure_encoding
+    from qwen3nb.evaluation.mteb.plan import costs, measure_speeds
     from qwen3nb.evaluation.mteb.select import choose_tasks
 
     tasks = choose_tasks(**{name: value or "" for name, value in which.items()})
     speeds = []
     if cost is not None:
-        from qwen3nb.models.load import load_encoder
+        from qwen3nb.models.load import load_model
 
         opt.hide_library_bars()
-        speeds = [measure_encoding(load_encoder(cost, show_progress=False))]
+        speeds = measure_speeds(load_model(cost, show_progress=False))
     estimates = costs(tasks, speeds=speeds)
     if as_json:
         opt.print_json(estimates)
