@@ -73,11 +73,6 @@ class Comparison:
         shown = [task for task in every if task.task in tasks]
         return tuple(each for task in shown for each in task.with_baseline)
 
-    def leaders(self, most: int) -> tuple[str, ...]:
-        """The best ``most`` systems other than the baseline, in the order of `differences`."""
-        best = differences.best_first(self.differences)[:most]
-        return tuple(dict.fromkeys(each.first for each in self.differences if each.first in best))
-
     def scored(self, task: str) -> list[Result]:
         """The records of a task; for a benchmark's mean, one record per system with this score."""
         for mean in self.means:

@@ -8,7 +8,7 @@ of which other systems are compared.
 import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -335,10 +335,10 @@ class TaskComparison:
     @property
     def clustered(self) -> str:
         """The number of clusters of the compared queries, in words; empty without clusters."""
-        matrix = next((m for m, _ in self._joined(self._pairs)), None) if self.clusters else None
-        if matrix is None or not matrix.clusters:
-            return ""
-        return f"{len(matrix.sampled)} clusters of {len(matrix.queries)} queries"
+        for pairs in self._groups(self._pairs)[:1] if self.clusters else ():
+            if (matrix := self.matrix(*_systems(pairs))).clusters:
+                return f"{len(matrix.sampled)} clusters of {len(matrix.queries)} queries"
+        return ""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -405,17 +405,12 @@ class TaskComparison:
                 groups.setdefault(number, []).append((a, b))
         return list(groups.values())
 
-    def _joined(self, pairs: Sequence[Pair]) -> Iterator[tuple[ScoreMatrix, list[Pair]]]:
-        """Yield the pairs that share the same queries, with the scores of their systems."""
-        for group in self._groups(pairs):
-            yield self.matrix(*_systems(group)), group
-
     def _described(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
         """Differences of the ``pairs`` that share a query, in order."""
         differences: dict[Pair, PairedDifference] = {}
         every = self._tests if pairs else {}  # before the scores are joined
-        for matrix, group in self._joined(pairs):
+        for group in self._groups(pairs):
             tests = [every[frozenset(pair)] for pair in group]
-            described = _described(matrix, group, tests, family=len(every))
+            described = _described(self.matrix(*_systems(group)), group, tests, family=len(every))
             differences |= zip(group, described, strict=True)
         return [differences[pair] for pair in pairs if pair in differences]

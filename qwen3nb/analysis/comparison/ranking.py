@@ -50,7 +50,6 @@ class Ranking:
 
     standings: tuple[Standing, ...]  # one per system
     tasks: tuple[str, ...]  # names of the tasks that are averaged over
-    alpha: float  # family-wise level of the tests behind groups and rank intervals
     left_out: tuple[str, ...]  # systems without a score on every task, and queries that do not pair
     queries: tuple[int, ...]  # number of queries of each task
     units: int  # number of tasks; a group counts as one
@@ -120,7 +119,6 @@ def rank_systems(
     return Ranking(
         standings=tuple(standings),
         tasks=tuple(matrix.task for matrix in matrices),
-        alpha=ALPHA,
         left_out=tuple(left_out),
         queries=tuple(len(matrix.queries) for matrix in matrices),
         units=len(of_units),

@@ -124,7 +124,6 @@ def max_t_p_values(
     least = np.abs(total[first] - total[second]) - 2.0 * n
     order = np.argsort(least * weights, kind="stable")  # the most significant pair is the last
     first, second, least, weights = (each[order] for each in (first, second, least, weights))
-    systems = np.unique([first, second])
     # Statistics that differ only by rounding are tied.
     least_of_family = least * weights * (1 - 1e-9)
 
@@ -134,7 +133,7 @@ def max_t_p_values(
         sums = np.ascontiguousarray((2 * _sums(coins, scores, scale) - total).T)
         counts = np.zeros((2, len(first)), dtype=np.int64)
         # No pair is further apart than the extremes; where no flip can reach a pair, all are 0.
-        reach = float(np.ptp(sums[systems], axis=0).max()) * (1 + 1e-8)
+        reach = float(np.ptp(sums, axis=0).max()) * (1 + 1e-8)
         near = least <= reach
         near |= least_of_family <= reach * weights[near].max(initial=0.0)
         largest = np.zeros(sums.shape[1])  # statistic of the pairs so far

@@ -294,7 +294,8 @@ def differences_figure(comparison: Comparison) -> Figure | None:
     tasks = every[:MANY]
     if not tasks:
         return None
-    how, models = comparison.procedure, comparison.leaders(MOST_MODELS)
+    how, best = comparison.procedure, best_first(comparison.differences)[:MOST_MODELS]
+    models = [*dict.fromkeys(each.first for each in comparison.differences if each.first in best)]
     differences = [each for task in tasks for each in task.with_baseline]
     words = "; ".join(
         f"{each.first} on {short_task(each.task)}: {each}"

@@ -14,6 +14,7 @@ from qwen3nb.analysis.comparison import benchmark_means
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records, pair_results
 from qwen3nb.analysis.comparison.benchmark_means import BenchmarkMean, MeanColumn
 from qwen3nb.analysis.comparison.compare import Comparison, compare
+from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.analysis.comparison.ranking import FEWEST_TASKS, Ranking, Standing, rank_systems
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics.intervals import interval_words
@@ -495,13 +496,12 @@ def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
                 mean = number(standing.mean if standing else None, interval=ends)
                 row["mean\non tasks like these"] = mean
                 row["first\nin draws of tasks"] = number(first, ".0%")
-    alpha = next(iter(boards.values())).alpha
     return Table.of(
         rows,
         note="Only models with a score on every task are ranked; in a mean over tasks each has the "
         "same weight, a group that of one task. Intervals exclude the ranks of models that are "
         "significantly better or worse. Letters and intervals: paired permutation test, MaxT over "
-        f"all pairs of a column, alpha {alpha:g}, and the interval of the difference."
+        f"all pairs of a column, alpha {ALPHA:g}, and the interval of the difference."
         + " Borda: as on MTEB's leaderboard."
         * (widest.units > 1)
         + " Tasks like these: the tasks as a sample, with Student's interval over their means, and "

@@ -11,7 +11,7 @@ from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records, pair_results
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.analysis.comparison.differences import corrected, paired_differences
+from qwen3nb.analysis.comparison.differences import best_first, corrected, paired_differences
 from qwen3nb.analysis.stats.paired_tests import effect_size, mean_difference, permutation_test
 from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.metrics.aggregate import aggregate
@@ -87,7 +87,7 @@ def test_a_task_with_several_subsets_is_compared_within_each():
     assert comparison.records["T-de", "a"].task.languages == ("de-Latn",)
 
 
-def test_leaders_are_the_best_of_those_with_most_tasks():
+def test_systems_with_most_tasks_come_first_then_the_best():
     means = {"low": 0.4, "few": 0.9, "high": 0.7, "base": 0.5}
     results = [
         make(name, task=task, scores=noisy(mean))
@@ -96,9 +96,7 @@ def test_leaders_are_the_best_of_those_with_most_tasks():
         if (name, task) != ("few", RERANKING)
     ]
     comparison = compare(results, baseline="base", draws=50)
-    assert comparison.leaders(9) == ("few", "high", "low")
-    assert comparison.leaders(2) == ("high", "low")
-    assert comparison.leaders(1) == ("high",)
+    assert best_first(comparison.differences) == ["high", "low", "few"]
 
 
 TASK = "PyDocsSampleRetrieval"
