@@ -12,6 +12,7 @@ from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.report.leaderboard.one_model import checks_table
 
+PROMPT = "which function: "
 STS, MRR = "AuthorSTS, Spearman", "a description finds its function, MRR@10"
 
 
@@ -76,7 +77,7 @@ def oracle(texts):
     for number, (name, text) in enumerate(sample.corpus.items(), start=150):
         positions[text] = (2 * number, 0.0)
         if name in sample.queries:
-            positions[sample.queries[name]] = (2 * number, 0.0)
+            positions[PROMPT + sample.queries[name]] = (2 * number, 0.0)
     positions[FOX] = positions[PARAPHRASE] = (1000, 0.0)
     vectors = np.zeros((len(texts), 1002), dtype=np.float32)
     for row, text in zip(vectors, texts, strict=True):
@@ -86,7 +87,7 @@ def oracle(texts):
 
 
 def test_a_model_that_knows_every_answer_passes():
-    encoder = load_encoder("random:1002", cache=False)
+    encoder = load_encoder("random:1002", cache=False).prompted({"query": PROMPT})
     encoder._embed = oracle
     checks = by_name(sanity_check(encoder))
     assert checks[STS].value > 0.95

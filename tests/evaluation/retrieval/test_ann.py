@@ -114,13 +114,14 @@ def test_a_task_from_end_to_end():
     collection = TestCollection(
         "mine",
         {name: f"text {name}" for name in names},
-        # The first query has the id and the text of a document, which is no answer to it.
-        {"d0": "text d0", "q1": "text d1", "q2": "text d2"},
+        # With its prompt, a query is the text of a document; the first has also its id, so that the
+        # document is no answer to it.
+        {"d0": "d0", "q1": "d1", "q2": "d2"},
         {"d0": {"d0": 1, "d5": 1}, "q1": {"d1": 2}, "q2": {"d2": 1}},
         skip_self=True,
     )
     suite = ann_suite(
-        load_encoder("random", show_progress=False),
+        load_encoder("random", show_progress=False).prompted({"query": "text "}),
         task=collection,
         grids={"nprobe": [1, 99], "efSearch": [16]},
         dimensions=[64],
