@@ -427,5 +427,4 @@ def read_plan(file: Path) -> SweepPlan:
         ParameterError: not TOML, an unknown key, or a value of the wrong type.
     """
     known = [name for name in SweepPlan.__dataclass_fields__ if name != "typed"]
-    plan: SweepPlan = read_toml(file, SweepPlan, known={"": known}, refusal=ParameterError)
-    return plan
+    return read_toml(file, SweepPlan, known={"": known}, refusal=ParameterError)

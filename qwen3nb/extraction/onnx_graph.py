@@ -21,6 +21,7 @@ from torch import Tensor
 
 from qwen3nb.checkpoints.folder import ModelFolder, open_checkpoint
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.types import refusing
 from qwen3nb.utils.atomic_files import new_file, write_bytes
 
 GRAPH = "onnx/model.onnx"
@@ -239,13 +240,15 @@ def graph_states(file: Path) -> Callable[[Tensor, Tensor], Tensor]:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3  # errors
         providers = ["CPUExecutionProvider"]
-        session = onnxruntime.InferenceSession(str(file), options, providers=providers)
+        with refusing(file, "no graph that ONNX Runtime can run; copy or export it again"):
+            session = onnxruntime.InferenceSession(str(file), options, providers=providers)
         names, run = {each.name for each in session.get_inputs()}, partial(session.run, None)
 
     def states(ids: Tensor, mask: Tensor) -> Tensor:
         feeds = dict(zip(_INPUTS, (ids.numpy(), mask.numpy()), strict=True))
         positions = np.arange(ids.shape[1])[None].repeat(len(ids), axis=0)
         feeds |= {"token_type_ids": np.zeros_like(positions), "position_ids": positions}
-        return torch.from_numpy(run({name: feeds[name] for name in names})[0])
+        with refusing(file, f"expected a transformer with inputs such as {', '.join(_INPUTS)}"):
+            return torch.from_numpy(run({name: feeds[name] for name in names})[0])
 
     return states

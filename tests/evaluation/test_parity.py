@@ -319,5 +319,8 @@ def test_the_command_exits_with_3_and_names_the_cause(cli, export):
     assert "dimensions" in [cause["name"] for cause in json.loads(other.output)["causes"]]
     graph = cli(*words, export / "onnx/model.onnx")
     assert (graph.exit_code, "expected a graph of random-8" in graph.output) == (1, True)
+    (export.parent / "half.onnx").write_bytes(b"version https://git-lfs")
+    half = cli("parity", export, export.parent / "half.onnx")
+    assert (half.exit_code, "half.onnx: no graph that ONNX" in half.output) == (1, True)
     gguf = cli(*words, "model.gguf")
     assert "llama-server -m model.gguf --embeddings" in gguf.output

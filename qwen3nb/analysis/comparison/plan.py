@@ -193,8 +193,7 @@ def read_plan(file: Path) -> Plan:
     Raises:
         DataError: not such a file; names the field.
     """
-    plan: Plan = read_toml(file, Plan, refusal=DataError)
-    return plan
+    return read_toml(file, Plan, refusal=DataError)
 
 
 def deviations(plan: Plan, comparison: Comparison) -> list[str]:
