@@ -382,7 +382,8 @@ def _parquet(file: Path) -> Iterator[tuple[int, Any]]:
         texts = [each.path for each in footer.schema if each.physical_type == "BYTE_ARRAY"]
         # A text that the file stores once for many rows is in memory once, too.
         whole = pq.ParquetFile(file, read_dictionary=texts)
-        for batch in whole.iter_batches(batch_size=max(1, min(1024, LINE // (mean + 1)))):
+        size = max(1, min(1024, LINE // (mean + 1)))
+        for batch in whole.iter_batches(batch_size=size, columns=texts):
             for values in zip(*batch.columns, strict=True):
                 row += 1
                 yield row, [each.as_py() for each in values]
