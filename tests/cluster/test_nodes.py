@@ -24,6 +24,11 @@ from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_model
 
 
+@pytest.fixture
+def _ray():
+    pytest.importorskip("ray", reason="extra ray is not installed")
+
+
 def node(name, number, *, alive=True, **resources):
     return {
         "NodeID": f"{number:056x}",
@@ -50,6 +55,7 @@ def test_nodes_that_live_and_have_cores_are_listed_under_names_that_differ():
     assert (listed[1].cpus, listed[1].gpus, listed[1].memory) == (4, 2.0, 8_000_000_000)
 
 
+@pytest.mark.usefixtures("_ray")
 def test_a_node_with_other_code_is_refused_by_name(checkout, capsys):
     here = software_facts()
     other = {"left": here, "stale": here | {"code": "b35f"}}
@@ -136,6 +142,7 @@ def test_without_ray_the_message_says_how_to_install_it(monkeypatch):
     assert "pip install 'qwen3nb[ray]'" in refusal("local")
 
 
+@pytest.mark.usefixtures("_ray")
 @pytest.mark.parametrize("address", ["sweep.toml", "http://head:8265", "head", ":6379", "head:"])
 def test_what_is_no_address_is_refused_with_what_is(address):
     message = refusal(address)
@@ -143,6 +150,7 @@ def test_what_is_no_address_is_refused_with_what_is(address):
     assert "expected auto, host:port or ray://host:port" in message
 
 
+@pytest.mark.usefixtures("_ray")
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_nobody_at_the_address_is_said_at_once(scheme):
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -152,6 +160,7 @@ def test_nobody_at_the_address_is_said_at_once(scheme):
     assert "ray start --head" in message
 
 
+@pytest.mark.usefixtures("_ray")
 def test_a_machine_without_a_cluster_says_so(monkeypatch):
     from ray._private import services
 
