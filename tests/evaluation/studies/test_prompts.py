@@ -61,7 +61,7 @@ def test_a_set_has_prompts_for_each_type_of_task(tmp_path):
         ("prompts = 1", "prompts"),
         ("prompt = []", "prompt"),
         ("", "a unique name and text"),
-        ("[[", "not a TOML file"),
+        ("[[", "not TOML"),
         (SET + "[types.Retreival]", "unknown type 'Retreival'; choose one of: .*Retrieval"),
         (SET.replace("FIND", "{taks}"), "unknown word 'taks'; choose one of: task, kind"),
     ],
