@@ -42,6 +42,9 @@ _NEAR = 0.05  # 1 - cosine up to which numbers of fewer bits may be the reason
 _UNIT = 0.02  # by how much a length may differ from 1, in 16 bits
 _MOST = 8  # causes that are looked for
 _ALIKE = 10  # times that fewer bits may move one text more than another
+# 1 - cosine above which they are so few that they move all texts alike: 4 bits by a factor of 2.4,
+# a missing layer of all-MiniLM-L6-v2 by 4.4 to 4.8.
+_COARSE, _EVEN = 0.02, 3.5
 _LONGEST = 1200  # tokens of a probe
 # Nodes that round activations to ranges fixed beforehand, and how a graph's file spells them.
 _ROUNDING = {
@@ -473,6 +476,9 @@ class _Findings:
                 return
             if high > _ALIKE * low:
                 yield Cause("several causes", f"or int8 of fixed ranges; {shown}")
+                return
+            if typical > _COARSE and high > _EVEN * low:
+                yield Cause("another model", f"or a part of ours; {shown}")
                 return
             yield self._precision(setup, typical, rounded())
         odd = left & (errors > max(_EQUAL, 30 * typical))

