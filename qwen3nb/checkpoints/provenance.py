@@ -13,7 +13,7 @@ downloaded because the model loads without them may be missing.
 import os
 from collections.abc import Mapping
 from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
@@ -102,6 +102,10 @@ def check_checksums(folder: ModelFolder) -> None:
             raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
         _require(file, _sealed(whole, sums)["checksums"]["self"], sums.get("self"))
         for name, expected in sums["files"].items():
+            if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+                raise CheckpointError(
+                    f"{file}: expected files of its folder, got {name!r:.80}; {_TO_DO}"
+                )
             other = folder.path / name
             if other.is_file():
                 _require(other, folder.sha256(name), expected)

@@ -26,6 +26,7 @@ from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.types import SpecError
 from qwen3nb.report.card import extract
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
 
 def json_of(folder, name):
@@ -159,6 +160,18 @@ def test_what_was_written_is_compared_with_its_checksums(export):
     with pytest.raises(CheckpointError, match=r"modules\.json: missing, but qwen3nb\.json lists"):
         load_encoder(export, cache=False)
     load_encoder(without_checksums(export), cache=False)
+
+
+@pytest.mark.parametrize("name", ["../outside.json", "1_Pooling/../../outside.json"])
+def test_a_name_outside_the_folder_is_refused_unread(export, name):
+    (export.parent / "outside.json").write_text("{}")
+    fields = json_of(export, "qwen3nb.json")
+    fields["checksums"]["files"][name] = sha256_file(export.parent / "outside.json")
+    del fields["checksums"]["self"]
+    fields["checksums"]["self"] = sha256_json(fields)
+    (export / "qwen3nb.json").write_text(json.dumps(fields))
+    with pytest.raises(CheckpointError, match="expected files of its folder, got"):
+        load_encoder(export, cache=False)
 
 
 @pytest.mark.integration

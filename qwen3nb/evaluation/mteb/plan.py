@@ -490,8 +490,7 @@ def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed
         chunk = _sample(int(length * _SURPLUS) if length == longest else length, _CHUNK)
         many = max(batch_size, _AT_ONCE // len(chunk[0]))
         try:
-            # Twice, as one text may fall into a moment in which the machine does something else.
-            taken, count = min(_timed(encoder, chunk[:1]) for _ in range(2)), 1
+            taken, count = _timed(encoder, chunk[:1]), 1
         except RefusedError:  # longer than a server takes
             break
         while taken < (_ENOUGH if count > 1 else 1) and count < len(chunk):
