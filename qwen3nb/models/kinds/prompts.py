@@ -305,6 +305,9 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
     given, file = given.strip(), prompts_file(given)
     try:
         entries = read_toml(file, _Set, refusal=SpecError)
+    except OSError as error:
+        raise SpecError(f"no set of prompts {given!r}: {error.strerror}") from None
+    try:
         types = tomllib.loads(_STORED.read_text(encoding="utf-8"))["types"]
         if file != _STORED and "types" in entries:
             from mteb.abstasks.task_metadata import TaskType
@@ -321,10 +324,6 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
             )
             for each in entries.get("prompts", [])
         ]
-    except OSError as error:
-        raise SpecError(f"no set of prompts {given!r}: {error.strerror}") from None
-    except SpecError:
-        raise
     except ValueError as error:
         raise SpecError(f"{file}: {error}") from None
     distinct = {each.name for each in prompts}, {each.text for each in prompts}
