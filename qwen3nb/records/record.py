@@ -381,9 +381,11 @@ def check_file(file: Path) -> None:
         ResultError: a folder, a pipe or device, or a link that leaves the folder.
         OSError: no such file.
     """
-    base = file.absolute().parents[2].resolve()
-    if not (stat.S_ISREG(file.stat().st_mode) and file.resolve().is_relative_to(base)):
-        raise ResultError(f"{file}: expected a record, a file in {base}")
+    base, *within = file.absolute().parents[2::-1]
+    inside = not any(each.is_symlink() for each in (*within, file))
+    inside = inside or file.resolve().is_relative_to(base.resolve())
+    if not (stat.S_ISREG(file.stat().st_mode) and inside):
+        raise ResultError(f"{file}: expected a record, a file in {base.resolve()}")
 
 
 def _without_rows(result: Result) -> dict[str, Any]:

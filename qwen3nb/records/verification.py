@@ -28,7 +28,7 @@ from qwen3nb.records.side_files import (
     named_files,
     reranked_run_file,
 )
-from qwen3nb.utils.atomic_files import file_stamp, read_json, sha256_file, sha256_json
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.journal import TICK, Journal
 
 SUMMARY, SUMMARY_SCHEMA = "all_results.json", "qwen3nb.all-results/3"
@@ -94,7 +94,8 @@ class Verifier:
                     names = (f"{raw['task']['name']}.json", _META, CHECKSUMS)
                     files += [each for name in names if (each := folder / name).exists()]
             listed = self._listed(base).get(file.absolute().relative_to(base).as_posix(), {})
-            stamps = [file_stamp(each) for each in files]
+            stats = [each.stat() for each in files]
+            stamps = [(at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for at in stats]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return ""
         settled = time.time_ns() - max(ctime for *_, ctime in stamps) > TICK
@@ -333,7 +334,7 @@ def scores_of(result: Result) -> dict[str, Any]:
         "subsets": task.subsets,
         "main_metric": task.main_metric,
         "main_score": result.main.value,
-        "metrics": {name: asdict(value) for name, value in result.metrics.items()},
+        "metrics": {name: {**vars(value)} for name, value in result.metrics.items()},
         "parts": [asdict(part) for part in result.parts],
         "mteb": asdict(task.mteb) if task.mteb else None,
         "size": task.size,
