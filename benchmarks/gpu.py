@@ -323,11 +323,9 @@ def _searched(device: str, documents: int) -> Iterator[dict[str, Any]]:
     corpus = draw.standard_normal((documents, 1024), dtype=np.float32)
     corpus[documents // 2 :] = corpus[: documents - documents // 2]  # ties
     calls = {
-        "ours": partial(search, queries, corpus, k=100, backend="torch", device=device),
+        "ours": partial(search, queries, corpus, k=100, device=device),
         "numpy on the CPU": partial(search, queries, corpus, k=100),
-        "blocks": partial(
-            search, queries, corpus, k=100, backend="torch", device=device, block=999
-        ),
+        "blocks": partial(search, queries, corpus, k=100, device=device, block=999),
     }
     calls["ours"]()
     done = {name: timed(call, device=device) for name, call in calls.items()}

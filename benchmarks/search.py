@@ -140,7 +140,7 @@ def bench_search(
     corpora: tuple[int, ...] = (0,),
     passages: int = 0,
 ) -> SearchBench:
-    """Measure each backend, naive search and encoding to a file; or `_corpora`; or `_passages`."""
+    """Measure NumPy, torch, naive search and encoding to a file; or `_corpora`; or `_passages`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if passages:
@@ -249,7 +249,7 @@ def prepare(method: str, name: str, k: int, size: int) -> Callable[[], None]:
 
     folder = Path(name)
     queries = np.load(folder / "queries.npy")
-    search(queries[:2], queries, k=1, backend="numpy" if method == "numpy" else "torch")
+    search(queries[:2], queries, k=1, device=None if method == "numpy" else "cpu")
     if method in ("naive", "exact"):
         return lambda: _in_full(folder, k, method)
     if method == "encode_to_file" or method in _ENCODED:
@@ -260,7 +260,8 @@ def prepare(method: str, name: str, k: int, size: int) -> Callable[[], None]:
         return lambda: encode_and_search(method, folder, k, size, encoder)
 
     def run() -> None:
-        hits = search(queries, folder / "corpus.npy", k=k, backend=method)
+        device = "cpu" if method == "torch" else None
+        hits = search(queries, folder / "corpus.npy", k=k, device=device)
         np.save(folder / f"{method}.npy", hits.ids)
 
     return run

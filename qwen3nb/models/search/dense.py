@@ -45,15 +45,13 @@ def search_texts(
     vectors = encoder.encode(list(queries), role="query", **settings)
     blocks = encode_blocks(encoder, documents, total=total, role="passage", **settings)
     if options.get("boosts") is None:
-        options = {**search_backend(encoder), **options}
+        options = {"device": search_device(encoder), **options}
     return search(vectors, blocks, **options)
 
 
-def search_backend(encoder: Encoder) -> dict[str, Any]:
-    """Return the options of `search` to search where the encoder runs, if that is a GPU."""
-    if encoder.device in ("cpu", "server"):
-        return {}
-    return {"backend": "torch", "device": encoder.device}
+def search_device(encoder: Encoder) -> str | None:
+    """Return the device of `search` to search where the encoder runs, if that is a GPU."""
+    return None if encoder.device in ("cpu", "server") else encoder.device
 
 
 class DenseSearch:

@@ -20,10 +20,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.utils.choices import one_of
 from qwen3nb.vectors.block_file import read_blocks, shard_blocks
 
-BACKENDS = ("numpy", "torch")
 _BLOCK = 8192  # documents
 _QUERIES = 256  # per product: its scores take 8 MiB
 _RESCORED = 1024  # pairs at once: their products stay in a processor's cache
@@ -62,8 +60,7 @@ def search(
     corpus: Floats | Path | Iterable[Floats],
     *,
     k: int,
-    backend: str = "numpy",
-    device: str = "cpu",
+    device: str | None = None,
     block: int = _BLOCK,
     cosine: bool = False,
     boosts: Doubles | None = None,
@@ -78,8 +75,8 @@ def search(
         corpus: (N, D) in memory, a .npy file of that shape, a folder of parts as written by
             ``encode --shards``, or blocks (n, D) in order.
         k: hits per query.
-        backend: the library that screens the documents, ``numpy`` or ``torch``.
-        device: where torch does so, such as ``cuda:1``; each block is moved there once.
+        device: where torch screens the documents, such as ``cuda:1``; each block is moved there
+            once. None to screen them by NumPy.
         block: documents read and compared at once.
         cosine: score by cosine, computed in float64; otherwise by dot product.
         boosts: a positive factor per document (N,), see `boosted`; numpy only.
@@ -93,9 +90,9 @@ def search(
         ValueError: ``k`` or ``block`` below 1, mismatched shapes, or a vector that is
             not finite (or, for cosines, zero without ``zeros``), with its index.
     """
-    if one_of("backend", backend, BACKENDS) != "numpy" and boosts is not None:
-        raise ValueError(f"expected backend numpy for a search with boosts; got {backend}")
-    screen = _by_torch if backend == "torch" else _by_numpy
+    if device is not None and boosts is not None:
+        raise ValueError(f"expected no device for a search with boosts; got {device}")
+    screen = _by_numpy if device is None else _by_torch
     for name, value in (("k", k), ("block", block)):
         if value < 1:
             raise ValueError(f"expected {name} of at least 1; got {value}")
@@ -113,7 +110,7 @@ def search(
             each.update(documents, factors, first=first, screen=screen)
         first += len(documents)
     _check_boosts(boosts, first)
-    return _joined([each.hits() for each in best], min(k, first))
+    return _hits(best, (len(rows), min(k, first)))
 
 
 def boosted(scores: NDArray[Any], factors: Doubles) -> Doubles:
@@ -147,7 +144,7 @@ class _Operand:
 
     rough: Floats
     exact: Floats | Doubles
-    device: str  # where torch screens them
+    device: str | None  # where torch screens them
 
     def __len__(self) -> int:
         return len(self.rough)
@@ -173,7 +170,7 @@ def _prepared(
     dimension: int | None,
     cosine: bool,
     zeros: bool,
-    device: str,
+    device: str | None,
 ) -> _Operand:
     """Check vectors and, for cosines, scale them to unit length in float64."""
     array: Floats = np.ascontiguousarray(vectors, dtype=np.float32)
@@ -255,16 +252,16 @@ def _rank_keys(rows: Ids, scores: Floats) -> NDArray[np.uint64]:
 
 
 class _Best:
-    """The best documents so far of one tile of queries."""
+    """The best documents so far of one tile of queries: rows of these, ids and scores."""
 
     def __init__(self, queries: _Operand, k: int, *, keep_ties: bool, score: Score) -> None:
         self._queries = queries
         self._k = k
         self._keep_ties = keep_ties
         self._score = score
-        self._rows = np.empty(0, dtype=np.int64)
-        self._ids = np.empty(0, dtype=np.int64)
-        self._scores = np.empty(0, dtype=np.float32)
+        self.rows = np.empty(0, dtype=np.int64)
+        self.ids = np.empty(0, dtype=np.int64)
+        self.scores = np.empty(0, dtype=np.float32)
         # The k-th best score of each query, minus infinity while there are fewer.
         self._worst = np.full(len(queries), -np.inf)
 
@@ -280,8 +277,8 @@ class _Best:
         self._add(rows, ids + first, self._score(self._queries, documents, (rows, ids), factors))
 
     def _add(self, rows: Ids, ids: Ids, scores: Floats) -> None:
-        rows, ids = np.concatenate([self._rows, rows]), np.concatenate([self._ids, ids])
-        scores = np.concatenate([self._scores, scores])
+        rows, ids = np.concatenate([self.rows, rows]), np.concatenate([self.ids, ids])
+        scores = np.concatenate([self.scores, scores])
         order = np.argsort(_rank_keys(rows, scores), kind="stable")  # equal ones stay in order
         rows, ids, scores = rows[order], ids[order], scores[order]
         rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
@@ -290,30 +287,17 @@ class _Best:
         kept = rank < self._k
         if self._keep_ties:
             kept |= scores == self._worst[rows]
-        self._rows, self._ids, self._scores = rows[kept], ids[kept], scores[kept]
-
-    def hits(self) -> Hits:
-        """Return the result, padded to the query with the most hits."""
-        counts = np.bincount(self._rows, minlength=len(self._worst))
-        width = int(counts.max())
-        ids = np.full((len(counts), width), -1, dtype=np.int64)
-        scores = np.full((len(counts), width), -np.inf, dtype=np.float32)
-        columns = np.arange(len(self._rows)) - np.searchsorted(self._rows, self._rows)
-        ids[self._rows, columns] = self._ids
-        scores[self._rows, columns] = self._scores
-        return Hits(ids=ids, scores=scores)
+        self.rows, self.ids, self.scores = rows[kept], ids[kept], scores[kept]
 
 
-def _joined(parts: Sequence[Hits], least: int) -> Hits:
-    """Stack the tiles, padded to the widest of them and to at least ``least`` columns."""
-    width = max([least, *(part.ids.shape[1] for part in parts)])
-
-    def padded(array: NDArray[Any], fill: float) -> NDArray[Any]:
-        return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=fill)
-
-    ids = [np.empty((0, width), dtype=np.int64), *(padded(each.ids, -1) for each in parts)]
-    scores = [np.empty((0, width), np.float32), *(padded(e.scores, -np.inf) for e in parts)]
-    return Hits(ids=np.concatenate(ids), scores=np.concatenate(scores))
+def _hits(best: Sequence[_Best], shape: tuple[int, int]) -> Hits:
+    """Return the hits of all tiles, padded to the query with the most, and to the ``shape``."""
+    width = max([shape[1], *(np.bincount(each.rows).max(initial=0) for each in best)])
+    hits = Hits(np.full((shape[0], width), -1), np.full((shape[0], width), -np.inf, np.float32))
+    for start, each in zip(range(0, shape[0], _QUERIES), best, strict=True):
+        places = start + each.rows, np.arange(len(each.rows)) - each.rows.searchsorted(each.rows)
+        hits.ids[places], hits.scores[places] = each.ids, each.scores
+    return hits
 
 
 # Each returns at least all pairs whose score is neither below the k-th best of the block

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.models.search.exact import BACKENDS, Hits, search
+from qwen3nb.models.search.exact import Hits, search
 
 
 def by_definition(queries, corpus, k):
@@ -29,11 +29,11 @@ def assert_hits(hits, ids, scores):
     np.testing.assert_array_equal(hits.scores, scores)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("device", [None, "cpu"])  # NumPy and torch
 @given(given_=vectors(), k=st.integers(1, 150), block=st.integers(1, 70))
 @settings(deadline=None, max_examples=15)
-def test_every_backend_and_block_size_gives_the_same(backend, given_, k, block):
-    hits = search(*given_, k=k, backend=backend, block=block)
+def test_every_library_and_block_size_gives_the_same(device, given_, k, block):
+    hits = search(*given_, k=k, device=device, block=block)
     assert_hits(hits, *by_definition(*given_, k))
 
 
@@ -42,7 +42,7 @@ def test_a_lower_precision_of_torch_loses_no_document():
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
-        hits = search(queries.astype("f4"), corpus.astype("f4"), k=20, backend="torch")
+        hits = search(queries.astype("f4"), corpus.astype("f4"), k=20, device="cpu")
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision(before)
@@ -90,12 +90,11 @@ REFUSED = {
     "the vector of query 17 is not finite": ((np.where(SOME[:, None], ONES, np.inf), ONES), {}),
     r"document vectors of shape \(N, 4\); got \(5, 3\)": ((ONES, ONES[:, :3]), {}),
     "expected k of at least 1; got 0": ((ONES, ONES), {"k": 0}),
-    "unknown backend 'fais'": ((ONES, ONES), {"backend": "fais"}),
     "too long to compare": ((ONES * 1e30, ONES * 1e30), {}),
     "document 17 is zero": ((ONES, ONES * SOME[:, None]), {"cosine": True}),
     "expected a boost per document": ((ONES, ONES), {"boosts": np.ones(29)}),
     "expected a boost per documen.": ((ONES, ONES), {"boosts": np.ones(31)}),
-    "expected backend numpy": ((ONES, ONES), {"boosts": np.ones(30), "backend": "torch"}),
+    "expected no device": ((ONES, ONES), {"boosts": np.ones(30), "device": "cpu"}),
 }
 
 
