@@ -24,6 +24,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -255,14 +256,10 @@ def _opened(folder: Path) -> bm25s.BM25 | None:
     """Return the index in ``folder``, mapped; None without one, or if it is damaged."""
     if not folder.is_dir():
         return None
-    try:
-        digests = atomic_files.read_json(folder / MANIFEST)
-        if all(
-            atomic_files.sha256_file(folder / name) == digest for name, digest in digests.items()
-        ):
+    with suppress(OSError, ValueError, AttributeError):
+        digests = atomic_files.read_json(folder / MANIFEST).items()
+        if all(atomic_files.sha256_file(folder / name) == digest for name, digest in digests):
             return bm25s.BM25.load(folder, mmap=True)
-    except (OSError, ValueError, AttributeError):
-        pass
     log.warning("%s: this index of BM25 is damaged; it is made again", folder)
     return None
 

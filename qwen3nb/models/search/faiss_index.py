@@ -16,13 +16,13 @@ References:
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from qwen3nb.models.search.exact import search
 from qwen3nb.utils.choices import one_of
@@ -155,7 +155,7 @@ def build_index(
     n, dimension = documents.shape
     cells = max(1, min(4 * math.isqrt(n), n // _TRAINED))
     made = {"flat": "Flat", "ivf": f"IVF{cells},Flat", "hnsw": "HNSW32", "sq8": "SQ8"}[family]
-    with threads_of(1):
+    with threadpool_limits(1):  # of FAISS, OpenMP and BLAS
         started = time.perf_counter()
         index = faiss.index_factory(dimension, made, faiss.METRIC_INNER_PRODUCT)
         if family == "ivf":
@@ -230,7 +230,7 @@ def measure_speed(
     """Time ``search`` on queries (Q, D), after a warm-up with the same queries."""
     if not len(queries) or threads < 1:
         raise ValueError(f"expected queries and threads; got {len(queries)} and {threads}")
-    with threads_of(threads):
+    with threadpool_limits(threads):
         search(queries)
         for row in range(min(5, len(queries))):
             search(queries[row : row + 1])
@@ -252,21 +252,6 @@ def _seconds(search: Callable[[Vectors], object], queries: Vectors) -> float:
     started = time.perf_counter()
     search(queries)
     return time.perf_counter() - started
-
-
-@contextmanager
-def threads_of(count: int) -> Iterator[None]:
-    """Limit FAISS, OpenMP and BLAS to ``count`` threads inside the block."""
-    from threadpoolctl import threadpool_limits
-
-    faiss = _faiss()
-    before = faiss.omp_get_max_threads()
-    with threadpool_limits(limits=count):
-        faiss.omp_set_num_threads(count)
-        try:
-            yield
-        finally:
-            faiss.omp_set_num_threads(before)
 
 
 def _faiss() -> Any:
