@@ -18,17 +18,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.datasets.mirror import (
-    MirrorError,
-    data_revision,
-    hub_access,
-    is_prepared,
-    local_data,
-    mirrored,
-    missing,
-    missing_error,
-    needs,
-)
+from qwen3nb.datasets import mirror
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem, load_task
 from qwen3nb.evaluation.mteb.select import limited, quiet, task_key, tier_tasks
@@ -40,7 +30,7 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25, LARGE, build_index
-from qwen3nb.models.search.dense import search_backend
+from qwen3nb.models.search.dense import search_device
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.hardware import available_memory, cores, free_disk, peak_memory, resident_memory
@@ -238,17 +228,17 @@ def load_checked(
         PreflightError: the weights are larger than the free memory.
     """
     source = find_source(checkpoint, base=settings.get("base"))
-    absent = missing(needs(tasks, [source]))
+    absent = mirror.missing(mirror.needs(tasks, [source]))
     if any(each.kind == "model" for each in absent):
         command = f"{of_tier} --model {checkpoint}" if (of_tier := _fetch(tasks, tier)) else ""
-        raise missing_error(absent, command=command, problem=hub_problem())
+        raise mirror.missing_error(absent, command=command, problem=hub_problem())
     weights, free = weight_bytes(source), available_memory()
     if weights > free and not settings.get("device", "auto").startswith("cuda"):
         raise PreflightError(
             f"{source.label}: the weights are {weights / _GB:.1f} GB, and {free / _GB:.1f} GB of "
             "memory are free; use a machine with more memory"
         )
-    with hub_access(needs([], [source])):
+    with mirror.hub_access(mirror.needs([], [source])):
         model = load_model(checkpoint, **settings)
     if absent and data:
         require_data(model, tasks, run, tier=tier, limit=limit)
@@ -261,13 +251,14 @@ def require_data(
     """Raise MirrorError if data of tasks to run are missing; see `load_checked`."""
     statuses = task_statuses(model, tasks, run, limit=limit)
     left = [task for task, status in zip(tasks, statuses, strict=True) if status == TO_RUN]
-    if absent := missing(needs(left)):
-        raise missing_error(absent, command=_fetch(tasks, tier), problem=hub_problem())
+    if absent := mirror.missing(mirror.needs(left)):
+        raise mirror.missing_error(absent, command=_fetch(tasks, tier), problem=hub_problem())
 
 
 def _fetch(tasks: Sequence[Any], tier: str) -> str:
     """Return the option of `qwen3nb fetch` for a whole tier; empty for other tasks."""
-    return f"--tier {tier}" if tier and needs(tasks) == needs(tier_tasks(tier)) else ""
+    whole = tier and mirror.needs(tasks) == mirror.needs(tier_tasks(tier))
+    return f"--tier {tier}" if whole else ""
 
 
 def weight_bytes(source: Source) -> int:
@@ -369,7 +360,7 @@ def costs(
             task=task_key(task, limit=limit) if status else task.metadata.name,
             type=task.metadata.type,
             dataset=task.metadata.dataset["path"],
-            revision=data_revision(task)[:12],
+            revision=mirror.data_revision(task)[:12],
             texts=round(sum(n for n, _ in encoded)) or None,
             minutes=minutes,
             status=status,
@@ -377,7 +368,7 @@ def costs(
             queries=sum(part.queries for part in parts),
             characters=round(sum(n * mean for n, mean in encoded)),
             candidates=candidates,
-            prepared=0 if is_prepared(task) else round(prepared),
+            prepared=0 if mirror.is_prepared(task) else round(prepared),
             beside=beside,
         )
         planned.append(one)
@@ -390,18 +381,18 @@ def _parts(task: Any, limit: int, *, read: bool) -> list[_Part]:
     If ``read``, loaded and built-in data are counted, and local copies that are no published
     revision and smaller than the published data.
     """
-    path = task.metadata.dataset["path"]
+    path, revision = task.metadata.dataset["path"], mirror.data_revision(task)
     published = list(_sizes(task, task.metadata.descriptive_stats or {}))
     counted = task.data_loaded or path.startswith("qwen3nb/")
-    if not counted and (folder := mirrored(path)) and data_revision(task).startswith("local-"):
+    if not counted and revision.startswith("local-") and (folder := mirror.mirrored(path)):
         copied = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         counted = copied < sum(part.characters for part in published)
     if not (read and counted):
         return [] if limit else published
     try:
-        with quiet(), local_data(task):
-            load_task(task, data_revision(task))
-    except (MirrorError, EvaluationError):  # reported when the task is evaluated
+        with quiet(), mirror.local_data(task):
+            load_task(task, revision)
+    except (mirror.MirrorError, EvaluationError):  # reported when the task is evaluated
         return published
     with limited(task, limit), quiet(), redirect_stderr(StringIO()):  # MTEB shows bars
         return list(_sizes(task, _counted(task)))
@@ -510,7 +501,7 @@ def _measure_search(encoder: Encoder) -> float:
     random = np.random.default_rng(0)
     vectors = random.standard_normal((_SEARCHED[1], encoder.dimension), dtype=np.float32)
     started = time.perf_counter()
-    search(vectors[: _SEARCHED[0]], vectors, k=_HITS, cosine=True, **search_backend(encoder))
+    search(vectors[: _SEARCHED[0]], vectors, k=_HITS, cosine=True, device=search_device(encoder))
     return (time.perf_counter() - started) / (_SEARCHED[0] * _SEARCHED[1])
 
 
@@ -532,10 +523,13 @@ def _sample(characters: int, count: int) -> list[str]:
 
 
 def _timed(encoder: Encoder, texts: Sequence[str]) -> float:
-    """Return the seconds to encode texts: the least of two, as a busy machine may stall."""
+    """Return the seconds to encode texts: the least of two, as a busy machine may stall.
+
+    A server, where tokens may be paid, encodes them once.
+    """
     times = [time.perf_counter()]
     try:
-        for _ in range(2):
+        for _ in range(1 if encoder.device == "server" else 2):
             encoder._checked(range(len(texts)), texts, range(len(texts)))
             times.append(time.perf_counter())
     except (MemoryError, RuntimeError) as error:
