@@ -24,6 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -286,10 +287,10 @@ def _of_queries(
 
 def _main(task: str) -> str:
     """Return the name of a task's main metric; ``main_score`` if it is in no benchmark here."""
-    types = (each for benchmark in BENCHMARKS.values() for each in benchmark.types.items())
-    kind = next((kind for kind, tasks in types if task in tasks), "")
-    names = () if kind == "Reranking" else metrics_of(kind)  # MTEB reranks by another
-    return next(iter(names), "main_score")
+    types = [each for benchmark in BENCHMARKS.values() for each in benchmark.types.items()]
+    kinds = {kind for kind, tasks in types if task in tasks}
+    names = (metrics_of(kind) for kind in kinds - {"Reranking"})  # MTEB reranks by another
+    return next(chain.from_iterable(names), "main_score")
 
 
 def _mean(file: Path, values: Iterable[Any]) -> float:

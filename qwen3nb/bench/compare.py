@@ -64,16 +64,15 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
 
 def _run(file: Path) -> tuple[str, dict[tuple[str, str], dict[str, Any]]]:
     """Return the machine, and the results by model and set of texts."""
-    document = read_json(file)
+    document, expected = read_json(file), "expected what `qwen3nb bench encode --json` prints"
     try:
         benches = {(each["model"], each["texts"]): each for each in document["results"]}
         for key, each in benches.items():
             _ = each["digest"], each["identity"], {timing["way"] for timing in each["timings"]}
             numbers = (timing[name] for timing in each["timings"] for name in ("seconds", "ratio"))
-            name = ", ".join(key)
+            odd = f"{', '.join(key)}: a count, seconds or ratio is not a number"
             if not all(map(finite_number, (each["count"], *numbers))):
-                raise TypeError(f"{name}: a count, seconds or ratio is not a number")
+                raise ValueError(f"{file}: {expected}; {odd}")
         return document["machine"], benches
     except (LookupError, TypeError) as error:
-        expected = "expected what `qwen3nb bench encode --json` prints"
         raise ValueError(f"{file}: {expected}; {error!r:.120}") from None

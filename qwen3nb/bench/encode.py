@@ -304,13 +304,13 @@ def _measured(
             }
         )
     counts = list(map(len, rows))
-    quantiles = dict(zip(("median", "p90", "max"), np.quantile(counts, (0.5, 0.9, 1)), strict=True))
+    lengths = [sum(counts) / len(counts), *np.quantile(counts, (0.5, 0.9, 1)).tolist()]
     return EncodeBench(
         model=model,
         texts=name,
         count=len(texts),
         tokens=sum(counts),
-        lengths={"mean": sum(counts) / len(counts)} | {k: float(v) for k, v in quantiles.items()},
+        lengths=dict(zip(("mean", "median", "p90", "max"), lengths, strict=True)),
         rounds=rounds,
         batch_size=best["sentence-transformers"],
         timings=tuple(timings),
@@ -518,11 +518,9 @@ class MatrixPeak:
         """Time each product a few times; the best time of all samples counts."""
         for shape, _, states, layers in self._products:
             for layer in layers:
-                times = [self._seconds(layer, states) for _ in range(_REPEATS)]
+                call = partial(layer, states)
+                times = (timed(call, device=self._device)[1].seconds for _ in range(_REPEATS))
                 self._best[shape] = min(self._best[shape], *times)
-
-    def _seconds(self, layer: nn.Module, states: Tensor | Codes) -> float:
-        return timed(partial(layer, states), device=self._device)[1].seconds
 
     @property
     def gflops(self) -> float:

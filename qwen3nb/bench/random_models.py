@@ -21,8 +21,6 @@ from qwen3nb.models.types import INSTRUCTION, Vectors, torch_dtype
 QWEN3 = "qwen3-60M-random"
 VOCABULARY = 151_936  # rows of the output matrix of Qwen3
 QUERY = "how to sort the rows of a table by several columns and keep the order of equal rows"
-
-
 _SIZES = (
     *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
     *("num_key_value_heads", "head_dim"),
@@ -137,8 +135,7 @@ def peer_vectors(peer: Any, texts: list[str], *, batch_size: int) -> Vectors:
 def unit(vectors: Vectors) -> NDArray[np.float64]:
     """Return vectors (N, D) with length 1, which those of 16 bits have to their rounding only."""
     wide = vectors.astype(np.float64)
-    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-    return np.asarray(wide / lengths)
+    return np.asarray(wide / np.linalg.norm(wide, axis=1, keepdims=True))
 
 
 def cross_encoder(folder: Path, *, device: str = "cpu", dtype: str = "float32") -> Any:

@@ -77,8 +77,14 @@ def bench_rerank(
     """
     one_of("size", size, SHAPES)
     with tempfile.TemporaryDirectory(prefix="qwen3nb-bench-") as work:
-        write_random_reranker(Path(work), SHAPES[size])
-        methods = {name: _method(name, Path(work)) for name in (_REFERENCE, _PEER, _OURS)}
+        folder = Path(work)
+        write_random_reranker(folder, SHAPES[size])
+        ours = load_reranker(folder, device="cpu")
+        methods: dict[str, Callable[[list[str]], Floats]] = {
+            _REFERENCE: _reference(folder, ours),
+            _PEER: partial(predict, cross_encoder(folder)),
+            _OURS: lambda texts: ours.score(QUERY, texts).p_yes,
+        }
         for name, texts in bench_texts(documents).items():
             calls = {way: partial(method, texts) for way, method in methods.items()}
             medians, scores = in_turn(calls, rounds=rounds)
@@ -90,13 +96,6 @@ def bench_rerank(
                 ratio = medians[_REFERENCE].cpu / took.cpu
                 timings.append({"name": way, **vars(took), "ratio": ratio, "difference": apart})
             yield RerankBench(size, name, len(texts), rounds, tuple(timings))
-
-
-def _method(name: str, folder: Path) -> Callable[[list[str]], Floats]:
-    if name == _PEER:
-        return partial(predict, cross_encoder(folder))
-    ours = load_reranker(folder, device="cpu")
-    return _reference(folder, ours) if name == _REFERENCE else lambda t: ours.score(QUERY, t).p_yes
 
 
 def _reference(folder: Path, reranker: Reranker) -> Callable[[list[str]], Floats]:

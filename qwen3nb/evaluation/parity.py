@@ -11,7 +11,7 @@ some; fewer bits all of them a little. Normalisation and dimensions show in the 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -173,10 +173,6 @@ class Parity:
         if self.rankings:
             lines.append(f"  {self.rankings}")
         return "\n".join(lines)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON values."""
-        return asdict(self)
 
 
 def parity(

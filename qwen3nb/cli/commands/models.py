@@ -142,7 +142,7 @@ def parity(where: str, probes_only: bool, as_json: bool, **options: Any) -> None
 
     opt.hide_library_bars()
     found = run(where=where, rankings=not probes_only, **options)
-    opt.answer(found.as_dict(), repr(found), as_json=as_json)
+    opt.answer(found, repr(found), as_json=as_json)
     if not found.same:
         sys.exit(3)
 
