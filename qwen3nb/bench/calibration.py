@@ -71,7 +71,7 @@ class _Question(NamedTuple):
     """What is simulated, the true value of a population, and which draws are its own."""
 
     measure: Callable[[_Cell, Generator, Sequence[int]], Outcomes]
-    truth: Callable[[Any, Generator], float] = lambda *_: 0.0
+    truth: Callable[[Any, Generator], Any] = lambda *_: 0.0  # its mean is the true value
     salt: int = 0
     first: int = 0
 
@@ -117,16 +117,18 @@ def calibrate(
     families = FAMILIES | {name: partial(_exchanged, scores) for name, scores in matrices.items()}
     tested = partial(_tested, {function: _of_function(function)} if function else METHODS)
     run, most = partial(_simulate, seed=seed), simulations
-    differences = _Question(tested, _true_difference)
+    differences = _Question(tested, lambda draw, by: draw(by, (1, _LARGE // 10), True)[2])
     shares = run(differences, pairs, sizes or SIZES, -(-most // _BATCH))
     if function:
         return shares
     fewer, fewest = (-(-round(most * share) // _BATCH) or 1 for share in (0.4, 0.2))
     margin = _Question(partial(_equivalent, most), salt=1)
     shares += run(margin, PAIRS, sizes or FEW_SIZES, 1)
-    shares += run(_Question(_covered, _true_mean), SCORES, sizes or SCORE_SIZES, fewer)
+    means = _Question(_covered, lambda draw, by: draw(by, (_LARGE,)))
+    shares += run(means, SCORES, sizes or SCORE_SIZES, fewer)
     rated, samples = {"Spearman": _ratings}, fewer * _BATCH // 4
-    correlations = _Question(_correlated, _true_correlation, first=99)
+    true = lambda draw, by: stats.spearmanr(*draw(by, _LARGE)).statistic  # noqa: E731
+    correlations = _Question(_correlated, true, first=99)
     shares += run(correlations, rated, sizes or SCORE_SIZES, samples)
     for noise in (0.1, 0.01):
         shares += run(_Question(_trained), {f"noise {noise:g}": noise}, SEEDS, fewest)
@@ -147,7 +149,7 @@ def _simulate(
     shares = []
     bar = tqdm(populations.items(), desc="simulations", unit="population")
     for index, (process, draw) in enumerate(bar, first):
-        known = truth(draw, np.random.default_rng((seed, index)))
+        known = float(np.mean(truth(draw, np.random.default_rng((seed, index)))))
         for n in sizes:
             key = (seed, n) if measure is _trained else (seed, index, n)
             generator = np.random.default_rng((*key, salt) if salt else key)
@@ -171,21 +173,6 @@ def _share(method: str, kind: str, process: str, n: str, outcomes: Array) -> Sha
     if nominal:
         low, high = (float(end / count) for end in stats.binom.interval(0.99, count, nominal))
     return Share(method, kind, process, n, count, share, nominal, low, high)
-
-
-# True values.
-
-
-def _true_difference(draw: Draw, generator: Generator) -> float:
-    return float(np.mean(draw(generator, (1, _LARGE // 10), True)[2]))
-
-
-def _true_mean(draw: Scores, generator: Generator) -> float:
-    return float(draw(generator, (_LARGE,)).mean())
-
-
-def _true_correlation(draw: Any, generator: Generator) -> float:
-    return float(stats.spearmanr(*draw(generator, _LARGE)).statistic)
 
 
 def _three_errors(draw: Scores, generator: Generator) -> float:

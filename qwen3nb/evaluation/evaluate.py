@@ -163,11 +163,7 @@ class CollectionItem:
         return self.collection.name
 
     key = name
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        """The metrics of collections; the first is the main metric."""
-        return RECORDED["collection"]
+    measures = RECORDED["collection"]  # the first is the main metric
 
     def same(self, record: Result, folder: Path) -> bool:
         """Return whether a record has the same texts, judgements and depth."""

@@ -400,9 +400,8 @@ class Reranker(Identified):
             parallel=self._model.model.device.type == "cpu",
         )
         batches, logits = zip(*passes, strict=True)
-        no, yes = (
-            torch.cat(logits).T.cpu().numpy().astype(np.float64)
-        )  # the only synchronisation with a GPU
+        # The only synchronisation with a GPU.
+        no, yes = torch.cat(logits).T.cpu().numpy().astype(np.float64)
         result[list(chain.from_iterable(batches))] = yes - no
         return result
 
@@ -476,10 +475,9 @@ def load_reranker(
     load_library("transformers.modeling_utils")
     source.kind.check_causal(source)
     source = replace(source, content=fingerprint(source))
-    loaded = load_yes_no(source, device=device, dtype=dtype)
     return Reranker(
         source,
-        loaded,
+        load_yes_no(source, device=device, dtype=dtype),
         template=template or ("double-newline" if source.kind.adapts else "qwen3-reranker"),
         instruction=INSTRUCTION if instruction is None else instruction,
         max_length=max_length,
@@ -487,13 +485,8 @@ def load_reranker(
     )
 
 
-def load_yes_no(
-    source: Source, *, device: str = "auto", dtype: str = "float32", linears: str = "auto"
-) -> YesNoModel:
-    """Load a checked causal language model, split into backbone and head.
-
-    ``linears`` is ``auto`` for the faster linear layers, or ``torch``.
-    """
+def load_yes_no(source: Source, *, device: str, dtype: str) -> YesNoModel:
+    """Load a checked causal language model, split into backbone and head."""
     from qwen3nb.models.inference.fused_layers import fuse_layers
     from qwen3nb.models.inference.prefix_cache import check_causal
     from qwen3nb.models.modeling.runtime import load_tokenizer, pick_device
@@ -505,10 +498,8 @@ def load_yes_no(
     _check_tokens(tokenizer, model.config, folder)
     count = sum(parameter.numel() for parameter in model.parameters())  # tied ones count once
     head = model.get_output_embeddings().weight
-    loaded = YesNoModel(model.model, head, tokenizer, dtype, count)
-    if linears == "auto" or dtype == "int8":
-        fuse_layers(loaded.backbone, int8=dtype == "int8")
-    return loaded
+    fuse_layers(model.model, int8=dtype == "int8")
+    return YesNoModel(model.model, head, tokenizer, dtype, count)
 
 
 def _check_tokens(tokenizer: Any, config: Any, folder: ModelFolder) -> None:

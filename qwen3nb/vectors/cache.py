@@ -563,11 +563,6 @@ def verify_cache(cache: ModelVectors) -> tuple[int, list[str]]:
     return sum(sound for sound, _ in counts.values()), problems
 
 
-def prune(path: Path) -> None:
-    """Remove the folder of a model; processes that use it continue."""
-    shutil.rmtree(path, ignore_errors=True)
-
-
 def prune_to(size: int) -> int:
     """Remove the least recently used segments until ``size`` bytes are left; return bytes freed.
 
@@ -578,5 +573,5 @@ def prune_to(size: int) -> int:
     freed = before - shrink(folder, to=size)
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if not find_segments(path):
-            prune(path)
+            shutil.rmtree(path, ignore_errors=True)  # processes that use it continue
     return freed

@@ -154,21 +154,18 @@ def encode_to_file(
         EncoderError: a text that cannot be encoded, or a number of texts other than ``total``.
     """
     rows = 0
-    shown, encoder.show_progress = encoder.show_progress, False  # one bar for all texts
-    bar = text_bar(encoder.label, total, show=shown and advance is None)
-    try:
-        with new_file(file, replace=replace) as handle, bar:
-            handle.write(npy_header(0, encoder.dimension))
-            for vectors in encode_blocks(encoder, texts, size=AT_ONCE, first=first, role=role):
-                write_all(vectors, handle)
-                rows += len(vectors)
-                (advance or bar.update)(len(vectors))
-            if total not in (None, rows):
-                raise EncoderError(f"expected {total} texts; got {rows}; did the input change?")
-            handle.seek(0)
-            handle.write(npy_header(rows, encoder.dimension))
-    finally:
-        encoder.show_progress = shown
+    bar = text_bar(encoder.label, total, show=encoder.show_progress and advance is None)
+    options: dict[str, Any] = {"role": role, "show_progress_bar": False}  # one bar for all texts
+    with new_file(file, replace=replace) as handle, bar:
+        handle.write(npy_header(0, encoder.dimension))
+        for vectors in encode_blocks(encoder, texts, size=AT_ONCE, first=first, **options):
+            write_all(vectors, handle)
+            rows += len(vectors)
+            (advance or bar.update)(len(vectors))
+        if total not in (None, rows):
+            raise EncoderError(f"expected {total} texts; got {rows}; did the input change?")
+        handle.seek(0)
+        handle.write(npy_header(rows, encoder.dimension))
     return rows
 
 

@@ -1,6 +1,7 @@
 """Commands for vectors: encode a file, inspect and prune the cache."""
 
 import os
+import shutil
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -93,7 +94,7 @@ def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: 
     """Remove cached vectors: of one model, the least recently used, or all."""
     from rich.filesize import decimal
 
-    from qwen3nb.vectors.cache import list_caches, prune, prune_to
+    from qwen3nb.vectors.cache import list_caches, prune_to
 
     if sum((label is not None, size is not None, everything)) != 1:
         raise click.UsageError("expected --model LABEL, --to SIZE or --all")
@@ -105,7 +106,7 @@ def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: 
         freed = prune_to(left)
     else:
         for each in caches:
-            prune(each.path)
+            shutil.rmtree(each.path, ignore_errors=True)  # processes that use it continue
     what = "would be freed; nothing was removed" if dry_run else "freed"
     click.echo(f"{decimal(freed)} {what}")
 

@@ -110,8 +110,14 @@ class Geometry:
 
     @property
     def effective_rank(self) -> float:
-        """Effective number of directions in use; see `effective_rank`."""
-        return effective_rank(self.singular_values)
+        """Exponential of the entropy of the singular values, normalised to sum to 1.
+
+        The effective number of directions in use, from 1 (a single direction) to the number of
+        values (all equal); Roy and Vetterli 2007, definition 1.
+        """
+        shares = self.singular_values / self.singular_values.sum()
+        shares = shares[shares > 0]  # p log p -> 0 for p -> 0
+        return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 @dataclass(frozen=True)
@@ -270,17 +276,6 @@ def vector_geometry(vectors: ArrayLike) -> Geometry:
         cosines=(unit @ unit.T)[np.triu_indices(len(unit), k=1)],
         singular_values=np.asarray(np.linalg.svd(unit, compute_uv=False), dtype=np.float64),
     )
-
-
-def effective_rank(singular_values: Vectors) -> float:
-    """Exponential of the entropy of the singular values, normalised to sum to 1.
-
-    Ranges from 1 (a single direction) to the number of values (all equal); Roy and Vetterli 2007,
-    definition 1.
-    """
-    shares = singular_values / singular_values.sum()
-    shares = shares[shares > 0]  # p log p -> 0 for p -> 0
-    return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 def _unit_rows(vectors: ArrayLike, *, least: int = 1) -> Vectors:

@@ -293,8 +293,7 @@ class SearchTexts:
 
     def text(self, query: str) -> str:
         """Return the text of a query; empty for an unknown id."""
-        part, name = self._located(query)
-        return "" if part is None else self._queries[part.prefix].get(name, "")
+        return self._queries.get(query, "")
 
     def grades(self, query: str) -> dict[str, int]:
         """Return the judged documents of a query with their grades."""
@@ -333,8 +332,6 @@ class SearchTexts:
         return None, query
 
     @cached_property
-    def _queries(self) -> dict[str, dict[str, str]]:
-        return {
-            part.prefix: {str(row["id"]): joined_query(row) for row in part.data["queries"]}
-            for part in self._slices
-        }
+    def _queries(self) -> dict[str, str]:
+        rows = ((part.prefix, row) for part in self._slices for row in part.data["queries"])
+        return {f"{prefix}{row['id']}": joined_query(row) for prefix, row in rows}

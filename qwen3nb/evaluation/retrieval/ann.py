@@ -97,7 +97,7 @@ def ann_suite(
         ValueError: unknown index or parameter, or a value out of range.
         DataError: the task cannot be used.
     """
-    known = sorted({each.parameter for each in FAMILIES.values() if each.parameter})
+    known = sorted({parameter for parameter, _ in FAMILIES.values() if parameter})
     if unknown := sorted(set(grids or {}) - {*known}):
         raise ValueError(f"unknown parameter {unknown[0]!r}; choose from {', '.join(known)}")
     collection = find_collections(task)[0]
@@ -112,7 +112,7 @@ def ann_suite(
         exact = _search(queries, vectors, k=max(k, DEPTH + 1))
         for family in indexes:
             index = faiss_index.build_index(vectors, family=family, seed=seed, device=device)
-            for value in index.values((grids or {}).get(FAMILIES[family].parameter)):
+            for value in index.values((grids or {}).get(FAMILIES[family][0])):
                 scores, ids = index.search(queries, max(k, DEPTH + 1), value)
                 # Recall is measured on the timed search; nDCG may need a deeper one.
                 near = index.search(queries, k, value)[1]
@@ -121,7 +121,7 @@ def ann_suite(
                     AnnPoint(
                         family=index.family,
                         made=index.made,
-                        parameter=FAMILIES[index.family].parameter,
+                        parameter=FAMILIES[index.family][0],
                         value=value,
                         build_seconds=index.build_seconds,
                         size=index.size,

@@ -4,7 +4,6 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -137,20 +136,15 @@ def reproduce(
 def pydocs_difficulty(
     pydocs: PyDocs, specs: Sequence[str] = ("bm25", "random")
 ) -> dict[str, Aggregate]:
-    """Return `own_document_ndcg` of each model, by spec."""
-    return {
-        spec: own_document_ndcg(load_model(spec, show_progress=False), pydocs) for spec in specs
-    }
+    """Return the mean nDCG@10, with its interval, of each model on the whole corpus, by spec.
 
-
-def own_document_ndcg(model: Any, pydocs: PyDocs, *, queries: int = 500) -> Aggregate:
-    """Return the mean nDCG@10, with its interval, of a loaded model on the whole corpus.
-
-    The queries are a fixed sample; only a query's own document is relevant.
+    The queries are a fixed sample of 500; only a query's own document is relevant.
     """
-    drawn = np.random.default_rng(0).choice(pydocs.query_names, size=queries, replace=False)
+    drawn = np.random.default_rng(0).choice(pydocs.query_names, size=500, replace=False)
     texts = {str(query): pydocs.queries[query] for query in sorted(drawn)}
     qrels = {query: {query: 1} for query in texts}
-    collection = TestCollection("PyDocs", dict(pydocs.corpus), texts, qrels)
-    run = search_collection(collection, model, depth=10)
-    return means(score_run(qrels, run, ["nDCG@10"]))["nDCG@10"]
+    collection, scores = TestCollection("PyDocs", dict(pydocs.corpus), texts, qrels), {}
+    for spec in specs:
+        run = search_collection(collection, load_model(spec, show_progress=False), depth=10)
+        scores[spec] = means(score_run(qrels, run, ["nDCG@10"]))["nDCG@10"]
+    return scores

@@ -37,20 +37,12 @@ _TRAINED = 39  # vectors per centroid that FAISS recommends
 _GPU = ("flat", "ivf")
 
 
-@dataclass(frozen=True)
-class IndexFamily:
-    """A family of indexes; the parameter that trades speed for recall, and values to try."""
-
-    about: str
-    parameter: str = ""
-    grid: tuple[int, ...] = ()
-
-
-FAMILIES = {
-    "flat": IndexFamily("every vector, exactly"),
-    "ivf": IndexFamily("vectors by cell, some cells searched", "nprobe", (1, 2, 4, 8, 16, 32, 64)),
-    "hnsw": IndexFamily("a graph of neighbours", "efSearch", (16, 32, 64, 128, 256, 512)),
-    "sq8": IndexFamily("8 bits per dimension"),
+# Families of indexes: the parameter that trades speed for recall, and values to try.
+FAMILIES: dict[str, tuple[str, tuple[int, ...]]] = {
+    "flat": ("", ()),  # every vector, exactly
+    "ivf": ("nprobe", (1, 2, 4, 8, 16, 32, 64)),  # vectors by cell, some cells searched
+    "hnsw": ("efSearch", (16, 32, 64, 128, 256, 512)),  # a graph of neighbours
+    "sq8": ("", ()),  # 8 bits per dimension
 }
 
 
@@ -70,9 +62,10 @@ class AnnIndex:
 
     def values(self, grid: Sequence[int] | None = None) -> list[int | None]:
         """Return the values to try, capped at the largest that the index allows."""
-        if not FAMILIES[self.family].parameter:
+        parameter, usual = FAMILIES[self.family]
+        if not parameter:
             return [None]
-        values = FAMILIES[self.family].grid if grid is None else grid
+        values = usual if grid is None else grid
         return list(dict.fromkeys(min(each, self.largest or each) for each in sorted(values)))
 
 
@@ -206,7 +199,7 @@ def _sample(faiss: Any, vectors: VectorStore, centroids: int, settings: Any) -> 
 def _search(
     index: Any, family: str, largest: int | None, device: str
 ) -> Callable[..., tuple[Vectors, Ids]]:
-    parameter = FAMILIES[family].parameter
+    parameter, _ = FAMILIES[family]
     faiss = _faiss()
     settings = faiss.GpuParameterSpace if device == "cuda" else faiss.ParameterSpace
 

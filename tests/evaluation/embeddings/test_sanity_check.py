@@ -5,7 +5,7 @@ import pytest
 
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
-from qwen3nb.evaluation.embeddings.probes import effective_rank, vector_geometry
+from qwen3nb.evaluation.embeddings.probes import Geometry, vector_geometry
 from qwen3nb.evaluation.embeddings.sanity_check import FOX, PARAPHRASE, sanity_check, verdict_of
 from qwen3nb.evaluation.embeddings.sts import local_sts_benchmark
 from qwen3nb.metrics.aggregate import Aggregate
@@ -22,7 +22,8 @@ STS, MRR = "AuthorSTS, Spearman", "a description finds its function, MRR@10"
     [([1] * 7, 7), ([5, 0, 0], 1), ([2, 1, 1], 2**1.5), ([200, 100, 100], 2**1.5)],
 )
 def test_effective_rank_by_hand(values, rank):
-    assert effective_rank(np.array(values)) == pytest.approx(rank)
+    none = np.empty(0)
+    assert Geometry(none, none, none, np.array(values)).effective_rank == pytest.approx(rank)
 
 
 def test_geometry_of_an_identity_and_of_one_direction():

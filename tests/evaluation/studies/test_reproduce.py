@@ -5,13 +5,12 @@ from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.evaluation.studies.reproduce import (
     Published,
     Reproduction,
-    own_document_ndcg,
     published_scores,
+    pydocs_difficulty,
     reproduce,
     unavailable,
 )
 from qwen3nb.models.kinds.resolve import find_source
-from qwen3nb.models.load import load_model
 
 
 @pytest.mark.parametrize(
@@ -60,6 +59,6 @@ def test_published_numbers_are_reproduced(fixtures, monkeypatch):
 
 @pytest.mark.integration
 def test_bm25_on_the_whole_is_where_it_should_be():
-    bm25 = own_document_ndcg(load_model("bm25"), load_pydocs())
+    bm25 = pydocs_difficulty(load_pydocs(), ["bm25"])["bm25"]
     assert bm25.n == 500
     assert 0.45 <= bm25.value <= 0.58
