@@ -30,6 +30,7 @@ from qwen3nb.models.kinds.api import RefusedError
 from qwen3nb.models.kinds.prompts import prompt_for
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
+from qwen3nb.models.search.dense import search_options
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import SpecError, Vectors
 from qwen3nb.utils.choices import one_of
@@ -593,8 +594,7 @@ def _rankings(encoder: Encoder, theirs: Encode, queries: int) -> Rankings:
             encode(list(pydocs.queries.values()), "query"),
             encode(texts, "passage"),
             k=10,
-            cosine=encoder.similarity_name == "cosine",
-            zeros=True,
+            **search_options(encoder),
         )
         run = hits.run(pydocs.queries, names)
         scores.append(np.array(list(score_run(pydocs.qrels, run)["nDCG@10"].values())))

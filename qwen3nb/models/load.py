@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
@@ -195,10 +196,8 @@ def known_or_loaded(spec: str, load: Callable[[], Any], options: Mapping[str, An
     """
     digest = _digest(spec, options)
     file = paths.cache() / "identities" / f"{digest[:32]}.json"
-    try:
+    with suppress(OSError, ValueError, TypeError):  # missing or damaged
         return KnownModel(**read_json(file), load=cache(load))
-    except (OSError, ValueError, TypeError):
-        pass  # missing or damaged
     model = load()
     if _digest(spec, options) == digest:  # otherwise its files were replaced during loading
         kept = {each.name: getattr(model, each.name) for each in fields(KnownModel)[:-1]}

@@ -30,7 +30,7 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25, LARGE, build_index
-from qwen3nb.models.search.dense import search_device
+from qwen3nb.models.search.dense import search_options
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.hardware import available_memory, cores, free_disk, peak_memory, resident_memory
@@ -191,9 +191,8 @@ class Preflight:
     @property
     def hours(self) -> tuple[float, float]:
         """Hours of a GPU, and of cores of the processor; the model uses all that there are."""
-        timed = [each for each in self.planned if each.minutes is not None]
-        beside = sum(each.beside for each in timed) / 60
-        own = sum(each.minutes or 0 for each in timed) / 60 - beside
+        beside = sum(each.beside for each in self.planned if each.minutes is not None) / 60
+        own = (self.minutes or 0) / 60 - beside
         return (own, own + beside) if self.gpu else (0.0, cores() * own + beside)
 
     @property
@@ -501,7 +500,7 @@ def _measure_search(encoder: Encoder) -> float:
     random = np.random.default_rng(0)
     vectors = random.standard_normal((_SEARCHED[1], encoder.dimension), dtype=np.float32)
     started = time.perf_counter()
-    search(vectors[: _SEARCHED[0]], vectors, k=_HITS, cosine=True, device=search_device(encoder))
+    search(vectors[: _SEARCHED[0]], vectors, k=_HITS, **search_options(encoder))
     return (time.perf_counter() - started) / (_SEARCHED[0] * _SEARCHED[1])
 
 

@@ -218,7 +218,6 @@ def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Hits:
         cosine=True,
         boosts=np.array([domain.factors[name] for name in domain.texts]),
         keep_ties=True,
-        zeros=True,
     )
     return hits.run(domain.queries, list(domain.texts))
 

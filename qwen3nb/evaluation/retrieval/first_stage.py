@@ -218,8 +218,6 @@ def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Scored:
         collection.documents.values(),
         total=len(collection.documents),
         k=depth,
-        cosine=encoder.similarity_name == "cosine",
-        zeros=True,
     )
     names, documents = list(collection.queries), list(collection.documents)
     for start in range(0, len(names), _BLOCK):

@@ -36,7 +36,7 @@ def search_texts(
         documents: texts of the documents.
         total: number of documents, for the progress bar.
         encoding: options of `Encoder.encode`.
-        options: options of `search`, such as ``k``.
+        options: options of `search`, such as ``k``; by default those of `search_options`.
 
     Raises:
         EncoderError: a text that cannot be encoded.
@@ -44,14 +44,14 @@ def search_texts(
     settings = dict(encoding or {})
     vectors = encoder.encode(list(queries), role="query", **settings)
     blocks = encode_blocks(encoder, documents, total=total, role="passage", **settings)
-    if options.get("boosts") is None:
-        options = {"device": search_device(encoder), **options}
-    return search(vectors, blocks, **options)
+    own = search_options(encoder) | ({"device": None} if "boosts" in options else {})
+    return search(vectors, blocks, **{**own, **options})
 
 
-def search_device(encoder: Encoder) -> str | None:
-    """Return the device of `search` to search where the encoder runs, if that is a GPU."""
-    return None if encoder.device in ("cpu", "server") else encoder.device
+def search_options(encoder: Encoder) -> dict[str, Any]:
+    """Return options of `search`: the encoder's similarity, and its device, if that is a GPU."""
+    device = None if encoder.device in ("cpu", "server") else encoder.device
+    return {"cosine": encoder.similarity_name == "cosine", "zeros": True, "device": device}
 
 
 class DenseSearch:
@@ -98,15 +98,10 @@ class DenseSearch:
             total=len(self._corpus),
             encoding=encoding,
             k=top_k,
-            **self._scoring,
         )
         # The names of the documents that were hit, not of the whole corpus.
         rows = np.unique(hits.ids[hits.ids >= 0]).tolist()
         return hits.run(names, dict(zip(rows, document_ids(self._corpus, rows), strict=True)))
-
-    @property
-    def _scoring(self) -> dict[str, Any]:
-        return {"cosine": self._encoder.similarity_name == "cosine", "zeros": True}
 
     def _rerank(
         self,
@@ -126,6 +121,7 @@ class DenseSearch:
             )
         vectors = self._encoder.encode(list(texts), role="query", **encoding)
         run: Run = {}
+        options = search_options(self._encoder) | {"device": None}
         with stored_vectors(
             self._encoder,
             joined_documents(self._corpus),
@@ -138,6 +134,6 @@ class DenseSearch:
                 run[query] = {}
                 if own:
                     rows = documents.rows(np.array([positions[name] for name in own]))
-                    hits = search(vector[None], rows, k=k, **self._scoring)
+                    hits = search(vector[None], rows, k=k, **options)
                     run |= hits.run([query], own)
         return run

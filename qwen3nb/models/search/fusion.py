@@ -63,11 +63,8 @@ class Fusion(Identified):
     @property
     def stats(self) -> Stats:
         """Work done by all parts so far."""
-        total = Stats()
-        for part in self.parts:
-            for name, value in vars(part.stats).items():
-                setattr(total, name, getattr(total, name) + value)
-        return total
+        done = [vars(part.stats) for part in self.parts]
+        return Stats(**{name: sum(each[name] for each in done) for name in done[0]})
 
     def index(self, corpus: Any, **options: Any) -> None:
         """Index MTEB's corpus with every part."""
