@@ -467,10 +467,8 @@ class Conflicts:
         absent = (None,) * len(self.steps)
         modules = tuple(dict.fromkeys(module for _, module in self.cosines))
         cosines = [[self.cosines.get((k, m), absent) for m in modules] for k in self.layers]
-        table = np.array(cosines, dtype=np.float64)  # None is NaN
-        there = np.isfinite(table)
-        count, total = there.sum(axis=1), np.where(there, table, 0.0).sum(axis=1)
-        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        table = np.ma.masked_invalid(np.array(cosines, dtype=np.float64))  # None is NaN
+        return np.asarray(table.mean(axis=1).filled(np.nan))
 
 
 def read_log(file: Path) -> TrainingLog:

@@ -128,11 +128,11 @@ def encode_to_file(
     texts: Iterable[str],
     file: Path,
     *,
-    role: str | None = None,
     total: int | None = None,
     first: int = 0,
     replace: bool = True,
     advance: Callable[[int], object] | None = None,
+    **options: Any,
 ) -> int:
     """Write the vectors of ``texts``, in order, to a .npy file of float32 (N, D).
 
@@ -144,18 +144,18 @@ def encode_to_file(
         encoder: any encoder.
         texts: any number of strings.
         file: the .npy file to write.
-        role: ``query`` or ``passage``; selects the prompt.
         total: number of texts, if known; shown in the progress bar and checked at the end.
         first: position of the first text in a larger input, for errors.
         replace: whether to replace an existing file.
         advance: called with the number of texts done, instead of a progress bar.
+        options: options of `Encoder.encode`, such as ``role``.
 
     Raises:
         EncoderError: a text that cannot be encoded, or a number of texts other than ``total``.
     """
     rows = 0
     bar = text_bar(encoder.label, total, show=encoder.show_progress and advance is None)
-    options: dict[str, Any] = {"role": role, "show_progress_bar": False}  # one bar for all texts
+    options["show_progress_bar"] = False  # one bar for all texts
     with new_file(file, replace=replace) as handle, bar:
         handle.write(npy_header(0, encoder.dimension))
         for vectors in encode_blocks(encoder, texts, size=AT_ONCE, first=first, **options):

@@ -285,7 +285,7 @@ def preflight(
         speeds = measure_speeds(
             model, batch_size=run.batch_size, tokens_per_second=tokens_per_second
         )
-    batch = max(0, (peak_memory() or 0) - loaded) if encoders and speeds else 0
+    batch = max(0, peak_memory() - loaded) if encoders and speeds else 0
     planned = costs(tasks, statuses, limit=limit, speeds=speeds)
     words = any(isinstance(part, BM25) for part in parts)
     free = available_memory() + max(0, resident_memory() - loaded)
