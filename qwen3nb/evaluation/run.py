@@ -375,7 +375,7 @@ def with_runs(result: Result, run: Run, ranked: Ranked | None, qrels: Qrels) -> 
     Raises:
         DataError: an id is empty or has white space, which TREC's formats cannot express.
     """
-    if not run.runs:
+    if not (run.runs and qrels):  # only searches have qrels
         return result
     file, tag = result.path(run.folder), result.model.label
     data = qrels_bytes(file, qrels)

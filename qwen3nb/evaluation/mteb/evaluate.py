@@ -155,8 +155,6 @@ def evaluate_task(
         parts=scores.parts,
         config={"top": top} if top else {},
     )
-    if task.metadata.type not in SEARCH_TYPES:
-        return result
     return with_runs(result, run, scores.run, scores.qrels)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection, find_collections, shared_documents
+from qwen3nb.datasets.collection import TestCollection, find_collections, nonzero, shared_documents
 from qwen3nb.datasets.mirror import MirrorError, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
@@ -244,7 +244,7 @@ class RerankItem:
             "queries cut to leave room for a document": counts["queries_cut"],
         }
         task = self.task
-        odd = {**task.counts, **{name: count for name, count in cut.items() if count}}
+        odd = {**task.counts, **nonzero(cut)}
         result = assemble(
             work,
             replace(task, counts=odd),
