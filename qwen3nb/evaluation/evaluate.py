@@ -163,7 +163,11 @@ class CollectionItem:
         return self.collection.name
 
     key = name
-    measures = RECORDED["collection"]  # the first is the main metric
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The metrics of collections; the first is the main metric."""
+        return RECORDED["collection"]
 
     def same(self, record: Result, folder: Path) -> bool:
         """Return whether a record has the same texts, judgements and depth."""

@@ -137,12 +137,16 @@ class DomainItem:
 
     name: str
     domain: Domain
-    measures = RECORDED["own data"]
 
     @property
     def key(self) -> str:
         """Name of the data."""
         return self.domain.name
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The metrics of records on custom data."""
+        return RECORDED["own data"]
 
     def same(self, record: Result, folder: Path) -> bool:
         """Return whether a record has the same texts, grades, categories, clusters and notes."""

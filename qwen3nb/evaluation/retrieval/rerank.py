@@ -195,7 +195,6 @@ class RerankItem:
     first: FirstStage  # the first stage with its run
     limit: int = 0  # the limit applied to the collection, or 0
     parts: int = 0  # number of collections in its group, or 0
-    measures = RECORDED["reranking"]
 
     @property
     def name(self) -> str:
@@ -206,6 +205,11 @@ class RerankItem:
     def key(self) -> str:
         """Name of the collection, its first stage and depth, and the limit."""
         return self.task.key
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The metrics of rerankings."""
+        return RECORDED["reranking"]
 
     @property
     def task(self) -> TaskInfo:
