@@ -30,7 +30,7 @@ READ_LIMIT = "QWEN3NB_READ_LIMIT"
 LINE = 16 << 20  # bytes of a line
 RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold
 _RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
-_FREE = 16 << 20  # bytes that may be unpacked at any ratio
+FREE = 16 << 20  # bytes that may be unpacked at any ratio
 _LISTED = 30
 _BOM = b"\xef\xbb\xbf"
 # Control characters, line and paragraph separators, and lone surrogates.
@@ -110,7 +110,7 @@ def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int
         how, packed = "", file.suffix == ".gz"
         if packed:
             how = f" unpacked from {file.stat().st_size:,} bytes"
-            unpacked = max(_FREE, RATIO * file.stat().st_size)
+            unpacked = max(FREE, RATIO * file.stat().st_size)
             most = unpacked if most is None else min(most, unpacked)
         limit, longest = math.inf if most is None else size_limit(most), size_limit(LINE)
         with gzip.open(file) if packed else file.open("rb") as raw:

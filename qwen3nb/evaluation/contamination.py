@@ -338,13 +338,17 @@ def training_texts(file: Path) -> Iterator[tuple[int, str]]:
     Raises:
         DataError: it cannot be read; names the file, and the line of a text file.
     """
-    longest = rows.size_limit(LINE)
+    packed, longest, size = file.stat().st_size, rows.size_limit(LINE), 0
+    most = rows.size_limit(max(rows.FREE, rows.RATIO * packed))
     for number, value in _READERS[_type(file)](file):
         for text in _strings(value):
             if len(text) > longest:
                 raise DataError(
                     f"{file}:{number}: a text of more than {rows.raised_limit(longest)}"
                 )
+            if (size := size + len(text)) > most:
+                much = f"more than {rows.raised_limit(most)}"
+                raise DataError(f"{file}:{number}: unpacked from {packed:,} bytes, {much}")
             yield number, text
 
 
@@ -356,7 +360,7 @@ def _type(file: Path) -> str:
 def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping | list | tuple):
+    elif isinstance(value, Mapping | Iterator | list | tuple):
         for each in value.values() if isinstance(value, Mapping) else value:
             yield from _strings(each)
 
@@ -384,12 +388,24 @@ def _parquet(file: Path) -> Iterator[tuple[int, Any]]:
         whole = pq.ParquetFile(file, read_dictionary=texts)
         size = max(1, min(1024, LINE // (mean + 1)))
         for batch in whole.iter_batches(batch_size=size, columns=texts):
-            for values in zip(*batch.columns, strict=True):
+            for index in range(len(batch)):
                 row += 1
-                yield row, [each.as_py() for each in values]
+                yield row, (each for column in batch for each in _cells(column.slice(index, 1)))
     except (OSError, ValueError) as error:
         why = " ".join(str(error).split())
         raise DataError(f"{file}: cannot be read after row {row} ({why})") from None
+
+
+def _cells(array: Any) -> Iterator[Any]:
+    """Yield the values of an Arrow array, one at a time, also those of lists and structures."""
+    import pyarrow as pa
+
+    if pa.types.is_nested(array.type):
+        inner = array.flatten()
+        for part in inner if isinstance(inner, list) else [inner]:
+            yield from _cells(part)
+    else:
+        yield from (each.as_py() for each in array)
 
 
 _READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {

@@ -281,9 +281,15 @@ def _own_problems(raw: dict[str, Any]) -> list[str]:
 
 def folder_problems(folder: Path) -> dict[Path, list[str]]:
     """Return the problems of the list of records in ``folder``, and of their summary."""
-    problems = {}
-    if not (folder / CHECKSUMS).is_file() and any(folder.glob("*/seed_*/*.json")):
-        problems[folder / CHECKSUMS] = [
+    problems, file = {}, folder / CHECKSUMS
+    if damaged := Journal(file).damaged:
+        problems[file] = [
+            f"line {number} is damaged, so a change of its record may not be detected; restore the "
+            "list from a copy, or delete the line"
+            for number in damaged
+        ]
+    elif not file.is_file() and any(folder.glob("*/seed_*/*.json")):
+        problems[file] = [
             "this list of all records that were written here is missing; copy it with them"
         ]
     if wrong := list(_summary_problems(folder / SUMMARY)):

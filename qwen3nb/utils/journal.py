@@ -33,11 +33,15 @@ class Journal:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._values: dict[str, Any] = {}
-        for line in file.read_bytes().split(b"\n") if file.is_file() else ():
+        self.damaged: list[int] = []  # numbers of the lines that fail their checksum
+        lines = file.read_bytes().split(b"\n") if file.is_file() else []
+        for number, line in enumerate(lines, start=1):
             checksum, _, data = line.partition(b" ")
             if data and checksum == b"%08x" % zlib.crc32(data):
                 key, value = json.loads(data)
                 self._values[key] = value
+            elif line:
+                self.damaged.append(number)
 
     def keys(self) -> Set[str]:
         """Return the keys of all valid lines."""

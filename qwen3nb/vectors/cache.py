@@ -540,11 +540,12 @@ def list_caches(folder: Path | None = None) -> list[ModelVectors]:
         states = [file.stat() for file in path.iterdir()] if path.is_dir() else []
         if states:  # otherwise being removed
             about = _described(path)
+            settings = about.get("settings")
             cache = ModelVectors(
                 path=path,
                 label=str(about.get("label", "unknown")),
                 identity=str(about.get("identity", path.name)),
-                settings=dict(about.get("settings", {})),
+                settings=settings if isinstance(settings, dict) else {},
                 bytes=sum(each.st_size for each in states),
                 used=max(each.st_mtime for each in states),
             )

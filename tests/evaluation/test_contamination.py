@@ -191,9 +191,12 @@ def test_records_without_the_queries_that_were_found(tmp_path):
     assert dict(clean.per_query["nDCG@10"]) == {"q1": 0.5, "q2": 0.0}
 
 
-def _often(text):
-    """A table of 3 KB with a thousand rows of one text."""
+def _often(text, *, rows=1000):
+    """A small table with a text a thousand times, in as many rows or in lists."""
     column = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array([text]))
+    if rows < 1000:
+        lists = pa.ListArray.from_arrays(range(0, 1001, 1000 // rows), column)
+        column = pa.StructArray.from_arrays([lists], names=["turns"])
     file = io.BytesIO()
     pq.write_table(pa.table({"text": column}), file, compression="zstd")
     return file.getvalue()
@@ -207,6 +210,8 @@ def _often(text):
         ("bad.jsonl", b'{"a": "b"}\nnot json\n', "bad.jsonl:2: not JSON"),
         ("bad.parquet", b"PAR1", "cannot be read"),
         ("big.parquet", _often("x" * (17 << 20)), "big.parquet:1: a text of more than 16 MiB"),
+        ("much.parquet", _often("x" * (1 << 20)), "much.parquet:17: unpacked from"),
+        ("chats.parquet", _often("x" * (1 << 20), rows=100), "chats.parquet:2: unpacked from"),
         ("bad.jsonl.gz", b"plain", "cannot be read"),
     ],
 )

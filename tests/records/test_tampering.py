@@ -178,6 +178,13 @@ def without_lines(folder):
     (folder / "checksums.jsonl").write_bytes(b"".join(rest))
 
 
+def damaged_list(folder):
+    """One flipped bit, in the line of a record that is then removed."""
+    file = folder / "checksums.jsonl"
+    file.write_bytes(file.read_bytes().replace(b"AuthorSTS", b"AuthorSTR"))
+    record_of(folder, "random", "AuthorSTS").unlink()
+
+
 def as_one_file(folder, schema="qwen3nb.result/2"):
     file = record_of(folder)
     result = replace(Result.load(file), run="another")
@@ -206,6 +213,7 @@ MEAN = ("summary", "random", "over_tasks")
 DEEDS = {
     "a removed record": removed(record_of),
     "all removed but the list": lambda f: [shutil.rmtree(e) for e in f.iterdir() if e.is_dir()],
+    "a damaged list": damaged_list,
     "a removed list": removed(lambda f: f / "checksums.jsonl"),
     "a record and its lines removed": without_lines,
     "a renamed record": lambda f: record_of(f).rename(record_of(f).with_name("Other.json")),

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.search.bm25 import kept_index
+from qwen3nb.vectors import block_file
 from qwen3nb.vectors import cache as cache_module
 from qwen3nb.vectors.cache import (
     LIMIT,
@@ -442,6 +443,16 @@ def test_verify_finds_damaged_vectors(cli, folder):
     assert f"{damaged.name}: 1 vectors fail their checksum" in done.output
     assert "599 vectors; 1 problems" in done.output
     assert filled(EmbeddingCache(bad.folder))[0].sum() == 299
+
+
+def test_prune_removes_vectors_of_a_malformed_description(cli, folder):
+    stored(folder / "bad")
+    block_file.write_manifest_fields(
+        folder / "bad" / "manifest.json", {"label": 5, "settings": 0.5}
+    )
+    assert "\n5  300 texts" in cli("cache", "info").output
+    assert "kB freed" in cli("cache", "prune", "--to", "0").output
+    assert not list(folder.iterdir())
 
 
 def test_prune_removes_what_it_lists_and_nothing_else(cli, folder):
