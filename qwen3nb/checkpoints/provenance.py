@@ -6,8 +6,7 @@
     files    the SHA-256 of every other file by path, except the README, which may change
     self     the SHA-256 of the rest of this file, as canonical JSON
 
-Digests of weights and other large files are cached until the files change. Files that are not
-downloaded because the model loads without them may be missing.
+Files that are not downloaded because the model loads without them may be missing.
 """
 
 import os

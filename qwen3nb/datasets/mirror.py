@@ -4,11 +4,10 @@ A mirror has a folder ``DIR/<organisation>/<name>`` per data set or model. If ``
 ``--mirror``) is set, every id is looked up there before the hub. A note next to the files lists
 what was fetched, to detect incomplete or changed copies.
 
-The data and models required by tasks (`needs`) are looked up once, before the first run: in the
-mirror, in the caches of the hub's libraries, and on the hub. `fetch_all` fills a mirror on a
-connected machine from pinned revisions: whole repositories, every file compared with its digest. A
-repository is downloaded next to its folder and moved there when complete; interrupted downloads are
-resumed.
+What tasks require (`needs`) is looked up once, before the first run: in the mirror, in the caches
+of the hub's libraries, and on the hub. `fetch_all` fills a mirror on a connected machine with whole
+repositories of pinned revisions, every file compared with its digest. A repository is moved to its
+folder when it is complete; interrupted downloads are resumed.
 """
 
 import os

@@ -338,17 +338,14 @@ def training_texts(file: Path) -> Iterator[tuple[int, str]]:
     Raises:
         DataError: it cannot be read; names the file, and the line of a text file.
     """
-    packed, longest, size = file.stat().st_size, rows.size_limit(LINE), 0
-    most = rows.size_limit(max(rows.FREE, rows.RATIO * packed))
+    most = rows.size_limit(max(rows.FREE, rows.RATIO * file.stat().st_size))
+    long, size = rows.size_limit(LINE), 0
     for number, value in _READERS[_type(file)](file):
         for text in _strings(value):
-            if len(text) > longest:
-                raise DataError(
-                    f"{file}:{number}: a text of more than {rows.raised_limit(longest)}"
-                )
+            if len(text) > long:
+                raise DataError(f"{file}:{number}: a text of more than {rows.raised_limit(long)}")
             if (size := size + len(text)) > most:
-                much = f"more than {rows.raised_limit(most)}"
-                raise DataError(f"{file}:{number}: unpacked from {packed:,} bytes, {much}")
+                raise DataError(f"{file}:{number}: unpacks to more than {rows.raised_limit(most)}")
             yield number, text
 
 
@@ -360,7 +357,7 @@ def _type(file: Path) -> str:
 def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping | Iterator | list | tuple):
+    elif isinstance(value, Mapping | list | tuple):
         for each in value.values() if isinstance(value, Mapping) else value:
             yield from _strings(each)
 
@@ -390,22 +387,21 @@ def _parquet(file: Path) -> Iterator[tuple[int, Any]]:
         for batch in whole.iter_batches(batch_size=size, columns=texts):
             for index in range(len(batch)):
                 row += 1
-                yield row, (each for column in batch for each in _cells(column.slice(index, 1)))
+                cells = (_cells(column.slice(index, 1)) for column in batch)
+                yield from ((row, value) for value in chain.from_iterable(cells))
     except (OSError, ValueError) as error:
         why = " ".join(str(error).split())
         raise DataError(f"{file}: cannot be read after row {row} ({why})") from None
 
 
 def _cells(array: Any) -> Iterator[Any]:
-    """Yield the values of an Arrow array, one at a time, also those of lists and structures."""
+    """Return the values of an Arrow array, one at a time, also those of lists and structures."""
     import pyarrow as pa
 
-    if pa.types.is_nested(array.type):
-        inner = array.flatten()
-        for part in inner if isinstance(inner, list) else [inner]:
-            yield from _cells(part)
-    else:
-        yield from (each.as_py() for each in array)
+    if not pa.types.is_nested(array.type):
+        return (each.as_py() for each in array)
+    inner = array.flatten()  # of structures, an array per field
+    return chain.from_iterable(map(_cells, inner if isinstance(inner, list) else [inner]))
 
 
 _READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {

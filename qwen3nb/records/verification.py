@@ -283,11 +283,8 @@ def folder_problems(folder: Path) -> dict[Path, list[str]]:
     """Return the problems of the list of records in ``folder``, and of their summary."""
     problems, file = {}, folder / CHECKSUMS
     if damaged := Journal(file).damaged:
-        problems[file] = [
-            f"line {number} is damaged, so a change of its record may not be detected; restore the "
-            "list from a copy, or delete the line"
-            for number in damaged
-        ]
+        lines = f"line {', '.join(map(str, damaged))} is damaged, so changes may not be detected"
+        problems[file] = [f"{lines}; restore the list from a copy, or delete what is damaged"]
     elif not file.is_file() and any(folder.glob("*/seed_*/*.json")):
         problems[file] = [
             "this list of all records that were written here is missing; copy it with them"

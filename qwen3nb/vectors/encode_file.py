@@ -1,8 +1,5 @@
 """Encode texts into vectors on disk in constant memory: to one .npy file, or in parts.
 
-`encode_blocks` yields the vectors of any number of texts block by block; `encode_to_file`
-writes them to a .npy file.
-
 `encode_shards` writes a folder of parts as described in `qwen3nb.vectors.block_file`, and can be
 interrupted and resumed at any time. Processes on several machines with a shared file system may
 write the folder at once: a part is written under a temporary name and renamed when complete; the

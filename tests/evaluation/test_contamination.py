@@ -191,6 +191,14 @@ def test_records_without_the_queries_that_were_found(tmp_path):
     assert dict(clean.per_query["nDCG@10"]) == {"q1": 0.5, "q2": 0.0}
 
 
+def _not_unicode():
+    """A table whose only text is not UTF-8."""
+    column = pa.array([b"\xff"]).view(pa.string())
+    file = io.BytesIO()
+    pq.write_table(pa.table({"text": column}), file)
+    return file.getvalue()
+
+
 def _often(text, *, rows=1000):
     """A small table with a text a thousand times, in as many rows or in lists."""
     column = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array([text]))
@@ -210,8 +218,13 @@ def _often(text, *, rows=1000):
         ("bad.jsonl", b'{"a": "b"}\nnot json\n', "bad.jsonl:2: not JSON"),
         ("bad.parquet", b"PAR1", "cannot be read"),
         ("big.parquet", _often("x" * (17 << 20)), "big.parquet:1: a text of more than 16 MiB"),
-        ("much.parquet", _often("x" * (1 << 20)), "much.parquet:17: unpacked from"),
-        ("chats.parquet", _often("x" * (1 << 20), rows=100), "chats.parquet:2: unpacked from"),
+        ("odd.parquet", _not_unicode(), "odd.parquet: cannot be read after row 1"),
+        ("much.parquet", _often("x" * (1 << 20)), "much.parquet:17: unpacks to more than"),
+        (
+            "chats.parquet",
+            _often("x" * (1 << 20), rows=100),
+            "chats.parquet:2: unpacks to more than 16 MiB",
+        ),
         ("bad.jsonl.gz", b"plain", "cannot be read"),
     ],
 )

@@ -203,6 +203,7 @@ TOKENIZERS = {
     "a larger vocabulary": inside(lambda fields: fields["model"]["vocab"].update(_WORDS)),
     "an added token with a negative id": inside(negative),
     "a template with an id beyond the embedding": rust(post_processor=TEMPLATE),
+    "a template of a token that it lacks": rust(post_processor=TEMPLATE | {"special_tokens": {}}),
     "pad_token outside the vocabulary": config(**{"pad_token": "<unheard>"}),
     "a class that needs code": needs_code,
     "tokenizer_file elsewhere": elsewhere,

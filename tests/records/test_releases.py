@@ -12,7 +12,7 @@ from qwen3nb.analysis.comparison.changes import diff
 from qwen3nb.records.record import Environment
 from qwen3nb.records.releases import ReleaseError, freeze, released
 from qwen3nb.records.store import verify
-from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.atomic_files import sha256_json, write_text
 
 BEFORE = noisy(0.4)
 
@@ -81,9 +81,17 @@ def test_there_is_nothing_to_freeze(checkout):
         freeze("v1")
 
 
+def forged(folder):
+    """A list in place of the files' digests, with a checksum of it."""
+    facts = json.loads((folder / "release.json").read_text()) | {"files": [[]]}
+    facts["checksum"] = sha256_json({k: v for k, v in facts.items() if k != "checksum"})
+    write_text(folder / "release.json", json.dumps(facts))
+
+
 TAMPERING = {
     "is missing": lambda folder: (folder / "pages" / "page.ipynb").unlink(),
     "was added": lambda folder: (folder / "results" / "more.json").write_text("{}"),
+    "release.json was changed after": forged,
     "html/index.html was changed": lambda folder: write_text(folder / "html" / "index.html", "[]"),
     "release.json was changed": lambda folder: write_text(
         folder / "release.json", (folder / "release.json").read_text().replace("v1", "v0")
