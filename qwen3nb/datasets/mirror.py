@@ -10,6 +10,7 @@ repositories of pinned revisions, every file compared with its digest. A reposit
 folder when it is complete; interrupted downloads are resumed.
 """
 
+import errno
 import os
 import re
 import shutil
@@ -198,9 +199,15 @@ def explain(task: Any, error: Exception) -> MirrorError:
     mirror = paths.mirror()
     where = f"not in the mirror {mirror}" if mirror else "no mirror is set (QWEN3NB_MIRROR)"
     name, data = task.metadata.name, task.metadata.dataset["path"]
-    what = f"the data {data} are not available: {where}, and the hub failed ({hub_reason(error)})"
+    reason = hub_reason(error)
+    if "disk space" in reason or os.strerror(errno.ENOSPC) in reason:
+        from datasets.config import HF_DATASETS_CACHE
+
+        prepared = f"to prepare the data in {HF_DATASETS_CACHE}"
+        return MirrorError(f"{name}: No space left {prepared}; free some there, or set HF_HOME")
+    what = f"the data {data} are not available: {where}, and the hub failed ({reason})"
     if Path(data).is_dir():
-        what = f"the copy of the data in {data} cannot be loaded ({hub_reason(error)}); remove it"
+        what = f"the copy of the data in {data} cannot be loaded ({reason}); remove it"
     fetch_it = f"Fetch them on a connected machine: `qwen3nb fetch --tasks {name} --mirror DIR`"
     return MirrorError(f"{name}: {what}. {fetch_it}")
 

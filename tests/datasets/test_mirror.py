@@ -1,5 +1,6 @@
 """The mirror, and what a hub that misbehaves leaves in it: whole copies, or a one-line refusal."""
 
+import errno
 import hashlib
 import json
 import os
@@ -117,6 +118,24 @@ def test_a_task_runs_on_the_mirror_and_the_record_says_which_data(mirror, encode
     sts_folder(mirror, scores=(5.0, 0.0, 1.0))
     again = evaluate(encoder, tasks="STSBenchmark", show_progress=False)
     assert again.reused == ()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, "No space left on device"), OSError("Not enough disk space. Needed: 1")],
+)
+def test_a_full_disk_is_no_reason_to_remove_the_mirror(mirror, monkeypatch, error):
+    (task,) = choose_tasks(tasks=["STSBenchmark"])
+    sts_folder(mirror)
+
+    def full(self):
+        raise datasets.exceptions.DatasetGenerationError("while generating") from error
+
+    monkeypatch.setattr(type(task), "load_data", full)
+    with local_data(task), pytest.raises(MirrorError, match="No space left .* HF_HOME") as caught:
+        load_data(task)
+    assert str(datasets.config.HF_DATASETS_CACHE) in str(caught.value)
+    assert "remove" not in str(caught.value)
 
 
 def test_data_that_are_nowhere_or_damaged_are_one_error_and_the_other_tasks_run(

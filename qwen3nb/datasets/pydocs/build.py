@@ -145,7 +145,7 @@ def load_pydocs() -> PyDocs:
         command = [sys.executable, *options, str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"PyDocs could not be built:\n{done.stderr.strip()}")
+            raise RuntimeError(f"PyDocs could not be built: {done.stderr.strip().splitlines()[-1]}")
     value = read_json(file)
     rows = ({**fields, "related": tuple(fields["related"])} for fields in value["entries"])
     entries = tuple(Entry(**fields) for fields in rows)

@@ -42,7 +42,7 @@ from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo
-from qwen3nb.utils.atomic_files import read_json, turn, write_bytes
+from qwen3nb.utils.atomic_files import named, read_json, turn, write_bytes
 from qwen3nb.utils.journal import noted
 
 Model = Encoder | BM25 | Fusion | Reranker
@@ -172,7 +172,7 @@ def _by_mteb(
     searched: Any = model
     if isinstance(model, Encoder) and task.metadata.type in SEARCH_TYPES:
         searched = DenseSearch(model)
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, named(Path(scratch).parent):
         # Always a new folder: MTEB appends to an existing prediction file.
         predictions, written = Path(scratch, "predictions"), Path(scratch, "results")
         with _predictions(task) as predicted:
