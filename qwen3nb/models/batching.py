@@ -14,6 +14,8 @@ def batches_by_tokens(
     budget: int | None = None,
     size: int | None = None,
     padded: bool = False,
+    shares: int = 0,
+    least: int = 1,
 ) -> Iterator[list[int]]:
     """Yield batches of indices with at most ``budget`` tokens each, longest texts first.
 
@@ -23,12 +25,17 @@ def batches_by_tokens(
     [[1], [3, 0, 2]]
     >>> list(batches_by_tokens([3, 9, 1, 5], budget=9, padded=True))
     [[1], [3], [0, 2]]
+    >>> list(batches_by_tokens([1] * 8, budget=9, shares=2))
+    [[0, 1, 2, 3], [4, 5], [6], [7]]
 
     Args:
         lengths: tokens per text.
         budget: tokens per batch; None for no limit.
         size: maximum number of texts per batch; None for no limit.
         padded: count padding: a batch costs its longest text times its number of texts.
+        shares: with a budget, batches shrink, so that workers that take one after another end
+            together: each has at most one in so many of the tokens left; 0 for equal batches.
+        least: tokens that a batch may have whatever is left.
 
     Raises:
         ValueError: ``budget`` or ``size`` is not positive.
@@ -37,12 +44,16 @@ def batches_by_tokens(
         if value is not None and value < 1:
             raise ValueError(f"expected a {name} of at least 1; got {value}")
     batch: list[int] = []
-    tokens = 0
+    tokens, left = 0, sum(lengths)
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         cost = lengths[batch[0]] if padded and batch else lengths[index]
-        full = budget is not None and tokens + cost > budget
+        room = budget
+        if budget is not None and shares:
+            room = min(budget, max(least, left // shares))
+        full = room is not None and tokens + cost > room
         if batch and (full or len(batch) == size):
             yield batch
+            left -= tokens
             batch, tokens, cost = [], 0, lengths[index]
         batch.append(index)
         tokens += cost

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from qwen3nb.models.batching import batches_by_tokens
 
 
-@given(st.lists(st.integers(1, 40), max_size=30), st.integers(1, 64), st.booleans())
-def test_batches_hold_everything_once_and_stay_in_the_budget(lengths, budget, padded):
-    batches = list(batches_by_tokens(lengths, budget=budget, padded=padded))
+@given(
+    st.lists(st.integers(1, 40), max_size=30), st.integers(1, 64), st.booleans(), st.integers(0, 4)
+)
+def test_batches_hold_everything_once_and_stay_in_the_budget(lengths, budget, padded, shares):
+    batches = list(batches_by_tokens(lengths, budget=budget, padded=padded, shares=shares))
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
         own = [lengths[index] for index in batch]

@@ -25,7 +25,7 @@ size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import CDLL, byref, c_float, c_void_p
 from dataclasses import dataclass
 from functools import cache, partial
@@ -42,6 +42,7 @@ from qwen3nb.models.inference.token_budget import CPU_TOKENS
 
 _STEP = 16  # positions of a text are a multiple of it: a row of a vector register in float32
 _POSITIONS = 128  # a bucket of short texts is filled up to a multiple of it: few shapes
+_SCORES = 3 << 20  # of the texts that share a product: 12 MB in float32
 _MOST = 1 << 24  # scores at a time: 64 MB in float32
 _GRAIN = 1 << 15  # numbers that PyTorch leaves to one thread
 _SUMS = (2.0**-90, 2.0**112)  # of powers of 2 of which none that matters over- or underflowed
@@ -93,8 +94,7 @@ class BucketLayout:
         (h, k), longest = heads, _padded(lengths[0])
         if longest > CPU_TOKENS and not has_room(longest * h, longest):
             return None
-        for length, same in groupby(lengths, key=_padded):
-            own = torch.tensor(list(same))
+        for length, own in _pieces(lengths, h):
             starts = first + own.cumsum(0) - own
             first += int(own.sum())
             parts.append(_bucket(own, length, causal=causal, dtype=dtype))
@@ -246,6 +246,14 @@ def _to_powers(exponents: Tensor) -> None:
 
 def _padded(length: int) -> int:
     return -(-length // _STEP) * _STEP
+
+
+def _pieces(lengths: Sequence[int], heads: int) -> Iterator[tuple[int, Tensor]]:
+    """Yield the padded length and the lengths of texts that share a product."""
+    for length, same in groupby(lengths, key=_padded):
+        own, fill = torch.tensor(list(same)), max(1, _POSITIONS // length)
+        texts = max(1, _SCORES // (heads * length**2 * fill)) * fill
+        yield from ((length, each) for each in own.split(texts))
 
 
 def _rows(tokens: Tensor, heads: int) -> Tensor:

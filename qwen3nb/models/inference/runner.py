@@ -39,7 +39,12 @@ from qwen3nb.models.inference.fused_layers import fuse_layers
 from qwen3nb.models.inference.int8_linear import attention_dtype, no_int8
 from qwen3nb.models.inference.packing import packing_of, pool_packed, prepare, varlen_kernel
 from qwen3nb.models.inference.product_attention import has_fast_products, runs_as_products
-from qwen3nb.models.inference.token_budget import TokenBudget, keep_memory, tokens_per_pass
+from qwen3nb.models.inference.token_budget import (
+    INT8_TIMES,
+    TokenBudget,
+    keep_memory,
+    tokens_per_pass,
+)
 from qwen3nb.models.modeling.pooling import pool
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
@@ -93,7 +98,9 @@ class Runner:
         self.batch_size = batch_size
         model.config.use_cache = False  # encoding does not need cached keys and values
         device = model.device.type
-        self._budget = TokenBudget(budget or tokens_per_pass(model))
+        least = budget or tokens_per_pass(model)
+        times = INT8_TIMES if linear == "int8" and not budget else 1
+        self._budget = TokenBudget(times * least, least=least)
         kernel = varlen_kernel(model)
         usable = packed and (device == "cpu" or kernel is not None)
         self._packing = packing_of(model, kernel=kernel) if usable else None

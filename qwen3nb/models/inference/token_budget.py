@@ -1,6 +1,7 @@
 """How many tokens go through a model in one pass: what memory holds, halved when it runs out.
 
-On a CPU passes are fastest whose states stay in its cache, and several run side by side. On a GPU
+On a CPU passes are fastest whose states stay in its cache, and several run side by side; in 8 bits,
+where each spends as much on starting its products as on a hundred tokens, they are larger. On a GPU
 a pass should be large, so its size follows from the free memory and the shape of the model. It is a
 power of two with an upper bound, so that equal models on large GPUs have equal passes, whatever
 else is in memory.
@@ -24,6 +25,7 @@ from qwen3nb.utils.hardware import available_memory
 
 CPU_TOKENS = 1024  # at least; more if hidden states are small
 _CPU_STATES = CPU_TOKENS * 384  # numbers of a hidden state of all tokens
+INT8_TIMES = 2  # so many more tokens in 8 bits
 _MOST_WORKERS = 8  # of more, Python would be the limit
 _LEAST, _MOST = 1024, 65_536  # tokens per pass on a GPU; more than the latter gain nothing
 _MESSAGES = (  # of errors without a class of their own
@@ -45,8 +47,9 @@ class TokenBudget:
         tokens: at most so many; halved when memory runs out, and never raised again.
     """
 
-    def __init__(self, tokens: int) -> None:
-        self.tokens = tokens
+    def __init__(self, tokens: int, *, least: int | None = None) -> None:
+        """Start with ``tokens``; with passes side by side, the last ones have ``least``."""
+        self.tokens, self._least = tokens, least or tokens
 
     def passes(
         self,
@@ -76,10 +79,15 @@ class TokenBudget:
         while waiting:
             finished: set[int] = set()
             counts = [lengths[index] for index in waiting]
-            batches = [
-                [waiting[row] for row in batch]
-                for batch in batches_by_tokens(counts, budget=self.tokens, size=size, padded=padded)
-            ]
+            divided = batches_by_tokens(
+                counts,
+                budget=self.tokens,
+                size=size,
+                padded=padded,
+                shares=2 * torch.get_num_threads() if parallel else 0,
+                least=self._least,
+            )
+            batches = [[waiting[row] for row in batch] for batch in divided]
             calls = [partial(forward, indices) for indices in batches]
             workers = _workers(len(batches)) if parallel else 1
             with closing(in_order(calls, workers=workers)) as results:
