@@ -438,7 +438,7 @@ class EmbeddingCache:
 
     def touch(self) -> None:
         """Record that the vectors were used."""
-        if self.manifest.is_file():
+        if self._attempt("store", self.manifest.is_file, False):
             self._attempt("store", self._describe, None)
 
     def _describe(self) -> None:

@@ -432,6 +432,11 @@ def test_info_lists_indexes_of_bm25(cli, folder):
     assert f"index of BM25  30 documents  {total_bytes(index) / 1000:.1f} kB  {index}" in shown
 
 
+def test_a_cache_whose_description_cannot_be_looked_at_stops_nothing(tmp_path, caplog):
+    EmbeddingCache(tmp_path / ("x" * 300)).touch()
+    assert "cannot store vectors" in caplog.text
+
+
 def test_verify_finds_damaged_vectors(cli, folder):
     stored(folder / "good")
     bad = stored(folder / "bad")
