@@ -42,7 +42,7 @@ from qwen3nb.utils.atomic_files import sha256_file
 from qwen3nb.utils.strict_json import parse_json
 
 _LARGEST = 256 * 2**20  # bytes; a record of 100,000 queries has about 20 MB
-_SKIPPED = {"checkpoints", "partial", "logs", "_build", ".cache"}
+_SKIPPED = {"checkpoints", "partial", "logs", "prompts", "_build", ".cache"}
 _RERANKING_METRIC = "ndcg@10"
 # Facts of a run, and their key paths in the training's configuration.
 _KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {

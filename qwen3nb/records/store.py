@@ -79,11 +79,9 @@ def load_failures(folder: Path | str | None = None) -> dict[str, str]:
     for file in sorted(base.glob("*/seed_*/*.error.txt")):
         if not file.is_file():
             continue
-        lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        text = file.read_text(encoding="utf-8", errors="replace").strip()
         name = file.name.removesuffix(".error.txt")
-        failures[f"{file.parent.parent.name} {file.parent.name} {name}"] = (
-            lines[-1] if lines else ""
-        )
+        failures[f"{file.parent.parent.name} {file.parent.name} {name}"] = text.split("\n")[-1]
     return failures
 
 

@@ -48,16 +48,22 @@ def headline_lead(comparison: Comparison, *, task: str, folder: str = "") -> str
 
 
 def headline_findings(
-    comparison: Comparison, *, task: str, links: Mapping[str, str] | None = None, folder: str = ""
+    comparison: Comparison,
+    results: Iterable[Result] | None = None,
+    *,
+    task: str,
+    links: Mapping[str, str] | None = None,
+    folder: str = "",
 ) -> str:
     """Return findings on training, joint training, reranking and extracted encoders as HTML.
 
-    Pages of run ids, and the folder of all others, are relative to the landing page.
+    Reranking is judged by ``results``, by default all records, those of adapters included. Pages
+    of run ids, and the folder of all others, are relative to the landing page.
     """
     seed, pages = comparison.procedure.seed, links or {}
     own = findings(comparison, task=task, links=pages)
     joint = interference_finding(interference.interference_report(seed=seed), folder=folder)
-    more = [joint, rerank_finding(load_results(), seed=seed, links=pages)]
+    more = [joint, rerank_finding(results or load_results(), seed=seed, links=pages)]
     return findings_html([*own, *filter(None, more)][:_MOST])
 
 
@@ -94,12 +100,10 @@ def rerank_finding(
     measured = [each for each in results if f"first {METRIC}" in each.per_query]
     if not measured:
         return None
-
-    def page(result: Result) -> tuple[str, str]:  # the reranker and the first stage
-        return result.model.identity, str(result.task.key).partition(".")[2]
-
-    best = max(measured, key=lambda each: (each.main.n, each.main.value or 0.0))
-    family = [each for each in measured if page(each) == page(best)]
+    best = max(measured, key=lambda each: (each.main.n, _value(each)))
+    stage = best.task.key.partition(".")[2]
+    own = [each for each in measured if each.model.identity == best.model.identity]
+    family = [each for each in own if each.task.key.partition(".")[2] == stage]
     gain = rerank_differences(family, seed=seed)[family.index(best)]
     where = short_task(gain.task)
     return Finding(
@@ -122,11 +126,8 @@ def findings(
 ) -> list[Finding]:
     """Return the findings on training and extraction, on one task or a benchmark's mean."""
     results = sorted(comparison.scored(task), key=_value, reverse=True)
-    every = (_training(comparison, results), _extracted(comparison, results))
-    return [
-        replace(finding, page=(links or {}).get(best.run, ""))
-        for finding, best in filter(None, every)
-    ]
+    every, pages = (_training(comparison, results), _extracted(comparison, results)), links or {}
+    return [replace(each, page=pages.get(best.run, "")) for each, best in filter(None, every)]
 
 
 def _value(result: Result) -> float:

@@ -140,10 +140,9 @@ class PaperContents:
         trained: list[Table] = []
         if not self._is_part:
             report = self._interference
-            differences = interference.configuration_differences_table(report.differences)
             tables = (
                 interference.configurations_table(report.scores),
-                differences,
+                interference.configuration_differences_table(report.differences),
                 interference.interference_table(report),
             )
             trained = [table for table in tables if table.rows]
@@ -189,8 +188,7 @@ class PaperContents:
         if tables is None:
             return
         for name, table in tables.tables:
-            types = table.name == "types"  # a row per type, as for means and tasks
-            shown = transposed(table, first="type of task") if types else table
+            shown = transposed(table, first="type of task") if table.name == "types" else table
             yield replace(shown, caption=f"{name}.")
         for kind, tasks in tasks_by_type(comparison).items():
             if keys := [each.task for each in tasks if each.with_baseline]:
@@ -259,10 +257,9 @@ def write_tables(contents: PaperContents, folder: Path, *, format: str) -> list[
     Raises:
         ValueError: as for `PaperContents.tables`, or the format is unknown.
     """
+    ending = TABLE_FORMATS[format]
     return [
-        write_public(
-            folder / f"{_file_name(table.name)}{TABLE_FORMATS[format]}", table.to_text(format)
-        )
+        write_public(folder / f"{_file_name(table.name)}{ending}", table.to_text(format))
         for table in contents.tables()
     ]
 
