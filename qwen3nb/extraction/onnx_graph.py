@@ -232,7 +232,8 @@ def graph_states(file: Path) -> Callable[[Tensor, Tensor], Tensor]:
     if file.suffix == ".xml":
         import openvino
 
-        run: Any = openvino.Core().compile_model(str(file), "CPU")
+        with refusing(file, "no graph with weights that OpenVINO can run; export it again"):
+            run: Any = openvino.Core().compile_model(str(file), "CPU")
         names = {each.get_any_name() for each in run.inputs}
     else:
         import onnxruntime

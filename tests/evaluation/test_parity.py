@@ -356,3 +356,10 @@ def test_the_command_exits_with_3_and_names_the_cause(cli, export):
     assert (half.exit_code, "half.onnx: no graph that ONNX" in half.output) == (1, True)
     gguf = cli(*words, "model.gguf")
     assert "llama-server -m model.gguf --embeddings" in gguf.output
+
+
+def test_an_openvino_graph_without_its_weights_is_one_line(cli, export):
+    pytest.importorskip("openvino")
+    (export.parent / "x.xml").write_text("<net/>")
+    refused = cli("parity", export, export.parent / "x.xml", "--probes-only")
+    assert (refused.exit_code, "x.xml: no graph with weights" in refused.output) == (1, True)
