@@ -33,14 +33,15 @@ class Journal:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._values: dict[str, Any] = {}
-        self.damaged: list[int] = []  # numbers of the lines that fail their checksum
+        # Numbers of the lines that fail their checksum, without those cut by a crash.
+        self.damaged: list[int] = []
         lines = file.read_bytes().split(b"\n") if file.is_file() else []
         for number, line in enumerate(lines, start=1):
             checksum, _, data = line.partition(b" ")
             if data and checksum == b"%08x" % zlib.crc32(data):
                 key, value = json.loads(data)
                 self._values[key] = value
-            elif line:
+            elif line.endswith(b"]"):
                 self.damaged.append(number)
 
     def keys(self) -> Set[str]:
