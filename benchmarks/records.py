@@ -37,14 +37,13 @@ from benchmarks.options import PYTHON, command, finished
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
 from qwen3nb.bench.harness import table, timed
-from qwen3nb.evaluation.studies.prompts import FOLDER
 from qwen3nb.execution.page_names import page_name
 from qwen3nb.execution.parameters import read_parameters
 from qwen3nb.metrics.aggregate import Aggregate, aggregate_samples, reported
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.record import Environment, ModelInfo, MTEBScore, Result, RunCost, TaskInfo
 from qwen3nb.records.side_files import QueryScores
-from qwen3nb.records.store import load_results
+from qwen3nb.records.store import PROMPTS, load_results
 from qwen3nb.report.evaluation.run_trace import RunTrace
 from qwen3nb.report.evaluation.scores import scores_table
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
@@ -328,7 +327,7 @@ def write_records(folder: Path, records: RecordSet, *, processes: int = 0) -> in
 def _write_group(folder: Path, records: RecordSet, group: tuple[str, int]) -> int:
     """Write the records of all models on one task with one prompt."""
     for result in _results(records, *group):
-        result.save(folder / FOLDER if group[1] else folder)
+        result.save(folder / PROMPTS if group[1] else folder)
     return records.models
 
 

@@ -14,7 +14,13 @@ from qwen3nb.execution.parameters import read_parameters
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.records.results import Results
-from qwen3nb.records.store import load_failures, load_results, result_files, verify_folder
+from qwen3nb.records.store import (
+    load_failures,
+    load_results,
+    record_folders,
+    result_files,
+    verify_folder,
+)
 from qwen3nb.report.render.table import Cell, Conclusion, Table, plural
 from qwen3nb.utils.atomic_files import read_json
 
@@ -136,8 +142,10 @@ def verification_table(*, verify: bool = True) -> Table:
     Args:
         verify: whether to verify them; otherwise records are only counted.
     """
-    files = result_files()
-    problems = verify_folder(paths.results(), fresh=False) if verify else {}
+    files = [file for folder in record_folders() for file in result_files(folder)]
+    problems: dict[Path, list[str]] = {}
+    for folder in record_folders() if verify else ():
+        problems |= verify_folder(folder, fresh=False)
     hold = f"{sum(file not in problems for file in files)} of {len(files)} records are consistent"
     return Table.of(
         ((paths.shown(file), "; ".join(messages)) for file, messages in problems.items()),

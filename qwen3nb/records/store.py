@@ -25,6 +25,7 @@ from qwen3nb.utils.hardware import cores
 # Remaining seconds on one core above which records are verified on all cores.
 _PATIENCE = 1.0
 _START_UP = 3.0
+PROMPTS = "prompts"  # folder of the records of sets of prompts, in that of all records
 _PART = 32  # records per batch of a process
 
 # Settings in which records of one model may differ, each then with its own row, and the value
@@ -72,6 +73,12 @@ def result_files(folder: Path | str | None = None) -> list[Path]:
     return sorted(base.glob("*/seed_*/*.json"))
 
 
+def record_folders() -> list[Path]:
+    """Return the folder of all records, and that of sets of prompts in it, if it has any."""
+    prompts = paths.results() / PROMPTS
+    return [paths.results(), *([prompts] if result_files(prompts) else [])]
+
+
 def load_failures(folder: Path | str | None = None) -> dict[str, str]:
     """Return the last line of each failed task's traceback, by model, seed and task."""
     base = Path(folder) if folder else paths.results()
@@ -98,8 +105,9 @@ def verify(records: Result | Iterable[Result] | Path | str | None = None) -> lis
     if isinstance(records, Result):
         return problems(records)
     if records is None or isinstance(records, Path | str):
-        file = Path(records) if records is not None else paths.results()
-        wrong = verify_files([file]) if file.is_file() else verify_folder(file)
+        wrong: dict[Path, list[str]] = {}
+        for file in record_folders() if records is None else [Path(records)]:
+            wrong |= verify_files([file]) if file.is_file() else verify_folder(file)
         return [f"{paths.shown(file)}: {line}" for file, lines in wrong.items() for line in lines]
     return [
         f"{each.model.label} on {each.task.key}: {line}"

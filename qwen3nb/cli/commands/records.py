@@ -73,12 +73,12 @@ def results(to: Path | None, results: Path | None, as_json: bool, **which: Any) 
 def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool) -> None:
     """Check that the numbers of records follow from their own scores, and report those that do not.
 
-    FILES are records or folders of records; by default all records in results/. A record is
-    compared with its checksum and with the list of all records ever written (checksums.jsonl); its
-    aggregates and intervals with the scores of its queries; these with run and qrels if they were
-    kept (--runs); main score and data with MTEB's own result; and all_results.json with the
-    records. The next time, only records whose files have changed since, by their times and sizes,
-    are verified.
+    FILES are records or folders of records; by default all in results/, those of sets of prompts
+    included. A record is compared with its checksum and with the list of all records ever written
+    (checksums.jsonl); its aggregates and intervals with the scores of its queries; these with run
+    and qrels if they were kept (--runs); main score and data with MTEB's own result; and
+    all_results.json with the records. The next time, only records whose files have changed since,
+    by their times and sizes, are verified.
 
     Nothing is signed. If someone recomputes every checksum, including the list, these changes are
     not detected: numbers of documents and queries, counts, group, categories, run id, texts
@@ -91,11 +91,12 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
     qwen3nb verify
     qwen3nb verify results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json
     """
-    from qwen3nb.records.store import check_files
+    from qwen3nb.records.store import check_files, record_folders
     from qwen3nb.records.verification import folder_problems
     from qwen3nb.utils.progress import tqdm
 
-    records = [file for path in files or (None,) for file in _records(path)]
+    given: list[Path | None] = [*files] or [None, *record_folders()[1:]]
+    records = [file for path in given for file in _records(path)]
     bar = tqdm(total=len(records), desc="verify", unit="record", leave=False, disable=None)
     problems: dict[Path, Sequence[str]] = {}
     verified = 0
@@ -104,7 +105,7 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
             bar.update()
             if wrong:
                 problems[file] = wrong
-    for folder in (path or paths.results() for path in files or (None,)):
+    for folder in (path or paths.results() for path in given):
         problems |= folder_problems(folder) if folder.is_dir() else {}
     if as_json:
         failed = {str(file): list(messages) for file, messages in problems.items()}

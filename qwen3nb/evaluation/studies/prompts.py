@@ -20,10 +20,8 @@ from qwen3nb.metrics.intervals import Array
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.prompts import QueryPrompt, prompt_for, read_prompts
 from qwen3nb.records.record import Result
-from qwen3nb.records.store import load_results
+from qwen3nb.records.store import PROMPTS, load_results
 from qwen3nb.utils.progress import tqdm
-
-FOLDER = "prompts"  # of the records, in that of all records
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +81,7 @@ def evaluate_prompts(
             source if task is None else None,
             tasks=None if task is None else [source],
             limit=limit,
-            output=run.folder / FOLDER,
+            output=run.folder / PROMPTS,
             seed=run.seed,
             batch_size=run.batch_size,
             config={"prompt": {"name": prompt.name, "text": prompt.text, "of": model.identity}},
@@ -105,7 +103,7 @@ def read_prompt_scores() -> list[PromptScores]:
         if each.main.value is not None
     }
     contents: dict[tuple[str, str, int], dict[str, list[Result]]] = {}
-    for result in sorted(load_results(every / FOLDER), key=lambda each: each.finished):
+    for result in sorted(load_results(every / PROMPTS), key=lambda each: each.finished):
         use, of = (result.model.label, result.task.key, result.seed), result.config["prompt"]["of"]
         if (of, result.seed, result.task.key) in defaults and result.main.value is not None:
             own = contents.setdefault(use, {})

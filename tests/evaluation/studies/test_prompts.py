@@ -19,7 +19,7 @@ from qwen3nb.evaluation.studies.prompts import PromptScores, read_prompt_scores
 from qwen3nb.models.kinds.prompts import QueryPrompt, read_prompts
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import SpecError
-from qwen3nb.records.store import load_results
+from qwen3nb.records.store import load_results, verify
 from qwen3nb.report.evaluation.checked_run import check_and_evaluate
 from qwen3nb.report.studies.prompts import (
     prompt_pairs_table,
@@ -161,8 +161,8 @@ def test_prompts_of_the_newest_content_and_of_every_seed_are_read(home):
 
 
 @pytest.mark.integration
-def test_a_set_is_evaluated_apart_and_encodes_passages_once(encoder_folder, home, tmp_path):
-    """And a page shows it; a second run evaluates nothing."""
+def test_a_set_is_evaluated_apart_and_encodes_passages_once(encoder_folder, home, tmp_path, cli):
+    """And a page shows it, and ``verify`` verifies it; a second run evaluates nothing."""
     file = tmp_path / "own.toml"
     file.write_text(SET)
     given = {"tasks": f"{TASK},AuthorSTS", "prompts": str(file), "tier": "smoke", "limit": 20}
@@ -191,6 +191,10 @@ def test_a_set_is_evaluated_apart_and_encodes_passages_once(encoder_folder, home
     assert "to" in prompts_figure(names["scores"]).alt
     with pytest.raises(SpecError, match="takes no prompts"):
         check_and_evaluate("bm25", **given)
+    assert "6 of 6 records are consistent" in cli("verify").output
+    record = next(paths.results().glob("prompts/*/seed_*/*.json"))
+    record.write_text(record.read_text().replace("0.", "1.", 1))
+    assert (cli("verify").exit_code, len(verify())) == (1, 1)
 
 
 def test_a_model_with_other_prompts_shares_the_cache(encoder_folder, home):
