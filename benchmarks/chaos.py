@@ -31,6 +31,7 @@ from qwen3nb.study import create_study
 
 MARK, PORT = "QWEN3NB_CHAOS", 6391
 RAY = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats"]
+RAY += ["--include-log-monitor=false"]  # nobody reads them
 
 
 class Cluster:
