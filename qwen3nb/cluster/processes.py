@@ -52,9 +52,7 @@ _CLEANERS = (
 )
 
 
-def guarded(
-    command: Sequence[str], *, remove: Iterable[Path] = (), scratch: bool = False
-) -> list[str]:
+def guarded(command: Sequence[str], **orders: Any) -> list[str]:
     """Return the command that runs ``command`` with a guard; this process must start it.
 
     Its status and output are those of ``command``. On SIGTERM, it ends with all descendants of
@@ -62,18 +60,12 @@ def guarded(
 
     Args:
         command: the program and its arguments.
-        remove: files to remove after it.
-        scratch: whether it gets a folder for temporary files, removed afterwards.
+        orders: keywords of `guard`, and ``waiter`` of `main`; the owner is this process by default.
     """
-    files = [str(file) for file in remove]
-    return _with_guard(command, owners=[os.getpid()], remove=files, scratch=scratch)
-
-
-def _with_guard(command: Sequence[str], **orders: Any) -> list[str]:
-    """Return the command of the guard; for ``orders`` see `guard`."""
     if os.name != "posix":
         return list(command)
-    return [sys.executable, "-P", __file__, json.dumps(orders), *command]
+    orders = {"owners": [os.getpid()], **orders}
+    return [sys.executable, "-P", __file__, json.dumps(orders, default=str), *command]
 
 
 def run_guarded(
@@ -86,17 +78,12 @@ def run_guarded(
 ) -> int:
     """Run a command from a Ray task and return its exit status, negative for a signal.
 
-    Args:
-        command: the program and its arguments.
-        scratch: removed if the worker or the raylet dies.
-        log: file for its output.
-        environment: all its variables.
-        folder: its working directory.
+    ``log`` gets its output; ``scratch`` is removed if the worker or the raylet dies.
     """
     owners = [os.getpid(), os.getppid()]
     with log.open("wb") as output:
         done = subprocess.run(
-            _with_guard(command, owners=owners, if_lost=str(scratch), waiter=True),
+            guarded(command, owners=owners, if_lost=scratch, waiter=True),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -280,10 +267,8 @@ def _end_as(status: int) -> None:
 def main(text: str, *command: str) -> None:
     """Guard a command, and exit with its status.
 
-    Args:
-        text: keywords of `guard` as JSON, and ``waiter``: whether to put a waiting process between
-            the first owner and the guard.
-        command: the program and its arguments.
+    ``text`` has keywords of `guard` as JSON, and ``waiter``: whether to put a waiting process
+    between the first owner and the guard.
     """
     orders = json.loads(text)
     if orders.pop("waiter", False):

@@ -62,22 +62,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 MINIMUM: dict[str, int] = {
-    "averages": 1,
-    "batch_size": 1,
-    "batch_tokens": 0,
-    "count": 1,
-    "depth": 1,
-    "dimensions": 0,
-    "ef_search": 1,
-    "k": 1,
-    "limit": 0,
-    "max_length": 0,
-    "nprobe": 1,
-    "queries": 0,
-    "rounds": 1,
-    "seed": 0,
-    "texts": 1,
-    "threads": 0,
+    **dict.fromkeys(("averages", "batch_size", "count", "depth", "ef_search", "k"), 1),
+    **dict.fromkeys(("nprobe", "rounds", "texts"), 1),
+    **dict.fromkeys(("batch_tokens", "dimensions", "limit", "max_length"), 0),
+    **dict.fromkeys(("queries", "seed", "threads"), 0),
 }
 
 
