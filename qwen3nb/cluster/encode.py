@@ -23,6 +23,7 @@ from typing import Any
 
 from qwen3nb.cluster.nodes import (
     LOCAL,
+    TEMPORARY,
     ClusterError,
     Node,
     connected,
@@ -186,7 +187,8 @@ class ShardWorker:
 
 
 def _facts(model: str) -> dict[str, str]:
-    return {k: v for k, v in software_facts().items() if k != "notebooks"} | model_facts([model])
+    unused = ("notebooks", "cache", TEMPORARY)
+    return {k: v for k, v in software_facts().items() if k not in unused} | model_facts([model])
 
 
 class _Encoding:

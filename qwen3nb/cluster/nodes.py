@@ -1,9 +1,10 @@
 """Connect to a Ray cluster or start one, and check that its nodes are equivalent.
 
-Before the first run, every node reports its versions, code and notebooks, and the library for
-linear layers, which the driver selects for all. A node that differs from this machine is refused: a
-table with rows from different programs would compare the programs. The process of each run compares
-them again, with its models; see `qwen3nb.execution.child`.
+Before the first run, every node reports its versions, code and notebooks, the library for linear
+layers, which the driver selects for all, and whether its folders can be written. A node that
+differs from this machine is refused: a table with rows from different programs would compare the
+programs. The process of each run compares them again, with its models; see
+`qwen3nb.execution.child`.
 
 Ray is an extra and loaded only here. An address is ``local`` (a temporary Ray on this machine),
 ``auto`` (the cluster of this machine, or the one in ``RAY_ADDRESS``), ``host:port`` (the same by
@@ -12,6 +13,7 @@ name) or ``ray://host:port`` (a client outside the cluster).
 
 from __future__ import annotations
 
+import functools
 import getpass
 import logging
 import os
@@ -36,10 +38,13 @@ from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import passed_names
 
-LOCAL = "local"
+LOCAL, TEMPORARY = "local", "temporary folder"
 
 _START = "Start one with `ray start --head`, or give --ray no address for a Ray on this machine"
 _PATIENCE = 5.0  # timeout in seconds; Ray itself waits for minutes
+# How a connection of gRPC begins: a preface and a frame of type 4, the settings, from either side.
+_SETTINGS_TYPE = b"\x04"
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS_TYPE + bytes(5)
 _GONE = 10.0  # seconds until a head that does not answer counts as dead
 # Default settings of Ray; the environment takes precedence.
 _SETTINGS = {
@@ -121,21 +126,25 @@ def _silent() -> Iterator[None]:
 
 def _watch(head: str, ended: threading.Event) -> None:
     """End this process if the head is gone, as Ray would later, in a minute and without a word."""
-    host, _, port = head.rpartition(":")
     seen = time.monotonic()
     while not ended.wait(1):
         try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+            _connection(head).close()
             seen = time.monotonic()
         except OSError as error:
             if time.monotonic() - seen > _GONE:
                 print(
-                    f"\nError: Ray's head at {head} no longer answers ({error.strerror}). What has "
-                    "finished is kept; start Ray again, then repeat the command to resume",
+                    f"\nError: Ray's head at {head} no longer answers ({error}). What has finished "
+                    "is kept; start Ray again, then repeat the command to resume",
                     file=sys.stderr,
                     flush=True,
                 )
                 os._exit(1)
+
+
+def _connection(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE)
 
 
 def _answering(address: str) -> str:
@@ -159,8 +168,12 @@ def _answering(address: str) -> str:
             "expected auto, host:port or ray://host:port, or nothing for a Ray on this machine"
         )
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
-    except OSError as error:
+        with _connection(rest) as connection:
+            connection.sendall(_GREETING)
+            encrypted = os.environ.get("RAY_USE_TLS", "0") != "0"
+            if connection.recv(9)[3:4] != _SETTINGS_TYPE and not encrypted:
+                raise OSError("what listens there is not Ray")
+    except (OSError, UnicodeError) as error:
         raise ClusterError(f"no Ray cluster answers at {target}: {error}. {_START}") from None
     # Resolve the address here: Ray sends this machine's token to clusters that it discovers.
     return address if address == "auto" and not os.environ.get("RAY_ADDRESS") else target
@@ -243,7 +256,17 @@ def software_facts() -> dict[str, str]:
     digests = [sha256_file(file) for file in notebooks]
     facts["notebooks"] = _digest(digests) if digests else f"none in {paths.notebooks()}"
     facts["linear layers"] = _or_error(linear_library)
+    for name, folder in (("cache", paths.cache()), (TEMPORARY, Path(tempfile.gettempdir()))):
+        facts[name] = _or_error(functools.partial(_written, folder))
     return facts
+
+
+def _written(folder: Path) -> str:
+    """Return that a megabyte can be written to a folder, or raise OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(os.urandom(1 << 20))
+    return "writable"
 
 
 def model_facts(models: Iterable[str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.cluster.nodes import node_environment
+from qwen3nb.cluster.nodes import TEMPORARY, node_environment
 from qwen3nb.cluster.processes import run_guarded
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
@@ -73,7 +73,7 @@ class Request:
     folder: str  # the driver's working directory, used if the node has it
     results: str  # the driver's folder of records, used if the node sees it
     book: str  # the driver's folder of the book
-    mark: str  # a file in ``results``: the node sees that folder if it sees the file
+    mark: str  # a folder in ``results``: the node sees that if it sees this one
     models: tuple[str, ...] = ()  # the models and adapters among the facts
     facts: Mapping[str, str] = field(default_factory=dict)  # the driver's; none: not compared
     part: Mapping[str, Any] = field(default_factory=dict)  # of an evaluation, instead of arguments
@@ -99,36 +99,38 @@ def run_on_node(request: Request) -> Delivery:
     """Run a command; called by Ray on the selected node."""
     import ray
 
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="qwen3nb-run-", ignore_cleanup_errors=True) as name:
-        scratch = Path(name).resolve()
-        shared = _link_known(request, scratch)
-        folder = Path(request.folder)
-        own = {"QWEN3NB_RESULTS": scratch / "results", "QWEN3NB_BOOK": scratch / "book"}
-        environment = node_environment(request.environment) | {k: str(v) for k, v in own.items()}
-        orders = {name: getattr(request, name) for name in ("arguments", "models", "facts", "part")}
-        write_json(scratch / "orders.json", orders)
-        status = run_guarded(
-            # -P: with the code that the kernels import, even if it runs in a checkout
-            [sys.executable, "-P", "-m", "qwen3nb.execution.child", str(scratch / "orders.json")],
-            scratch=scratch,
-            log=scratch / "log",
-            environment=environment,
-            folder=folder if folder.is_dir() else scratch,
-        )
-        found = scratch / FACTS
-        facts = read_json(found) if found.is_file() else {}
-        archive = _packed(scratch, request, failed=status != 0)
-        with archive.open("rb") as file:
-            parts = tuple(ray.put(part) for part in iter(lambda: file.read(_PART), b""))
-    node = str(ray.get_runtime_context().get_node_id())
+    started, node = time.monotonic(), str(ray.get_runtime_context().get_node_id())
+    try:
+        with tempfile.TemporaryDirectory(prefix="qwen3nb-run-", ignore_cleanup_errors=True) as name:
+            scratch = Path(name).resolve()
+            shared = _link_known(request, scratch)
+            folder, orders = Path(request.folder), scratch / "orders.json"
+            own = {f"QWEN3NB_{top.upper()}": str(scratch / top) for top in ("results", "book")}
+            given = ("arguments", "models", "facts", "part")
+            write_json(orders, {name: getattr(request, name) for name in given})
+            status = run_guarded(
+                # -P: with the code that the kernels import, even if it runs in a checkout
+                [sys.executable, "-P", "-m", "qwen3nb.execution.child", str(orders)],
+                scratch=scratch,
+                log=scratch / "log",
+                environment=node_environment(request.environment) | own,
+                folder=folder if folder.is_dir() else scratch,
+            )
+            found = scratch / FACTS
+            facts = read_json(found) if found.is_file() else {}
+            archive = _packed(scratch, request, failed=status != 0)
+            with archive.open("rb") as file:
+                parts = tuple(ray.put(part) for part in iter(lambda: file.read(_PART), b""))
+    except OSError as error:  # such as a full disk
+        facts = {**request.facts, TEMPORARY: f"none ({error})"}
+        status, parts, shared = 1, (), False
     return Delivery(status, node, time.monotonic() - started, parts, facts, shared)
 
 
 def _link_known(request: Request, scratch: Path) -> bool:
     """Link the records of earlier runs, and the earlier page; return whether the node sees them."""
     results, book = Path(request.results), Path(request.book)
-    if not (results / request.mark).is_file():
+    if not (results / request.mark).is_dir():
         return False
     known = [(file, results, "results") for pattern in _KNOWN for file in results.glob(pattern)]
     if (book / request.page).is_file():
@@ -164,12 +166,12 @@ def _packed(scratch: Path, request: Request, *, failed: bool) -> Path:
 
 
 @contextmanager
-def unpacked(delivery: Delivery, *, get: Any) -> Iterator[Path]:
-    """Yield a folder with the files of a delivery: ``log``, ``results/`` and ``book/``.
+def unpacked(delivery: Delivery, *, get: Any, within: Path) -> Iterator[Path]:
+    """Yield a new folder with the files of a delivery: ``log``, ``results/`` and ``book/``.
 
     ``get`` is ``ray.get``, which raises Ray's error if a part is lost.
     """
-    with tempfile.TemporaryDirectory(prefix="qwen3nb-files-") as name:
+    with tempfile.TemporaryDirectory(dir=within) as name:
         archive = Path(name) / "files.tar"
         with archive.open("wb") as file:
             for part in delivery.parts:

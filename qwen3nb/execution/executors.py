@@ -41,7 +41,7 @@ from qwen3nb.records.failures import forget_failure
 from qwen3nb.records.record import CHECKSUMS, in_checksums
 from qwen3nb.records.side_files import named_files, remove_unnamed
 from qwen3nb.records.verification import SUMMARY
-from qwen3nb.utils.atomic_files import new_file, read_json, temporary_file, turn, write_text
+from qwen3nb.utils.atomic_files import new_file, read_json, temporary_folder, turn, write_text
 from qwen3nb.utils.hardware import cores, gpus
 from qwen3nb.utils.secrets import known_secrets
 
@@ -107,32 +107,25 @@ class LocalExecutor:
             own = {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
             environment = {**os.environ, **_settings(cores() // self.at_once, log), **own}
             program = [sys.executable, "-m", "qwen3nb.cli.main", *command.arguments]
-            return RunOutcome(command.name, self.execute(program, log=log, environment=environment))
+            with log.open("wb") as file:
+                with self._lock:
+                    if self.stopped:
+                        return RunOutcome(command.name, STOPPED)
+                    process = subprocess.Popen(
+                        guarded(program),
+                        stdin=subprocess.DEVNULL,
+                        stdout=file,
+                        stderr=subprocess.STDOUT,
+                        env=environment,
+                        start_new_session=True,  # Ctrl-C reaches only this process, which stops it
+                    )
+                    self._running.add(process)
+                status = process.wait()
+            with self._lock:
+                self._running.discard(process)
+            return RunOutcome(command.name, status)
         finally:
             self._slots.put(gpu)
-
-    def execute(self, program: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> int:
-        """Run a program with its output in ``log`` and return the exit status.
-
-        The child has its own session: Ctrl-C only reaches the parent, which then stops it.
-        """
-        with log.open("wb") as file:
-            with self._lock:
-                if self.stopped:
-                    return STOPPED
-                process = subprocess.Popen(
-                    guarded(program),
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=subprocess.STDOUT,
-                    env=dict(environment),
-                    start_new_session=True,
-                )
-                self._running.add(process)
-            status = process.wait()
-        with self._lock:
-            self._running.discard(process)
-        return status
 
     def stop(self) -> None:
         """End the running processes with all their descendants, and refuse new ones.
@@ -190,10 +183,10 @@ def on_cluster(
             known.examine(software)
         nodes = known.fit()
         share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
-        # A node checks by this file whether it sees the folder of records.
-        with temporary_file(paths.results() / "sweep") as mark:
+        # A node checks by this folder whether it sees that of the records.
+        with temporary_folder(paths.results() / "sweep") as scratch:
             runs = max(1, min(at_most, _AHEAD))
-            yield RayExecutor(ray, known, share, environment, mark.name, software, runs)
+            yield RayExecutor(ray, known, share, environment, scratch, software, runs)
 
 
 @dataclass(frozen=True)
@@ -230,7 +223,7 @@ class RayExecutor:
     nodes: KnownNodes
     share: NodeShare
     environment: dict[str, str]
-    mark: str
+    scratch: Path  # for deliveries
     software: Mapping[str, str]  # facts of this machine, compared with a node's; none: not compared
     at_once: int  # runs at a time
     shared: bool = True  # whether all nodes so far see the records of this machine
@@ -281,7 +274,8 @@ class RayExecutor:
         if unlike := difference(facts, getattr(delivery, "facts", {})):
             self.nodes.refuse(delivery.node, unlike)
             return None
-        with unpacked(delivery, get=self.ray.get) as folder, self._publishing:
+        files = unpacked(delivery, get=self.ray.get, within=self.scratch)
+        with files as folder, self._publishing:
             own = command.arguments[1:2] == ("eval",)  # other notebooks may evaluate further models
             if own and (unlike := other_model(folder / "results", command.models)):
                 self.nodes.refuse(delivery.node, unlike)
@@ -311,7 +305,7 @@ class RayExecutor:
             folder=str(Path.cwd()),
             results=str(paths.results()),
             book=str(paths.book()),
-            mark=self.mark,
+            mark=self.scratch.name,
             models=command.models,
             facts=facts,
             part=command.part,

@@ -112,16 +112,16 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def temporary_file(path: Path) -> Iterator[Path]:
-    """Yield an empty file next to ``path`` for the block; first remove those of dead processes."""
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder next to ``path`` for the block; first remove those of dead processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep_leftovers(path)
     work = _beside(path)
-    work.touch()
+    work.mkdir()
     try:
         yield work
     finally:
-        work.unlink(missing_ok=True)
+        shutil.rmtree(work, ignore_errors=True)
 
 
 class _NamedOutput(io.FileIO):

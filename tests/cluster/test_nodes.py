@@ -1,13 +1,17 @@
 """A cluster and its nodes: how it is joined, what they say of themselves, what is refused."""
 
 import os
+import re
 import shutil
 import socket
 import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
+from qwen3nb.cluster import nodes
 from qwen3nb.cluster.nodes import (
     ClusterError,
     KnownNodes,
@@ -19,7 +23,7 @@ from qwen3nb.cluster.nodes import (
     sent_environment,
     software_facts,
 )
-from qwen3nb.cluster.runs import other_model
+from qwen3nb.cluster.runs import Request, other_model, run_on_node
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_model
 
@@ -84,6 +88,23 @@ def test_a_node_with_other_code_is_refused_by_name(checkout, capsys):
     assert difference({"mteb": "2.26"}, {"mteb": ""}) == "mteb: none there, 2.26 here"
     assert difference({}, {"mteb": "2.26"}) == "mteb: 2.26 there, none here"
     assert "reports neither versions nor code" in difference({"mteb": "2.26"}, {})
+
+
+def test_a_node_that_cannot_write_differs(checkout, tmp_path, monkeypatch):
+    here, full = software_facts(), tmp_path / "full"
+    full.touch()
+    monkeypatch.setenv("QWEN3NB_CACHE", str(full))
+    where = rf"cache: none \(FileExistsError: .*{full}.*\) there, writable here"
+    assert re.fullmatch(where, difference(here, software_facts()))
+    # A disk that is full in the middle: nothing of the run is left to deliver.
+    monkeypatch.setattr(tempfile, "tempdir", str(full))
+    context = SimpleNamespace(get_node_id=lambda: "id")
+    ray = SimpleNamespace(get_runtime_context=lambda: context, put=None)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    delivery = run_on_node(Request((), "", {}, "", "", "", "", facts=here))
+    assert (delivery.node, delivery.parts) == ("id", ())
+    where = rf"temporary folder: none \(.*{full}.*\) there, writable here"
+    assert re.fullmatch(where, difference(here, delivery.facts))
 
 
 def test_facts_follow_the_content_of_a_model_not_its_path(checkout, make_checkpoint):
@@ -158,6 +179,19 @@ def test_nobody_at_the_address_is_said_at_once(scheme):
     message = refusal(address)
     assert f"no Ray cluster answers at {address}: " in message
     assert "ray start --head" in message
+
+
+@pytest.mark.usefixtures("_ray")
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_what_listens_there_but_is_not_ray_is_refused(monkeypatch, answer):
+    """Ray itself would wait for minutes."""
+    monkeypatch.setattr(nodes, "_PATIENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        client = pool.submit(lambda: (taken := server.accept()[0], taken.sendall(answer)))
+        message = refusal(f"127.0.0.1:{server.getsockname()[1]}")
+        client.result()[0].close()
+    assert message.startswith("no Ray cluster answers at 127.0.0.1:")
+    assert ("not Ray" if answer else "timed out") in message
 
 
 @pytest.mark.usefixtures("_ray")

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from types import SimpleNamespace
 
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import psutil
@@ -227,13 +228,17 @@ def test_the_peak_of_memory_is_what_was_held_at_most():
 def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
     seen, pair = [], threading.Barrier(2, timeout=60)  # each run waits for one next to it
 
-    def execute(self, program, *, log, environment):
-        seen.append(environment["CUDA_VISIBLE_DEVICES"])
-        pair.wait()
-        return 0
+    class Process:
+        def __init__(self, program, *, env, **options):
+            seen.append(env["CUDA_VISIBLE_DEVICES"])
+
+        def wait(self):
+            pair.wait()
+            return 0
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    monkeypatch.setattr(executors.LocalExecutor, "execute", execute)
+    process = SimpleNamespace(Popen=Process, DEVNULL=None, STDOUT=None)
+    monkeypatch.setattr(executors, "subprocess", process)
     jobs = [Job("small", {"checkpoint": "bm25", "x": x}) for x in range(8)]
     outcomes = sweep(jobs, at_once=8, show_progress=False)
     assert [outcome.status for outcome in outcomes] == ["done"] * 8
@@ -372,10 +377,9 @@ def test_nothing_starts_after_a_stop(tmp_path):
     executor = executors.LocalExecutor(1)
     executor.stop()
     assert executor.stopped
-    marker = tmp_path / "ran"
-    command = [sys.executable, "-c", f"open({str(marker)!r}, 'w')"]
-    assert executor.execute(command, log=tmp_path / "log", environment=os.environ) < 0
-    assert not marker.exists()
+    command = executors.Command("page", ("--version",), tmp_path / "page.ipynb")
+    assert executor.run(command, log=tmp_path / "log").exit_status < 0
+    assert (tmp_path / "log").read_text() == ""
 
 
 PAGE = "runs/eval-x.ipynb"

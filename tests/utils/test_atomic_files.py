@@ -15,7 +15,7 @@ from qwen3nb.utils.atomic_files import (
     explained,
     new_folder,
     read_json,
-    temporary_file,
+    temporary_folder,
     write_json,
     write_text,
 )
@@ -98,14 +98,14 @@ def test_what_a_killed_process_left_is_removed(tmp_path, living_writer):
     assert sorted(tree(tmp_path, hidden=True)) == ["folder/part", "model"]
 
 
-def test_a_file_for_a_block_goes_with_it_or_with_the_next(tmp_path):
+def test_a_folder_for_a_block_goes_with_it_or_with_the_next(tmp_path):
     code = (
-        "import os, sys, pathlib; from qwen3nb.utils.atomic_files import temporary_file\n"
-        "with temporary_file(pathlib.Path(sys.argv[1])): os._exit(1)"
+        "import os, sys, pathlib; from qwen3nb.utils.atomic_files import temporary_folder\n"
+        "with temporary_folder(pathlib.Path(sys.argv[1])) as new: (new / 'f').touch(), os._exit(1)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "run")], check=False)
     assert len(leftovers(tmp_path)) == 1
-    with temporary_file(tmp_path / "run") as first, temporary_file(tmp_path / "run") as second:
+    with temporary_folder(tmp_path / "run") as first, temporary_folder(tmp_path / "run") as second:
         assert sorted(leftovers(tmp_path)) == sorted([first.name, second.name])
     assert leftovers(tmp_path) == []
 
