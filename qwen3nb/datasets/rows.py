@@ -30,7 +30,7 @@ READ_LIMIT = "QWEN3NB_READ_LIMIT"
 LINE = 16 << 20  # bytes of a line
 RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold
 _RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
-FREE = 16 << 20  # bytes that may be unpacked at any ratio
+_FREE = 16 << 20  # bytes that may be unpacked at any ratio
 _LISTED = 30
 _BOM = b"\xef\xbb\xbf"
 # Control characters, line and paragraph separators, and lone surrogates.
@@ -90,6 +90,11 @@ def raised_limit(limit: int) -> str:
     return f"{f'{limit >> 20} MiB' if limit >> 20 else f'{limit:,} bytes'}; {_RAISED}"
 
 
+def unpacked_limit(file: Path) -> int:
+    """Return how many bytes a compressed file may unpack to, unless the limit is raised."""
+    return max(_FREE, RATIO * file.stat().st_size)
+
+
 def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line of a UTF-8 file, with its line break.
 
@@ -110,8 +115,7 @@ def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int
         how, packed = "", file.suffix == ".gz"
         if packed:
             how = f" unpacked from {file.stat().st_size:,} bytes"
-            unpacked = max(FREE, RATIO * file.stat().st_size)
-            most = unpacked if most is None else min(most, unpacked)
+            most = unpacked_limit(file) if most is None else min(most, unpacked_limit(file))
         limit, longest = math.inf if most is None else size_limit(most), size_limit(LINE)
         with gzip.open(file) if packed else file.open("rb") as raw:
             for number, line in enumerate(iter(partial(raw.readline, longest + 2), b""), start=1):

@@ -338,7 +338,7 @@ def training_texts(file: Path) -> Iterator[tuple[int, str]]:
     Raises:
         DataError: it cannot be read; names the file, and the line of a text file.
     """
-    most = rows.size_limit(max(rows.FREE, rows.RATIO * file.stat().st_size))
+    most = rows.size_limit(rows.unpacked_limit(file))
     long, size = rows.size_limit(LINE), 0
     for number, value in _READERS[_type(file)](file):
         for text in _strings(value):
