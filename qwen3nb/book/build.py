@@ -115,7 +115,7 @@ def refresh_pages(
         NotebookError: the page of all runs failed.
     """
     everything = load_results()
-    results = [each for each in everything if "training" not in each.config]  # no adapters
+    results = everything.without_adapters
     richest = richest_tier(results)
     on_tier = tier and any(each.task.key in TIERS[tier].task_keys for each in results)
     if tier and results and not on_tier:

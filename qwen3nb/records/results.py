@@ -85,6 +85,12 @@ class Results(Sequence[Result]):
         return str(self.to_frame().to_html(max_rows=20, float_format="{:.3f}".format))
 
     @property
+    def without_adapters(self) -> Results:
+        """The records of all but trained adapters, as of ``load_results(adapters=False)``."""
+        kept = (record for record in self if "training" not in record.config)
+        return Results(kept, unreadable=self.unreadable)
+
+    @property
     def models(self) -> tuple[str, ...]:
         """Labels of the models, sorted."""
         return tuple(sorted({record.model.label for record in self}))

@@ -58,13 +58,11 @@ def load_results(
     records, unreadable = [], {}
     for file in result_files(folder):
         try:
-            result = unchanged_record(file, alone=not whole)
+            records.append(unchanged_record(file, alone=not whole))
         except ResultError as error:
             unreadable[paths.shown(file)] = str(error)
-            continue
-        if adapters or "training" not in result.config:
-            records.append(result)
-    return Results(records, unreadable=unreadable)
+    results = Results(records, unreadable=unreadable)
+    return results if adapters else results.without_adapters
 
 
 def result_files(folder: Path | str | None = None) -> list[Path]:
@@ -76,7 +74,7 @@ def result_files(folder: Path | str | None = None) -> list[Path]:
 def record_folders() -> list[Path]:
     """Return the folder of all records, and that of sets of prompts in it, if it has any."""
     prompts = paths.results() / PROMPTS
-    return [paths.results(), *([prompts] if result_files(prompts) else [])]
+    return [paths.results(), *([prompts] if any(prompts.glob("*/seed_*/*.json")) else [])]
 
 
 def load_failures(folder: Path | str | None = None) -> dict[str, str]:

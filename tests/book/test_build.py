@@ -34,6 +34,7 @@ from qwen3nb.execution.page_names import is_old
 from qwen3nb.execution.publish import NotebookRun, set_notice
 from qwen3nb.records.failures import note_failure
 from qwen3nb.records.record import Environment
+from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results
 from qwen3nb.report.evaluation.run_trace import RunTrace
 
@@ -243,7 +244,7 @@ def test_only_pages_with_something_to_say_are_made(pages, monkeypatch, results, 
     hollow = build.paths.book_runs() / "compare.ipynb"
     hollow.parent.mkdir(parents=True)
     hollow.write_text('{"cells": []}')
-    monkeypatch.setattr(build, "load_results", lambda **_: results)
+    monkeypatch.setattr(build, "load_results", lambda **_: Results(results))
     build_book()
     assert pages.run == [shown, "status"]
     assert hollow.is_file() == ("compare" in shown)
@@ -256,10 +257,10 @@ def test_the_richest_tier_with_results_is_shown_and_no_empty_one_in_its_place(pa
         ([make("m"), *fast], "", "fast"),
         ([make("m"), *fast], "smoke", "smoke"),
     ):
-        monkeypatch.setattr(build, "load_results", lambda results=results, **_: results)
+        monkeypatch.setattr(build, "load_results", lambda results=results, **_: Results(results))
         build_book(tier=tier)
         assert pages.tiers.pop() == shown
-    monkeypatch.setattr(build, "load_results", lambda **_: fast)
+    monkeypatch.setattr(build, "load_results", lambda **_: Results(fast))
     with pytest.raises(BookError, match=r"'pydocs', got none.*--tier fast"):
         build_book(tier="pydocs")
 
