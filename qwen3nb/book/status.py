@@ -142,9 +142,10 @@ def verification_table(*, verify: bool = True) -> Table:
     Args:
         verify: whether to verify them; otherwise records are only counted.
     """
-    files = [file for folder in record_folders() for file in result_files(folder)]
+    folders = record_folders()
+    files = [file for folder in folders for file in result_files(folder)]
     problems: dict[Path, list[str]] = {}
-    for folder in record_folders() if verify else ():
+    for folder in folders if verify else ():
         problems |= verify_folder(folder, fresh=False)
     hold = f"{sum(file not in problems for file in files)} of {len(files)} records are consistent"
     return Table.of(
