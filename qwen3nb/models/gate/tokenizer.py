@@ -109,6 +109,6 @@ def rust_tokenizer(file: Path) -> Tokenizer:
         tokenizer.encode("a")  # its template may name tokens that it lacks
         return tokenizer
     except BaseException as error:  # bare Exceptions, and panics of Rust, which are none
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
         raise CheckpointError(f"{file}: not a valid tokenizer ({error!s:.200})") from None
