@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
+import scipy  # loads scipy.stats on first use, which takes a second
 from pydantic import ConfigDict
 
 from qwen3nb.metrics import intervals
@@ -39,13 +40,6 @@ def _pearson(values: Array) -> Array:
     return np.where(constant, np.nan, result)
 
 
-def _spearman(values: Array) -> Array:
-    """Pearson correlation of the ranks."""
-    from scipy.stats import rankdata
-
-    return _pearson(rankdata(values, axis=-2))
-
-
 def _macro_f1(values: Array) -> Array:
     """Mean F1 over classes of (R, n, 2), true and predicted class numbers: (R,).
 
@@ -65,7 +59,7 @@ AGGREGATES: dict[str, Callable[[Array], Array]] = {
     "macro_f1": _macro_f1,
     "mean": lambda values: values[..., 0].mean(axis=-1),
     "pearson": _pearson,
-    "spearman": _spearman,
+    "spearman": lambda values: _pearson(scipy.stats.rankdata(values, axis=-2)),
 }
 
 

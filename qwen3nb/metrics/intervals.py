@@ -32,6 +32,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import scipy  # loads scipy.stats on first use, which takes a second
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
@@ -217,10 +218,8 @@ def correlation_influence(first: Array, second: Array, *, how: str) -> tuple[flo
     The standard deviation of the influence values, over the root of n, is the standard error; that
     of the difference of two systems' influence values gives the error of their difference.
     """
-    from scipy.stats import rankdata
-
     ranked = how == "spearman"
-    pair = [rankdata(each) if ranked else each for each in (first, second)]
+    pair = [scipy.stats.rankdata(each) if ranked else each for each in (first, second)]
     a, b = ((each - each.mean()) / each.std() for each in pair)
     r = max(-1.0, min(1.0, float((a * b).mean())))
     inner = _inside(r, len(a))
@@ -247,8 +246,6 @@ def _jackknife(a: Array, b: Array, r: float) -> Array:
 
 def _rank_influence(ranks: Array, other: Array) -> Array:
     """Influence of values on the others' ranks: mean of (1[r_i <= r_j] - F(r_j)) other_j."""
-    from scipy.stats import rankdata
-
     order = np.argsort(ranks, kind="stable")
     sums = np.concatenate([[0.0], np.cumsum(other[order])])
     ascending = ranks[order]
@@ -256,7 +253,7 @@ def _rank_influence(ranks: Array, other: Array) -> Array:
     upto = sums[np.searchsorted(ascending, ranks, side="right")]
     n = len(ranks)
     above = (sums[-1] - (below + upto) / 2) / n
-    scale = n / rankdata(ranks).std()  # from shares of n to standard deviations
+    scale = n / scipy.stats.rankdata(ranks).std()  # from shares of n to standard deviations
     return np.asarray((above - above.mean()) * scale)
 
 

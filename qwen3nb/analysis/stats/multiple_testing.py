@@ -11,6 +11,8 @@ References:
 import math
 from collections.abc import Callable, Sequence
 
+import scipy  # loads scipy.stats on first use, which takes a second
+
 from qwen3nb.utils.choices import one_of
 
 MOST_DRAWS = 200_000  # limit of `enough_draws`
@@ -28,7 +30,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     _check(p_values)
     adjusted = [0.0] * len(p_values)
     largest = 0.0
-    for rank, index in enumerate(_ascending(p_values)):
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = largest
     return adjusted
@@ -44,12 +46,7 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
         ValueError: a value outside 0 to 1.
     """
     _check(p_values)
-    count = len(p_values)
-    adjusted = [0.0] * count
-    smallest = 1.0
-    for rank, index in reversed(list(enumerate(_ascending(p_values), start=1))):
-        smallest = min(smallest, count / rank * p_values[index])
-        adjusted[index] = smallest
+    adjusted: list[float] = scipy.stats.false_discovery_control(p_values).tolist()
     return adjusted
 
 
@@ -91,10 +88,6 @@ def enough_draws(comparisons: int, *, draws: int, alpha: float = 0.05, how: str 
     if how != "holm" or comparisons / (draws + 1) < alpha:
         return draws
     return max(draws, min(MOST_DRAWS, math.ceil(4 * comparisons / alpha)))
-
-
-def _ascending(p_values: Sequence[float]) -> list[int]:
-    return sorted(range(len(p_values)), key=lambda index: p_values[index])
 
 
 def _check(p_values: Sequence[float]) -> None:

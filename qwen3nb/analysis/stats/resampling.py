@@ -65,7 +65,6 @@ def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Arr
         The means (S,) and the resampled means (R, S); a resample equal to the sample has exactly
         its means.
     """
-    _check_count(n_resamples)
     (n, systems), scale = scores.shape, _scale(scores)
     exact = _fixed_point(scores, scale)
     generator = np.random.default_rng(seed)
@@ -112,7 +111,8 @@ def max_t_p_values(
     Returns:
         Two lists, in the order of the pairs.
     """
-    _check_count(n_resamples)
+    if n_resamples < 1:
+        raise ValueError(f"expected at least one resample; got {n_resamples}")
     if not len(pairs):
         return [], []
     n, first, second = len(scores), *np.array(pairs, dtype=np.intp).T
@@ -155,13 +155,10 @@ def max_t_p_values(
     step = min(max(_BLOCK // n, _FLIPS[0]), _FLIPS[1])
     # One thread per block: threads of a product within it would wait for each other.
     with ThreadPoolExecutor(cores()) as pool, _blas().limit(limits=1):
-        counts = sum(
-            pool.map(block, range(0, n_resamples, step)), np.zeros((2, len(first)), dtype=np.int64)
-        )
+        counts = sum(pool.map(block, range(0, n_resamples, step)))
     p_values = np.empty((2, len(first)))
     p_values[:, order] = (counts + 1) / (n_resamples + 1)
-    adjusted = np.maximum.accumulate(p_values[1, order[::-1]])
-    p_values[1, order[::-1]] = adjusted
+    p_values[1, order[::-1]] = np.maximum.accumulate(p_values[1, order[::-1]])
     return p_values[0].tolist(), p_values[1].tolist()
 
 
@@ -242,12 +239,6 @@ def _sums(coins: NDArray[np.uint8], scores: Array, scale: int) -> Array:
         sums += ones.astype(np.float64) @ part
         start += len(part)
     return sums
-
-
-def _check_count(resamples: int) -> None:
-    """Refuse fewer than one resample."""
-    if resamples < 1:
-        raise ValueError(f"expected at least one resample; got {resamples}")
 
 
 def cluster_numbers(cluster: Sequence[object] | ArrayLike, n: int) -> NDArray[np.intp]:
