@@ -26,7 +26,7 @@ from qwen3nb import paths
 from qwen3nb.analysis.comparison import differences
 from qwen3nb.analysis.comparison.alignment import common_revision, scores_by
 from qwen3nb.analysis.comparison.differences import PairedDifference
-from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join
+from qwen3nb.analysis.stats.score_matrix import SystemScores, join
 from qwen3nb.checkpoints.folder import step_of
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
@@ -107,38 +107,22 @@ def trajectories(
 PerStep = Mapping[int, SystemScores | Mapping[str, float]]
 
 
-def best_checkpoint(scores: PerStep, *, seed: int) -> PairedDifference:
-    """Return the difference between the best checkpoint and the next best, by their steps.
+def gain_and_best(scores: PerStep, *, seed: int) -> tuple[PairedDifference, PairedDifference]:
+    """Return the last of two or more steps against the first, and the best against the next best.
 
     The earliest of equal means is the best; its mean is slightly biased upwards by the selection.
-    P-values are corrected for the number of checkpoints it is compared with, but not for its
+    Its p-values are corrected for the number of checkpoints it is compared with, but not for its
     selection as the best.
 
     Raises:
-        ValueError: fewer than two steps, or no query shared by all.
+        ValueError: no query is shared by all.
     """
-    matrix = _matrix(scores)
+    matrix = join({f"step {step}": scores[step] for step in sorted(scores)}, task="checkpoints")
     order = np.argsort(-matrix.scores.mean(axis=1), kind="stable")
     best, *others = (matrix.systems[row] for row in order)
-    pairs = [(best, other) for other in others]
-    return differences.corrected(differences.paired_differences(matrix, pairs=pairs, seed=seed))[0]
-
-
-def gain(scores: PerStep, *, seed: int) -> PairedDifference:
-    """Return the gain of a training: its last step against its first, paired by query.
-
-    Raises:
-        ValueError: fewer than two steps, or no query shared by all.
-    """
-    matrix = _matrix(scores)
-    last_and_first = (matrix.systems[-1], matrix.systems[0])
-    return differences.paired_differences(matrix, pairs=[last_and_first], seed=seed)[0]
-
-
-def _matrix(scores: PerStep) -> ScoreMatrix:
-    if len(scores) < 2:
-        raise ValueError(f"expected two or more steps; got {len(scores)}")
-    return join({f"step {step}": scores[step] for step in sorted(scores)}, task="checkpoints")
+    pairs = [(matrix.systems[-1], matrix.systems[0]), *((best, other) for other in others)]
+    gain, *over_others = differences.paired_differences(matrix, pairs=pairs, seed=seed)
+    return gain, differences.corrected(over_others)[0]
 
 
 @dataclass(frozen=True)
@@ -165,8 +149,7 @@ def training_summaries(
             f"{each.training}, seed {number}"
             if seeds[each.training] > tasks[each.training]
             else each.training,
-            gain(steps, seed=seed),
-            best_checkpoint(steps, seed=seed),
+            *gain_and_best(steps, seed=seed),
         )
         for each in trajectories
         for number, steps in each.scores.items()

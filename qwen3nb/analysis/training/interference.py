@@ -106,14 +106,6 @@ class Estimate:
     by_point: str = ""  # verdict by point estimate; ``by_evidence`` by the interval
     by_evidence: str = ""
     notes: tuple[str, ...] = ()  # caveats
-    # score of the specialist per seed; ``joints``: of the joint model; empty for a mean of tasks
-    specialists: tuple[float, ...] = ()
-    joints: tuple[float, ...] = ()
-
-    def verdict(self, by: str) -> str:
-        """The verdict, ``by`` ``point`` or ``evidence``."""
-        by_point = one_of("kind of verdict", by, ("point", "evidence")) == "point"
-        return self.by_point if by_point else self.by_evidence
 
 
 class DataSetScores(NamedTuple):
@@ -159,8 +151,6 @@ def estimate(
         tuple(map(float, specialist - joint)),
         float(tirs.mean()) if len(tirs) else None,
         notes=tuple(notes),
-        specialists=tuple(map(float, specialist)),
-        joints=tuple(map(float, joint)),
     )
     return Measured(_concluded(one, moved, problem, gate), moved, problem)
 
@@ -359,7 +349,8 @@ class Interference:
 
     def verdict(self, *, by: str = "evidence") -> str:
         """Return the weakest verdict of all groups, ``by`` ``evidence`` or ``point``."""
-        verdicts = [group.overall.verdict(by) for group in self.groups]
+        one_of("kind of verdict", by, ("point", "evidence"))
+        verdicts = [getattr(group.overall, f"by_{by}") for group in self.groups]
         return min(verdicts, key=_ORDER.index, default="NO RESULT")
 
     def exit_code(self, *, by: str = "evidence") -> int:

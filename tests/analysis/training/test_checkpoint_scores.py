@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qwen3nb.analysis.training.checkpoint_scores import best_checkpoint, gain
+from qwen3nb.analysis.training.checkpoint_scores import gain_and_best
 
 RNG = np.random.default_rng(2)
 BASE = RNG.random(120)
@@ -20,20 +20,18 @@ def steps(**means):
 
 
 def test_the_best_checkpoint_is_named_only_if_it_differs():
-    clear = best_checkpoint(steps(s1=0.0, s2=0.1, s3=0.05), seed=0)
+    _, clear = gain_and_best(steps(s1=0.0, s2=0.1, s3=0.05), seed=0)
     assert (clear.first, clear.second, clear.significant(0.05)) == ("step 2", "step 3", True)
     same = steps(s1=0.0)[1]
-    tied = best_checkpoint({10: same, 20: same, 30: {q: v - 1 for q, v in same.items()}}, seed=0)
+    _, tied = gain_and_best({10: same, 20: same, 30: {q: v - 1 for q, v in same.items()}}, seed=0)
     assert (tied.first, tied.second, tied.difference) == ("step 10", "step 20", 0)  # the earlier
     assert (tied.corrected, tied.significant(0.05)) == (1, False)
 
 
 def test_a_gain_is_the_last_step_against_the_first():
-    made = gain(steps(s10=0.0, s20=0.3, s30=0.1), seed=0)
+    made, _ = gain_and_best(steps(s10=0.0, s20=0.3, s30=0.1), seed=0)
     assert (made.first, made.second, made.n) == ("step 30", "step 10", 120)
     assert made.difference == pytest.approx(made.means[0] - made.means[1])
     low, high = made.interval
     assert low < made.difference < high
     assert made.p_value == pytest.approx(1 / 10_001)
-    with pytest.raises(ValueError, match="expected two or more steps; got 1"):
-        gain(steps(s10=0.0), seed=0)
