@@ -7,6 +7,7 @@ only if every task has a score; otherwise missing tasks are listed.
 """
 
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +26,7 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, by_id
 from qwen3nb.metrics.aggregate import Aggregate, reported
-from qwen3nb.metrics.intervals import Array, Interval
+from qwen3nb.metrics.intervals import Array, Interval, mean_of_intervals
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import BENCHMARKS, GROUP_OF, GROUPS, TIERS, Benchmark
 
@@ -133,8 +134,7 @@ def _over(parts: Sequence[Sequence[str]], benchmark: Benchmark, name: str) -> Me
 def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
     """Return one model's mean over the tasks of a column.
 
-    Its interval combines those of the tasks, whose queries are independent: the distances of the
-    ends from the means, weighted, add up in quadrature.
+    Its interval combines those of the tasks, whose queries are independent.
     """
     by_task = {record.task.key: record for record in records}
     scores = {
@@ -144,16 +144,13 @@ def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
     known = {key: each for key, each in scores.items() if each and each.value is not None}
     if missing := tuple(key for key in scores if key not in known):
         return BenchmarkMean(column, None, None, missing)
-    mean = math.fsum(weight * _value(known[key]) for key, weight in column.weights.items())
-    below, above = [], []
-    for key, weight in column.weights.items():
-        score = known[key]
-        if score.low is None or score.high is None:
-            return BenchmarkMean(column, mean, None, ())
-        below.append((weight * (_value(score) - score.low)) ** 2)
-        above.append((weight * (score.high - _value(score))) ** 2)
-    ends = mean - math.sqrt(math.fsum(below)), mean + math.sqrt(math.fsum(above))
-    return BenchmarkMean(column, mean, ends, ())
+    values, weights = [_value(each) for each in known.values()], [*column.weights.values()]
+    mean = math.fsum(map(operator.mul, weights, values))
+    ends = [(s.low, s.high) for s in known.values() if s.low is not None and s.high is not None]
+    if len(ends) < len(known):
+        return BenchmarkMean(column, mean, None, ())
+    interval = mean_of_intervals(values, ends, weights=np.array(weights))
+    return BenchmarkMean(column, mean, interval, ())
 
 
 def _value(score: Aggregate) -> float:

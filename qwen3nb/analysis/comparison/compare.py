@@ -70,8 +70,7 @@ class Comparison:
     def differences_on(self, *tasks: str) -> tuple[PairedDifference, ...]:
         """Every system against the baseline on some tasks or means, computed only for these."""
         every = (*self.tasks, *self.correlations, *self.means)
-        shown = [task for task in every if task.task in tasks]
-        return tuple(each for task in shown for each in task.with_baseline)
+        return tuple(d for each in every if each.task in tasks for d in each.with_baseline)
 
     def scored(self, task: str) -> list[Result]:
         """The records of a task; for a benchmark's mean, one record per system with this score."""
@@ -96,10 +95,8 @@ class Comparison:
 
     def on(self, task: str, metric: str = "") -> TaskComparison | None:
         """The comparison on one task (and metric); None if no system has scores on it."""
-        for each in (*self.tasks, *self.correlations, *self.means):
-            if each.task == task and metric in ("", each.metric):
-                return each
-        return None
+        every = (*self.tasks, *self.correlations, *self.means)
+        return next((t for t in every if t.task == task and metric in ("", t.metric)), None)
 
     def difference(self, first: str, second: str, *, task: str) -> PairedDifference | None:
         """First − second, by name or label, on one task; None if they cannot be paired."""
@@ -130,29 +127,31 @@ class Comparison:
         Both a paired t-test, at the level of the pair's corrected test, and the interval have to
         show it.
         """
-        how, (ours, theirs) = self.procedure, self._units(difference)
-        by_test = minimum_detectable_effect(ours, theirs, alpha=how.decides_at(difference.family))
-        by_interval = differences.shown_by_interval(ours - theirs)
+        how, units = self.procedure, self._units(difference)
+        # The level of Holm's first step, which holds for every pair; that of MaxT is no lower.
+        tests = 1 if how.correction == "none" else max(1, difference.family)
+        by_test = minimum_detectable_effect(units, np.zeros(len(units)), alpha=how.alpha / tests)
+        by_interval = differences.shown_by_interval(units)
         return None if by_test is None or by_interval is None else max(by_test, by_interval)
 
     def queries_needed(self, difference: PairedDifference) -> int | None:
         """Number of queries like a pair's that would show equivalence, or None."""
-        how, (ours, theirs) = self.procedure, self._units(difference)
-        if how.minimum <= 0:
+        if (margin := self.procedure.minimum) <= 0:
             return None
-        needed = queries_to_show(ours - theirs, margin=how.minimum)
+        units = self._units(difference)
+        needed = queries_to_show(units, margin=margin)
         # The number of clusters times their mean size.
-        return needed and math.ceil(needed * difference.n / len(ours))
+        return needed and math.ceil(needed * difference.n / len(units))
 
     def could_turn(self, difference: PairedDifference) -> bool:
         """Whether rare queries that were not sampled could turn the sign of a difference."""
-        ours, theirs = self._units(difference)
-        return unseen_outlier_could_turn(ours - theirs)
+        return unseen_outlier_could_turn(self._units(difference))
 
     def _units(self, difference: PairedDifference) -> Array:
-        """Scores of the two systems (2, G) on the sampling units: queries, or clusters of them."""
+        """Differences on the sampling units (G,): queries, or clusters of them."""
         matrix = self.matrix(difference)
-        return matrix.units(matrix.scores)
+        ours, theirs = matrix.units(matrix.scores)
+        return ours - theirs
 
     def verdict(self, difference: PairedDifference) -> str:
         """Verdict on a difference; see `differences.verdict`."""

@@ -267,14 +267,6 @@ class Procedure:
     seed: int = 0  # seed of the sign flips
     clusters: bool = True  # whether queries of one cluster are treated as dependent
 
-    def decides_at(self, family: int) -> float:
-        """The level of the first test of a family that is decided.
-
-        This is Holm's first step, which holds for every pair, whatever the other results; the level
-        of step-down MaxT is at least as high.
-        """
-        return self.alpha if self.correction == "none" else self.alpha / max(1, family)
-
 
 @dataclass(frozen=True, eq=False)
 class TaskComparison:

@@ -13,7 +13,7 @@ what it does otherwise (`deviations`).
 import json
 import math
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import combinations
@@ -209,19 +209,18 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
         "correction": (plan.correction, how.correction),
         "baseline": (plan.baseline, names.get(comparison.baseline, comparison.baseline)),
     }
-    fewer: list[str] = []
-    lists: dict[str, Collection[str]] = {
+    lists: dict[str, set[str]] = {
         "models missing": wanted - models,
         "models not planned, which widen the family": models - wanted,
         "tasks missing": {*plan.tasks} - {*tasks},
         "tasks not planned": {*tasks} - {*plan.tasks},
+        "tasks with fewer queries than planned": (fewer := set()),
     }
     for task, each in tasks.items():
         choices[f"metric of {task}"] = (plan.metric or each.metric, each.metric)
         needed = plan.queries.get(task, 0)
         if (least := min((pair.n for pair in each.with_baseline), default=needed)) < needed:
-            fewer.append(f"{task} ({least:,} instead of {needed:,})")
-    lists["tasks with fewer queries than planned"] = fewer
+            fewer.add(f"{task} ({least:,} instead of {needed:,})")
     return [
         *(
             f"{what}: {planned} planned, {used} used"
@@ -238,10 +237,9 @@ def plan_words(comparison: Comparison, file: Path | None = None) -> str:
     if not file.is_file():
         return ""
     plan = read_plan(file)
-    otherwise = deviations(plan, comparison)
-    if not otherwise:
-        return f"As planned on {plan.made} ({file.name})."
-    return f"Deviations from the plan of {plan.made} ({file.name}): {'; '.join(otherwise)}."
+    if otherwise := deviations(plan, comparison):
+        return f"Deviations from the plan of {plan.made} ({file.name}): {'; '.join(otherwise)}."
+    return f"As planned on {plan.made} ({file.name})."
 
 
 def _some(names: Iterable[str]) -> str:
