@@ -18,34 +18,10 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.analysis.comparison.plan import plan_words
 from qwen3nb.metrics.intervals import Interval, interval_words, within
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.figure import (
-    GREY,
-    SMALL,
-    Figure,
-    ForestRow,
-    MplFigure,
-    draw_estimate,
-    forest_figure,
-    grid,
-    panels,
-    plain,
-)
+from qwen3nb.report.render import figure, table
+from qwen3nb.report.render.figure import Figure, ForestRow, MplFigure
 from qwen3nb.report.render.model_styles import model_styles
-from qwen3nb.report.render.table import (
-    MANY,
-    MOST_MODELS,
-    Cell,
-    Conclusion,
-    Sections,
-    Table,
-    TableChoice,
-    not_shown,
-    number,
-    plural,
-    score_text,
-    short_task,
-    transposed,
-)
+from qwen3nb.report.render.table import Cell, Conclusion, Sections, Table, TableChoice
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
 _SINGLE = "a single query"
@@ -66,7 +42,7 @@ def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cel
     each = difference
     p = p_cell(each.corrected, each.interval, alpha=alpha)
     return (
-        number(each.difference, "+.3f", interval=each.interval, detail=_SINGLE),
+        table.number(each.difference, "+.3f", interval=each.interval, detail=_SINGLE),
         replace(p, detail=f"raw {p_value_text(each.p_value)}", value=each.corrected),
     )
 
@@ -81,7 +57,8 @@ def baseline_text(differences: Iterable[PairedDifference]) -> str:
     tasks = {each.task: each.second for each in differences}
     (first, count), *others = Counter(tasks.values()).most_common() or [("no baseline", 0)]
     names = ", ".join(in_words(name) for name, _ in others)
-    return in_words(first) + f" (on {plural(len(tasks) - count, 'task')}: {names})" * bool(others)
+    more = f" (on {table.plural(len(tasks) - count, 'task')}: {names})" if others else ""
+    return in_words(first) + more
 
 
 def differences_table(
@@ -101,12 +78,10 @@ def differences_table(
         won = f"{each.won} / {each.tied} / {each.lost}"
         unpaired = f"{each.unpaired} unpaired" if each.unpaired else ""
         d_z = number_text(each.d_z, sign=True, digits=2)
-        cells = difference_cells(each, alpha=comparison.procedure.alpha)
-        name = (each.first, f"{short_task(each.task)}, {each.metric}")
-        rows.append((name, *cells, d_z, won, (each.n, unpaired)))
-        if like_these:
-            ends = interval_text(each.like_these, sign=True)
-            rows[-1] = (*rows[-1][:2], ends, *rows[-1][2:])
+        delta, p = difference_cells(each, alpha=comparison.procedure.alpha)
+        name = (each.first, f"{table.short_task(each.task)}, {each.metric}")
+        wider = (interval_text(each.like_these),) * like_these
+        rows.append((name, delta, *wider, p, d_z, won, (each.n, unpaired)))
     heads = ("on tasks like these\n95 % interval",) * like_these + (
         "p\ncorrected",
         "d_z",
@@ -132,12 +107,11 @@ def baseline_tables(comparison: Comparison, *, task: str) -> Table | TableChoice
     if compared is None or len(compared.columns) < 2:
         return differences_table(comparison, task=task)
     best = sorted(compared.columns, key=lambda name: -compared.columns[name].scores.mean())
-    names = list(dict.fromkeys([compared.baseline or best[0], *best]))
-    tables = {}
+    names, tables = list(dict.fromkeys([compared.baseline or best[0], *best])), {}
     for name in names[: max(1, _MOST_ROWS // len(names))]:
-        table = differences_table(comparison, task=task, baseline=name)
-        caption = table.caption.replace(in_words(name), "the baseline")
-        tables[name] = replace(table, caption=caption)
+        own = differences_table(comparison, task=task, baseline=name)
+        caption = own.caption.replace(in_words(name), "the baseline")
+        tables[name] = replace(own, caption=caption)
     return TableChoice(tables, "Baseline")
 
 
@@ -151,9 +125,10 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
     left_out = f" Not paired: {listed}." * bool(notes)
     if not shown:
         return f"No two models have per-query scores on the same task.{left_out}"
-    clustered = [f"{short_task(each.task)}, {each.clustered}" for each in shown if each.clustered]
+    clusters = [(table.short_task(each.task), each.clustered) for each in shown if each.clustered]
+    clustered = [", ".join(each) for each in clusters]
     if len(clustered) > _MOST_NAMED:
-        clustered = [f"on {plural(len(clustered), 'task')}"]
+        clustered = [f"on {table.plural(len(clustered), 'task')}"]
     family = f"{comparison.method} over all pairs of the models compared on each task"
     if len(tasks) < 2:
         family = comparison.family(*tasks)
@@ -179,14 +154,13 @@ def compared_tables(comparison: Comparison) -> Table | Sections:
     Many tasks follow in folded tables by type.
     """
     tasks = [each for each in (*comparison.tasks, *comparison.correlations) if each.with_baseline]
-    if len(tasks) <= MANY:
+    if len(tasks) <= table.MANY:
         return _compared(comparison, comparison.means or tasks, name="differences")
     tables = []
     if comparison.means:
-        table = _compared(comparison, comparison.means, name="differences")
-        tables.append(("Means", table))
+        tables.append(("Means", _compared(comparison, comparison.means, name="differences")))
     for kind, own in tasks_by_type(comparison).items():
-        title = f"{kind} ({plural(len(own), 'task')})"
+        title = f"{kind} ({table.plural(len(own), 'task')})"
         tables.append((title, _compared(comparison, own, name=f"differences-{kind}")))
     return Sections(tuple(tables))
 
@@ -196,31 +170,31 @@ def _compared(comparison: Comparison, tasks: Sequence[TaskComparison], *, name: 
     cells = {(each.first, i): each for i, task in enumerate(columns) for each in task.with_baseline}
     wide = len(columns) > _MOST_COLUMNS
     models = best_first(cells.values())
-    kept = models[: _MOST_COLUMNS if wide else MANY]
+    kept = models[: _MOST_COLUMNS if wide else table.MANY]
     several = len({task.baseline for task in columns}) > 1
     named = baseline_text(cells.values())
 
     def head(task: TaskComparison) -> str:
         to = f", to {in_words(task.baseline)}" if several else ""
         n = max(each.n for each in task.with_baseline)
-        return f"{short_task(task.task)}\n{task.metric}, n = {n:,}{to}"
+        return f"{table.short_task(task.task)}\n{task.metric}, n = {n:,}{to}"
 
     def cell(model: str, i: int) -> Cell:
         each = cells.get((model, i))
         if each is None:
             return Cell("baseline" if model == columns[i].baseline else "–")
         strong = each.significant(comparison.procedure.alpha)
-        return number(each.difference, "+.3f", interval=each.interval, strong=strong)
+        return table.number(each.difference, "+.3f", interval=each.interval, strong=strong)
 
-    table = Table.of(
+    made = Table.of(
         ((name, *(cell(name, i) for i in range(len(columns)))) for name in kept),
         ("model", *map(head, columns)) if columns else (),
         note=_note(comparison, [task.task for task in columns])
-        + not_shown(len(models) - len(kept)),
+        + table.not_shown(len(models) - len(kept)),
         name=name,
         caption=f"Difference of each model from {named}, with its 95 % interval.",
     )
-    return transposed(table, first="task") if wide else table
+    return table.transposed(made, first="task") if wide else made
 
 
 def power_table(comparison: Comparison) -> Table:
@@ -236,14 +210,15 @@ def power_table(comparison: Comparison) -> Table:
             continue
         shown += own
         words = Counter(comparison.verdict(each).split(",")[0] for each in own)
-        least = max((comparison.detectable(each) or 0.0 for each in own), default=0.0)
+        least = max(comparison.detectable(each) or 0.0 for each in own)
+        most = max(comparison.queries_needed(each) or 0 for each in own)
         rows.append(
             (
-                (short_task(task.task), task.metric),
+                (table.short_task(task.task), task.metric),
                 " / ".join(str(words[word]) for word in ("better", "worse")),
                 " / ".join(str(words[word]) for word in ("equivalent", "no worse", "not shown")),
-                number(least or None, strong=least > how.minimum),
-                number(max(comparison.queries_needed(each) or 0 for each in own) or None, ",d"),
+                table.number(least or None, strong=least > how.minimum),
+                table.number(most or None, ",d"),
                 max(each.n for each in own),
             )
         )
@@ -291,14 +266,14 @@ def differences_figure(comparison: Comparison) -> Figure | None:
     nothing was compared.
     """
     every = [task for task in comparison.means or comparison.tasks if task.with_baseline]
-    tasks = every[:MANY]
+    tasks = every[: table.MANY]
     if not tasks:
         return None
-    how, best = comparison.procedure, best_first(comparison.differences)[:MOST_MODELS]
+    how, best = comparison.procedure, best_first(comparison.differences)[: table.MOST_MODELS]
     models = [*dict.fromkeys(each.first for each in comparison.differences if each.first in best)]
     differences = [each for task in tasks for each in task.with_baseline]
     words = "; ".join(
-        f"{each.first} on {short_task(each.task)}: {each}"
+        f"{each.first} on {table.short_task(each.task)}: {each}"
         for each in differences
         if each.first in models
     )
@@ -312,7 +287,7 @@ def differences_figure(comparison: Comparison) -> Figure | None:
         "interval; open: not significantly different. Shaded: differences below "
         f"{how.minimum:g}."
         + f" {len(every) - len(tasks)} tasks are not shown." * (len(every) > len(tasks))
-        + not_shown(len({each.first for each in differences}) - len(models)),
+        + table.not_shown(len({each.first for each in differences}) - len(models)),
         alt=f"Forest plots of differences from {comparison.baseline}. {words}.",
     )
 
@@ -322,22 +297,22 @@ def _draw_differences(
 ) -> MplFigure:
     how, order, styles = comparison.procedure, models[::-1], model_styles(models)
     height = 0.21 * len(order) + 0.8
-    figure, axes, first = panels(len(tasks), width, height=height, sharey=True)
+    drawn, axes, first = figure.panels(len(tasks), width, height=height, sharey=True)
     for axis, task in zip(axes, tasks, strict=True):
-        axis.axvspan(-how.minimum, how.minimum, color=GREY, alpha=0.13, linewidth=0)
-        axis.axvline(0, color=GREY, linewidth=1)
+        axis.axvspan(-how.minimum, how.minimum, color=figure.GREY, alpha=0.13, linewidth=0)
+        axis.axvline(0, color=figure.GREY, linewidth=1)
         axis.tick_params(axis="y", length=0)
-        grid(axis)
+        figure.grid(axis)
         for each in task.with_baseline:
             if each.first in order:
-                row, look = order.index(each.first), styles[each.first]
-                clear = each.significant(how.alpha)
-                draw_estimate(axis, row, each.difference, each.interval, filled=clear, **look)
-        axis.set_title(plain(short_task(task.task), most=24))
-        axis.set_xlabel(f"Δ {plain(task.metric, most=24)}, n = {task.with_baseline[0].n}")
+                look = {"filled": each.significant(how.alpha), **styles[each.first]}
+                row = order.index(each.first)
+                figure.draw_estimate(axis, row, each.difference, each.interval, **look)
+        axis.set_title(figure.plain(table.short_task(task.task), most=24))
+        axis.set_xlabel(f"Δ {figure.plain(task.metric, most=24)}, n = {task.with_baseline[0].n}")
     for axis in first:
-        axis.set_yticks(range(len(order)), [plain(name, most=28) for name in order])
-    return figure
+        axis.set_yticks(range(len(order)), [figure.plain(name, most=28) for name in order])
+    return drawn
 
 
 def pairs_figure(comparison: Comparison) -> Figure | None:
@@ -350,11 +325,11 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
     if not tasks:
         return None
     shown = every = {name for each in tasks for name in each.columns}
-    if len(every) > MOST_MODELS:
+    if len(every) > table.MOST_MODELS:
         above = best_first(each for task in tasks for each in task.with_baseline)
-        shown = {comparison.baseline, *above[: MOST_MODELS - 1]}
+        shown = {comparison.baseline, *above[: table.MOST_MODELS - 1]}
     pairs = [each for task in tasks for each in task.among(shown)]
-    alpha, count = comparison.procedure.alpha, plural(len(tasks), "task")
+    alpha, count = comparison.procedure.alpha, table.plural(len(tasks), "task")
     undecided = sum(not each.significant(alpha) for each in pairs)
     test = f"{comparison.method} over all pairs of the models compared on each task"
     return Figure(
@@ -386,18 +361,18 @@ def _draw_pairs(
         won[better.first] += each.significant(alpha)
         won[better.second] -= each.significant(alpha)
     names = sorted(won, key=lambda name: (-won[name], name))
-    figure, axis = plt.subplots(figsize=(width, 0.19 * len(names) + 1.4))
-    table = [[above.get((row, column), np.nan) for column in names] for row in names]
-    axis.imshow(table, cmap="Blues", vmin=0, vmax=1.6 * tasks)
-    for (i, j), value in np.ndenumerate(table):
+    drawn, axis = plt.subplots(figsize=(width, 0.19 * len(names) + 1.4))
+    counts = [[above.get((row, column), np.nan) for column in names] for row in names]
+    axis.imshow(counts, cmap="Blues", vmin=0, vmax=1.6 * tasks)
+    for (i, j), value in np.ndenumerate(counts):
         if not np.isnan(value):
-            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
+            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": figure.SMALL}
             axis.annotate(f"{value:.0f}", (j, i), color=_ON_COLOR, **look)
-    labels = [plain(name, most=26) for name in names]
-    axis.set_xticks(range(len(labels)), labels, rotation=90, fontsize=SMALL)
-    axis.set_yticks(range(len(labels)), labels, fontsize=SMALL)
+    labels = [figure.plain(name, most=26) for name in names]
+    axis.set_xticks(range(len(labels)), labels, rotation=90, fontsize=figure.SMALL)
+    axis.set_yticks(range(len(labels)), labels, fontsize=figure.SMALL)
     axis.tick_params(length=0)
-    return figure
+    return drawn
 
 
 def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
@@ -410,21 +385,14 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
         return None
     shown = [each.reversed() for each in best.ahead[:_MOST_BEHIND]]
     styles = model_styles([best.name, *(each.first for each in shown)])
-    start = ForestRow(best.name, 0.0, **styles[best.name])
+    rows = [ForestRow(best.name, 0.0, **styles[best.name])]
     alpha, key, main = comparison.procedure.alpha, best.record.task.key, best.record.main
-    rows = (
-        ForestRow(
-            each.first,
-            each.difference,
-            each.interval,
-            clear=each.significant(alpha),
-            **styles[each.first],
-        )
-        for each in shown
-    )
-    where, metric = short_task(key), best.record.task.main_metric
-    return forest_figure(
-        [start, *rows],
+    for each in shown:
+        look = {"clear": each.significant(alpha), **styles[each.first]}
+        rows.append(ForestRow(each.first, each.difference, each.interval, **look))
+    where, metric = table.short_task(key), best.record.task.main_metric
+    return figure.forest_figure(
+        rows,
         xlabel=f"{metric} minus the best model's",
         name="lead",
         caption=f"{where}: how far each model is from the best, {best.name} ({metric} "
@@ -432,7 +400,7 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
         f"the difference. Filled: different by the test (paired permutation test, "
         f"{comparison.family(key)}, corrected p < {alpha:g}) and by the interval; open: not."
         + comparison.given(task)
-        + not_shown(len(best.ahead) - len(shown)),
+        + table.not_shown(len(best.ahead) - len(shown)),
         columns=1,
     )
 
@@ -463,29 +431,26 @@ def _counted(comparison: Comparison, every: Sequence[PairedDifference]) -> str:
     how = comparison.procedure
     shown = [each for each in every if each.significant(how.alpha)]
     tasks = {each.task for each in every}
-    over = f"{len(tasks)} tasks" if len(tasks) > 1 else short_task(every[0].task)
+    over = f"{len(tasks)} tasks" if len(tasks) > 1 else table.short_task(every[0].task)
     corrected = f"after correction ({comparison.method} over all pairs of models on each task)"
     if how.correction == "none":
         corrected = "without a correction"
     text = (
-        f"{len(shown)} of {plural(len(every), 'difference')} from {baseline_text(every)} on {over} "
-        f"{'is' if len(shown) == 1 else 'are'} significant {corrected}"
+        f"{len(shown)} of {table.plural(len(every), 'difference')} from {baseline_text(every)} on "
+        f"{over} {'is' if len(shown) == 1 else 'are'} significant {corrected}"
     )
     if not shown:
         return f"{text}."
     better = sum(each.difference > 0 for each in shown)
     largest = max(shown, key=lambda each: abs(each.difference))
     small = sum(within(each.interval, how.minimum) for each in shown)
+    effect = table.effect_text(largest.difference, largest.interval, absent=f"({_SINGLE})")
     return (
         f"{text}: {better} better, {len(shown) - better} worse"
         + f", {small} by less than {how.minimum:g}, the least that matters" * bool(small)
-        + f". The largest is {largest.difference:+.3f} {_ends(largest)} ({largest.metric} of "
-        f"{largest.first} on {short_task(largest.task)})."
+        + f". The largest is {effect} ({largest.metric} of {largest.first} on "
+        f"{table.short_task(largest.task)})."
     )
-
-
-def _ends(each: PairedDifference, *, sign: bool = True) -> str:
-    return interval_text(each.interval, sign=sign, absent=f"({_SINGLE})")
 
 
 def _open(comparison: Comparison, differences: Sequence[PairedDifference]) -> str:
@@ -498,9 +463,9 @@ def _open(comparison: Comparison, differences: Sequence[PairedDifference]) -> st
         "not shown": "not shown to be either",
     }
     listed = ", ".join(f"{verdicts[each]} {word}" for each, word in words.items() if verdicts[each])
-    effects = [comparison.detectable(each) or 0.0 for each in differences]
-    detect = f"; these queries detect a difference of {max(effects):.3f} in 80 % of samples"
-    return f"Not significant: {listed}{detect * any(effects)}."
+    largest = max(comparison.detectable(each) or 0.0 for each in differences)
+    detect = f"; these queries detect a difference of {largest:.3f} in 80 % of samples"
+    return f"Not significant: {listed}{detect * bool(largest)}."
 
 
 @dataclass(frozen=True)
@@ -548,12 +513,13 @@ def leaderboard_conclusion(comparison: Comparison, *, task: str) -> Conclusion:
     alpha = comparison.procedure.alpha
     shown = next((each for each in best.ahead if each.significant(alpha)), None)
     clear = shown is not None and shown is best.ahead[0]
-    score = f"{best.record.task.main_metric} {score_text(best.record.main)}"
+    score = f"{best.record.task.main_metric} {table.score_text(best.record.main)}"
     text = f"{best.name} {'is best' if clear else 'scores highest'} on "
-    text += f"{short_task(best.record.task.key)}: {score}"
+    text += f"{table.short_task(best.record.task.key)}: {score}"
 
     def lead(each: PairedDifference) -> str:
-        return f"ahead of {each.second} by {each.difference:.3f} {_ends(each, sign=False)}"
+        ends = interval_text(each.interval, sign=False, absent=f"({_SINGLE})")
+        return f"ahead of {each.second} by {each.difference:.3f} {ends}"
 
     if best.ahead:
         text += f", {lead(best.ahead[0])}, {'' if clear else 'not '}a difference that these "
@@ -563,5 +529,5 @@ def leaderboard_conclusion(comparison: Comparison, *, task: str) -> Conclusion:
     else:
         text += f", over {best.queries}; no other model can be compared with it."
     if best.unpaired:
-        text += f" Not compared for lack of scores: {plural(best.unpaired, 'model')}."
+        text += f" Not compared for lack of scores: {table.plural(best.unpaired, 'model')}."
     return Conclusion(text)
