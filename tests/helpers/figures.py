@@ -13,7 +13,7 @@ from qwen3nb.report.render.figure import ForestRow, forest_figure
 
 ROWS = (
     ForestRow("clear", 0.2, (0.1, 0.3), note="n = 9"),
-    ForestRow("unclear", -0.01, (-0.1, 0.1)),
+    ForestRow("unclear", -0.01, (-0.1, 0.1), clear=False),
     ForestRow("gone", None, note="not run"),
 )
 

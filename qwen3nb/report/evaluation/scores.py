@@ -1,6 +1,6 @@
 """The scores of one model compared with a baseline: table, forest plot and conclusion."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
@@ -97,7 +97,11 @@ def _table(
             }
         row["n"] = Cell(f"{each.score.n} {each.unit}", value=each.score.n)
         rows.append(row)
-    note = _about_intervals(scores)
+    methods = [each.score.interval for each in scores if each.score.low is not None]
+    made = [f"{interval_words(methods)}, over n"] if any(methods) else []
+    if not all(methods):
+        made.append("of means combined from those of the tasks, which are given")
+    note = f"Intervals: 95 %, {'; '.join(made)}." if made else "These scores have no intervals."
     if compared:
         note += (
             " In bold: differences Δ from the baseline that are significant (two-sided paired "
@@ -111,15 +115,6 @@ def _table(
         name=f"scores-{kind}" if kind else "scores",
         caption=f"Scores of {scores[0].model if scores else 'the model'}{kind and f': {kind}'}.",
     )
-
-
-def _about_intervals(scores: Iterable[AgainstBaseline]) -> str:
-    """Say how the intervals of scores were made."""
-    methods = [each.score.interval for each in scores if each.score.low is not None]
-    made = [f"{interval_words(methods)}, over n"] if any(methods) else []
-    if not all(methods):
-        made.append("of means combined from those of the tasks, which are given")
-    return f"Intervals: 95 %, {'; '.join(made)}." if made else "These scores have no intervals."
 
 
 def terminal_table(
@@ -147,9 +142,9 @@ def terminal_table(
     )
 
 
-def forest_rows(scores: Sequence[AgainstBaseline]) -> list[ForestRow]:
-    """Return a row of a forest plot per task with a difference; significant ones are filled."""
-    return [
+def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
+    """Draw the paired difference from the baseline on every task; None without a baseline."""
+    rows = [
         ForestRow(
             table.short_task(each.task),
             each.difference,
@@ -157,14 +152,9 @@ def forest_rows(scores: Sequence[AgainstBaseline]) -> list[ForestRow]:
             note=f"to {each.reference}",
             clear=each.significant,
         )
-        for each in scores
+        for each in (sorted(scores, key=lambda s: s.type) if len(scores) > MANY else scores)
         if each.difference is not None
     ]
-
-
-def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
-    """Draw the paired difference from the baseline on every task; None without a baseline."""
-    rows = forest_rows(sorted(scores, key=lambda each: each.type) if len(scores) > MANY else scores)
     if not rows:
         return None
     return forest_figure(
@@ -204,8 +194,17 @@ def evaluation_conclusion(scores: Sequence[AgainstBaseline], *, caution: str = "
             if len(own) > 1
             else _one_task(own[0])
         )
-    if alone:
-        sentences.append(_alone(alone))
+    if alone:  # cannot be compared
+        first = alone[0]
+        searched = any(each.type in ("Retrieval", "Reranking") for each in alone)
+        known = (name for name in reference_models() if name != first.model)
+        baseline = next(name for name in known if searched or not find_source(name).kind.searches)
+        sentences.append(
+            f"{first.model} scores {first.metric} {table.score_text(first.score)} on "
+            f"{table.short_task(first.task)}, n = {first.score.n}. Tasks without a difference to "
+            f"test: {len(alone)} ({first.why}); run `qwen3nb eval --model {baseline}` on the same "
+            "tasks for a baseline."
+        )
     return Conclusion(" ".join([*sentences, *([f"{caution}."] if caution else [])]))
 
 
@@ -224,17 +223,3 @@ def _effect(each: AgainstBaseline) -> str:
     change = each.difference or 0.0
     effect = table.effect_text(change, each.interval, each.p_value, absent="(no interval)")
     return f"{effect}, n = {each.score.n}"
-
-
-def _alone(alone: Sequence[AgainstBaseline]) -> str:
-    """State which scores cannot be compared, and how to change that."""
-    first = alone[0]
-    searched = any(each.type in ("Retrieval", "Reranking") for each in alone)
-    known = (name for name in reference_models() if name != first.model)
-    baseline = next(name for name in known if searched or not find_source(name).kind.searches)
-    return (
-        f"{first.model} scores {first.metric} {table.score_text(first.score)} on "
-        f"{table.short_task(first.task)}, n = {first.score.n}. Tasks without a difference to test: "
-        f"{len(alone)} ({first.why}); run `qwen3nb eval --model {baseline}` on the same tasks for "
-        "a baseline."
-    )

@@ -18,7 +18,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qwen3nb.metrics.intervals import Interval, excludes_zero
+from qwen3nb.metrics.intervals import Interval
 from qwen3nb.report.render.html import anchor, escaped_text, styled
 from qwen3nb.report.render.table import effect_text
 from qwen3nb.utils.atomic_files import write_bytes
@@ -270,20 +270,17 @@ class ForestRow:
     interval: Interval | None = None
     color: str = ""  # by default the first of `COLORS`
     note: str = ""  # shown after the numbers, such as ``n = 260``; without a value, the reason
-    clear: bool | None = None  # whether filled; by default, if the interval excludes no effect
+    clear: bool = True  # whether filled
     marker: str = "o"  # distinguishes models without colour
 
 
-def forest_figure(
-    rows: Sequence[ForestRow], *, xlabel: str, alt: str = "", **figure: Any
-) -> Figure:
+def forest_figure(rows: Sequence[ForestRow], *, xlabel: str, **figure: Any) -> Figure:
     """Draw a forest plot of differences: a row each, with interval and numbers on the right.
 
     Args:
         rows: estimates from top to bottom; one without a value shows its note.
         xlabel: quantity estimated, with its unit.
-        alt: alternative text; by default the rows in words.
-        figure: other fields of `Figure`.
+        figure: other fields of `Figure`; by default, the alternative text has the rows in words.
     """
 
     def draw(width: float) -> MplFigure:
@@ -295,14 +292,10 @@ def forest_figure(
         figure, (axis,), _ = panels(1, width, height=height * len(rows) + 0.75)
         axis.axvline(0, color=GREY, linewidth=1)
         for y, row in enumerate(upwards):
-            if row.value is None:
-                continue
-            clear = row.clear
-            if clear is None:
-                clear = row.interval is None or excludes_zero(row.interval)
             look: dict[str, Any] = {"color": row.color or COLORS[0], "marker": row.marker}
-            look |= {"filled": clear, "alpha": 1.0 if clear else 0.6}
-            draw_estimate(axis, y, row.value, row.interval, **look)
+            look |= {"filled": row.clear, "alpha": 1.0 if row.clear else 0.6}
+            if row.value is not None:
+                draw_estimate(axis, y, row.value, row.interval, **look)
         axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.xaxis.set_major_locator(MaxNLocator(4 if narrow else 7))
         axis.set_xlabel("\n".join(wrap(plain(xlabel, most=90), 38 if narrow else 90)))
@@ -321,9 +314,8 @@ def forest_figure(
         return figure
 
     words = "; ".join(f"{row.label}: {_numbers(row)}" for row in rows).replace(r"\$", "$")
-    return Figure(
-        draw=draw, alt=alt or f"Forest plot of {xlabel}. {words}.", **{"name": "forest"} | figure
-    )
+    own = {"name": "forest", "alt": f"Forest plot of {xlabel}. {words}."}
+    return Figure(draw=draw, **own | figure)
 
 
 def _numbers(row: ForestRow, *, short: bool = False) -> str:

@@ -503,15 +503,9 @@ class Sections:
             parts += [f"### {escaped(title)}", table.to_markdown()]
         return "\n\n".join(parts)
 
-    def __len__(self) -> int:
-        return len(self.tables)
-
-    def __bool__(self) -> bool:
-        return True  # still shows ``about`` without tables
-
     def __repr__(self) -> str:
         titles = "".join(f"\n  {title}: {len(table)} rows" for title, table in self.tables)
-        return f"<Sections: {len(self)} tables>{titles}"
+        return f"<Sections: {len(self.tables)} tables>{titles}"
 
     def _repr_html_(self) -> str:
         about = f'<p class="q-note">{escaped_text(self.about)}</p>' if self.about else ""
@@ -533,22 +527,17 @@ class TableChoice:
     variants: Mapping[str, Table]  # by choice, the default first
     label: str  # name of the choice, such as ``Baseline``
 
-    @property
-    def first(self) -> Table:
-        """The default variant."""
-        return next(iter(self.variants.values()))
-
     def __repr__(self) -> str:
-        return repr(self.first)
+        return repr(next(iter(self.variants.values())))
 
     def _repr_html_(self) -> str:
         # As JSON, not parsed before it is chosen. Text is escaped, and no ``<`` is left: with
         # ``<!--<script>`` in a name, the element would not end.
+        first = next(iter(self.variants.values()))
         data = json.dumps({name: each.to_html() for name, each in self.variants.items()})
         script = (
             f'<script type="application/json" class="q-variants" data-label='
             f'"{html.escape(self.label)}">{data.replace("<", chr(92) + "u003c")}</script>'
         )
-        table = self.first.to_html()
-        page = self.first._repr_html_()
-        return page.replace(table, table.removesuffix("</div>") + script + "</div>")
+        table = first.to_html()
+        return first._repr_html_().replace(table, table.removesuffix("</div>") + script + "</div>")

@@ -11,10 +11,10 @@ from qwen3nb.report.evaluation.by_hand import query_table, shortened, typical_qu
 from qwen3nb.report.evaluation.scores import (
     baseline_figure,
     evaluation_conclusion,
-    forest_rows,
     scores_table,
     terminal_table,
 )
+from qwen3nb.report.render.figure import COLORS
 from qwen3nb.report.render.home import record_link, score_link
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking")
@@ -88,9 +88,10 @@ def test_the_table_names_what_was_left_out_and_no_none():
 
 def test_the_plot_has_a_row_per_difference_and_is_absent_without_one():
     ours, others = on_tasks("m", 0.7, 0.5), on_tasks("bm25", 0.5, 0.5, seed=1)
-    rows = forest_rows(against_baseline(ours, others))
-    assert [(row.label, row.clear) for row in rows] == [("Retrieval", True), ("Reranking", False)]
-    assert "to bm25" in baseline_figure(against_baseline(ours, others)).alt
+    figure = baseline_figure(against_baseline(ours, others))
+    marks = [line for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
+    assert [mark.get_markerfacecolor() for mark in marks] == ["none", COLORS[0]]  # from the bottom
+    assert "to bm25" in figure.alt
     assert baseline_figure(against_baseline(ours, [])) is None
     assert baseline_figure([]) is None
 
