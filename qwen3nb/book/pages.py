@@ -13,7 +13,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -124,8 +124,8 @@ class _BuiltPage:
 
     file: Path
     text: str
-    numbers: dict[str, str] = field(default_factory=dict)
-    ids: set[str] = field(default_factory=set)
+    numbers: dict[str, str]
+    ids: set[str]
 
 
 def number_pages(outdir: Path) -> list[str]:
@@ -146,42 +146,29 @@ def number_pages(outdir: Path) -> list[str]:
 
 def _numbered(file: Path, text: str) -> _BuiltPage:
     """Return a page with its figures and tables numbered."""
-    page = _BuiltPage(file, _MARKS.sub("", text))
-    page.ids = set(_ID.findall(page.text))
+    text = _MARKS.sub("", text)
+    ids, taken, counts = set(_ID.findall(text)), set[str](), Counter[str]()
+    numbers: dict[str, str] = {}
     parts, end = [], 0
-    for first, last, written in _captioned(page):
-        parts += [page.text[end:first], written]
-        end = last
-    page.text = "".join([*parts, page.text[end:]])
-    return page
-
-
-def _captioned(page: _BuiltPage) -> Iterator[tuple[int, int, str]]:
-    """Yield the range of each figure's or table's start and caption, and its replacement."""
-    counts: Counter[str] = Counter()
-    taken: set[str] = set()
-    for start in _START.finditer(page.text):
+    for start in _START.finditer(text):
         tag, attributes = start[1], start[2]
-        caption = _caption(page.text, start)
+        caption = _caption(text, start)
         kind, prefix = _KINDS[tag]
         own = _ID.search(f" {attributes}")
         counts[kind] += caption is not None
         name = own[1] if own else (f"{prefix}-{counts[kind]}" if caption else "")
-        name = _unique(name, taken=taken, ids=page.ids, new=own is None)
+        name = _unique(name, taken=taken, ids=ids, new=own is None)
         bare = re.sub(r'\s*\bid="[^"]*"', "", attributes)
-        opened = f'<{tag}{bare} id="{name}">' if name else start[0]
-        if caption is None:
-            yield start.start(), start.end(), opened
-            continue
-        label = f"{kind} {counts[kind]}"
-        page.numbers[html.unescape(name)] = label
-        between = page.text[start.end() : caption.start(1)]
-        yield (
-            start.start(),
-            caption.end(1),
-            f'{opened}{between}<span class="q-number">{label}.</span> {caption[1]}'
-            f' <a class="q-permalink" href="#{name}" aria-label="Link to {label}">#</a>',
-        )
+        parts += [text[end : start.start()], f'<{tag}{bare} id="{name}">' if name else start[0]]
+        end = start.end()
+        if caption is not None:
+            label = numbers[html.unescape(name)] = f"{kind} {counts[kind]}"
+            parts.append(
+                f'{text[end : caption.start(1)]}<span class="q-number">{label}.</span> {caption[1]}'
+                f' <a class="q-permalink" href="#{name}" aria-label="Link to {label}">#</a>'
+            )
+            end = caption.end(1)
+    return _BuiltPage(file, "".join([*parts, text[end:]]), numbers, ids)
 
 
 def _caption(text: str, start: re.Match[str]) -> re.Match[str] | None:
