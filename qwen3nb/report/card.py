@@ -204,7 +204,6 @@ def _measured(own: Sequence[Result], results: Sequence[Result], *, tier: str) ->
     measured = [*tasks, *(r.task.key for r in own if r.task.key not in tasks)]
     limits = limitations(own, compare(results, tasks=measured, baseline=on_tier.baseline))
     shown = dict.fromkeys(("evaluation", "suite", "comparison"), "")
-    many = len(own) > MANY
     if own:
         tables = [each.to_markdown() for each in (results_table(own), parts_table(own)) if each]
         board = leaderboard(results, tier=tier, comparison=on_tier)
@@ -213,7 +212,7 @@ def _measured(own: Sequence[Result], results: Sequence[Result], *, tier: str) ->
         shown["comparison"] = board.to_markdown()
     return {
         **shown,
-        "many": many,
+        "many": len(own) > MANY,
         "limits": [escaped(limit) for limit in limits],
         "runs": ", ".join(sorted({escaped(result.run) for result in own})),
     }
@@ -299,20 +298,14 @@ def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
     if not own:
         return ["Not measured yet: nothing is known about its quality."]
     sentences = []
+    floors = [each for each in comparison.records.values() if each.model.label in _FLOORS]
     for result in sorted(own, key=lambda each: each.task.key):
-        for (task, _), floor in comparison.records.items():
-            known = task == result.task.key and floor.model.label in _FLOORS
-            if not known or not comparable(result, floor):
-                continue
-            difference = comparison.between(result, floor)
-            if difference is None:
-                continue
-            clear = difference.significant(comparison.procedure.alpha)
-            if not clear or difference.difference < 0:
+        for floor in (each for each in floors if comparable(result, each)):
+            gap = comparison.between(result, floor)
+            clear = gap is not None and gap.significant(comparison.procedure.alpha)
+            if gap is not None and (not clear or gap.difference < 0):
                 verdict = "behind" if clear else "not significantly different from"
-                sentences.append(
-                    f"{task}: {verdict} {floor.model.label} ({difference.metric} {difference})."
-                )
+                sentences.append(f"{gap.task}: {verdict} {floor.model.label} ({gap.metric} {gap}).")
     types = sorted({str(result.task.type) for result in own})
     return [
         *sentences,
@@ -402,9 +395,8 @@ def _listed(stated: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for name in _RECORDED:
         value = stated.get(name)
-        texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-        texts = [text for text in texts if isinstance(text, str) and text]
-        if texts:
+        given = value if isinstance(value, list) else [value]
+        if texts := [text for text in given if isinstance(text, str) and text]:
             facts[name] = texts if name in _LISTS else texts[0]
     return facts
 
@@ -447,34 +439,27 @@ def details(
 def origin(provenance: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> Rows:
     """Return the source checkpoint, the digests, and what was verified."""
     source, check = provenance["source"], provenance["verification"]
-    rows = [
-        ("extracted from", Path(source["folder"]).name),
-        ("SHA-256 of the source's weights", source["digest"]),
-    ]
+    rows = {
+        "extracted from": Path(source["folder"]).name,
+        "SHA-256 of the source's weights": source["digest"],
+    }
     if averaging := source.get("averaging"):
-        rows.append(("average of", f"{averaging['rule']}: {', '.join(averaging['averaged_from'])}"))
-        rows += [
-            (f"SHA-256 of {name}", digest) for name, digest in averaging.get("digests", {}).items()
-        ]
+        rows["average of"] = f"{averaging['rule']}: {', '.join(averaging['averaged_from'])}"
+        rows |= {f"SHA-256 of {name}": each for name, each in averaging.get("digests", {}).items()}
     elif source.get("step") is not None:
-        rows.append(("training step", str(source["step"])))
-    rows += [
-        ("SHA-256 of these weights", str(fingerprint["weights"])),
-        (
-            "verified",
-            f"largest difference from the source encoder {check['max_difference']:.1e} (bound "
-            f"{check['bound']:.0e}) over {check['texts']} texts of {min(check['tokens'])} to "
-            f"{max(check['tokens'])} tokens, padded {' and '.join(check['padding'])}",
-        ),
-        (
-            "in sentence-transformers",
-            f"differs by at most {check['sentence_transformers_difference']:.1e}"
-            if check.get("sentence_transformers_difference") is not None
-            else "not checked",
-        ),
-        ("written with", ", ".join(f"{k} {v}" for k, v in provenance["versions"].items())),
-    ]
-    return rows
+        rows["training step"] = str(source["step"])
+    rows["SHA-256 of these weights"] = str(fingerprint["weights"])
+    rows["verified"] = (
+        f"largest difference from the source encoder {check['max_difference']:.1e} (bound "
+        f"{check['bound']:.0e}) over {check['texts']} texts of {min(check['tokens'])} to "
+        f"{max(check['tokens'])} tokens, padded {' and '.join(check['padding'])}"
+    )
+    peer = check.get("sentence_transformers_difference")
+    rows["in sentence-transformers"] = (
+        "not checked" if peer is None else f"differs by at most {peer:.1e}"
+    )
+    rows["written with"] = ", ".join(f"{k} {v}" for k, v in provenance["versions"].items())
+    return [*rows.items()]
 
 
 def training_of(source: Path) -> dict[str, Any]:

@@ -120,16 +120,32 @@ class PaperContents:
         Raises:
             ValueError: no records on the tier, or of a model or task; lists the available ones.
         """
-        trained = [] if self._is_part else list(self._of_trainings())
+        trained: list[Figure] = []
+        if not self._is_part:
+            trainings, report = read_trainings([]), self._interference
+            reranked = [each for each in self.results if f"gain {METRIC}" in each.per_query]
+            drawn = (
+                loss_figure(trainings),
+                conflict_figure(trainings),
+                interference.interference_figure(report),
+                interference.configurations_figure(report.scores),
+                gain_figure(reranked) if reranked else None,
+            )
+            trained = [*filter(None, drawn)]
         shown = self._shown_beside(trained)
         if not shown:
             return trained
-        figures = (
+        figures = [
             comparison_figure(shown, tier=self._tier, tasks=self.tasks),
-            differences_figure(self._comparison),
-            pairs_figure(self._comparison),
-        )
-        return [*filter(None, figures), *trained, *self._per_model()]
+            *filter(None, (differences_figure(self._comparison), pairs_figure(self._comparison))),
+            *trained,
+        ]
+        names = model_names(shown)
+        for identity, name in names.items() if self.models or len(names) <= MANY else ():
+            own, _ = newest_records(each for each in shown if each.model.identity == identity)
+            if figure := per_query_figure(own, metric=METRIC):
+                figures.append(replace(figure, name=f"{figure.name}-{name}"))
+        return figures
 
     def tables(self) -> list[Table]:
         """Return every table, each with name and caption.
@@ -169,18 +185,6 @@ class PaperContents:
             )
         return shown
 
-    def _of_trainings(self) -> Iterator[Figure]:
-        trainings = read_trainings([])
-        reranked = [result for result in self.results if f"gain {METRIC}" in result.per_query]
-        figures = (
-            loss_figure(trainings),
-            conflict_figure(trainings),
-            interference.interference_figure(self._interference),
-            interference.configurations_figure(self._interference.scores),
-            gain_figure(reranked) if reranked else None,
-        )
-        yield from filter(None, figures)
-
     def _of_benchmarks(self) -> Iterator[Table]:
         """Yield the tables of all tasks by benchmark and type, and the differences by type."""
         comparison = self._comparison
@@ -195,16 +199,6 @@ class PaperContents:
                 table = differences_table(comparison, task=keys)
                 caption = f"{kind}: {table.caption[0].lower()}{table.caption[1:]}"
                 yield replace(table, name=f"differences-{kind}", caption=caption)
-
-    def _per_model(self) -> Iterator[Figure]:
-        """Yield a figure per selected model, or for all if they are few."""
-        names = model_names(self._shown)
-        if not self.models and len(names) > MANY:
-            return
-        for identity, name in names.items():
-            own, _ = newest_records(r for r in self._shown if r.model.identity == identity)
-            if figure := per_query_figure(own, metric=METRIC):
-                yield replace(figure, name=f"{figure.name}-{name}")
 
 
 def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") -> list[Path]:

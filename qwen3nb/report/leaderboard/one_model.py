@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.benchmark_means import BenchmarkMean
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES
@@ -157,11 +156,13 @@ def sweep_table(planned: Sequence[tuple[str, Preflight | str]]) -> Table:
                 ),
             }
         )
-    note = (
-        "As if no record or vector were stored; tasks of unknown size are left out. Prepared data "
+    return Table.of(
+        rows,
+        note="As if no record or vector were stored; tasks of unknown size are left out. Prepared "
+        "data and indexes of BM25, which models share, count once.",
+        name="sweep",
+        caption="Needs of the runs by model.",
     )
-    note += "and indexes of BM25, which models share, count once."
-    return Table.of(rows, note=note, name="sweep", caption="Needs of the runs by model.")
 
 
 def plan_by_type_table(planned: Sequence[Planned]) -> Table:
@@ -188,8 +189,7 @@ def plan_by_type_table(planned: Sequence[Planned]) -> Table:
 def provenance_table(results: Sequence[Result]) -> Table:
     """Return the provenance of scores: a row per record, with the anchor for links."""
     several = len({(each.model.identity, each.seed) for each in results}) > 1
-    taken: set[str] = set()
-    rows = []
+    taken, rows = set[str](), []
     for result in results:
         task, metric = result.task, result.task.main_metric
         anchor = task_anchor(task.key)
@@ -260,23 +260,21 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
 def suite_table(summary: Summary) -> Table:
     """Return the means: a row per benchmark or type; the note lists what is missing."""
     gone = "; ".join(f"{name} ({reason})" for name, reason in sorted(summary.missing.items()))
-    rows: list[Sequence[Any]] = [
-        (
-            mean.column.name,
-            mean.column.measure,
-            f"{mean.measured} of {mean.column.tasks}" if mean.missing else mean.column.tasks,
-            _mean(mean),
-        )
-        for mean in summary.means
-    ]
+    rows: list[Sequence[Any]] = []
+    for mean in summary.means:
+        tasks = f"{mean.measured} of {mean.column.tasks}" if mean.missing else mean.column.tasks
+        value = Cell("incomplete", "; ".join(mean.gaps) if len(mean.gaps) < 3 else "")
+        if mean.value is not None:
+            value = replace(number(mean.value, interval=mean.interval), text=f"{mean.value:.4f}")
+        rows.append((mean.column.name, mean.column.measure, tasks, value))
     if not summary.means:
-        values = [(name, summary.tasks[name], value) for name, value in summary.by_type.items()]
-        for name, n, mean_of in (
-            *values,
+        values = (
+            *((name, summary.tasks[name], value) for name, value in summary.by_type.items()),
             ("mean over tasks", sum(summary.tasks.values()), summary.over_tasks),
             ("mean over types", len(summary.by_type), summary.over_types),
-        ):
-            rows.append((name, "main score", n, number(mean_of, ".4f", absent="undefined")))
+        )
+        for name, n, score in values:
+            rows.append((name, "main score", n, number(score, ".4f", absent="undefined")))
     return Table.of(
         rows,
         ("mean", "metric", "tasks", "value\n95 % interval"),
@@ -285,13 +283,6 @@ def suite_table(summary: Summary) -> Table:
         name="means",
         caption=f"Means of {summary.label} over benchmarks and types of task.",
     )
-
-
-def _mean(mean: BenchmarkMean) -> Cell:
-    """Return a mean with four decimals and its interval with three, or what is missing."""
-    if mean.value is None:
-        return Cell("incomplete", "; ".join(mean.gaps) if len(mean.gaps) < 3 else "")
-    return replace(number(mean.value, interval=mean.interval), text=f"{mean.value:.4f}")
 
 
 def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Figure | None:

@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
     """Return published scores next to ours, or the reason why a score could not be run."""
-    rows: list[dict[str, Any]] = []
+    rows = []
     for done in reproductions:
-        each, value = done.published, done.value
-        known = value is not None
-        rows.append(
-            {
-                "model": each.model,
-                "task": each.task,
-                "published": (f"{each.value:.4f}", each.source),
-                "ours": number(value, ".4f") if known else (done.verdict, done.reason),
-                "difference": number(value - each.value, "+.4f")
-                if value is not None
-                else "not run",
-                "tolerance": f"{each.tolerance:g}",
-                "verdict": Cell(done.verdict, strong=done.verdict == "FAIL") if known else None,
-            }
-        )
+        each = done.published
+        row: dict[str, Any] = {
+            "model": each.model,
+            "task": each.task,
+            "published": (f"{each.value:.4f}", each.source),
+            "ours": (done.verdict, done.reason),
+            "difference": "not run",
+            "tolerance": f"{each.tolerance:g}",
+            "verdict": None,
+        }
+        if done.value is not None:
+            row["ours"] = number(done.value, ".4f")
+            row["difference"] = number(done.value - each.value, "+.4f")
+            row["verdict"] = Cell(done.verdict, strong=done.verdict == "FAIL")
+        rows.append(row)
     return Table.of(
         rows,
         note="Main scores as MTEB defines them. OK: within the tolerance; OKish: within five times "
@@ -94,10 +94,11 @@ def expected_table(results: Iterable[Result]) -> Table | None:
     if not newest:
         return None
     names, rows = model_names(newest), []
+    extracted = [r for r in newest if read_provenance(paths.root() / r.model.spec) is not None]
     for label, values in _EXPECTED.items():
         ours = label == _OURS
-        models = by_model(record for record in newest if _is(record, label))
-        for identity, own in models.items():
+        named = [r for r in newest if label in (r.model.label, r.model.spec)]
+        for identity, own in by_model(extracted if ours else named).items():
             row: dict[str, Any] = {"model": (names[identity], _OURS * ours)}
             for task, (metric, _, _) in _TARGETS.items():
                 expected = f"{'>' if ours else '~'} {values[task]:.2f}"
@@ -114,12 +115,6 @@ def expected_table(results: Iterable[Result]) -> Table | None:
         name="expected",
         caption="Scores expected on STS-B and MS MARCO, and measured.",
     )
-
-
-def _is(record: Result, label: str) -> bool:
-    if label == _OURS:
-        return read_provenance(paths.root() / str(record.model.spec)) is not None
-    return label in (record.model.label, record.model.spec)
 
 
 def _measured(label: str, own: Mapping[str, Result], task: str) -> Cell:
@@ -148,17 +143,16 @@ def sts_and_msmarco_table(results: Iterable[Result]) -> Table | None:
     tasks = sorted({each.task.key for each in given if "Spearman" in each.metrics})
     recorded = {name for each in given if each.task.key == "MSMARCO" for name in each.metrics}
     metrics = [name for name in _MSMARCO_METRICS if name in recorded]
-    rows = []
+    columns = [*((task, "Spearman") for task in tasks), *(("MSMARCO", name) for name in metrics)]
+    count, rows = len(tasks), []
     for identity, own in sorted(models.items(), key=lambda item: names[item[0]]):
-
-        def cell(task: str, metric: str, own: Mapping[str, Result] = own) -> Cell:
-            record = own.get(task)
-            return number(record.metrics.get(metric), absent="–") if record else Cell("not run")
-
-        sts = [cell(task, "Spearman") for task in tasks]
-        known = [each.value for each in sts if each.value is not None]
-        mean = fmean(known) if sts and len(known) == len(sts) else f"{len(known)} of {len(sts)}"
-        rows.append((names[identity], *sts, mean, *(cell("MSMARCO", each) for each in metrics)))
+        cells = [
+            number(own[task].metrics.get(metric)) if task in own else Cell("not run")
+            for task, metric in columns
+        ]
+        known = [each.value for each in cells[:count] if each.value is not None]
+        mean = fmean(known) if known and len(known) == count else f"{len(known)} of {count}"
+        rows.append((names[identity], *cells[:count], mean, *cells[count:]))
     heads = [*(f"{task}\nSpearman" for task in tasks), f"Avg\n{len(tasks)} STS tasks"]
     heads += [f"MS MARCO\n{metric.replace('Recall', 'R')}" for metric in metrics]
     return Table.of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.analysis.comparison.differences import ALPHA, corrected, paired_differences
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 
 _MARKERS = "os^DvP"
 _ENOUGH = 0.95  # recall of an index that replaces exact search
-
-
-def _mean(values: Mapping[str, float]) -> float:
-    return sum(values.values()) / len(values)
 
 
 def _mean_of(values: Mapping[str, float]) -> Aggregate:
@@ -46,7 +43,7 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 
 
 def _recall_and_speed(point: AnnPoint, which: int = 0) -> tuple[float, float]:
-    return _mean(point.recall), point.speeds[which].qps
+    return fmean(point.recall.values()), point.speeds[which].qps
 
 
 def ann_table(suite: AnnSuite) -> Table:
@@ -84,7 +81,7 @@ def _row(point: AnnPoint, suite: AnnSuite, best: bool) -> dict[str, Any]:
         **speeds,
         "build s\n1 thread": f"{point.build_seconds:.2g}",
         "MiB": f"{point.size / 2**20:.2f}",
-        "nDCG@10\nΔ to exact": (f"{_mean(point.ndcg):.3f}", change),
+        "nDCG@10\nΔ to exact": (f"{fmean(point.ndcg.values()):.3f}", change),
     }
 
 
@@ -158,7 +155,7 @@ def compression_table(suite: AnnSuite) -> Table:
         bits = table.plural(8 * each.size // each.dimension, "bit")
         row = rows.setdefault(each.dimension, {"dimensions": each.dimension})
         row[f"{each.kind}\n{bits} per dimension"] = (
-            Cell(f"{_mean(full.ndcg):.3f}", "itself", strong=True)
+            Cell(f"{fmean(full.ndcg.values()):.3f}", "itself", strong=True)
             if each is full
             else table.number(lost.difference, "+.3f", interval=lost.interval, detail="no interval")
         )
@@ -180,8 +177,8 @@ def ann_conclusion(suite: AnnSuite) -> Conclusion:
     """Compare the fastest good index with exact search; name the smallest vectors without loss."""
     text = f"On {suite.documents:,} documents of {table.short_task(suite.task)}, "
     exact = next((each for each in suite.points if each.family == "flat"), None)
-    good = [each for each in suite.points if _mean(each.recall) >= _ENOUGH and each is not exact]
-    if good:
+    others = (each for each in suite.points if each is not exact)
+    if good := [each for each in others if fmean(each.recall.values()) >= _ENOUGH]:
         best = max(good, key=lambda each: each.speeds[0].qps)
         against = f", exact search {exact.speeds[0].qps:,.0f}" if exact else ""
         text += (
@@ -194,11 +191,8 @@ def ann_conclusion(suite: AnnSuite) -> Conclusion:
     full, *rest = suite.compressed
     pairs = [join({"smaller": each.ndcg, "full": full.ndcg}) for each in rest]
     tests = corrected([test for pair in pairs for test in paired_differences(pair, seed=0)])
-    kept = [
-        each
-        for each, test in zip(rest, tests, strict=True)
-        if not test.significant(ALPHA) or test.difference >= 0
-    ]
+    lost = [test.significant(ALPHA) and test.difference < 0 for test in tests]
+    kept = [each for each, worse in zip(rest, lost, strict=True) if not worse]
     small = min([full, *kept], key=lambda each: each.size)
     return Conclusion(
         f"{text} The smallest vectors that show no loss in nDCG@10 (Holm over {len(rest)}, n = "

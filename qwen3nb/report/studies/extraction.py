@@ -46,25 +46,13 @@ def extraction_table(done: Extraction) -> Table:
 
     check, bound = done.verification, f"≤\u00a0{MAX_DIFFERENCE:g}".replace("-", "\u2011")
     sizes = f"{len(check.lengths)} inputs of {min(check.lengths)} to {max(check.lengths)} tokens"
+    states = f"{sizes}, padded left and right; the export loaded from disk by the stock class"
+    peer, vectors = check.sentence_transformers_difference, "pooled as configured in the export"
+    leak = "0 would mean that the encoder is causal"
     rows = (
-        (
-            "states, export against source",
-            check.max_difference,
-            bound,
-            f"{sizes}, padded left and right; the export loaded from disk by the stock class",
-        ),
-        (
-            "vectors, sentence-transformers against source",
-            check.sentence_transformers_difference,
-            bound,
-            "pooled as configured in the export",
-        ),
-        (
-            "first state, when the last token changes",
-            check.leak,
-            "> 0",
-            "0 would mean that the encoder is causal",
-        ),
+        ("states, export against source", check.max_difference, bound, states),
+        ("vectors, sentence-transformers against source", peer, bound, vectors),
+        ("first state, when the last token changes", check.leak, "> 0", leak),
         ("rounding by the stored precision", check.rounding, "none", "largest change of a state"),
     )
     return Table.of(

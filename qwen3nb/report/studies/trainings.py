@@ -34,9 +34,7 @@ _TITLES = {
     "lr": "learning rate",
 }
 _SPEED = ("_runtime", "_samples_per_second", "_steps_per_second")  # not scores
-_UNLIKE = (
-    8  # ratio of the longest to the shortest training above which the axis of steps is logarithmic
-)
+_UNLIKE = 8  # ratio of the longest to the shortest training from which on the axis is logarithmic
 _MOST = 3  # trainings in the conclusion
 
 
@@ -60,13 +58,13 @@ class Trainings:
         import pandas as pd
 
         names = ("task", "metric", "training", "seed", "step", "score", "low", "high", "n")
-        rows = [
-            (short_task(each.task), each.metric, each.training, seed, step, *ends, score.n)
-            for each in self.trajectories
-            for seed, steps in each.records.items()
-            for step, score in ((s, steps[s].metrics[each.metric]) for s in sorted(steps))
-            for ends in [(score.value, score.low, score.high)]
-        ]
+        rows = []
+        for each in self.trajectories:
+            own = (short_task(each.task), each.metric, each.training)
+            for seed, steps in each.records.items():
+                for step, record in sorted(steps.items()):
+                    score = record.metrics[each.metric]
+                    rows.append((*own, seed, step, score.value, score.low, score.high, score.n))
         return pd.DataFrame(rows, columns=names)
 
 
@@ -121,9 +119,8 @@ def read_trainings(
     folders = inventory.find_outputs(base)
     logs = [*readable(state_log, (last[folder] for folder in sorted(last)))]
     logs += readable(inventory.read_log, inventory.find_logs(folders))
-    conflicts = [
-        *readable(inventory.read_conflicts, inventory.find_logs(folders, inventory.CONFLICTS))
-    ]
+    found = inventory.find_logs(folders, inventory.CONFLICTS)
+    conflicts = [*readable(inventory.read_conflicts, found)]
     problems += [f"{each.name}: {note}" for each in (*logs, *conflicts) for note in each.notes]
     return Trainings(
         tuple(checkpoint_scores.trajectories(given, tasks=tasks, metric=metric)),
@@ -152,13 +149,10 @@ def gains_table(trainings: Trainings) -> Table:
                     value=gain.corrected,
                 ),
                 "queries": number(gain.n, "d"),
-                "best step": (
-                    each.best.first.removeprefix("step "),
-                    f"mean {each.best.means[0]:.3f}",
-                ),
+                "best step": (best.first.removeprefix("step "), f"mean {best.means[0]:.3f}"),
             }
             for each in trainings.summaries
-            for gain in [each.gain]
+            for gain, best in [(each.gain, each.best)]
         ),
         note=f"95 % intervals ({interval_words(['paired'])}) and two-sided paired permutation "
         f"tests over the queries, p by Holm over these {len(trainings.summaries)}; p < {ALPHA:g}, "
@@ -194,10 +188,8 @@ def loss_figure(trainings: Trainings) -> Figure | None:
                 axis.set_xscale("symlog", linthresh=max(1, min(lasts)))
                 axis.xaxis.set_major_formatter("{x:g}")
             grid(axis, which="y")
-        columns = 3 if width > 5 else 1
-        figure.legend(
-            drawn.values(), drawn, loc="outside lower center", ncols=columns, fontsize=SMALL
-        )
+        look: dict[str, Any] = {"ncols": 3 if width > 5 else 1, "fontsize": SMALL}
+        figure.legend(drawn.values(), drawn, loc="outside lower center", **look)
         return figure
 
     words = "; ".join(
@@ -285,10 +277,8 @@ def _in_words(each: TrainingSummary) -> str:
     change, best = each.gain, each.best
     verb = "raised" if change.difference > 0 else "lowered"
     verb = verb if change.significant(ALPHA) else "shows no effect on"
-    clear, lead = (
-        best.significant(ALPHA),
-        effect_text(best.difference, best.interval, best.corrected),
-    )
+    clear = best.significant(ALPHA)
+    lead = effect_text(best.difference, best.interval, best.corrected)
     return (
         f"Training {each.name} {verb} {each.metric} on {short_task(each.task)}: "
         f"{number_text(change.means[1])} at {change.second}, "
