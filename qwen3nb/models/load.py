@@ -88,7 +88,8 @@ def load_encoder(
             the registry, else of the model's folder (``config_sentence_transformers.json``); a
             warning is given if there are none but the model's authors prescribe some.
         label: name in records and tables; empty for the model's own, with the suffix ``-prompts``
-            or ``-no-prompts`` if other prompts than its own are used, and ``-float16-vectors``.
+            or ``-no-prompts`` if other prompts than its own are used, ``-int8`` and
+            ``-float16-vectors``.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16``, ``float16``, or ``int8`` for linear layers in 8 bits on a
             CPU with VNNI.
@@ -115,6 +116,7 @@ def load_encoder(
         source = replace(source, prompts=trained, instruction=INSTRUCTION)
     used = source.prompts if given is None else given
     differ = "" if used == source.prompts else "-prompts" if used else "-no-prompts"
+    differ += "-int8" * (dtype == "int8")
     differ += "-float16-vectors" * (one_of("cache_dtype", cache_dtype, CACHED) == "float16")
     source = replace(
         source,

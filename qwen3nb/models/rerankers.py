@@ -474,7 +474,8 @@ def load_reranker(
         source = fetch_model(source) if source.on_hub else source
     load_library("transformers.modeling_utils")
     source.kind.check_causal(source)
-    source = replace(source, content=fingerprint(source))
+    label = source.label + "-int8" * (dtype == "int8")
+    source = replace(source, label=label, content=fingerprint(source))
     return Reranker(
         source,
         load_yes_no(source, device=device, dtype=dtype),

@@ -14,12 +14,13 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, system_scores
 from qwen3nb.models.kinds.source import registry
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import ModelInfo, Result
 
 Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
 
@@ -144,21 +145,24 @@ def comparable(one: Result, other: Result) -> bool:
 
 
 def model_names(results: Iterable[Result]) -> dict[str, str]:
-    """Return names by model identity: the newest label, with pooling or digest if not unique.
+    """Return names by model identity: the newest label, with what differs if it is not unique.
 
-    A model with several labels shows the others as well: ``demo-average (= runs-ul2-best)``.
+    Models of one label are named by their pooling or dtype, else by digest. A model with
+    several labels shows the others as well: ``demo-average (= runs-ul2-best)``.
     """
     newest = sorted(results, key=lambda each: each.finished)
     models = {result.model.identity: result.model for result in newest}
-    labels = [model.label for model in models.values()]
-    names = {
-        identity: model.label
-        if labels.count(model.label) == 1
-        else f"{model.label} ({model.settings.get('pooling') or identity[:8]})"
-        for identity, model in models.items()
-    }
-    if len(set(names.values())) < len(names):
-        names = {identity: f"{model.label} {identity[:8]}" for identity, model in models.items()}
+    by_label: dict[str, list[ModelInfo]] = {}
+    for model in models.values():
+        by_label.setdefault(model.label, []).append(model)
+    names = {}
+    for label, same in by_label.items():
+        marks: list[Any] = [model.identity[:8] for model in same]
+        for values in ([model.settings.get(key) for model in same] for key in ("dtype", "pooling")):
+            if None not in values and len(set(values)) == len(same):
+                marks = values
+        for model, mark in zip(same, marks, strict=True):
+            names[model.identity] = f"{label} ({mark})" if len(same) > 1 else label
     aliases: dict[str, set[str]] = {}
     for result in newest:
         aliases.setdefault(result.model.identity, set()).add(result.model.label)

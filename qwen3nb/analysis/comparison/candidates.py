@@ -154,9 +154,11 @@ def select_candidates(
     newest = latest(results)
     fit = [r for r in newest if not task or task in (r.task.key, r.task.dataset, _custom_data(r))]
     fit = [r for r in fit if r.task.key == task] or fit
-    mine = [r for r in fit if r.model.label == current and {*tested} <= {*r.per_query}]
+    names = system_names(fit)
+    called = {id(r): {r.model.label, names[r.model.identity, r.seed]} for r in fit}
+    mine = [r for r in fit if current in called[id(r)] and {*tested} <= {*r.per_query}]
     if not mine:
-        known = ", ".join(sorted({r.model.label for r in fit})) or "no model"
+        known = ", ".join(sorted(names.values())) or "no model"
         raise ValueError(
             f"no record of {current!r} with {' and '.join(tested)} per query"
             f"{f' on {task!r}' if task else ''}; available: {known}"
@@ -167,13 +169,14 @@ def select_candidates(
     used = max(mine, key=lambda each: each.finished)
     key, records, left_out = used.task.key, [used], []
     others = [r for r in fit if r.task.key == key and r is not used]
-    labels = sorted({current, *(r.model.label for r in others)})
+    labels = {current}.union(*(called[id(r)] for r in others))
     if unknown := [label for label in models if label not in labels]:
-        raise ValueError(f"no record of {unknown[0]!r} on {key}; available: {', '.join(labels)}")
+        known = ", ".join(sorted(labels))
+        raise ValueError(f"no record of {unknown[0]!r} on {key}; available: {known}")
     for result in others:
-        label = result.model.label
+        label = names[result.model.identity, result.seed]
         lacking = [metric for metric in tested if metric not in result.per_query]
-        if models and label not in (current, *models):
+        if models and not called[id(result)].intersection((current, *models)):
             continue
         if result.task.revision != used.task.revision:
             left_out.append(f"{label} was run on another revision of the data")

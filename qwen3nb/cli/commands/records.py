@@ -143,7 +143,9 @@ def _records(path: Path | None) -> list[Path]:
 
 
 @click.command(cls=Command, study=paths.results, unless=["results"])
-@opt.option("--baseline", "current", required=True, help="Label of the model in use.")
+@opt.option(
+    "--baseline", "current", required=True, help="Label, or name in tables, of the model in use."
+)
 @opt.option("--task", default="", help="A task or its data set.  [default: your own data]")
 @opt.labels_option("Label of a candidate")
 @opt.RESULTS

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from qwen3nb.analysis.comparison.alignment import system_names
 from qwen3nb.analysis.comparison.candidates import (
     Breakdown,
     Decision,
@@ -402,10 +403,10 @@ def compare_candidates(
 
     Args:
         results: any records.
-        current: label of the model in use.
+        current: label or name of the model in use.
         task: name of the task or its data set; by default the only custom data set of the
             current model, else its only task.
-        models: labels of the candidates; by default all models with results on the task.
+        models: labels or names of the candidates; by default all models with results on the task.
         tested: metrics whose p-values are shown; the first one decides.
         alpha: level of the corrected tests.
         threshold: smallest difference that matters.
@@ -428,7 +429,7 @@ def compare_candidates(
     ]
     comparison = compare(
         records,
-        baseline=current,
+        baseline=system_names(records)[used.model.identity, used.seed],
         metric=metrics,
         tasks=[name],
         alpha=alpha,

@@ -138,6 +138,10 @@ def test_names_distinguish_systems():
         ]
     )
     assert set(matrix.systems) == {"a (11111111)", "a (22222222)", "b (seed 1)", "b (seed 2)"}
+    twins = [{"pooling": "mean", "dtype": dtype} for dtype in ("float32", "bfloat16")]
+    records = [make("a", settings=each) for each in twins]
+    records.append(make("b", settings={"dtype": "float32"}))
+    assert set(model_names(records).values()) == {"a (float32)", "a (bfloat16)", "b"}
 
 
 def test_a_model_with_several_labels_is_one_with_aliases():

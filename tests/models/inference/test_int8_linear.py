@@ -97,6 +97,7 @@ def test_a_real_model_stays_close_and_has_its_own_identity():
     assert (vectors * exact).sum(1).min() > 0.998
     np.testing.assert_array_equal(vectors, again)
     assert len({each.identity for each in loaded}) == 3
+    assert [each.label.removeprefix("all-MiniLM-L6-v2") for each in loaded[1:3]] == ["", "-int8"]
     with pytest.raises(SpecError, match="is a table of vectors; int8 is for linear layers"):
         load_encoder("wordllama", dtype="int8", **options)
 

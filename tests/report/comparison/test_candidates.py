@@ -149,3 +149,17 @@ def test_the_gate_fails_on_a_regression_and_never_passes_on_nothing(
 ):
     done = cli("compare", "--baseline", *options)
     assert (done.exit_code, words in done.output) == (code, True)
+
+
+def test_the_model_in_use_is_one_of_several_of_its_label():
+    exact = own("now", 0.5, identity="1" * 64)
+    fast = own("now", 0.4, identity="2" * 64, finished="2026-06-01")
+    for record, dtype in ((exact, "float32"), (fast, "bfloat16")):
+        amend(record, "model", settings={"dtype": dtype})
+    for current, other in (("now (float32)", "bfloat16"), ("now (bfloat16)", "float32")):
+        report = compare_candidates([exact, fast], current=current)
+        assert report.current == current
+        assert {each.first for each in report.comparison.differences} == {f"now ({other})"}
+    assert compare_candidates([exact, fast], current="now").current == "now (bfloat16)"
+    with pytest.raises(ValueError, match=r"'new'.*available: now \(bfloat16\), now \(float32\)"):
+        compare_candidates([exact, fast], current="new")
