@@ -212,9 +212,8 @@ def interference_table(report: InterferenceReport) -> Table:
         rows.append(
             {
                 "task\nseeds": (name, ", ".join(map(str, each.seeds))),
-                "by evidence\nby point": Cell(
-                    each.by_evidence, each.by_point, strong=each.name == "overall"
-                ),
+                "by evidence": Cell(each.by_evidence, strong=each.name == "overall"),
+                "by point": each.by_point,
                 "TIR in %, ± std\n95 % interval": Cell(
                     _percent(each.tir) + spread, ends, value=each.tir, interval=each.interval
                 ),
