@@ -119,7 +119,7 @@ def prepare_record(folder):
 
 
 def evaluate(folder):
-    with mock.patch.object(mteb_tasks, "evaluate_task", _task_run):
+    with mock.patch.object(mteb_tasks.TaskItem, "evaluate", _task_run):
         evaluate_model(load_model("bm25"), show_progress=False)
 
 
@@ -142,17 +142,17 @@ def _share_pydocs(folder):
     (folder / ".cache" / "pydocs").symlink_to(shared)
 
 
-def _task_run(model, task, *, mteb_results, **_):
+def _task_run(item, model, run):
     """Write what MTEB writes, and return a record."""
-    name = task.metadata.name
+    name = item.task.metadata.name
     written = paths.root().parent / "written"
     made = written / "results" / "bm25" / model.identity[:40]
     made.mkdir(parents=True)
-    result = _evaluated(model, task, noisy(0.5), versions=Environment.current().versions)
+    result = _evaluated(model, item.task, noisy(0.5), versions=Environment.current().versions)
     scores = {"test": [{"main_score": result.main.value}]}
     (made / f"{name}.json").write_text(json.dumps({"scores": scores}))
     (made / "model_meta.json").write_text('{"name": "bm25"}')
-    kept = keep_results(written, mteb_results)
+    kept = keep_results(written, run.folder / "mteb")
     shutil.rmtree(written)
     amend(result, "task", mteb=replace(result.task.mteb, file=kept[f"{name}.json"]))
     return result

@@ -94,68 +94,49 @@ class TaskItem:
         )
 
     def evaluate(self, model: Model, run: Run) -> Result:
-        """Return the record of a model; for a whole task, also keep MTEB's own result."""
+        """Return the record of a model; for a whole task, also keep MTEB's own result.
+
+        The data of the task stay loaded.
+        """
+        task, revision, work = self.task, data_revision(self.task), Work(model)
         kept = None if self.limit else run.folder / "mteb"
-        with hub_access(needs([self.task])):
-            return evaluate_task(model, self.task, run=run, limit=self.limit, mteb_results=kept)
-
-
-def evaluate_task(
-    model: Model,
-    task: Any,
-    *,
-    run: Run | None = None,
-    limit: int = 0,
-    mteb_results: Path | None = None,
-) -> Result:
-    """Return the record of ``model`` on one MTEB task, without reading or saving records.
-
-    Args:
-        model: from `load_encoder`, `load_model` or `load_reranker`.
-        task: an MTEB task object; its data stay loaded.
-        run: seed, batch size and parameters; with ``runs``, the run of a search is written.
-        limit: as in `qwen3nb.evaluate`.
-        mteb_results: folder for MTEB's own result file; None for no file.
-    """
-    run = run or Run()
-    revision, work = data_revision(task), Work(model)
-    # MTEB shares task objects of a benchmark, whose generators an earlier run has advanced.
-    task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
-    with quiet(), local_data(task):
-        load_task(task, revision)
-        with limited(task, limit):
-            counts = data_counts(task)
-            predicted, outcome, file = _by_mteb(model, task, mteb_results, run.batch_size)
-            scores = score_task(task, predicted, outcome)
-    top, named = scores.top, getattr(task, "clusters", None)
-    result = assemble(
-        work,
-        TaskInfo(
-            name=task.metadata.name,
-            type=task.metadata.type,
-            dataset=task.metadata.dataset["path"],
-            revision=revision,
-            main_metric=scores.main,
-            unit=scores.unit,
-            size=scores.size,
-            mteb=MTEBScore(str(task.metadata.main_score), float(outcome.get_score()), file),
-            splits=tuple(task.eval_splits),
-            subsets=tuple(task.hf_subsets),
-            languages=tuple(task.languages),
-            selection=selection(task, limit=limit),
-            counts=counts | work.counts(),
-            # As the task defines them, or the only relevant document of each query.
-            clusters={query: named(query) for query in scores.qrels}
-            if named
-            else shared_documents(scores.qrels),
-        ),
-        scores.per_query,
-        run,
-        metrics=scores.metrics,
-        parts=scores.parts,
-        config={"top": top} if top else {},
-    )
-    return with_runs(result, run, scores.run, scores.qrels)
+        # MTEB shares task objects of a benchmark, whose generators an earlier run has advanced.
+        task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
+        with hub_access(needs([task])), quiet(), local_data(task):
+            load_task(task, revision)
+            with limited(task, self.limit):
+                counts = data_counts(task)
+                predicted, outcome, file = _by_mteb(model, task, kept, run.batch_size)
+                scores = score_task(task, predicted, outcome)
+        top, named = scores.top, getattr(task, "clusters", None)
+        result = assemble(
+            work,
+            TaskInfo(
+                name=task.metadata.name,
+                type=task.metadata.type,
+                dataset=task.metadata.dataset["path"],
+                revision=revision,
+                main_metric=scores.main,
+                unit=scores.unit,
+                size=scores.size,
+                mteb=MTEBScore(str(task.metadata.main_score), float(outcome.get_score()), file),
+                splits=tuple(task.eval_splits),
+                subsets=tuple(task.hf_subsets),
+                languages=tuple(task.languages),
+                selection=selection(task, limit=self.limit),
+                counts=counts | work.counts(),
+                # As the task defines them, or the only relevant document of each query.
+                clusters={query: named(query) for query in scores.qrels}
+                if named
+                else shared_documents(scores.qrels),
+            ),
+            scores.per_query,
+            run,
+            metrics=scores.metrics,
+            parts=scores.parts,
+            config={"top": top} if top else {},
+        )
+        return with_runs(result, run, scores.run, scores.qrels)
 
 
 def _by_mteb(
