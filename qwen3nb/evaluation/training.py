@@ -12,7 +12,7 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,13 +81,9 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         name: name of the score; by default the name of the data.
         tokenizer: for an encoder-decoder, a tokenizer of transformers or its folder, which is
             copied; None for the trainer's ``processing_class``.
-        pooling: one of `POOLINGS`; like the options below, for an encoder-decoder.
-        normalize: whether vectors get length 1.
-        max_length: maximum number of tokens per text.
-        prefix: text prepended to every input, such as ``[R]``.
-        append_eos: whether the end-of-text token follows every input.
-        prompts: text prepended by role, as in `load_encoder`.
         batch_size: texts per batch.
+        options: for an encoder-decoder, as in `extract`: ``pooling``, ``normalize``,
+            ``max_length``, ``prefix``, ``append_eos`` and ``prompts``.
 
     Attributes:
         name: name of the score, such as ``dev``.
@@ -105,15 +101,9 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         *,
         name: str = "",
         tokenizer: Any = None,
-        pooling: str = "mean",
-        normalize: bool = True,
-        max_length: int = 512,
-        prefix: str = "",
-        append_eos: bool = False,
-        prompts: Mapping[str, str] | None = None,
         batch_size: int = 32,
+        **options: Any,
     ) -> None:
-        """Create an evaluator; see the class for the arguments."""
         super().__init__()
         if isinstance(data, str | Path):
             file = Path(data).expanduser()
@@ -123,14 +113,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"expected a name of letters, digits and ._-; got {self.name!r:.60}")
         self.primary_metric = self.name
-        self._options = ExportOptions(
-            pooling=pooling,
-            normalize=normalize,
-            max_length=max_length,
-            prefix=prefix,
-            append_eos=append_eos,
-            prompts=dict(prompts or {}),
-        )
+        self._options = ExportOptions(**options)
         self._tokenizer = tokenizer
         self._batch_size = batch_size
         self._training = False
