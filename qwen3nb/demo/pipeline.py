@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -65,7 +65,7 @@ def run_demo(*, at_once: int = 0) -> Path:
     started = time.perf_counter()
     demo = paths.runs() / "demo"
     _say("training an encoder-decoder, a language model and adapters, all toys; extracting")
-    _in_parallel(list(STEPS))
+    _in_parallel()
     _say("evaluating the encoders and the baselines on the smoke tier, and an ablation")
     jobs = _jobs(demo)
     outcomes = sweep(jobs, at_once=at_once)
@@ -129,14 +129,14 @@ def _say(what: str) -> None:
     say(f"» {what}", bold=True, err=True)
 
 
-def _in_parallel(steps: Sequence[str]) -> None:
-    """Run the steps in parallel, each in a process with one thread.
+def _in_parallel() -> None:
+    """Run `STEPS` in parallel, each in a process with one thread.
 
     Raises:
         DemoError: a step failed; its error is on the terminal.
     """
     running = {}
-    for position, step in enumerate(steps):
+    for position, step in enumerate(STEPS):
         # Each step draws its progress bar on its own line.
         environment = {**os.environ, **_TRAINING, "TQDM_POSITION": str(position)}
         command = [sys.executable, "-m", "qwen3nb.demo.pipeline", step]
@@ -174,12 +174,31 @@ def _train_encoders(demo: Path) -> None:
 
 
 def make_language_models(demo: Path) -> None:
-    """Train a language model and adapters, while `make_encoders` runs in another process."""
+    """Train a language model, and adapters that rank, embed, or do both; evaluate the adapters."""
+    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
     from qwen3nb.datasets.pydocs.training_pairs import load_training_pairs
+    from qwen3nb.demo.train_lora import BASE, LORA, train_adapters, train_base
     from qwen3nb.demo.train_ul2 import DECODER, train_decoder
+    from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
 
     load_training_pairs()  # needed by the other process after a few minutes
-    make_adapters(demo)
+    base, outputs = demo / "lora" / "base", demo / "lora" / "outputs"
+    key = _key(BASE)
+    _once(base, key, lambda folder: train_base(folder, BASE))
+    _once(
+        outputs,
+        sha256_json([key, _key(LORA)]),
+        lambda folder: train_adapters(base, folder, settings=LORA, say=_note),
+    )
+    task = "PyDocsSampleRetrieval"
+    evaluate_trained(
+        outputs,
+        [task],
+        embedding_tasks=[embedded_task(task)],
+        depth=RERANKED["depth"],
+        max_length=RERANKED["max_length"],
+        show_progress=False,
+    )
     _once(demo / "decoder", _key(DECODER), lambda folder: train_decoder(folder, DECODER))
 
 
@@ -200,31 +219,6 @@ def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
     with new_folder(folder) as work:
         make(work)
         write_json(work / _DONE, {"key": key})
-
-
-def make_adapters(demo: Path) -> None:
-    """Train adapters that rank, embed, or do both, and evaluate them."""
-    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
-    from qwen3nb.demo.train_lora import BASE, LORA, train_adapters, train_base
-    from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
-
-    base, outputs = demo / "lora" / "base", demo / "lora" / "outputs"
-    key = _key(BASE)
-    _once(base, key, lambda folder: train_base(folder, BASE))
-    _once(
-        outputs,
-        sha256_json([key, _key(LORA)]),
-        lambda folder: train_adapters(base, folder, settings=LORA, say=_note),
-    )
-    task = "PyDocsSampleRetrieval"
-    evaluate_trained(
-        outputs,
-        [task],
-        embedding_tasks=[embedded_task(task)],
-        depth=RERANKED["depth"],
-        max_length=RERANKED["max_length"],
-        show_progress=False,
-    )
 
 
 def _note(line: str) -> None:

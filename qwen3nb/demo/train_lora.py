@@ -165,9 +165,8 @@ def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
     if shared:
         cache = DynamicCache(config=backbone.config)
         prefix = torch.tensor([list(rows[0][:shared])])
-        backbone(
-            prefix, None, None, cache, use_cache=True
-        )  # the name of the cache depends on the release
+        # By position, as the name of the cache depends on the release.
+        backbone(prefix, None, None, cache, use_cache=True)
         cache.batch_repeat_interleave(len(rows))
     rests = [list(row[shared:]) for row in rows]
     # Right padding does not affect earlier tokens of a causal model.

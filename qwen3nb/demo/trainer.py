@@ -90,8 +90,6 @@ def describe(folder: Path, settings: Any, facts: Mapping[str, Any]) -> None:
 
 
 class _TrainingBar(TrainerCallback):
-    """A progress bar."""
-
     def __init__(self, name: str) -> None:
         self._name = name
         self._bar: Any = None
