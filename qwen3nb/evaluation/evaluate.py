@@ -13,7 +13,7 @@ from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem
 from qwen3nb.evaluation.mteb.select import suite_tasks
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
-from qwen3nb.evaluation.retrieval.rerank import rerank
+from qwen3nb.evaluation.retrieval.rerank import data_name, rerank
 from qwen3nb.evaluation.run import EvaluationRun, Job, Run, Work, assemble, evaluate_each, with_runs
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
@@ -139,8 +139,7 @@ def evaluate(
         listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
         if isinstance(model, Reranker):
             return rerank(model, listed, **options)
-        names = [each.name if isinstance(each, TestCollection) else str(each) for each in listed]
-        jobs += [(name, partial(_find, model, d)) for name, d in zip(names, listed, strict=True)]
+        jobs += [(data_name(each), partial(_find, model, each)) for each in listed]
     elif not tasks and isinstance(model, Reranker):
         return rerank(model, tier=tier, limit=limit, **options)
     else:

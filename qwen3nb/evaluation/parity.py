@@ -142,21 +142,14 @@ class Rankings:
 
 @dataclass(frozen=True, repr=False)
 class Parity:
-    """The comparison of a model with one that should be the same.
-
-    Attributes:
-        same: whether every probe has at least the ``least`` cosine, and all numbers are there.
-        causes: why it is not; empty if no difference can be seen.
-        cosines: of each probe to ours, by its name and role; None without a vector.
-        explained: the least cosine once the causes are allowed for.
-    """
+    """The comparison of a model with one that should be the same."""
 
     model: str
     where: str
-    same: bool
-    causes: tuple[Cause, ...]
-    cosines: Mapping[str, float | None]
-    explained: float
+    same: bool  # whether every probe has the ``least`` cosine or more, and all numbers are there
+    causes: tuple[Cause, ...]  # why it is not; empty if no difference can be seen
+    cosines: Mapping[str, float | None]  # of probes to ours, by name and role; None: no vector
+    explained: float  # the least cosine once the causes are allowed for
     least: float
     rankings: Rankings | None = None
 
@@ -361,7 +354,7 @@ class _Findings:
         ``rounded`` loads our model in bfloat16.
         """
         setup, taken = self._search()
-        causes = [Cause(each.name, each.detail) for each in taken]
+        causes = [Cause(*each[:2]) for each in taken]
         wide, here = self.theirs.shape[1], self.ours.encoder.dimension
         if wide != here:
             name = "dimensions" if wide < here else "another model"

@@ -97,11 +97,12 @@ def rerank(
         for item in searched(spec, stage, depth=depth, limit=limit):
             yield model, item
 
-    jobs = [(_name(spec), partial(find, spec, stage)) for spec, stage in wanted]
+    jobs = [(data_name(spec), partial(find, spec, stage)) for spec, stage in wanted]
     return evaluate_each(jobs, Run(**options), label=model.label, kind="data sets")
 
 
-def _name(data: Any) -> str:
+def data_name(data: Any) -> str:
+    """Return the name of a data set in messages."""
     if hasattr(data, "metadata"):
         return task_key(data)
     return data.name if isinstance(data, TestCollection) else str(data)

@@ -45,15 +45,9 @@ class TrainedAdapter:
         """Whether the adapter was trained to embed."""
         return MODES[self.mode]
 
-    @property
-    def instruction(self) -> str:
-        """The instruction used in training."""
-        return str((self.settings.get("data") or {}).get("instruction_prefix") or INSTRUCTION)
-
-    @property
-    def tier(self) -> str:
-        """The tier in the training's configuration, or empty."""
-        return str((self.settings.get("eval") or {}).get("eval_tier") or "")
+    def setting(self, part: str, name: str, default: Any = None) -> Any:
+        """Return a setting of a part of the training's configuration."""
+        return (self.settings.get(part) or {}).get(name, default)
 
     @property
     def seed_folder(self) -> Path:
@@ -64,13 +58,10 @@ class TrainedAdapter:
 def find_trained(
     outputs: Path | str, *, training: Path | str | None = None
 ) -> list[TrainedAdapter]:
-    """Find every adapter under ``outputs``, which may also be an adapter.
+    """Find every adapter under ``outputs``: of a training, of one configuration, seed or adapter.
 
-    Seeds without a finished adapter are ignored.
-
-    Args:
-        outputs: folder of a training's outputs, of one configuration, seed or adapter.
-        training: training configuration to use instead of ``config.yaml``, for one adapter.
+    Seeds without a finished adapter are ignored. For one adapter, a ``training`` configuration may
+    replace ``config.yaml``.
 
     Raises:
         SpecError: no adapter found; states the expected layout.
@@ -153,10 +144,11 @@ def evaluate_trained(
     )
     runs: list[tuple[str, EvaluationRun]] = []
     for each in find_trained(outputs, training=training):
-        own = tier or ("" if listed else each.tier)
+        own = tier or ("" if listed else str(each.setting("eval", "eval_tier") or ""))
         run: dict[str, Any] = {**options, "seed": each.seed, "strict": False}
         spec, adapter = (each.folder, None) if base is None else (base, each.folder)
-        how = {"instruction": each.instruction, **placed}
+        instruction = str(each.setting("data", "instruction_prefix") or INSTRUCTION)
+        how = {"instruction": instruction, **placed}
         reranker = load_reranker(
             spec, adapter=adapter, template="double-newline", **how, **of_pairs
         )
@@ -188,7 +180,6 @@ def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
     Raises:
         DataError: a damaged log; see `json_lines`.
     """
-    parts = {name: each.settings.get(name) or {} for name in ("model", "lora", "data")}
     log = each.seed_folder / "train_log.jsonl"
     entries = json_lines(log)[0] if log.exists() else ()
     steps = (entry.get("global_step", entry.get("step")) for entry in entries)
@@ -197,9 +188,9 @@ def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
         "configuration": each.configuration,
         "seed": each.seed,
         "mode": each.mode,
-        "rank": parts["lora"].get("rank"),
-        "base": parts["model"].get("base_model_name"),
-        "data_seed": parts["data"].get("seed", each.seed),
+        "rank": each.setting("lora", "rank"),
+        "base": each.setting("model", "base_model_name"),
+        "data_seed": each.setting("data", "seed", each.seed),
         "steps": max((n for n in steps if type(n) is int), default=None),  # may be missing in a log
         "settings": each.settings,
     }
