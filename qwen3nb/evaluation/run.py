@@ -113,25 +113,15 @@ Job = tuple[str, Callable[[], Iterable[tuple[Any, Item]]]]
 
 @dataclass(frozen=True)
 class EvaluationRun:
-    """The outcome of an evaluation.
+    """The outcome of an evaluation."""
 
-    Attributes:
-        results: one record per finished task, data set or model.
-        reused: names of items whose record was already stored.
-        skipped: name -> why the model does not support the task.
-        failures: name -> traceback, without secrets.
-        label: label of the model.
-        kind: plural noun for the items, such as ``tasks`` or ``data sets``.
-        folder: folder of the records.
-    """
-
-    results: Results = field(default_factory=Results)
-    reused: tuple[str, ...] = ()
-    skipped: Mapping[str, str] = field(default_factory=dict)
-    failures: Mapping[str, str] = field(default_factory=dict)
-    label: str = ""
-    kind: str = "items"
-    folder: str = ""
+    results: Results = field(default_factory=Results)  # one record per finished item
+    reused: tuple[str, ...] = ()  # names of items whose record was already stored
+    skipped: Mapping[str, str] = field(default_factory=dict)  # name -> why it is not supported
+    failures: Mapping[str, str] = field(default_factory=dict)  # name -> traceback, without secrets
+    label: str = ""  # of the model
+    kind: str = "items"  # plural noun for the items, such as ``tasks`` or ``data sets``
+    folder: str = ""  # of the records
 
     def __len__(self) -> int:
         return len(self.results)
@@ -177,14 +167,10 @@ class EvaluationRun:
 def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> EvaluationRun:
     """Evaluate models on items, one after the other; save each record as it finishes.
 
-    A `KnownModel` is loaded before its first evaluation. The traceback of a failure is stored next
-    to the item's record until it succeeds.
-
-    Args:
-        jobs: names, each with a function that finds models and their items.
-        run: how the evaluation is run.
-        label: label of the model, or of the data.
-        kind: plural noun for the items.
+    Jobs are names, each with a function that finds models and their items; ``label`` is that of the
+    model, or of the data, and ``kind`` a plural noun for the items. A `KnownModel` is loaded before
+    its first evaluation. The traceback of a failure is stored next to the item's record until it
+    succeeds.
 
     Raises:
         EvaluationError: an item failed, and ``run.strict``.
@@ -282,14 +268,9 @@ def assemble(
 ) -> Result:
     """Return the record of one model on one task, without saving it.
 
-    Args:
-        work: work of the model, created before the evaluation started.
-        task: the evaluated task.
-        per_query: column -> query id -> value.
-        run: options of the evaluation.
-        config: parameters to store in the record, in addition to those of the run.
-        metrics: aggregate of each metric; by default the mean of every column.
-        parts: splits and subsets that the metrics are means over, if there are several.
+    ``work`` was created before the evaluation started; ``per_query`` has a value per column and
+    query id; ``config`` is stored in addition to that of the run. By default, the metrics are the
+    means of every column; they may be means over several ``parts``.
     """
     model = work.model
     info = ModelInfo(

@@ -50,11 +50,9 @@ def require_onnx() -> None:
 
 
 def write_graph(folder: Path, *, one_file: int = ONE_FILE) -> Path:
-    """Write the encoder in ``folder`` to `GRAPH`, and return that file.
+    """Write the encoder of an export to `GRAPH` in its folder, and return that file.
 
-    Args:
-        folder: an export with its configuration and weights.
-        one_file: bytes of float32 weights above which they are written to a separate file.
+    More bytes of float32 weights than ``one_file`` are written to a separate file.
 
     Raises:
         CheckpointError: the folder cannot be read.

@@ -70,12 +70,8 @@ def _refusal(path: Path, secrets: Secrets) -> str | None:
 def push(folder: Path | str, repository: str, *, private: bool = False) -> str:
     """Upload an export to the hub and return the URL of the commit.
 
-    The uploaded provenance contains the checkpoint's name, not its path on this machine.
-
-    Args:
-        folder: the export.
-        repository: ``organisation/name``; created if it does not exist.
-        private: whether a newly created repository is private.
+    The uploaded provenance contains the checkpoint's name, not its path on this machine. The
+    repository, ``organisation/name``, is created if it does not exist, perhaps as a private one.
 
     Raises:
         CheckpointError: see `plan_push`.

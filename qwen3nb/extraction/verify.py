@@ -106,13 +106,9 @@ def verify_export(
 ) -> Verification:
     """Compare the export in the folder ``export`` with the encoder of ``source``.
 
-    Args:
-        source: the encoder-decoder.
-        embedding: name of the encoder's embedding tensor.
-        export: a complete model directory, with or without an ONNX graph.
-        config: the encoder's configuration, as read from the source.
-        options: the options of the export.
-        tokenizer: the source's tokenizer, with the prefix and end token of the options.
+    The export is complete, with or without an ONNX graph. Configuration and tokenizer are as read
+    from the source, the latter with the prefix and end token of the options; ``embedding`` is the
+    name of the encoder's embedding tensor there.
 
     Raises:
         CheckpointError: states or pooled vectors differ by more than `MAX_DIFFERENCE` in

@@ -101,16 +101,11 @@ def aggregate(
     columns: Sequence[str],
     parts: Sequence[str] = (),
 ) -> Aggregate:
-    """Aggregate columns of ``per_query`` (value per column and query id).
+    """Aggregate columns of ``per_query`` (value per column and query id) as in `AGGREGATES`.
 
-    Queries are sorted by id, so the same values always give the same interval.
-
-    Args:
-        per_query: value per column and query id.
-        how: name in `AGGREGATES`.
-        columns: the columns to aggregate.
-        parts: prefixes of query ids, such as ``test/en/``; the value is the mean of the aggregates
-            of these parts, and the interval combines theirs.
+    Queries are sorted by id, so the same values always give the same interval. With ``parts``,
+    prefixes of query ids such as ``test/en/``, the value is the mean of the aggregates of the
+    parts, and the interval combines theirs.
 
     Raises:
         ValueError: unknown ``how``, columns that do not cover the same queries, or a

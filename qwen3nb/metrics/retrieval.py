@@ -79,16 +79,12 @@ class Measure(str):
     >>> measure, measure.depth, {measure: 0.5}["nDCG@10"]
     ('nDCG@10', 10, 0.5)
 
-    Attributes:
-        metric: its name in `METRICS`.
-        depth: number of documents that count.
-
     Raises:
         ValueError: an unknown metric, or no depth; lists the choices.
     """
 
-    metric: str
-    depth: int
+    metric: str  # its name in `METRICS`
+    depth: int  # number of documents that count
 
     def __new__(cls, name: str) -> Self:
         """Return the measure of a name such as ``nDCG@10``."""

@@ -24,12 +24,9 @@ class StudyError(ValueError):
 
 
 def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
-    """Create a study and return its folder.
+    """Create a study in a new or empty folder, and return the folder.
 
-    Args:
-        folder: the new folder; it must not exist, or be empty.
-        title: title of the book; by default from the name of the folder.
-        author: authors of the book, separated by commas.
+    The book's title is by default from the folder's name; its authors are separated by commas.
 
     Raises:
         StudyError: the folder is not empty, or this installation has no notebooks.

@@ -66,15 +66,9 @@ def against_baseline(
 ) -> list[AgainstBaseline]:
     """Return a model's score on every task, with its difference from a baseline.
 
-    The mean of a tier comes first, if it has one.
-
-    Args:
-        results: records of one model.
-        others: records of any models; its own are ignored.
-        baseline: label of the baseline; by default the one in ``_config.yml`` or chosen by the
-            rule.
-        tier: the tier that was run as a whole; empty for other tasks.
-        seed: seed of the sign flips.
+    The mean of a ``tier`` that was run as a whole comes first, if it has one. The model's own
+    records among ``others`` are ignored. By default, the baseline is the one in ``_config.yml`` or
+    chosen by the rule.
     """
     own = list(results)
     if not own:

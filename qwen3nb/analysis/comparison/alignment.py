@@ -36,14 +36,8 @@ def pair_results(
 
     A model that was run with several seeds counts as one system per seed. The last finished of
     several records of the same model, seed and task is used, and the revision of a task's data with
-    most records (if tied, the newer).
-
-    Args:
-        results: records of any models, tasks and seeds.
-        metric: the per-query metric; by default each task's main metric.
-        tasks: names of the tasks to include; all by default.
-        names: names of the systems, by identity and seed; by default `system_names` of these
-            records.
+    most records (if tied, the newer). The defaults are each task's main metric, all tasks and the
+    `system_names` of these records.
     """
     given = [result for result in results if tasks is None or result.task.key in tasks]
     records, left_out = newest_records(given)
@@ -259,8 +253,7 @@ def possible_baselines(results: Iterable[Result], *, named: str = "") -> list[Re
 def baselines(results: Iterable[Result], names: Names, *, named: str = "") -> list[str]:
     """Return the names of possible baselines, the first choice first.
 
-    Args: results: records with scores on the tasks shown. names: names of the systems, by identity
-    and seed. named: label chosen by the user, which comes first if it has a record.
+    ``results`` have scores on the tasks shown; a label ``named`` by the user comes first.
     """
     ids = reference_models()
     order, of_id = list(ids), {each: name for name, each in ids.items()}

@@ -50,13 +50,8 @@ def variance_components(
 ) -> list[Component]:
     """Split the variance of scores into those of crossed factors and of their interactions.
 
-    Args:
-        scores: an axis per factor, of two levels or more: (queries, prompts, seeds).
-        factors: names of the axes.
-        seed: of the draws of the intervals.
-
-    Returns:
-        The components: single factors first, in their order; the last is of all factors.
+    Scores have an axis per factor, of two levels or more, such as (queries, prompts, seeds). Single
+    factors come first, in their order; the last component is of all factors.
     """
     values = np.asarray(scores, dtype=np.float64)
     sizes = range(1, values.ndim + 1)

@@ -68,16 +68,9 @@ def rank_systems(
 ) -> Ranking:
     """Rank the systems that are in all of ``matrices`` (one per task).
 
-    Tasks are weighted equally by default, independent of their number of queries.
-
-    Args:
-        matrices: one per task.
-        n_resamples: number of sign flips.
-        seed: of the sign flips.
-        weights: one per task; they are scaled to add up to 1.
-        name: name of the tasks.
-        units: group of each task, or its own name; by default its own name.
-        p_values: of all pairs of the systems, if they are known.
+    By default, tasks are weighted equally, independent of their number of queries, and each is a
+    group (``units``) of its own. Weights are scaled to add up to 1. P-values of all pairs, unless
+    they are known, are from ``n_resamples`` sign flips.
 
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
@@ -205,11 +198,7 @@ def _shares_first(means: Array, *, seed: int) -> list[float]:
 
 
 def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]]:
-    """Maximal runs of two or more neighbours in ``order`` without a pair that differs.
-
-    Args:
-        order: systems from best to worst.
-        differ: (S, S), whether two systems differ.
+    """Maximal runs of two or more neighbours in ``order`` without a pair that differs (S, S).
 
     >>> import numpy as np
     >>> far = np.array([[0, 0, 1], [0, 0, 0], [1, 0, 0]], dtype=bool)

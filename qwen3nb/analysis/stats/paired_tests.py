@@ -69,19 +69,13 @@ class TestResult:
 
 @dataclass(frozen=True)
 class EffectSize:
-    """Size of a difference, without a test.
+    """Size of a difference, without a test."""
 
-    Attributes:
-        difference: mean of a − b.
-        d_z: mean over standard deviation (ddof = 1) of the differences; 0 for equal systems,
-            None if the standard deviation is 0 or undefined.
-        won: queries on which a is above b; ``tied`` and ``lost`` likewise.
-        n: number of queries.
-    """
-
-    difference: float
+    difference: float  # mean of a - b
+    # mean over standard deviation (ddof = 1) of the differences; 0 for equal systems, None if the
+    # standard deviation is 0 or undefined
     d_z: float | None
-    won: int
+    won: int  # queries on which a is above b; ``tied`` and ``lost`` likewise
     tied: int
     lost: int
 

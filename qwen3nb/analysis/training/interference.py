@@ -263,17 +263,14 @@ def crossed_interval(
     """Interval of a mean over seeds and queries, combining the errors of both (MOVER).
 
     Each error is Student's. The error of the seeds includes their interaction with the queries,
-    which the other counts again: the interval is conservative where queries vary most.
+    which the other counts again: the interval is conservative where queries vary most. For a single
+    seed, or without influences of queries, only the other error counts; None if neither varies.
 
     Args:
         mean: the centre.
-        per_seed: the value of each seed (S,); for a single seed, only the queries' error counts.
-        moved: influence of each query on the mean, (n,) per set of queries; if empty, only the
-            seeds' error counts.
+        per_seed: the value of each seed (S,).
+        moved: influence of each query on the mean, (n,) per set of queries.
         level: level of the interval.
-
-    Returns:
-        The interval; None if neither seeds nor queries vary.
     """
     low, high = student_interval(per_seed, level=level) or (0.0, 0.0)
     error, freedom = query_error(moved)
@@ -284,8 +281,7 @@ def crossed_interval(
 def query_error(moved: Sequence[Array]) -> tuple[float, float]:
     """Standard error of a sum over queries, and its degrees of freedom (Satterthwaite).
 
-    Args:
-        moved: influence of each of two or more queries on the sum, (n,) per independent set.
+    ``moved``: influence of each of two or more queries on the sum, (n,) per independent set.
     """
     sizes = np.array([len(each) for each in moved])
     parts = np.array([len(each) * each.var(ddof=1) for each in moved])

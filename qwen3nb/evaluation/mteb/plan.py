@@ -337,11 +337,9 @@ def costs(
 ) -> list[Planned]:
     """Estimate the cost of tasks: distinct texts, and the minutes to evaluate a model on them.
 
-    Args:
-        tasks: MTEB task objects; without statuses, groups are split into their parts.
-        statuses: status of each task, from `task_statuses`; only tasks to run take time.
-        limit: as in `qwen3nb.evaluate`; published sizes do not apply with a limit.
-        speeds: of the encoders and search models to run; empty to skip the minutes.
+    With statuses from `task_statuses`, only tasks to run take time; without, groups of tasks are
+    split into their parts. Published sizes do not apply with a limit. The minutes are those of
+    encoders and search models with these ``speeds``, if any.
     """
     if statuses is None:
         tasks = [part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task]]

@@ -163,14 +163,8 @@ def compress(
     int8: each dimension of the documents is divided into 255 steps between its minimum and
     maximum; queries stay float32. Binary: the signs, of the documents only or of both. Reduced
     ``dimensions`` are for models trained for truncation (Kusupati et al. 2022, arXiv:2205.13147);
-    other models lose more.
-
-    Args:
-        collection: provides the qrels.
-        vectors: document vectors (N, D), in the order of the collection.
-        queries: query vectors (Q, D), in the order of the collection.
-        dimensions: numbers of leading dimensions to keep.
-        unit: whether to rescale truncated vectors to length 1.
+    other models lose more; with ``unit``, truncated vectors get length 1 again. Documents (N, D)
+    and queries (Q, D) are in the order of the collection.
     """
     documents, full = VectorStore.of(vectors), vectors.shape[1]
     points = []
