@@ -56,11 +56,8 @@ def guarded(command: Sequence[str], **orders: Any) -> list[str]:
     """Return the command that runs ``command`` with a guard; this process must start it.
 
     Its status and output are those of ``command``. On SIGTERM, it ends with all descendants of
-    ``command``; it passes SIGINT on. No guard on Windows.
-
-    Args:
-        command: the program and its arguments.
-        orders: keywords of `guard`, and ``waiter`` of `main`; the owner is this process by default.
+    ``command``; it passes SIGINT on. No guard on Windows. ``orders`` are keywords of `guard`, and
+    ``waiter`` of `main`; the owner is this process by default.
     """
     if os.name != "posix":
         return list(command)

@@ -12,11 +12,7 @@ _SIGNALS = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else 
 
 
 class SignalInterrupt(KeyboardInterrupt):
-    """An interruption by a signal other than SIGINT.
-
-    Attributes:
-        number: the signal's number.
-    """
+    """An interruption by a signal other than SIGINT."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -40,9 +36,6 @@ def interrupted_by_signals() -> Iterator[None]:
     """Treat SIGTERM and a closed terminal as Ctrl-C, in the main thread.
 
     Ignored signals, such as SIGHUP with ``nohup``, stay ignored.
-
-    Raises:
-        SignalInterrupt: as a KeyboardInterrupt of another signal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -48,15 +48,11 @@ ENGINE = "qwen3nb"
 
 
 class NotebookError(RuntimeError):
-    """A notebook failed; the message has the cause and the path of the partial notebook.
-
-    Attributes:
-        page: its page, if the notebook ran to its end and only some of its tasks failed.
-    """
+    """A notebook failed; the message has the cause and the path of the partial notebook."""
 
     def __init__(self, message: str, *, page: Path | None = None) -> None:
         super().__init__(message)
-        self.page = page
+        self.page = page  # if the notebook ran to its end and only some of its tasks failed
 
 
 def is_ours(notebook: NotebookNode, file: Path) -> bool:

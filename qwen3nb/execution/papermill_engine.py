@@ -104,11 +104,7 @@ class Engine(engines.NBClientEngine):
         page_name: str = "",
         **options: Any,
     ) -> Any:
-        """Run ``nb``; papermill calls this after it has injected the parameters.
-
-        Raises:
-            ParameterError: invalid parameters; no kernel was started.
-        """
+        """Run ``nb``; papermill calls this after it has injected the parameters."""
         from qwen3nb.execution import notebook as notebooks
         from qwen3nb.execution.parameters import (
             ParameterError,

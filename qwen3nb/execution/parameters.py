@@ -70,13 +70,8 @@ MINIMUM: dict[str, int] = {
 
 
 def check_value(name: str, value: Any) -> None:
-    """Refuse an invalid value of a parameter; lists are comma-separated.
-
-    Raises:
-        ValueError: an invalid value; says what is expected.
-        OSError: a file of a model cannot be read.
-    """
-    from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts
+    """Raise ValueError or OSError for an invalid value of a parameter; lists have commas."""
+    from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts, read_prompts
     from qwen3nb.models.kinds.resolve import find_training
 
     listed = [each.strip() for each in value.split(",")] if isinstance(value, str) else [value]
@@ -95,12 +90,8 @@ def check_value(name: str, value: Any) -> None:
 
         for each in listed:
             one_of("index", each, FAMILIES)
-    elif name == "prompts" and names_prompt_set(value):
-        from qwen3nb.models.kinds.prompts import read_prompts
-
-        read_prompts(value)
     elif name == "prompts":
-        parse_prompts(value)
+        (read_prompts if names_prompt_set(value) else parse_prompts)(value)
     elif name == "training":
         find_training(value)
     elif name == "adapter" and path and not (path / "adapter_config.json").is_file():
@@ -149,11 +140,7 @@ def _check_narrowed(values: Mapping[str, Any]) -> None:
 
 
 def check_baseline(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
-    """Refuse a baseline without a record; checked when a run begins, not when it is planned.
-
-    Raises:
-        ParameterError: names the models with records.
-    """
+    """Refuse a baseline without a record; checked when a run begins, not when it is planned."""
     baseline = values.get("baseline")
     if not baseline or declared["baseline"].default:  # a lesson evaluates its own baseline
         return
@@ -168,11 +155,7 @@ def check_baseline(values: Mapping[str, Any], declared: Mapping[str, Parameter])
 
 
 def model_of(values: Mapping[str, Any]) -> Source:
-    """Return the source of the model in the parameters of a notebook.
-
-    Raises:
-        SpecError: no such model.
-    """
+    """Return the source of the model in the parameters of a notebook, or raise SpecError."""
     from qwen3nb.models.kinds.resolve import find_source
 
     return once(find_source, values["checkpoint"], base=values.get("base"))
@@ -259,11 +242,7 @@ class Parameter:
 
 
 def read_parameters(notebook: Path) -> dict[str, Parameter]:
-    """Return the parameters that a notebook file declares, by name.
-
-    Raises:
-        ParameterError: not a notebook, or no valid parameters; the message names the file.
-    """
+    """Return the parameters that a notebook file declares, by name; errors name the file."""
     try:
         return declared_parameters(read_notebook(notebook))
     except ParameterError as error:
@@ -273,12 +252,8 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
 def declared_parameters(notebook: Mapping[str, Any]) -> dict[str, Parameter]:
     """Return the parameters that a notebook declares, by name; empty without a parameters cell.
 
-    Args:
-        notebook: a notebook, as read by nbformat or json.
-
-    Raises:
-        ParameterError: there are several cells tagged ``parameters``, or a line in one is not
-            ``name: type = literal``.
+    Raises ParameterError if several cells are tagged ``parameters``, or a line in one is not
+    ``name: type = literal``.
     """
     cells = [c for c in notebook["cells"] if "parameters" in c["metadata"].get("tags", ())]
     if len(cells) > 1:
@@ -317,11 +292,7 @@ def notebook_title(notebook: Path) -> str:
 
 
 def read_notebook(notebook: Path) -> dict[str, Any]:
-    """Return the JSON of a notebook file.
-
-    Raises:
-        ParameterError: not a notebook of format 4.
-    """
+    """Return the JSON of a notebook file; raise ParameterError unless it is of format 4."""
     try:
         content = json.loads(notebook.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -333,12 +304,9 @@ def read_notebook(notebook: Path) -> dict[str, Any]:
 
 
 def complete(notebook: Any) -> None:
-    """Add the metadata of this package's notebooks to a custom notebook.
+    """Add the metadata of this package's notebooks to a custom notebook, in place.
 
     It depends on the records if it loads them; its language is Python by default.
-
-    Args:
-        notebook: a notebook, as read by nbformat or json; modified in place.
     """
     metadata = notebook.setdefault("metadata", {})
     if "qwen3nb" not in metadata:
@@ -355,14 +323,9 @@ def cell_source(cell: Mapping[str, Any]) -> str:
 
 
 def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all parameters, with defaults, including the default model.
+    """Return the values of all declared parameters, with defaults, including the default model.
 
-    Args:
-        declared: the parameters of the notebook.
-        given: values by name.
-
-    Raises:
-        ParameterError: unknown names, wrong types or invalid choices, all in one message.
+    Unknown names, wrong types and invalid choices are in one ParameterError.
     """
     if not (problems := _mistyped(given, declared)):
         values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
@@ -415,11 +378,7 @@ def _secret(given: Mapping[str, Any]) -> list[str]:
 
 
 def typed_parameters(declared: Mapping[str, Parameter], given: Mapping[str, str]) -> dict[str, Any]:
-    """Convert strings from the command line to the types that a notebook declares.
-
-    Raises:
-        ParameterError: a value that cannot be converted.
-    """
+    """Convert strings from the command line to declared types, or raise ParameterError."""
     typed: dict[str, Any] = {}
     for name, text in given.items():
         kind = declared[name].type if name in declared else "str"
@@ -431,11 +390,7 @@ def typed_parameters(declared: Mapping[str, Parameter], given: Mapping[str, str]
 
 
 def read_config(file: Path) -> dict[str, Any]:
-    """Return the parameters in a TOML, YAML or JSON file, by name.
-
-    Raises:
-        ParameterError: not such a file, or not a table of parameters.
-    """
+    """Return the parameters in a TOML, YAML or JSON file, or raise ParameterError."""
     import yaml
 
     try:

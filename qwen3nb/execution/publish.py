@@ -94,12 +94,7 @@ class NotebookRun:
         return seen | {WITHHELD: next(lacks, ""), "PYTHONWARNINGS": warnings}
 
     def succeed(self, nb: Any, *, key: str) -> bool:
-        """Publish an executed notebook and return True; False for a run without a page.
-
-        Args:
-            nb: the completely executed notebook.
-            key: see `qwen3nb.execution.notebook.run_key`.
-        """
+        """Publish an executed notebook and return True; False for a run without a page."""
         if self.page is None:
             return False
         nb = without_empty_sections(clean(nb, title=page_title(nb, self.values)))
@@ -114,10 +109,7 @@ class NotebookRun:
     def fail(self, nb: Any, error: str | None = None, message: str = "") -> None:
         """Write a page about the failure, and a note for the status page of the book.
 
-        Args:
-            nb: the notebook as far as it was executed.
-            error: name of the exception; by default the last one among its outputs.
-            message: the exception's message.
+        ``error``, the exception's name, is by default that of the last one among the outputs.
         """
         if self.page is None:
             return
