@@ -23,8 +23,8 @@ from typing import Any
 
 from qwen3nb.cluster.nodes import (
     LOCAL,
-    TEMPORARY,
     ClusterError,
+    KnownNodes,
     Node,
     connected,
     difference,
@@ -135,9 +135,6 @@ def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> W
     """Return how the nodes are divided among workers.
 
     ``threads`` are the cores of a worker without a GPU; the device ``cpu`` leaves GPUs unused.
-
-    Raises:
-        ClusterError: no node has room for a worker.
     """
     gpus = sum(int(node.gpus) for node in nodes)
     if gpus and device != "cpu":
@@ -187,8 +184,7 @@ class ShardWorker:
 
 
 def _facts(model: str) -> dict[str, str]:
-    unused = ("notebooks", "cache", TEMPORARY)
-    return {k: v for k, v in software_facts().items() if k not in unused} | model_facts([model])
+    return software_facts() | model_facts([model])
 
 
 class _Encoding:
@@ -213,7 +209,7 @@ class _Encoding:
             num_cpus=size.cores, num_gpus=size.gpus, max_restarts=_RETRIES
         )
         workers = [kind.remote() for _ in range(min(size.count, len(self._waiting)))]
-        label, texts = Path(self._job.model).name, self._cuts[0].texts
+        label, texts, nodes = Path(self._job.model).name, self._cuts[0].texts, KnownNodes(self._ray)
         try:
             for worker in workers:
                 self._load(worker)
@@ -226,6 +222,7 @@ class _Encoding:
                         worker, shard = self._idle.pop(), self._waiting.popleft()
                         reference = worker.encode.remote(shard, self._vectors)
                         self._busy[reference] = worker, shard
+                    nodes.check_presence(cpus=size.cores, gpus=size.gpus)
                     references = [*self._loading, *self._busy]
                     for reference in self._ray.wait(references, timeout=_TICK)[0]:
                         if reference in self._loading:

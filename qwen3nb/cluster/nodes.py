@@ -1,10 +1,10 @@
 """Connect to a Ray cluster or start one, and check that its nodes are equivalent.
 
 Before the first run, every node reports its versions, code and notebooks, the library for linear
-layers, which the driver selects for all, and whether its folders can be written. A node that
-differs from this machine is refused: a table with rows from different programs would compare the
-programs. The process of each run compares them again, with its models; see
-`qwen3nb.execution.child`.
+layers, which the driver selects for all, whether it sees the folders of models and data, and
+whether it can write its own. A node that differs from this machine is refused: a table with rows
+from different programs would compare the programs. The process of each run compares them again,
+with its models; see `qwen3nb.execution.child`.
 
 Ray is an extra and loaded only here. An address is ``local`` (a temporary Ray on this machine),
 ``auto`` (the cluster of this machine, or the one in ``RAY_ADDRESS``), ``host:port`` (the same by
@@ -17,13 +17,14 @@ import functools
 import getpass
 import logging
 import os
+import re
 import signal
 import socket
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,10 @@ from qwen3nb.utils.secrets import passed_names
 LOCAL, TEMPORARY = "local", "temporary folder"
 
 _START = "Start one with `ray start --head`, or give --ray no address for a Ray on this machine"
+KEPT = "What has finished is kept; repeat the command to resume"
 _PATIENCE = 5.0  # timeout in seconds; Ray itself waits for minutes
+_ANSWER = 300.0  # seconds for a node to report its facts
+_LOOK, _ABSENT = 5.0, 600.0  # seconds between checks for nodes, and without one until the end
 # How a connection of gRPC begins: a preface and a frame of type 4, the settings, from either side.
 _SETTINGS_TYPE = b"\x04"
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS_TYPE + bytes(5)
@@ -134,8 +138,7 @@ def _watch(head: str, ended: threading.Event) -> None:
         except OSError as error:
             if time.monotonic() - seen > _GONE:
                 print(
-                    f"\nError: Ray's head at {head} no longer answers ({error}). What has finished "
-                    "is kept; start Ray again, then repeat the command to resume",
+                    f"\nError: Ray's head at {head} no longer answers ({error}). {KEPT}",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -250,12 +253,15 @@ def software_facts() -> dict[str, str]:
     from qwen3nb.models.inference.onednn_linear import linear_library
 
     environment = Environment.current()
-    notebooks = [paths.notebooks() / f"{name}.ipynb" for name in paths.notebook_names()]
     facts = {"python": environment.python, **environment.versions}
-    facts["code"] = code_digest()[:_DIGITS]
-    digests = [sha256_file(file) for file in notebooks]
-    facts["notebooks"] = _digest(digests) if digests else f"none in {paths.notebooks()}"
-    facts["linear layers"] = _or_error(linear_library)
+    return facts | {"code": code_digest()[:_DIGITS], "linear layers": _or_error(linear_library)}
+
+
+def run_facts() -> dict[str, str]:
+    """Return `software_facts`, and those that only a run of a notebook depends on."""
+    facts, top = software_facts(), paths.notebooks()
+    digests = [sha256_file(top / f"{name}.ipynb") for name in paths.notebook_names()]
+    facts["notebooks"] = _digest(digests) if digests else f"none in {top}"
     for name, folder in (("cache", paths.cache()), (TEMPORARY, Path(tempfile.gettempdir()))):
         facts[name] = _or_error(functools.partial(_written, folder))
     return facts
@@ -308,22 +314,45 @@ def difference(expected: Mapping[str, str], found: Mapping[str, str]) -> str:
     )
 
 
-def facts_of_node(environment: Mapping[str, str], folder: str) -> dict[str, str]:
-    """Return the facts of this node, as a run would see them; called by Ray."""
+def is_seen(folder: str) -> bool:
+    """Return whether this machine sees a folder, relative to the working directory or the root."""
+    return any(each.is_dir() for each in (Path(folder).expanduser(), paths.root() / folder))
+
+
+def facts_of_node(
+    environment: Mapping[str, str], folder: str, needed: Iterable[str]
+) -> tuple[dict[str, str], list[str]]:
+    """Return the facts of this node, as a run would see them, and the needed folders it lacks."""
     os.environ.update(node_environment(environment))
     if Path(folder).is_dir():
         os.chdir(folder)
-    return software_facts()
+    return run_facts(), [each for each in needed if not is_seen(each)]
+
+
+def cause(error: Exception) -> str:
+    """Return why Ray gave up a task, on one line; its own text may have fifty."""
+    lines = str(error).strip().splitlines() or ["no reason"]
+    kind = type(error).__name__
+    if kind == "GetTimeoutError":
+        return f"no answer within {_ANSWER:.0f} s"
+    if kind != "OutOfMemoryError":
+        return f"{kind}: {lines[-1].strip()}"
+    used = re.sub(r"^.*(?=Memory)|, ID: \w+", "", lines[0])
+    return f"Ray ended it: {used}. Use fewer runs at once (--at-once) or nodes with more memory"
 
 
 class KnownNodes:
     """The examined nodes of a cluster, and those refused. Thread-safe."""
 
-    def __init__(self, ray: Any) -> None:
-        self._ray = ray
+    def __init__(
+        self, ray: Any, expected: Mapping[str, str] | None = None, folders: Sequence[str] = ()
+    ) -> None:
+        """Compare nodes with the ``expected`` facts (none: not at all) and needed ``folders``."""
+        self._ray, self.expected, self._folders = ray, expected or {}, folders
         self._names: dict[str, str] = {}  # of those examined, by Ray's id
-        self._refused: dict[str, str] = {}  # the lines that name them
+        self._refused: dict[str, str] = {}  # the reasons, likewise
         self._lock = threading.RLock()
+        self._looked = self._absent = 0.0  # when: last, and first without a node for runs
 
     def name(self, node: str) -> str:
         """Return the name of a node, given by Ray's id, which may have joined just now."""
@@ -340,27 +369,30 @@ class KnownNodes:
         """Return the live nodes that are not refused; raise ClusterError if there is none."""
         live = nodes_of(self._ray)
         if not (fit := [node for node in live if node.id not in self._refused]) and live:
-            lines = "\n".join(self._refused.values())
-            raise ClusterError(f"no node equals this machine:\n{lines}")
+            named: dict[str, list[str]] = {}  # by reason
+            for node, reason in self._refused.items():
+                named.setdefault(reason, []).append(self.name(node))
+            lines = [f"{reason} ({', '.join(names)})" for reason, names in named.items()]
+            raise ClusterError("every node is refused: " + "\n".join(lines))
         return fit
 
-    def refuse(self, node: str, reason: str) -> None:
-        """Refuse a node, given by Ray's id, and print it with the reason, once.
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """Refuse nodes for reasons, by Ray's id, and print each once.
 
         Raises ClusterError if no other node is left.
         """
         with self._lock:
-            new = node not in self._refused
-            self._refused[node] = f"node {self.name(node)} is refused: {reason}"
+            new = [node for node in reasons if node not in self._refused]
+            self._refused |= reasons
             self.fit()
-        if new:
-            tqdm.write(self._refused[node], file=sys.stderr)
+        for node in new:
+            tqdm.write(f"node {self.name(node)} is refused: {reasons[node]}", file=sys.stderr)
 
-    def examine(self, expected: Mapping[str, str]) -> bool:
+    def examine(self) -> bool:
         """Refuse nodes that joined since the last call and differ; return whether there are any."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        ray, answers, refused = self._ray, {}, len(self._refused)
+        ray, answers, reasons = self._ray, {}, {}
         with self._lock:
             for node in nodes_of(ray):  # all nodes collect in parallel
                 if node.id not in self._names:
@@ -368,15 +400,42 @@ class KnownNodes:
                     on_it = NodeAffinitySchedulingStrategy(node.id, soft=False)
                     how = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": on_it}
                     task = ray.remote(max_calls=1)(facts_of_node).options(**how)
-                    answers[node.id] = task.remote(sent_environment(), str(Path.cwd()))
+                    here = sent_environment(), str(Path.cwd()), self._folders
+                    answers[node.id] = task.remote(*here)
+            until = time.monotonic() + _ANSWER
             for node_id, answer in answers.items():
                 try:
-                    reason = difference(expected, ray.get(answer))
+                    found, lacking = ray.get(answer, timeout=max(0, until - time.monotonic()))
                 except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
                     continue  # the node is gone
                 except ray.exceptions.RayError as error:
-                    why = (str(error).strip() or repr(error)).splitlines()[-1]
-                    reason = f"it cannot run qwen3nb: {why}. Install the same version there"
-                if reason:
-                    self.refuse(node_id, reason)
-        return len(self._refused) > refused
+                    why = f"it reports no version of qwen3nb ({cause(error)})"
+                    reasons[node_id] = f"{why}; is this one installed there?"
+                    continue
+                if unlike := difference(self.expected, found):
+                    reasons[node_id] = unlike
+                elif lacking:
+                    why = "models and data must be under the same path on all, as on a shared disk"
+                    reasons[node_id] = f"it does not see {', '.join(lacking)}; {why}"
+            if reasons:
+                self.refuse(reasons)
+        return bool(reasons)
+
+    def check_presence(self, *, cpus: float = 1, gpus: float = 0) -> None:
+        """Print once that no node is left for runs; raise ClusterError after ten minutes without.
+
+        Checks every few seconds only; Ray itself would wait silently, forever.
+        """
+        now = time.monotonic()
+        if now < self._looked + _LOOK:
+            return
+        live = [each for each in nodes_of(self._ray) if each.id not in self._refused]
+        if any(each.cpus >= cpus and each.gpus >= gpus for each in live):
+            self._absent = 0.0
+        elif not self._absent:
+            self._absent = now
+            wait = f"waiting up to {_ABSENT / 60:.0f} min for one to join (Ctrl-C ends this)"
+            tqdm.write(f"no node for runs is left; {wait}. {KEPT}", file=sys.stderr)
+        elif now > self._absent + _ABSENT:
+            raise ClusterError(f"no node for runs for {_ABSENT / 60:.0f} min. {KEPT}")
+        self._looked = now

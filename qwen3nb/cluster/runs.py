@@ -26,16 +26,8 @@ from qwen3nb.utils.atomic_files import read_json, write_json
 
 FACTS = "facts.json"  # of a node, written by the process of a run
 _PART = 8 << 20  # bytes
-# Records and notes that a run may reuse or show; always replaced atomically.
-_KNOWN = (
-    "*/seed_*/*.json",
-    "*/seed_*/*.parquet",
-    "*/seed_*/*.trec",
-    "*/seed_*/*.qrels",
-    "*/seed_*/*.error.txt",
-    "first_stages/*.trec",
-    "failed/*.json",
-)
+# Records and notes that a run may reuse or show, without locks; always replaced atomically.
+_KNOWN = ("*/seed_*/[!.]*", "first_stages/*.trec", "failed/*.json")
 
 
 def other_model(results: Path, specs: Iterable[str]) -> str:
@@ -122,17 +114,24 @@ def run_on_node(request: Request) -> Delivery:
             with archive.open("rb") as file:
                 parts = tuple(ray.put(part) for part in iter(lambda: file.read(_PART), b""))
     except OSError as error:  # such as a full disk
+        if not request.facts:  # of the only node: the run fails
+            raise
         facts = {**request.facts, TEMPORARY: f"none ({error})"}
         status, parts, shared = 1, (), False
     return Delivery(status, node, time.monotonic() - started, parts, facts, shared)
 
 
 def _link_known(request: Request, scratch: Path) -> bool:
-    """Link the records of earlier runs, and the earlier page; return whether the node sees them."""
+    """Link the records of earlier runs, and the earlier page; return whether the node sees them.
+
+    A part of an evaluation gets only the records of its tasks.
+    """
     results, book = Path(request.results), Path(request.book)
     if not (results / request.mark).is_dir():
         return False
-    known = [(file, results, "results") for pattern in _KNOWN for file in results.glob(pattern)]
+    only = tuple(request.part.get("only", ("",)))
+    files = (file for pattern in _KNOWN for file in results.glob(pattern))
+    known = [(file, results, "results") for file in files if file.name.startswith(only)]
     if (book / request.page).is_file():
         known.append((book / request.page, book, "book"))
     for file, top, name in known:

@@ -10,7 +10,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from qwen3nb.cluster.nodes import model_facts, software_facts
+from qwen3nb.cluster.nodes import model_facts, run_facts
 from qwen3nb.cluster.runs import FACTS
 from qwen3nb.report.evaluation.checked_run import check_and_evaluate
 from qwen3nb.utils.atomic_files import read_json, write_json
@@ -23,7 +23,7 @@ def main(file: Path) -> None:
     def found() -> bool:
         if not orders["facts"]:
             return True
-        facts = software_facts() | model_facts(orders["models"])
+        facts = run_facts() | model_facts(orders["models"])
         write_json(file.with_name(FACTS), facts)
         return bool(facts == orders["facts"])
 

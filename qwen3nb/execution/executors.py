@@ -17,22 +17,24 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from qwen3nb import paths
 from qwen3nb.cluster.nodes import (
+    KEPT,
     LOCAL,
     ClusterError,
     KnownNodes,
     Node,
+    cause,
     connected,
     difference,
     model_facts,
+    run_facts,
     sent_environment,
-    software_facts,
 )
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.cluster.runs import Delivery, Request, other_model, run_on_node, unpacked
@@ -162,6 +164,7 @@ def on_cluster(
     at_most: int,
     at_once: int = 0,
     gpus_each: float = 1.0,
+    folders: Sequence[str] = (),
 ) -> Iterator[RayExecutor]:
     """Yield an executor on the nodes of a Ray cluster that equal this machine.
 
@@ -170,23 +173,24 @@ def on_cluster(
         at_most: number of runs.
         at_once: runs on the smallest node at a time; 0: one per core, at most four.
         gpus_each: GPUs per run, if nodes have any; fractions share a GPU.
+        folders: folders of models and data, which nodes must see.
 
     Raises:
         ClusterError: no cluster, or none of its nodes equals this machine; nothing was run.
     """
     with connected(address) as ray:
-        known, environment, software = KnownNodes(ray), sent_environment(), dict[str, str]()
+        known, environment = KnownNodes(ray), sent_environment()
         if address == LOCAL:  # one node, in this environment
             environment["QWEN3NB_CACHE"] = str(paths.cache())
         else:
-            software = software_facts()
-            known.examine(software)
+            known = KnownNodes(ray, run_facts(), folders)
+            known.examine()
         nodes = known.fit()
         share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
         # A node checks by this folder whether it sees that of the records.
         with temporary_folder(paths.results() / "sweep") as scratch:
             runs = max(1, min(at_most, _AHEAD))
-            yield RayExecutor(ray, known, share, environment, scratch, software, runs)
+            yield RayExecutor(ray, known, share, environment, scratch, runs)
 
 
 @dataclass(frozen=True)
@@ -224,7 +228,6 @@ class RayExecutor:
     share: NodeShare
     environment: dict[str, str]
     scratch: Path  # for deliveries
-    software: Mapping[str, str]  # facts of this machine, compared with a node's; none: not compared
     at_once: int  # runs at a time
     shared: bool = True  # whether all nodes so far see the records of this machine
     stopped: bool = False
@@ -249,36 +252,32 @@ class RayExecutor:
                     return outcome
             except (errors.ObjectLostError, errors.OwnerDiedError):  # lost with its node
                 lost += 1
-            except errors.LocalRayletDiedError:
-                raise ClusterError(
-                    "Ray's process on this machine died. What has finished is kept; start Ray "
-                    "again, then repeat the command to resume"
-                ) from None
+            except (errors.LocalRayletDiedError, ConnectionError) as error:  # the latter by ray://
+                raise ClusterError(f"the connection to Ray is lost: {error}. {KEPT}") from None
             except errors.RayError as error:
                 failure = error
-                if not (self.software and self.nodes.examine(self.software)):
+                if not (self.nodes.expected and self.nodes.examine()):
                     break
         if self.stopped:
             return RunOutcome(command.name, STOPPED)
-        why = known_secrets().without(last_line(str(failure), otherwise="no reason"))
-        write_text(log, f"{type(failure).__name__}: {why}\n")
+        write_text(log, f"{known_secrets().without(cause(failure))}\n")
         return RunOutcome(command.name, 1)
 
     def _run_on_node(self, command: Command, log: Path) -> RunOutcome | None:
         """Run a command on a node, and publish its files; None if the node was refused."""
-        facts = {**self.software, **self._model_facts(command.models)} if self.software else {}
+        facts = self.nodes.expected and {**self.nodes.expected, **self._model_facts(command.models)}
         delivery = self._delivery(command, log, facts)
         if delivery is None:
             return RunOutcome(command.name, STOPPED)
         # A node with other code may deliver no facts.
         if unlike := difference(facts, getattr(delivery, "facts", {})):
-            self.nodes.refuse(delivery.node, unlike)
+            self.nodes.refuse({delivery.node: unlike})
             return None
         files = unpacked(delivery, get=self.ray.get, within=self.scratch)
         with files as folder, self._publishing:
             own = command.arguments[1:2] == ("eval",)  # other notebooks may evaluate further models
             if own and (unlike := other_model(folder / "results", command.models)):
-                self.nodes.refuse(delivery.node, unlike)
+                self.nodes.refuse({delivery.node: unlike})
                 return None
             unfinished = delivery.status != 0 or bool(command.part)
             publish_files(folder, log=log, page=command.page, failed=unfinished)
@@ -321,6 +320,11 @@ class RayExecutor:
             with self._lock:
                 self._waiting.discard(reference)
 
+    def check(self) -> None:
+        """See `KnownNodes.check_presence`."""
+        with suppress(ConnectionError):  # reported by `run`
+            self.nodes.check_presence(cpus=self.share.cpus, gpus=self.share.gpus)
+
     def stop(self) -> None:
         """Kill the runs on all nodes."""
         with self._lock:
@@ -334,20 +338,11 @@ class RayExecutor:
 Executor = LocalExecutor | RayExecutor
 
 
-def last_line(text: str, *, otherwise: str) -> str:
-    """Return the last line of a text that is not blank, or ``otherwise`` if there is none."""
-    lines = reversed(text.splitlines())
-    return next((line.strip() for line in lines if line.strip()), otherwise)
-
-
 def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:
     """Publish the files of a run: records after the files that they name, the page last.
 
-    Args:
-        folder: the files as the run has written them: ``log``, ``results/`` and ``book/``.
-        log: path of the log.
-        page: path of its page.
-        failed: whether there is no page yet; if not, the note of an earlier failure is removed.
+    They are in ``folder`` as the run has written them: ``log``, ``results/`` and ``book/``. Unless
+    the run has ``failed`` or is a part, the note of an earlier failure is removed.
     """
     _replace(folder / "log", log)
     tops = {"results": paths.results(), "book": paths.book()}

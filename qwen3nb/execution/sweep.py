@@ -23,6 +23,7 @@ import nbformat
 from pydantic import ConfigDict, Field, Strict, StrictBool, StrictStr
 
 from qwen3nb import paths
+from qwen3nb.cluster.nodes import is_seen
 from qwen3nb.evaluation.mteb.plan import weight_bytes
 from qwen3nb.execution.executors import (
     Command,
@@ -30,7 +31,6 @@ from qwen3nb.execution.executors import (
     LocalExecutor,
     RayExecutor,
     RunOutcome,
-    last_line,
     on_cluster,
 )
 from qwen3nb.execution.interruption import Interrupted, interrupted_by_signals
@@ -56,6 +56,7 @@ from qwen3nb.execution.publish import NotebookRun, named_models
 from qwen3nb.records.failures import FailedRun, failed_run
 from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.utils.atomic_files import turn
+from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.hardware import available_memory, cores
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.schema import read_toml
@@ -157,7 +158,11 @@ def _executor(jobs: Sequence[Job], *, ray: str, **shares: Any) -> AbstractContex
             "nodes of a cluster do not write to a folder of results; this machine publishes their "
             "files. Give no output_dir; QWEN3NB_RESULTS moves all results"
         )
-    return on_cluster(ray, at_most=len(jobs), **shares)
+    named: set[str] = set()
+    for values in (job.values for job in jobs if not _is_here(job)):
+        named.update(named_models(values), split_names(values.get("data") or ""))
+    folders = sorted(filter(is_seen, named))
+    return on_cluster(ray, at_most=len(jobs), folders=folders, **shares)
 
 
 def _outcomes(
@@ -172,6 +177,8 @@ def _outcomes(
                 # Python handles signals only in this thread, and not while it waits for a lock if
                 # the system delivers them to one of Ray's threads: wake up regularly.
                 done, pending = wait(pending, timeout=_WAKE, return_when=FIRST_COMPLETED)
+                if isinstance(executor, RayExecutor):
+                    executor.check()
                 for future in done:
                     yield waiting[future], future.result()
         except BaseException:
@@ -197,12 +204,7 @@ def failures_text(failed: Iterable[RunOutcome]) -> str:
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
-    """Check that all jobs can run and that no two write the same page.
-
-    Raises:
-        ParameterError: an invalid job, or two jobs with the same page.
-        FileNotFoundError: no such notebook.
-    """
+    """Raise ParameterError or FileNotFoundError if a job cannot run, or two have one page."""
     pages: dict[Path, Job] = {}
     with one_pass():
         resolved = [(job, *job.resolved()) for job in jobs]
@@ -280,20 +282,25 @@ def reusable(job: Job) -> bool:
     return finished
 
 
+def _is_here(job: Job) -> bool:
+    """Return whether a job has to run on this machine, where its records or its model are."""
+    notebook = once(read_notebook, once(paths.find_notebook, job.notebook))
+    return notebook["metadata"]["qwen3nb"].get("reads") == "results" or "output" in job.values
+
+
 def _command(job: Job, *, fresh: bool) -> Command:
-    values, notebook = job.values, paths.find_notebook(job.notebook)
+    values = job.values
     arguments = ["run", job.notebook, *(["--fresh"] if fresh else [])]
     if job.page_name:
         arguments += ["--page", job.page_name]
     for name, value in job.parameters.items():
         arguments += ["-p", name, str(value)]
-    reads = read_notebook(notebook)["metadata"]["qwen3nb"].get("reads")
     return Command(
         name=job.name,
         arguments=tuple(arguments),
         page=job.page,
         memory=memory(job),
-        here=reads == "results" or "output" in values,  # records and models are on this machine
+        here=_is_here(job),
         models=named_models(values),
     )
 
@@ -311,7 +318,8 @@ def _reason(job: Job, ended: RunOutcome, started: float, earlier: FailedRun | No
         name = paths.notebook_name(notebook)
         run = NotebookRun(name, job.values, job.page, executed, started, str(log))
         text = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
-        printed = last_line(text, otherwise="it printed nothing")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        printed = lines[-1] if lines else "it printed nothing"
         run.fail(nbformat.read(notebook, as_version=4), how, printed)
         note = failed_run(job.name)
     return known_secrets().without(note.reason if note else how)
@@ -348,12 +356,7 @@ class SweepPlan:
     typed: dict[str, str] = field(default_factory=dict)
 
     def jobs(self) -> list[Job]:
-        """Return all runs.
-
-        Raises:
-            ParameterError: a value that no notebook uses, or a glob without a match.
-            FileNotFoundError: no such notebook.
-        """
+        """Return all runs; a value that no notebook uses, or a glob without a match, is refused."""
         notebooks = self.notebooks
         if not notebooks and (self.models or self.tiers or not self.runs):
             notebooks = ("eval",)
@@ -395,11 +398,7 @@ class SweepPlan:
 
 
 def expanded(spec: str) -> list[str]:
-    """Return the folders matched by a glob, in numerical order; any other ``spec`` unchanged.
-
-    Raises:
-        ParameterError: a glob that matches no folder.
-    """
+    """Return the folders that a glob matches, in numerical order; any other ``spec`` unchanged."""
     if not re.search(r"[*?\[]", spec):
         return [spec]
     pattern = Path(spec).expanduser()
@@ -421,10 +420,6 @@ def _by_number(path: Path) -> list[str]:
 
 
 def read_plan(file: Path) -> SweepPlan:
-    """Read the plan in a TOML file.
-
-    Raises:
-        ParameterError: not TOML, an unknown key, or a value of the wrong type.
-    """
+    """Read the plan in a TOML file; an unknown key or a value of the wrong type is refused."""
     known = [name for name in SweepPlan.__dataclass_fields__ if name != "typed"]
     return read_toml(file, SweepPlan, known={"": known}, refusal=ParameterError)

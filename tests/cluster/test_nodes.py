@@ -7,19 +7,22 @@ import socket
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from qwen3nb.cluster import nodes
+from qwen3nb.cluster import nodes, runs
 from qwen3nb.cluster.nodes import (
     ClusterError,
     KnownNodes,
+    cause,
     connected,
     difference,
     model_facts,
     node_environment,
     nodes_of,
+    run_facts,
     sent_environment,
     software_facts,
 )
@@ -59,52 +62,145 @@ def test_nodes_that_live_and_have_cores_are_listed_under_names_that_differ():
     assert (listed[1].cpus, listed[1].gpus, listed[1].memory) == (4, 2.0, 8_000_000_000)
 
 
+class SilentError(OSError):
+    """In place of Ray's error of a node that does not answer."""
+
+
+SilentError.__name__ = "GetTimeoutError"
+
+
+def ray_of(answers):
+    """Stand in for Ray with a node of each name, which answers so, or raises that."""
+    ray = SimpleNamespace(nodes=lambda: [node(each, i) for i, each in enumerate(answers, start=1)])
+
+    def get(number, timeout):
+        answer = list(answers.values())[number - 1]
+        assert timeout <= 300
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    task = lambda on: SimpleNamespace(remote=lambda *_: int(on.node_id, 16))  # noqa: E731
+    options = SimpleNamespace(options=lambda scheduling_strategy, **_: task(scheduling_strategy))
+    ray.remote, ray.get = lambda **_: lambda _: options, get
+    gone = dict.fromkeys(("TaskUnschedulableError", "NodeDiedError"), LookupError)
+    ray.exceptions = SimpleNamespace(RayError=OSError, **gone)
+    return ray
+
+
 @pytest.mark.usefixtures("_ray")
 def test_a_node_with_other_code_is_refused_by_name(checkout, capsys):
-    here = software_facts()
-    other = {"left": here, "stale": here | {"code": "b35f"}}
-    task = lambda on: SimpleNamespace(remote=lambda *_: int(on.node_id, 16))  # noqa: E731
-    ray = SimpleNamespace(
-        remote=lambda **_: (
-            lambda _: SimpleNamespace(
-                options=lambda scheduling_strategy, **_: task(scheduling_strategy)
-            )
-        ),
-        get=lambda number: list(other.values())[number - 1],
-        exceptions=SimpleNamespace(RayError=OSError, TaskUnschedulableError=(), NodeDiedError=()),
-    )
-    listed = [node(name, number) for number, name in enumerate(other, start=1)]
-    ray.nodes = lambda: listed
-    known = KnownNodes(ray)
-    assert known.examine(here)
+    here = run_facts()
+    other = {"silent": SilentError(), "stale": (here | {"code": "b35f"}, []), "left": (here, [])}
+    known = KnownNodes(ray_of(other), here)
+    assert known.examine()
     assert [each.name for each in known.fit()] == ["left"]
-    assert known.selector == {"ray.io/node-id": f"!in({2:056x})"}
-    differ = rf"node stale is refused: code: b35f there, {here['code']} here"
-    assert capsys.readouterr().err.splitlines()[-1].strip() == differ
-    assert not known.examine(here)  # again
-    listed.pop(0)
-    with pytest.raises(ClusterError, match=f"no node equals this machine:\n{differ}"):
+    assert known.selector == {"ray.io/node-id": f"!in({1:056x},{2:056x})"}
+    differ = f"code: b35f there, {here['code']} here"
+    silent = "it reports no version of qwen3nb (no answer within 300 s)"
+    silent += "; is this one installed there?"
+    lines = [f"node silent is refused: {silent}", f"node stale is refused: {differ}"]
+    assert capsys.readouterr().err.split("\n")[-3:-1] == lines
+    assert not known.examine()  # again
+    del other["left"]
+    with pytest.raises(ClusterError) as error:
         known.fit()
+    assert error.value.message == f"every node is refused: {silent} (silent)\n{differ} (stale)"
     assert difference({"mteb": "2.26"}, {"mteb": ""}) == "mteb: none there, 2.26 here"
     assert difference({}, {"mteb": "2.26"}) == "mteb: 2.26 there, none here"
     assert "reports neither versions nor code" in difference({"mteb": "2.26"}, {})
 
 
+@pytest.mark.usefixtures("_ray")
+def test_a_folder_that_no_node_sees_is_named_once(checkout, capsys, monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.chdir(checkout)
+    (checkout / "m").mkdir()
+    here = {"python": "3.12"}
+    other = dict.fromkeys(("a", "b"), (here, ["~/m"]))
+    with pytest.raises(ClusterError) as error:
+        KnownNodes(ray_of(other), here, ["~/m"]).examine()
+    why = "it does not see ~/m; models and data must be under the same path on all, as on a shared"
+    why += " disk (a, b)"
+    assert error.value.message == f"every node is refused: {why}"
+    assert not capsys.readouterr().err
+    environment = {"QWEN3NB_HOME": str(checkout)}
+    assert nodes.facts_of_node(environment, str(checkout), ["m", "n"]) == (run_facts(), ["n"])
+
+
+def test_a_cluster_without_nodes_is_waited_for_ten_minutes(monkeypatch, capsys):
+    answers, clock = {"a": None}, SimpleNamespace(monotonic=lambda: clock.now, now=0)
+    monkeypatch.setattr(nodes, "time", clock)
+    known = KnownNodes(ray_of(answers))
+    for clock.now in range(1000, 2650, 50):  # the node is gone from 1100 to 1600, and from 2000 on
+        answers.clear() if 1100 <= clock.now < 1600 or clock.now >= 2000 else answers.update(a=None)
+        known.check_presence()
+    waits = "no node for runs is left; waiting up to 10 min for one to join"
+    assert capsys.readouterr().err.count(waits) == 2
+    clock.now += 50
+    with pytest.raises(ClusterError, match=r"no node for runs for 10 min\. What has finished"):
+        known.check_presence()
+    answers["a"] = None
+    known.check_presence()
+    clock.now += 50
+    known.check_presence(gpus=1)  # the node has none
+    assert waits in capsys.readouterr().err
+
+
+def test_lack_of_memory_is_one_line():
+    """As Ray 2.60 writes it."""
+    text = "1 worker(s) were killed due to the node running low on memory. Memory on the node (IP: "
+    text += "10.0.0.2, ID: 96079b97) was 10.2GB used / 23.5GB limit (0.43)\nOOM kill reason: Memory"
+    line = "Ray ended it: Memory on the node (IP: 10.0.0.2) was 10.2GB used / 23.5GB limit (0.43). "
+    line += "Use fewer runs at once (--at-once) or nodes with more memory"
+    assert cause(type("OutOfMemoryError", (Exception,), {})(text)) == line
+    assert cause(OSError("Traceback\n  File\nOSError: x\n")) == "OSError: OSError: x"
+
+
 def test_a_node_that_cannot_write_differs(checkout, tmp_path, monkeypatch):
-    here, full = software_facts(), tmp_path / "full"
+    here, full = run_facts(), tmp_path / "full"
     full.touch()
     monkeypatch.setenv("QWEN3NB_CACHE", str(full))
     where = rf"cache: none \(FileExistsError: .*{full}.*\) there, writable here"
-    assert re.fullmatch(where, difference(here, software_facts()))
+    assert re.fullmatch(where, difference(here, run_facts()))
+    assert software_facts().items() <= here.items()  # vectors depend on no cache
     # A disk that is full in the middle: nothing of the run is left to deliver.
     monkeypatch.setattr(tempfile, "tempdir", str(full))
     context = SimpleNamespace(get_node_id=lambda: "id")
     ray = SimpleNamespace(get_runtime_context=lambda: context, put=None)
     monkeypatch.setitem(sys.modules, "ray", ray)
-    delivery = run_on_node(Request((), "", {}, "", "", "", "", facts=here))
+    request = Request((), "", {}, "", "", "", "", facts=here)
+    delivery = run_on_node(request)
     assert (delivery.node, delivery.parts) == ("id", ())
     where = rf"temporary folder: none \(.*{full}.*\) there, writable here"
     assert re.fullmatch(where, difference(here, delivery.facts))
+    with pytest.raises(OSError, match=str(full)):  # of a Ray on this machine, the run fails
+        run_on_node(replace(request, facts={}))
+
+
+def test_a_part_gets_the_records_of_its_tasks(tmp_path, monkeypatch):
+    names = ["m/seed_0/A.json", "m/seed_0/A.1f.scores.parquet", "m/seed_0/.A.json.writes.lock"]
+    names += ["n/seed_1/B.json", "n/seed_1/B.2e.trec", "first_stages/A-3d.trec", "failed/B.json"]
+    for name in ["sweep/x", *names, "logs/A.log"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    seen = []
+
+    def ran(command, *, scratch, log, **_):
+        log.touch()
+        linked = (each for each in scratch.rglob("*") if each.is_symlink())
+        seen.append({each.relative_to(scratch / "results").as_posix() for each in linked})
+        return 1
+
+    context = SimpleNamespace(get_node_id=lambda: "id")
+    ray = SimpleNamespace(get_runtime_context=lambda: context, put=lambda part: part)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(runs, "run_guarded", ran)
+    request = Request((), "page", {}, "", str(tmp_path), str(tmp_path / "book"), "sweep")
+    assert run_on_node(request).shared
+    assert run_on_node(replace(request, part={"only": ["A"]})).shared
+    names.remove("m/seed_0/.A.json.writes.lock")
+    assert seen == [set(names), {name for name in names if "/A" in name}]
 
 
 def test_facts_follow_the_content_of_a_model_not_its_path(checkout, make_checkpoint):
@@ -112,10 +208,10 @@ def test_facts_follow_the_content_of_a_model_not_its_path(checkout, make_checkpo
     models = model_facts((str(first), str(second), str(other), "bm25", "no-model"))
     assert models[f"model {first}"] == models[f"model {second}"] != models[f"model {other}"]
     assert models["model no-model"].startswith("none (SpecError: ")
-    known = software_facts()
+    known = run_facts()
     assert {"python", "torch", "mteb", "code", "notebooks", "linear layers"} <= known.keys()
     (checkout / "notebooks" / "eval.ipynb").write_text("{}")
-    assert software_facts()["notebooks"] != known["notebooks"]
+    assert run_facts()["notebooks"] != known["notebooks"]
 
 
 def test_a_node_gets_what_concerns_a_run_and_keeps_its_own_cache(checkout, monkeypatch):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from qwen3nb.cluster.nodes import software_facts
+from qwen3nb.cluster.nodes import run_facts
 from qwen3nb.evaluation.mteb.plan import Planned
 from qwen3nb.execution import child, parts
 from qwen3nb.execution import sweep as sweeps
@@ -66,7 +66,7 @@ def test_the_records_of_parts_are_those_of_the_whole(checkout, tmp_path, monkeyp
 
 
 def test_a_node_runs_only_with_the_facts_of_the_driver(checkout, tmp_path, monkeypatch):
-    ran, orders, facts = [], tmp_path / "orders.json", software_facts()
+    ran, orders, facts = [], tmp_path / "orders.json", run_facts()
     monkeypatch.setattr(child, "check_and_evaluate", lambda **part: ran.append(part))
     for given, count in (({}, 1), (facts, 2), (facts | {"code": "b35f"}, 2)):
         part = {"only": ["T"]}
@@ -83,6 +83,9 @@ def test_the_page_of_parts_comes_last_and_where_their_records_are(checkout, monk
 
         def __init__(self):
             self.ran, self.shared = [], shared
+
+        def check(self):
+            """Its nodes are there."""
 
         def run(self, command, *, log):
             self.ran.append((command.part.get("only"), command.here))

@@ -181,6 +181,20 @@ def test_runs_that_would_write_over_each_other_are_refused(small):
     assert not (small / "results" / "logs").exists()
 
 
+def test_nodes_have_to_see_the_folders_of_their_runs(small, make_checkpoint, monkeypatch):
+    given, data = {}, small / "words"
+    monkeypatch.setattr(sweeps, "on_cluster", lambda _, **options: given.update(options))
+    encoder, local = (str(make_checkpoint(small / name)) for name in ("encoder", "local"))
+    data.mkdir()
+    declared = ON_MODEL + '\ndata: str = ""  # folders'
+    save(notebook_of("print(checkpoint, data)", parameters=declared), "small")
+    writing = declared + '\noutput: str = ""  # a folder'  # of this machine
+    save(notebook_of("print(checkpoint)", parameters=writing), "here")
+    jobs = [Job("small", {"checkpoint": each, "data": str(data)}) for each in (encoder, "bm25")]
+    sweeps._executor([*jobs, Job("here", {"checkpoint": local})], ray="auto")
+    assert given["folders"] == [encoder, str(data)]
+
+
 def test_as_many_run_at_once_as_memory_and_cores_allow(small, monkeypatch):
     job = Job("small", {"checkpoint": "bm25"})
     rows = [(64, 1 << 40, 0, 4), (2, 1 << 40, 0, 2), (64, 4 << 30, 0, 2), (64, 4 << 30, 8 << 30, 1)]
