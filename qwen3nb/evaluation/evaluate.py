@@ -14,7 +14,7 @@ from qwen3nb.evaluation.mteb.select import suite_tasks
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import data_name, rerank
-from qwen3nb.evaluation.run import EvaluationRun, Job, Run, Work, assemble, evaluate_each, with_runs
+from qwen3nb.evaluation.run import EvaluationRun, Job, Run, Work, evaluate_each
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.kinds.prompts import parse_prompts
@@ -177,8 +177,7 @@ class CollectionItem:
         """Search the collection and score every query; the run is cached."""
         collection, work = self.collection, Work(model)
         stage = first_stage(collection, model, depth=DEPTH)
-        result = assemble(
-            work,
+        result = work.record(
             TaskInfo(
                 name=collection.name,
                 type="Retrieval",
@@ -194,7 +193,7 @@ class CollectionItem:
             run,
             config={"depth": DEPTH},
         )
-        return with_runs(result, run, stage.run, collection.qrels)
+        return run.with_runs(result, stage.run, collection.qrels)
 
 
 def _find(model: Any, data: Data) -> Iterator[tuple[Any, CollectionItem]]:

@@ -84,6 +84,29 @@ class Run:
         """The folder of the records."""
         return Path(self.output) if self.output else paths.results()
 
+    def with_runs(self, result: Result, ranked: Ranked | None, qrels: Qrels) -> Result:
+        """Write the run and the qrels of a search, if kept; return the record that names them.
+
+        They are in TREC format with the query ids of the record, so trec_eval reproduces the score
+        of every query; queries without retrieved documents have no line and score 0. Without
+        ``ranked``, only the qrels are written.
+
+        Raises:
+            DataError: an id is empty or has white space, which TREC's formats cannot express.
+        """
+        if not (self.runs and qrels):  # only searches have qrels
+            return result
+        file, tag = result.path(self.folder), result.model.label
+        data = qrels_bytes(file, qrels)
+        digest = sha256(data).hexdigest()
+        written = write_bytes(run_path(file, digest, kind="qrels"), data)
+        named = {"qrels": {written.name: digest}}
+        if ranked is not None:
+            digest = run_digest(file, ranked, tag=tag, distinct=True)
+            written = write_run(run_path(file, digest), ranked, tag=tag, distinct=True)
+            named["runs"] = {written.name: digest}
+        return replace(result, config=result.config | named)
+
 
 class Item(Protocol):
     """The subject of one record.
@@ -255,44 +278,44 @@ class Work:
         }
         return {text: int(count) for text, count in named.items() if count}
 
+    def record(
+        self,
+        task: TaskInfo,
+        per_query: dict[str, dict[str, float]],
+        run: Run,
+        *,
+        config: dict[str, Any],
+        metrics: dict[str, Aggregate] | None = None,
+        parts: tuple[Part, ...] = (),
+    ) -> Result:
+        """Return the record of the model on one task, without saving it.
 
-def assemble(
-    work: Work,
-    task: TaskInfo,
-    per_query: dict[str, dict[str, float]],
-    run: Run,
-    *,
-    config: dict[str, Any],
-    metrics: dict[str, Aggregate] | None = None,
-    parts: tuple[Part, ...] = (),
-) -> Result:
-    """Return the record of one model on one task, without saving it.
-
-    ``work`` was created before the evaluation started; ``per_query`` has a value per column and
-    query id; ``config`` is stored in addition to that of the run. By default, the metrics are the
-    means of every column; they may be means over several ``parts``.
-    """
-    model = work.model
-    info = ModelInfo(
-        label=model.label,
-        identity=model.identity,
-        spec=model.source.spec,
-        settings=model.settings,
-        parameters=getattr(model, "parameters", None),
-    )
-    return Result(
-        model=info,
-        task=task,
-        metrics=means(per_query) if metrics is None else metrics,
-        per_query=per_query,
-        seed=run.seed,
-        config={**(run.config or {}), **config},
-        environment=_environment(info, model.device, str(model.settings.get("dtype", "float32"))),
-        cost=work.cost(),
-        run=run.id,
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
-        parts=parts,
-    )
+        ``per_query`` has a value per column and query id; ``config`` is stored in addition to that
+        of the run. By default, the metrics are the means of every column; they may be means over
+        several ``parts``.
+        """
+        model = self.model
+        info = ModelInfo(
+            label=model.label,
+            identity=model.identity,
+            spec=model.source.spec,
+            settings=model.settings,
+            parameters=getattr(model, "parameters", None),
+        )
+        precision = str(model.settings.get("dtype", "float32"))
+        return Result(
+            model=info,
+            task=task,
+            metrics=means(per_query) if metrics is None else metrics,
+            per_query=per_query,
+            seed=run.seed,
+            config={**(run.config or {}), **config},
+            environment=_environment(info, model.device, precision),
+            cost=self.cost(),
+            run=run.id,
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
+            parts=parts,
+        )
 
 
 def _environment(model: ModelInfo, device: str, precision: str) -> Environment:
@@ -344,27 +367,3 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
         named = result.config.get("runs") and result.config.get("qrels")
         return result if named and not any(run_problems(file, result)) else None
     return result
-
-
-def with_runs(result: Result, run: Run, ranked: Ranked | None, qrels: Qrels) -> Result:
-    """Write the run and the qrels of a search, if kept; return the record that names them.
-
-    They are in TREC format with the query ids of the record, so trec_eval reproduces the score of
-    every query; queries without retrieved documents have no line and score 0. Without ``ranked``,
-    only the qrels are written.
-
-    Raises:
-        DataError: an id is empty or has white space, which TREC's formats cannot express.
-    """
-    if not (run.runs and qrels):  # only searches have qrels
-        return result
-    file, tag = result.path(run.folder), result.model.label
-    data = qrels_bytes(file, qrels)
-    digest = sha256(data).hexdigest()
-    written = write_bytes(run_path(file, digest, kind="qrels"), data)
-    named = {"qrels": {written.name: digest}}
-    if ranked is not None:
-        digest = run_digest(file, ranked, tag=tag, distinct=True)
-        written = write_run(run_path(file, digest), ranked, tag=tag, distinct=True)
-        named["runs"] = {written.name: digest}
-    return replace(result, config=result.config | named)

@@ -25,7 +25,6 @@ from qwen3nb.evaluation.run import (
     Run,
     UnsupportedError,
     Work,
-    assemble,
     evaluate_each,
     stored,
 )
@@ -180,7 +179,7 @@ def test_a_record_names_the_library_that_multiplied(tmp_path, monkeypatch, devic
         settings={"dtype": "float32"},
     )
     work, task = Work(model), TaskInfo("x", "Retrieval", "m")
-    result = assemble(work, task, {"m": {"q1": 1.0, "q2": 0.0}}, Run(), config={})
+    result = work.record(task, {"m": {"q1": 1.0, "q2": 0.0}}, Run(), config={})
     assert Result.load(result.save(tmp_path)).environment.linear == linear
 
 

@@ -27,15 +27,7 @@ from qwen3nb.datasets.mirror import data_revision, hub_access, load_data, local_
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, task_slices
 from qwen3nb.evaluation.mteb.select import limited, quiet, selection, task_key
-from qwen3nb.evaluation.run import (
-    SEARCH_TYPES,
-    EvaluationError,
-    Run,
-    UnsupportedError,
-    Work,
-    assemble,
-    with_runs,
-)
+from qwen3nb.evaluation.run import SEARCH_TYPES, EvaluationError, Run, UnsupportedError, Work
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers import Reranker
 from qwen3nb.models.search.bm25 import BM25
@@ -109,8 +101,7 @@ class TaskItem:
                 predicted, outcome, file = _by_mteb(model, task, kept, run.batch_size)
                 scores = score_task(task, predicted, outcome)
         top, named = scores.top, getattr(task, "clusters", None)
-        result = assemble(
-            work,
+        result = work.record(
             TaskInfo(
                 name=task.metadata.name,
                 type=task.metadata.type,
@@ -136,7 +127,7 @@ class TaskItem:
             parts=scores.parts,
             config={"top": top} if top else {},
         )
-        return with_runs(result, run, scores.run, scores.qrels)
+        return run.with_runs(result, scores.run, scores.qrels)
 
 
 def _by_mteb(

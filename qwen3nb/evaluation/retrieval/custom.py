@@ -19,15 +19,7 @@ import numpy as np
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.run import (
-    EvaluationRun,
-    Run,
-    UnsupportedError,
-    Work,
-    assemble,
-    evaluate_each,
-    with_runs,
-)
+from qwen3nb.evaluation.run import EvaluationRun, Run, UnsupportedError, Work, evaluate_each
 from qwen3nb.metrics.retrieval import RECORDED, rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
@@ -163,8 +155,7 @@ class DomainItem:
         hits = search_domain(model, domain)
         graded = score_run(domain.grades, hits, _GRADED)
         binary = score_run(domain.relevant, hits, [m for m in self.measures if m not in _GRADED])
-        result = assemble(
-            work,
+        result = work.record(
             TaskInfo(
                 name=domain.name,
                 type="Retrieval",
@@ -192,7 +183,7 @@ class DomainItem:
         # After the costs are computed.
         seconds = seconds_per_query(model, list(domain.queries.values()))
         result.config["seconds_per_query"] = seconds
-        return with_runs(result, run, hits, domain.grades)
+        return run.with_runs(result, hits, domain.grades)
 
 
 def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Hits:

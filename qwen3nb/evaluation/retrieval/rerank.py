@@ -28,7 +28,7 @@ from qwen3nb.datasets.rows import DataError, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
 from qwen3nb.evaluation.mteb.select import choose_tasks, drawn, quiet, split_groups, task_key
 from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, first_stage
-from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_runs
+from qwen3nb.evaluation.run import EvaluationRun, Run, Work, evaluate_each
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.rerankers import Reranker, RerankError, load_reranker
@@ -250,8 +250,7 @@ class RerankItem:
         }
         task = self.task
         odd = {**task.counts, **nonzero(cut)}
-        result = assemble(
-            work,
+        result = work.record(
             replace(task, counts=odd),
             self._per_query(ranked),
             run,
@@ -276,7 +275,7 @@ class RerankItem:
             "first_run": {"name": shared.name, "sha256": sha256_file(shared)},
         }
         result = replace(result, config=result.config | named)
-        return with_runs(result, run, None, self.collection.qrels)
+        return run.with_runs(result, None, self.collection.qrels)
 
     def scored(self, reranker: Reranker, run: Run) -> tuple[RunArrays, dict[str, int]]:
         """Return the run of log-odds, and the numbers of pairs and truncations.
