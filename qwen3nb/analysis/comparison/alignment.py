@@ -95,10 +95,7 @@ def by_part(results: Iterable[Result]) -> list[Result]:
         splits |= result.task.selection.endswith(tuple(f"-{part.split}" for part in result.parts))
         for part in result.parts:
             start = f"{part.split}/{part.subset}/"
-            columns = {
-                column: {q.removeprefix(start): v for q, v in values.items() if q.startswith(start)}
-                for column, values in result.per_query.items()
-            }
+            columns = {name: _within(start, each) for name, each in result.per_query.items()}
             task = replace(
                 result.task,
                 selection="-".join([part.subset] * subsets + [part.split] * splits),
@@ -106,17 +103,17 @@ def by_part(results: Iterable[Result]) -> list[Result]:
                 subsets=(part.subset,),
                 languages=part.languages,
                 mteb=None,
-                clusters={
-                    q.removeprefix(start): cluster
-                    for q, cluster in result.task.clusters.items()
-                    if q.startswith(start)
-                },
+                clusters=_within(start, result.task.clusters),
             )
             metrics = {result.task.main_metric: part.score}
             records.append(replace(result, task=task, metrics=metrics, per_query=columns, parts=()))
         if not result.parts:
             records.append(result)
     return records
+
+
+def _within(start: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {q.removeprefix(start): value for q, value in values.items() if q.startswith(start)}
 
 
 def newest_clusters(records: Iterable[Result]) -> Mapping[str, str]:

@@ -15,14 +15,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.analysis.comparison import ranking
+from qwen3nb.analysis.comparison import differences, ranking
 from qwen3nb.analysis.comparison.alignment import Names, pair_results
-from qwen3nb.analysis.comparison.differences import (
-    Pair,
-    PairedDifference,
-    Procedure,
-    TaskComparison,
-)
 from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, by_id
 from qwen3nb.metrics.aggregate import Aggregate, reported
@@ -220,7 +214,7 @@ def counted_tasks(tasks: Iterable[str], name: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class MeanComparison(TaskComparison):
+class MeanComparison(differences.TaskComparison):
     """Systems compared on the mean over tasks; scores of queries are scaled to have this mean.
 
     Intervals and p-values of differences are those of the ranking on these tasks.
@@ -248,12 +242,12 @@ class MeanComparison(TaskComparison):
             )
         return records
 
-    def _drawn(self, pairs: Sequence[Pair]) -> tuple[list[float], list[float]]:
+    def _drawn(self, pairs: Sequence[differences.Pair]) -> tuple[list[float], list[float]]:
         tasks = [m.units(m.of(self.columns), centred=False) for m in self.parts]
         seeds = [draw_seed(self.procedure.seed, each.sampled) for each in self.parts]
         return ranking.mean_p_values(tasks, seeds, np.array(self.shares), n_resamples=self.draws)
 
-    def _described(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
+    def _described(self, pairs: Sequence[differences.Pair]) -> list[differences.PairedDifference]:
         shares, units = np.array(self.shares), units_of([m.task for m in self.parts], self.task)
         described = []
         over = ranking.paired_over_tasks(self.parts, pairs, shares)
@@ -277,7 +271,7 @@ def mean_comparisons(
     *,
     baselines: Sequence[str],
     names: Names,
-    procedure: Procedure,
+    procedure: differences.Procedure,
 ) -> tuple[MeanComparison, ...]:
     """Return the comparisons on the means of a tier's benchmarks, in the order of its rankings."""
     comparisons = []

@@ -36,7 +36,6 @@ class Changes:
     data: Mapping[str, tuple[list[str], list[str]]]
 
     def __bool__(self) -> bool:
-        """Whether anything changed."""
         return bool(self.added or self.removed or self.changed)
 
     def verdict(self, difference: PairedDifference) -> str:

@@ -18,12 +18,8 @@ from qwen3nb.analysis.comparison import alignment, differences
 from qwen3nb.analysis.comparison.alignment import Names
 from qwen3nb.analysis.comparison.benchmark_means import MeanComparison, mean_comparisons
 from qwen3nb.analysis.comparison.differences import PairedDifference, Procedure, TaskComparison
+from qwen3nb.analysis.stats import paired_tests
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, MAX_T, NAMES
-from qwen3nb.analysis.stats.paired_tests import (
-    minimum_detectable_effect,
-    queries_to_show,
-    unseen_outlier_could_turn,
-)
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics.intervals import Array, correlation_influence
@@ -130,7 +126,9 @@ class Comparison:
         how, units = self.procedure, self._units(difference)
         # The level of Holm's first step, which holds for every pair; that of MaxT is no lower.
         tests = 1 if how.correction == "none" else max(1, difference.family)
-        by_test = minimum_detectable_effect(units, np.zeros(len(units)), alpha=how.alpha / tests)
+        by_test = paired_tests.minimum_detectable_effect(
+            units, np.zeros(len(units)), alpha=how.alpha / tests
+        )
         by_interval = differences.shown_by_interval(units)
         return None if by_test is None or by_interval is None else max(by_test, by_interval)
 
@@ -139,13 +137,13 @@ class Comparison:
         if (margin := self.procedure.minimum) <= 0:
             return None
         units = self._units(difference)
-        needed = queries_to_show(units, margin=margin)
+        needed = paired_tests.queries_to_show(units, margin=margin)
         # The number of clusters times their mean size.
         return needed and math.ceil(needed * difference.n / len(units))
 
     def could_turn(self, difference: PairedDifference) -> bool:
         """Whether rare queries that were not sampled could turn the sign of a difference."""
-        return unseen_outlier_could_turn(self._units(difference))
+        return paired_tests.unseen_outlier_could_turn(self._units(difference))
 
     def _units(self, difference: PairedDifference) -> Array:
         """Differences on the sampling units (G,): queries, or clusters of them."""

@@ -23,14 +23,8 @@ from qwen3nb.analysis.stats.multiple_testing import MAX_T, adjust, enough_draws
 from qwen3nb.analysis.stats.paired_tests import effect_sizes
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, max_t_p_values
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, shared_queries
-from qwen3nb.metrics.intervals import (
-    Array,
-    Interval,
-    difference_intervals,
-    excludes_zero,
-    no_worse,
-    within,
-)
+from qwen3nb.metrics import intervals
+from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.utils.format import interval_text, p_value_text
 from qwen3nb.utils.hardware import cores
 
@@ -50,7 +44,7 @@ def significant(p: float | None, interval: Interval | None, *, alpha: float = AL
         interval: the interval shown, which must exclude 0; None for a single query.
         alpha: level of the test.
     """
-    return p is not None and p < alpha and (interval is None or excludes_zero(interval))
+    return p is not None and p < alpha and (interval is None or intervals.excludes_zero(interval))
 
 
 def verdict(
@@ -67,11 +61,12 @@ def verdict(
     within ±``margin``; else ``equivalent`` if the interval is within it, ``no worse`` if it is
     above −margin, otherwise ``not shown``.
     """
-    near = within(interval, margin)
+    near = intervals.within(interval, margin)
     if significant(p, interval, alpha=alpha):
         word = "better" if difference > 0 else "worse"
         return f"{word}, by less than {margin:g}" if near else word
-    return "equivalent" if near else "no worse" if no_worse(interval, margin) else "not shown"
+    not_worse = intervals.no_worse(interval, margin)
+    return "equivalent" if near else "no worse" if not_worse else "not shown"
 
 
 def shown_by_interval(differences: Array) -> float | None:
@@ -87,7 +82,7 @@ def shown_by_interval(differences: Array) -> float | None:
     rest = differences - differences.mean() - below
 
     def shown(thousandths: int) -> bool:
-        ends = difference_intervals(rest[None] + thousandths / 1000, level=LEVEL)[0]
+        ends = intervals.difference_intervals(rest[None] + thousandths / 1000, level=LEVEL)[0]
         return ends is not None and ends[0] > 0
 
     least = bisect_left(range(_LARGEST), True, key=shown)
@@ -198,7 +193,9 @@ def _described(
         matrix,
         pairs,
         lambda block: zip(
-            effect_sizes(block), difference_intervals(matrix.units(block), level=LEVEL), strict=True
+            effect_sizes(block),
+            intervals.difference_intervals(matrix.units(block), level=LEVEL),
+            strict=True,
         ),
     )
     rows = zip(pairs, _rows(matrix, pairs).tolist(), each, p_values, strict=True)
@@ -228,7 +225,6 @@ def _rows(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> NDArray[np.intp]:
 
 
 def _systems(pairs: Iterable[Pair]) -> dict[str, None]:
-    """The systems of pairs, each once."""
     return dict.fromkeys(name for pair in pairs for name in pair)
 
 
@@ -392,8 +388,7 @@ class TaskComparison:
                 queries = shared_queries([self.columns[a].queries, self.columns[b].queries])
                 number = numbers.setdefault(queries, len(numbers)) if queries else None
                 shared[own[a], own[b]] = number
-            number = shared[own[a], own[b]]
-            if number is not None:
+            if (number := shared[own[a], own[b]]) is not None:
                 groups.setdefault(number, []).append((a, b))
         return list(groups.values())
 

@@ -122,8 +122,7 @@ def place(scores: PromptScores) -> tuple[int, float]:
     """
     higher, lower = (int(np.sum(each)) for each in _sides(scores.default, scores.values))
     ties = len(scores.values) - higher - lower
-    quantile = (lower + ties / 2) / len(scores.values)
-    return higher + 1, quantile
+    return higher + 1, (lower + ties / 2) / len(scores.values)
 
 
 def _sides(value: float, others: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -188,8 +187,7 @@ def _share(first: Array, second: Array) -> Array:
     """Share of pairs of columns in which the first is higher: (R, P), (R, Q) to (R,)."""
     difference = first[:, :, None] - second[:, None, :]
     higher, lower = _sides(0.0, difference)
-    share: Array = 0.5 + (higher.mean(axis=(1, 2)) - lower.mean(axis=(1, 2))) / 2
-    return share
+    return np.asarray(0.5 + (higher.mean(axis=(1, 2)) - lower.mean(axis=(1, 2))) / 2)
 
 
 def prompt_variance(scores: PromptScores, *, seed: int = 0) -> list[Component]:

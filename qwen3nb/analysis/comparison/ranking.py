@@ -162,8 +162,7 @@ def _of_block(matrix: ScoreMatrix, block: Array) -> list[tuple[float, float, Int
 def unit_means(means: Array, shares: Array, units: Sequence[str]) -> Array:
     """Average the means of tasks (T, S) by group: (U, S), in the order of the groups."""
     weights = np.array([[unit == name for unit in units] for name in dict.fromkeys(units)]) * shares
-    grouped: Array = weights @ means / weights.sum(axis=1, keepdims=True)
-    return grouped
+    return np.asarray(weights @ means / weights.sum(axis=1, keepdims=True))
 
 
 def on_tasks_like_these(values: Array) -> Interval | None:
@@ -172,11 +171,9 @@ def on_tasks_like_these(values: Array) -> Interval | None:
     Student's interval over the means of the tasks (T,). A bootstrap of five tasks covers .84, not
     .95.
     """
-    return (
-        intervals.student_interval(values, level=resampling.LEVEL)
-        if len(values) >= FEWEST_TASKS
-        else None
-    )
+    if len(values) < FEWEST_TASKS:
+        return None
+    return intervals.student_interval(values, level=resampling.LEVEL)
 
 
 def borda_ranks(means: Array) -> list[int]:
@@ -242,10 +239,8 @@ def mean_p_values(
     The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
     size; tasks with the same queries share the sign flips.
     """
-    starts: dict[tuple[int, int], int] = {}
     sizes = {drawn: each.shape[1] for drawn, each in zip(seeds, tasks, strict=True)}
-    for drawn in sizes:
-        starts[drawn] = sum(sizes[other] for other in starts)
+    starts = dict(zip(sizes, itertools.accumulate(sizes.values(), initial=0), strict=False))
     every = np.zeros((len(tasks[0]), sum(sizes.values())))
     for each, drawn, share in zip(tasks, seeds, shares, strict=True):
         start, size = starts[drawn], sizes[drawn]

@@ -375,14 +375,13 @@ def interference(
             runs[key].scores.setdefault(score.kind, {})[score.task] = score
     ordered = sorted(runs.values(), key=lambda run: (run.system, run.seed is None, run.seed or 0))
     known = [run for run in ordered if run.mode in SPECIALISTS.values()]
-    joint: dict[str, list[Run]] = {}
-    for run in ordered:
-        if run.mode.startswith("joint"):
-            joint.setdefault(run.system, []).append(run)
-    groups = tuple(_group(own, known, required, gate or Gate()) for own in joint.values())
-    seeds = {run.seed for own in joint.values() for run in own}
+    joint = [run for run in ordered if run.mode.startswith("joint")]
+    by_system = itertools.groupby(joint, key=lambda run: run.system)
+    gate = gate or Gate()
+    groups = tuple(_group([*own], known, required, gate) for _, own in by_system)
+    seeds = {run.seed for run in joint}
     alone = [f"{run.name}: no joint run of this seed" for run in known if run.seed not in seeds]
-    return Interference(groups, gate or Gate(), tuple(required), tuple(alone))
+    return Interference(groups, gate, tuple(required), tuple(alone))
 
 
 def _group(
