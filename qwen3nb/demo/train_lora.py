@@ -325,7 +325,6 @@ def _train_adapter(
 def _cosines(
     names: Iterable[str], first: Sequence[Tensor], second: Sequence[Tensor]
 ) -> dict[str, float]:
-    """Return the cosine of two gradients per parameter."""
     return {
         f"model.{name}": float(F.cosine_similarity(a.flatten(), b.flatten(), dim=0))
         for name, a, b in zip(names, first, second, strict=True)

@@ -210,7 +210,6 @@ def look_up(files: Sequence[Path], sources: Sequence[Texts]) -> list[Contaminati
 
 
 def _index(sources: Iterable[Texts]) -> _Index:
-    """Hash the texts of all tasks."""
     kept: list[Hashes] = []
     grams: list[Hashes] = []  # of documents
     lengths, sampled = {0, GRAM}, 1

@@ -504,8 +504,7 @@ def _errors(first: NDArray[Any], second: NDArray[Any]) -> Array:
     width = min(first.shape[1], second.shape[1])
     a, b = (each[:, :width].astype(np.float64) for each in (first, second))
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    result: Array = 1 - (a * b).sum(axis=1) / np.where(lengths == 0, 1, lengths)
-    return result
+    return np.asarray(1 - (a * b).sum(axis=1) / np.where(lengths == 0, 1, lengths))
 
 
 def _digits(errors: Array) -> Array:
@@ -577,7 +576,6 @@ def _graph(file: Path, ours: _Reference) -> Callable[[list[str]], Vectors]:
 
 
 def _rankings(encoder: Encoder, theirs: Encode, queries: int) -> Rankings:
-    """Search in PyDocs with both."""
     whole = load_pydocs()
     pydocs = whole.sample(documents=4 * queries, queries=queries) if queries else whole
     names, texts = list(pydocs.corpus), list(pydocs.corpus.values())

@@ -61,10 +61,8 @@ def _refusal(path: Path, secrets: Secrets) -> str | None:
         return "a pickle, which can run code when it is loaded"
     if secrets.kinds(str(path)):
         return "its name holds a secret"
-    if path.suffix.lower() in _TEXT:
-        kinds = secrets.kinds(path.read_text(encoding="utf-8", errors="replace"))
-        return f"contains {', '.join(kinds)}" if kinds else None
-    return None
+    text = path.suffix.lower() in _TEXT and path.read_text(encoding="utf-8", errors="replace")
+    return f"contains {', '.join(kinds)}" if text and (kinds := secrets.kinds(text)) else None
 
 
 def push(folder: Path | str, repository: str, *, private: bool = False) -> str:

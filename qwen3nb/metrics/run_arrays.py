@@ -90,9 +90,7 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
             return self
         parts = [self.part(query) if query in self else slice(0, 0) for query in wanted]
         lengths = [part.stop - part.start for part in parts]
-        rows = np.concatenate(
-            [np.arange(0), *(np.arange(part.start, part.stop) for part in parts)]
-        ).astype(np.int64)
+        rows = np.r_[(slice(0), *parts)]
         documents, scores = self.documents[rows], self.scores[rows]
         return replace(
             self, queries=wanted, offsets=_ends(lengths), documents=documents, scores=scores

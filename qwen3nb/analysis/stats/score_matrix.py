@@ -39,8 +39,7 @@ class SystemScores(NamedTuple):
         if queries == self.queries:
             return self.scores
         at = {query: index for index, query in enumerate(self.queries)}
-        scores: Array = self.scores[[at[query] for query in queries]]
-        return scores
+        return np.asarray(self.scores[[at[query] for query in queries]])
 
 
 @lru_cache(maxsize=64)
@@ -95,8 +94,7 @@ class ScoreMatrix:
             raise ValueError(
                 f"no system {system!r} on {self.task}; available: {', '.join(self.systems)}"
             )
-        scores: Array = self.scores[self.systems.index(system)]
-        return scores
+        return np.asarray(self.scores[self.systems.index(system)])
 
     def of(self, systems: Iterable[str]) -> Array:
         """The scores of some systems (S, n)."""

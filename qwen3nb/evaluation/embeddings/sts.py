@@ -145,13 +145,12 @@ def evaluate_sts(
         TypeError: another kind of ``model``.
     """
     encoder = load_encoder(model) if isinstance(model, str | Path) else model
-    label = type(encoder).__name__
-    if isinstance(encoder, tuple):
-        inner, tokenizer = encoder
-        label = type(inner).__name__
-        encoder = SimpleNamespace(encode=lambda texts: inner.encode(texts, tokenizer))
-    if not isinstance(encoder, Encoder):
-        encoder = WrappedEncoder(encoder, label=label)
+    if isinstance(model, tuple):
+        inner, tokenizer = model
+        one_argument = SimpleNamespace(encode=lambda texts: inner.encode(texts, tokenizer))
+        encoder = WrappedEncoder(one_argument, label=type(inner).__name__)
+    elif not isinstance(encoder, Encoder):
+        encoder = WrappedEncoder(encoder)
     if isinstance(data, str | Path):
         file = Path(data).expanduser()
         data = read_pairs(file) if file.is_file() else sts_pairs(str(data))

@@ -555,7 +555,6 @@ def _task_memory(each: Planned, encoders: Sequence[Encoder], batch: int, *, word
 
 
 def _memory(needed: int, task: str, *, loaded: int, free: int) -> ResourceCheck:
-    """Compare the needs of the largest task with the free memory."""
     text = f"{needed / _GB:.1f} GB next to {loaded / _GB:.1f} GB loaded"
     problem = ""
     if needed > free:
