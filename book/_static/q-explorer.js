@@ -69,11 +69,11 @@
     window.Plotly.restyle(plot, { "line.color": ink, "marker.line.color": ink }, [1, 2]);
   }
 
-  // Small offsets, as the Python side computes them, so that equal points do not overlap.
+  // Small offsets (shares of the range of scores), so that equal points do not overlap.
   function offsets(data) {
-    const [size, golden] = data.jitter;
+    const golden = (Math.sqrt(5) - 1) / 2;
     return data.ids.map((_, i) => {
-      const radius = size * Math.sqrt((i * golden * golden) % 1);
+      const radius = 0.012 * Math.sqrt((i * golden * golden) % 1);
       const turn = 2 * Math.PI * i * golden;
       return [radius * Math.cos(turn), radius * Math.sin(turn)];
     });
@@ -106,9 +106,26 @@
       plot.remove();
       return null;
     }
-    const { points: trace, even, layout } = structuredClone(data.figure);
-    const marker = { size: 15, color: "rgba(0,0,0,0)", line: { width: 2 } };
-    const ring = { type: "scatter", mode: "markers", x: [], y: [], hoverinfo: "skip", marker };
+    const [clear, silent] = ["rgba(0,0,0,0)", { type: "scatter", hoverinfo: "skip" }];
+    const hovertemplate =
+      "%{customdata[0]}<br>x-axis %{customdata[1]:.3f}, y-axis %{customdata[2]:.3f}<extra></extra>";
+    const trace = { type: "scatter", mode: "markers", marker: { size: 9, opacity: 0.55 }, hovertemplate };
+    const even = { ...silent, x: [0, 1], y: [0, 1], mode: "lines", line: { dash: "dot", width: 1 } };
+    const marker = { size: 15, color: clear, line: { width: 2 } };
+    const ring = { ...silent, mode: "markers", x: [], y: [], marker };
+    const axis = () => ({ range: [-0.04, 1.04], zeroline: false, title: {} });
+    const layout = {
+      template: "none",
+      showlegend: false,
+      hovermode: "closest",
+      dragmode: "pan",
+      paper_bgcolor: clear,
+      plot_bgcolor: clear,
+      margin: { l: 60, r: 10, t: 10, b: 50 },
+      height: 420,
+      xaxis: axis(),
+      yaxis: axis(),
+    };
     const options = { responsive: true, displaylogo: false, displayModeBar: false, scrollZoom: false };
     window.Plotly.newPlot(plot, [trace, even, ring], layout, options);
     paint(box, plot);

@@ -38,8 +38,6 @@ _LONGEST_QUERY = 2000  # characters of the selected query
 _SHOWN = 5  # documents of a ranking, and judged documents, with their texts
 _MOST_QUERIES = 200  # queries with documents, limited by
 _SIZE = 1_500_000  # characters of a page
-_JITTER = 0.012  # as a share of the score range, so that equal points do not overlap
-_GOLDEN = (5**0.5 - 1) / 2
 
 
 def top_documents(result: Result, query: str) -> list[str]:
@@ -156,8 +154,6 @@ class Explorer:
             "scores": {
                 name: [round(float(v), 5) for v in self.matrix.column(name)] for name in models
             },
-            "jitter": [_JITTER, _GOLDEN],
-            "figure": _traces_and_layout(models[0], models[1], metric=self.matrix.metric),
             "details": query_details(
                 different_queries(self.matrix, models, most=_MOST_QUERIES),
                 {name: self.records[name] for name in models},
@@ -214,34 +210,6 @@ class NoExplorer:
 
 def _note(text: str) -> str:
     return f'<p class="q-note">{html.escape(text)}</p>' if text else ""
-
-
-def _traces_and_layout(across: str, up: str, *, metric: str) -> dict[str, Any]:
-    """Return the trace of the points (without values), the line of ties, and the layout."""
-    axis = {"range": [-0.04, 1.04], "zeroline": False}
-    ties = {"x": [0, 1], "y": [0, 1], "mode": "lines", "line": {"dash": "dot", "width": 1}}
-    return {
-        "points": {
-            "type": "scatter",
-            "mode": "markers",
-            "marker": {"size": 9, "opacity": 0.55, "color": model_colors([across])[across]},
-            "hovertemplate": "%{customdata[0]}<br>x-axis %{customdata[1]:.3f}, "
-            "y-axis %{customdata[2]:.3f}<extra></extra>",
-        },
-        "even": {"type": "scatter", **ties, "hoverinfo": "skip"},
-        "layout": {
-            "showlegend": False,
-            "hovermode": "closest",
-            "dragmode": "pan",
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "margin": {"l": 60, "r": 10, "t": 10, "b": 50},
-            "height": 420,
-            "xaxis": {**axis, "title": {"text": f"{metric}, {html.escape(across)}"}},
-            "yaxis": {**axis, "title": {"text": f"{metric}, {html.escape(up)}"}},
-            "template": "none",
-        },
-    }
 
 
 def _rank(document: str, top: Sequence[str]) -> Cell:
