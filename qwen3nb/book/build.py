@@ -127,17 +127,15 @@ def refresh_pages(
     tier = tier or richest
     # The book's own pages keep their names for any tier.
     shown = _with_data(results, everything, tier, lessons)
-    jobs = [
-        Job(name, {"tier": tier} if name in _TIERED else {}, name)
-        for name, has_data in shown.items()
-        if has_data
-    ]
+    jobs = []
+    for name, has_data in shown.items():
+        if has_data:
+            jobs.append(Job(name, {"tier": tier} if name in _TIERED else {}, name))
+        elif name not in _MEASURING:
+            (paths.book_runs() / f"{name}.ipynb").unlink(missing_ok=True)
     if lessons:
         guide = sorted((paths.notebooks() / "guide").glob("*.ipynb"))
         jobs += [Job(f"guide/{file.stem}", {}) for file in guide]
-    for name, has_data in shown.items():
-        if not has_data and name not in _MEASURING:
-            (paths.book_runs() / f"{name}.ipynb").unlink(missing_ok=True)
     with one_pass():  # reads shared dependencies once
         due = [job for job in (*jobs, *_published(shown)) if not reusable(job)]
     outcomes = sweep(due, at_once=at_once) if due else []

@@ -3,27 +3,14 @@
 Reads the records of `qwen3nb domain`, or of any task with per-query scores of the tested metrics.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from qwen3nb.analysis.comparison import candidates
 from qwen3nb.analysis.comparison.alignment import system_names
-from qwen3nb.analysis.comparison.candidates import (
-    Breakdown,
-    Decision,
-    QueryChange,
-    Recommendation,
-    TrendPoint,
-    breakdown,
-    decide,
-    evidence,
-    largest_changes,
-    recommend,
-    rule,
-    select_candidates,
-    trend,
-)
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison, significant
 from qwen3nb.analysis.stats.paired_tests import t_test
@@ -44,7 +31,7 @@ class CandidateReport:
 
     comparison: Comparison  # the differences, metric by metric
     tested: tuple[str, ...]  # metrics whose p-values are shown; the first one decides
-    runs: tuple[TrendPoint, ...]  # earlier and current runs of these models, on that metric
+    runs: tuple[candidates.TrendPoint, ...]  # earlier and current runs, on that metric
     most: int  # number of queries listed per candidate
     left_out: tuple[str, ...]  # records that are not compared, each with the reason
 
@@ -75,16 +62,18 @@ class CandidateReport:
         return self._in_order(self.deciding)
 
     @cached_property
-    def recommendations(self) -> tuple[Recommendation, ...]:
+    def recommendations(self) -> tuple[candidates.Recommendation, ...]:
         """The recommendation for each candidate."""
-        return tuple(recommend(each, comparison=self.comparison) for each in self.differences)
+        how = self.comparison
+        return tuple(candidates.recommend(each, comparison=how) for each in self.differences)
 
     @cached_property
-    def decision(self) -> Decision:
+    def decision(self) -> candidates.Decision:
         """Which model to use, and the tested metrics by which it is significantly worse."""
-        decision, how = decide(self.differences, comparison=self.comparison), self.comparison
+        how = self.comparison
+        decision = candidates.decide(self.differences, comparison=how)
         worse = "".join(
-            f"; but it is worse by {evidence(each)}"
+            f"; but it is worse by {candidates.evidence(each)}"
             for each in how.differences
             if each.metric in self.tested[1:] and each.first == decision.use
             if each.difference < 0 and each.significant(how.procedure.alpha)
@@ -97,20 +86,21 @@ class CandidateReport:
         return str(self.decision)
 
     @cached_property
-    def breakdowns(self) -> tuple[Breakdown, ...]:
+    def breakdowns(self) -> tuple[candidates.Breakdown, ...]:
         """The differences by category of queries, per candidate; empty without categories."""
         categories, how = self.records[self.current].task.categories, self.comparison.procedure
         return tuple(
-            breakdown(self.comparison.matrix(each), categories, draws=how.draws, seed=how.seed)
-            for each in self.differences
+            candidates.breakdown(matrix, categories, draws=how.draws, seed=how.seed)
+            for matrix in map(self.comparison.matrix, self.differences)
             if categories
         )
 
     @cached_property
-    def changes(self) -> tuple[QueryChange, ...]:
+    def changes(self) -> tuple[candidates.QueryChange, ...]:
         """The queries that changed most on the deciding metric, per candidate."""
         matrices = (self.deciding.matrix(each.first, self.current) for each in self.differences)
-        return tuple(c for matrix in matrices for c in largest_changes(matrix, most=self.most))
+        changed = (candidates.largest_changes(matrix, most=self.most) for matrix in matrices)
+        return tuple(itertools.chain.from_iterable(changed))
 
     @property
     def regressions(self) -> tuple[str, ...]:
@@ -189,8 +179,8 @@ class CandidateReport:
             }
             for each, advice in zip(self.differences, self.recommendations, strict=True)
         )
-        note = " ".join(filter(None, (rule(self.comparison, self.deciding), self.caution)))
-        return Table.of(rows, note=note)
+        rule = candidates.rule(self.comparison, self.deciding)
+        return Table.of(rows, note=" ".join(filter(None, (rule, self.caution))))
 
     def _models(self) -> Table:
         rows = (
@@ -198,37 +188,34 @@ class CandidateReport:
                 "model": name,
                 "loaded from": (record.model.spec, record.model.identity[:8]),
                 "dimensions": record.config.get("dimensions") or None,
-                "prompts": ", ".join(
-                    f"{role}: {text!r}"
-                    for role, text in (record.model.settings.get("prompts") or {}).items()
-                )
+                "prompts": ", ".join(f"{role}: {text!r}" for role, text in prompts.items())
                 or "none",
                 "time": times_text(record),
             }
             for name, record in self.records.items()
+            for prompts in [record.model.settings.get("prompts") or {}]
         )
         note = "Per query: the median time from a text to its vector, or with BM25 to its ranking."
         return Table.of(rows, note=note, kind="words")
 
     def _differences(self) -> Table:
         how = self.comparison.procedure
-        rows = []
-        for each in (each for task in self.comparison.tasks for each in self._in_order(task)):
-            delta, p = difference_cells(each, alpha=how.alpha)
-            won = f"{each.won} / {each.tied} / {each.lost}"
-            rows.append(
-                {
-                    "metric": each.metric,
-                    "model": each.first,
-                    "value": (f"{each.means[0]:.3f}", f"against {each.means[1]:.3f}"),
-                    "Δ\n95 % interval": delta,
-                    "p\ncorrected": p if each.metric in self.tested else None,
-                    "t-test\np": number_text(self._t_test(each), digits=4),
-                    "d_z": number_text(each.d_z, sign=True, digits=2),
-                    "won / tied / lost": (won, f"n = {each.n}"),
-                    "detectable\npower 0.8": number_text(self.comparison.detectable(each)),
-                }
-            )
+        rows = (
+            {
+                "metric": each.metric,
+                "model": each.first,
+                "value": (f"{each.means[0]:.3f}", f"against {each.means[1]:.3f}"),
+                "Δ\n95 % interval": delta,
+                "p\ncorrected": p if each.metric in self.tested else None,
+                "t-test\np": number_text(self._t_test(each), digits=4),
+                "d_z": number_text(each.d_z, sign=True, digits=2),
+                "won / tied / lost": (f"{each.won} / {each.tied} / {each.lost}", f"n = {each.n}"),
+                "detectable\npower 0.8": number_text(self.comparison.detectable(each)),
+            }
+            for task in self.comparison.tasks
+            for each in self._in_order(task)
+            for delta, p in [difference_cells(each, alpha=how.alpha)]
+        )
         left_out = "".join(f" {note}." for note in (*self.left_out, *self.comparison.notes))
         note = (
             f"p: two-sided paired permutation test, {self.comparison.family(self.task)}; below it "
@@ -324,7 +311,7 @@ class CandidateReport:
                     "recommendations": [asdict(each) for each in self.recommendations],
                     "breakdowns": [asdict(each) for each in self.breakdowns],
                     "changes": [asdict(each) for each in self.changes],
-                    "rule": rule(self.comparison, self.deciding),
+                    "rule": candidates.rule(self.comparison, self.deciding),
                     "notes": list(self.comparison.notes),
                 },
                 "runs": [asdict(run) for run in self.runs],
@@ -418,7 +405,7 @@ def compare_candidates(
         ValueError: an unknown task or model, or nothing to compare; lists what is available.
     """
     results = list(results)
-    records, left_out = select_candidates(
+    records, left_out = candidates.select_candidates(
         results, current=current, task=task, models=models, tested=tested
     )
     used, name = records[0], records[0].task.key
@@ -437,15 +424,10 @@ def compare_candidates(
         draws=n_resamples,
         seed=seed,
     )
-    labels = {result.model.label for result in records}
-    earlier = [
-        r
-        for r in results
-        if (r.task.dataset or r.task.key) == (used.task.dataset or name)
-        and r.model.label in labels
-        and r.task.type == used.task.type
-    ]
-    runs = trend(earlier, metric=tested[0], n_resamples=n_resamples, seed=seed)
+    labels, data = {result.model.label for result in records}, used.task.dataset or name
+    given = (r for r in results if r.model.label in labels and r.task.type == used.task.type)
+    earlier = [each for each in given if (each.task.dataset or each.task.key) == data]
+    runs = candidates.trend(earlier, metric=tested[0], n_resamples=n_resamples, seed=seed)
     return CandidateReport(comparison, tuple(tested), runs, most, tuple(left_out))
 
 

@@ -34,9 +34,6 @@ _MOST_BEHIND = 8  # models in the figure of the landing page, next to the best
 _ON_COLOR = "#010101"
 
 
-# Tables.
-
-
 def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cell, Cell]:
     """Return cells for a difference with its interval, and for its corrected and raw p-values."""
     each = difference
@@ -255,9 +252,6 @@ def tasks_by_type(comparison: Comparison) -> dict[str, list[TaskComparison]]:
     return dict(sorted(types.items()))
 
 
-# Figures.
-
-
 def differences_figure(comparison: Comparison) -> Figure | None:
     """Draw forest plots: a panel per task, a row per model with its difference and interval.
 
@@ -349,7 +343,6 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
 def _draw_pairs(
     pairs: Iterable[PairedDifference], alpha: float, tasks: int, width: float
 ) -> MplFigure:
-    """Draw a matrix of numbers of tasks."""
     import matplotlib.pyplot as plt
 
     above: Counter[tuple[str, str]] = Counter()
@@ -403,9 +396,6 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
         + table.not_shown(len(best.ahead) - len(shown)),
         columns=1,
     )
-
-
-# Conclusions.
 
 
 def comparison_conclusion(comparison: Comparison) -> Conclusion:

@@ -74,10 +74,7 @@ def look(
     *,
     data: str = "",
     limit: int = 0,
-    runs: bool = False,
-    output_dir: str = "",
     only: Collection[str] = (),
-    fresh: bool = False,
     data_needed: bool = True,
     tokens_per_second: float = 0,
     **options: Any,
@@ -91,8 +88,9 @@ def look(
     selection = {name: options.pop(name, "") for name in SELECTION}
     tasks = [] if data else choose_tasks(**selection)
     tasks = [task for task in tasks if not only or task_key(task) in only]
-    how = {name: options[name] for name in ("seed", "batch_size") if name in options}
-    run = Run(output=output_dir or None, runs=runs, fresh=fresh, **how)
+    how = {name: options.pop(name) for name in ("runs", "fresh") if name in options}
+    how |= {name: options[name] for name in ("seed", "batch_size") if name in options}
+    run = Run(output=options.pop("output_dir", "") or None, **how)
     options = {"cache": True, "tier": selection["tier"], **options}
     if names_prompt_set(options.get("prompts")):  # evaluated after the model's own
         del options["prompts"]

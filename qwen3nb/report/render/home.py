@@ -99,23 +99,23 @@ def command_again(result: Result, *, whole: bool = False) -> str:
         }
         options |= {"limit": config["limit"]} if config.get("limit") else {}
         words = ["qwen3nb", "rerank-suite", str(config["collection"])]
-        words += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     elif settings.get("normalize") is False:
         return ""  # the evaluation has no such option
     else:
-        data = str(config.get("data") or "")
-        words = ["qwen3nb", "eval", "--model", str(config.get("checkpoint") or result.model.spec)]
+        words = ["qwen3nb", "eval"]
         given = {name: config.get(name) for name in ("tasks", "benchmark", "types", "tier")}
         selected = {"tasks": result.task.name}
-        if data or whole:
-            selected = {"data": data} if data else {n: str(v) for n, v in given.items() if v}
+        if config.get("data"):
+            selected = {"data": config["data"]}
+        elif whole:
+            selected = {name: value for name, value in given.items() if value}
             if len(selected) > 1:
                 selected.pop("tier", None)  # replaced by the other options
-        words += [word for name, value in selected.items() for word in (f"--{name}", value)]
         used = config if "checkpoint" in config else {**settings, "seed": result.seed}
+        options = {"model": config.get("checkpoint") or result.model.spec, **selected}
         for name, default in EVAL_DEFAULTS.items():
-            value = used.get(name, default)
-            if value is not None and value != default:
-                words += option_words(name, value)
+            if used.get(name, default) not in (None, default):
+                options[name] = used[name]
+    words += [word for name, value in options.items() for word in option_words(name, value)]
     # A separate folder: the original records are not reused.
     return shlex.join([*words, "--out", "again", "--fresh"])

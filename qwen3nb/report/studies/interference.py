@@ -10,16 +10,7 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.differences import ALPHA, significant
 from qwen3nb.analysis.inventory import Collection, Score, find_outputs, load_all_results
-from qwen3nb.analysis.training.interference import (
-    DEFINITION,
-    QUERIES,
-    REQUIRED,
-    ConfigurationDifference,
-    Estimate,
-    Interference,
-    configuration_differences,
-    interference,
-)
+from qwen3nb.analysis.training import interference as analysis
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.figure import (
     COLORS,
@@ -38,7 +29,7 @@ from qwen3nb.utils.format import escaped, json_text, number_text, p_value_text
 from qwen3nb.utils.imports import DataFrame
 from qwen3nb.utils.secrets import write_public
 
-_TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
+_TASK_STEPS = (*(name for name in analysis.REQUIRED if name != "steps"), "task_steps")
 _Task = tuple[str, str, str]  # kind, data set and metric
 
 
@@ -46,14 +37,14 @@ _Task = tuple[str, str, str]  # kind, data set and metric
 class InterferenceReport:
     """Interference of the trained adapters, with the scores it is estimated from."""
 
-    interference: Interference  # estimates and verdicts
+    interference: analysis.Interference  # estimates and verdicts
     folders: tuple[str, ...]  # folders that were searched for results
     runs: int  # number of trained adapters with scores
     flags: tuple[str, ...]  # anomalies in their files
     scores: tuple[Score, ...] = ()  # scores of the trained adapters
-    differences: tuple[ConfigurationDifference, ...] = ()  # between configurations, tested
+    differences: tuple[analysis.ConfigurationDifference, ...] = ()  # between configurations, tested
 
-    def estimates(self) -> Iterator[tuple[str, Estimate]]:
+    def estimates(self) -> Iterator[tuple[str, analysis.Estimate]]:
         """Yield the estimates of data sets, tasks and means with unique names.
 
         A task with a single data set has one row, not two equal ones.
@@ -84,7 +75,7 @@ class InterferenceReport:
         """Return verdicts, rule, tables and missing runs as Markdown."""
         parts = [
             "# Task interference",
-            DEFINITION,
+            analysis.DEFINITION,
             f"**{verdict_words(self.interference)}**",
             interference_table(self).to_markdown(),
             "## Configurations",
@@ -139,9 +130,10 @@ def interference_report(
     collection = load_all_results(folders) if folders else Collection(())
     scores = [score for score in collection.scores if "mode" in score.facts]
     sources = {score.source for score in scores}
-    estimates = interference(scores, required=_TASK_STEPS if task_steps else REQUIRED)
+    required = _TASK_STEPS if task_steps else analysis.REQUIRED
+    estimates = analysis.interference(scores, required=required)
     if not task_steps and not _paired(estimates):
-        fair = interference(scores, required=_TASK_STEPS)
+        fair = analysis.interference(scores, required=_TASK_STEPS)
         estimates = fair if _paired(fair) else estimates
     return InterferenceReport(
         interference=estimates,
@@ -153,15 +145,15 @@ def interference_report(
             if named or sources.intersection(flag.files)
         ),
         scores=tuple(scores),
-        differences=tuple(configuration_differences(scores, draws=n_resamples, seed=seed)),
+        differences=tuple(analysis.configuration_differences(scores, draws=n_resamples, seed=seed)),
     )
 
 
-def _paired(estimates: Interference) -> bool:
+def _paired(estimates: analysis.Interference) -> bool:
     return any(each.tir is not None for group in estimates.groups for each in group.tasks)
 
 
-def verdict_words(estimates: Interference) -> str:
+def verdict_words(estimates: analysis.Interference) -> str:
     """Return both verdicts: by evidence, which counts, and by point."""
     return (
         f"By evidence: {estimates.verdict()}. "
@@ -377,7 +369,9 @@ def _by_seed(scores: Iterable[Score]) -> Mapping[tuple[str, _Task], Mapping[int 
     return newest
 
 
-def configuration_differences_table(differences: Sequence[ConfigurationDifference]) -> Table:
+def configuration_differences_table(
+    differences: Sequence[analysis.ConfigurationDifference],
+) -> Table:
     """A row per data set and pair of configurations: difference, interval and p-values."""
     family = next((each.family for each in differences if each.family), 0)
     rows: list[dict[str, Any]] = []
@@ -395,7 +389,7 @@ def configuration_differences_table(differences: Sequence[ConfigurationDifferenc
                 ),
                 "p, corrected": Cell(p_value_text(each.corrected), raw, strong=clear),
                 "paired over\nseeds": (
-                    f"{each.n} queries" if each.test == QUERIES else "seeds",
+                    f"{each.n} queries" if each.test == analysis.QUERIES else "seeds",
                     ", ".join(map(str, each.seeds)),
                 ),
             }
