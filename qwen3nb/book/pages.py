@@ -128,8 +128,8 @@ class _BuiltPage:
     ids: set[str]
 
 
-def number_pages(outdir: Path) -> list[str]:
-    """Number the figures and tables of all pages below ``outdir``; return problems with links.
+def finish_pages(outdir: Path) -> list[str]:
+    """Number and mend all pages below ``outdir``, and return problems with links.
 
     A link to a missing page below ``runs`` or ``guide`` becomes plain text, and a reference to a
     missing table on such a page leads to the page. Any other broken link is a problem.
@@ -139,8 +139,8 @@ def number_pages(outdir: Path) -> list[str]:
     problems = []
     for file, page in pages.items():
         problems += _resolve_links(page, pages, outdir)
-        if page.text != before[file]:
-            write_text(file, page.text)
+        if (text := mend_page(page.text)) != before[file]:
+            write_text(file, text)
     return problems
 
 
@@ -228,16 +228,8 @@ def _resolve_links(page: _BuiltPage, pages: dict[Path, _BuiltPage], outdir: Path
     return problems
 
 
-def mend_pages(outdir: Path) -> None:
-    """Fix accessibility defects on all pages below ``outdir``."""
-    for file in built_pages(outdir):
-        text = file.read_text(encoding="utf-8")
-        if (mended := mend_page(text)) != text:
-            write_text(file, mended)
-
-
 def mend_page(text: str) -> str:
-    """Return a page with corrected names, landmarks, roles and table heads."""
+    """Return a page with corrected names, landmarks, roles and table heads, for accessibility."""
     text = _MISNAMED.sub(lambda match: match[1] or match[2], text)
     text = _UNNAMED.sub('<summary aria-label="Pages below it"', text)
     text = _ICON.sub(r"\1", text)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from qwen3nb import paths
 from qwen3nb.analysis.calibration import read_calibration
 from qwen3nb.book.build import REFRESHED, BookError, refresh_pages
-from qwen3nb.book.pages import copy_linked_records, mend_pages, number_pages
+from qwen3nb.book.pages import copy_linked_records, finish_pages
 from qwen3nb.execution.notebook import NotebookError
 from qwen3nb.execution.page_names import page_command
 from qwen3nb.execution.parameters import ParameterError, read_parameters
@@ -132,7 +132,7 @@ def _list_own_pages(app: Sphinx, config: Config) -> None:
 
 
 def _finish(app: Sphinx, exception: Exception | None) -> None:
-    """Copy linked records, number and mend the pages, and warn about dead links.
+    """Copy linked records, finish the pages, and warn about dead links.
 
     In a strict build, warnings are failures.
     """
@@ -141,9 +141,8 @@ def _finish(app: Sphinx, exception: Exception | None) -> None:
     from sphinx.util.logging import getLogger
 
     copy_linked_records(Path(app.outdir))
-    for problem in number_pages(Path(app.outdir)):
+    for problem in finish_pages(Path(app.outdir)):
         getLogger(__name__).warning(problem)
-    mend_pages(Path(app.outdir))
 
 
 def _visit_math(translator: Any, node: nodes.Element) -> None:
@@ -264,10 +263,7 @@ def _is_toy(result: Result) -> bool:
 def page_footer(file: Path, *, commit: str, license: str) -> str:
     """Return the footer of a page as HTML: date, commit, versions and command.
 
-    Args:
-        file: the page's source; facts missing in its metadata are those of the build.
-        commit: the commit of the build.
-        license: the book's licence.
+    Facts missing in the metadata of the page's source, ``file``, are those of the build.
     """
     ours: dict[str, Any] = {}
     with suppress(ValueError, KeyError, TypeError):  # a page of text, or a custom notebook

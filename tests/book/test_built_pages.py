@@ -15,7 +15,7 @@ from helpers.records import RETRIEVAL, make, noisy
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.book.build import page_links, secret_pages
-from qwen3nb.book.pages import copy_linked_records, mend_page, number_pages, pages_with_records
+from qwen3nb.book.pages import copy_linked_records, finish_pages, mend_page, pages_with_records
 from qwen3nb.records.record import Result
 from qwen3nb.report.comparison.compare import baseline_tables
 from qwen3nb.report.leaderboard.one_model import provenance_table
@@ -162,7 +162,7 @@ def test_captions_are_numbered_in_the_order_of_each_page(tmp_path):
     one = written(tmp_path, "a.html", *shown)
     of_theme = written(tmp_path, "_static/x.html", table("x", "One."), '<a href="none.html">x</a>')
     two = written(tmp_path, "runs/b.html", table("x", "On its own page."))
-    assert number_pages(tmp_path) == []
+    assert finish_pages(tmp_path) == []
     captions = ("Table 1. First.", "Figure 1. A curve.", "Table 2. Second.", "Figure 2. Another.")
     assert [" ".join(each) for each in numbers(one)] == list(captions)
     assert numbers(of_theme) == []
@@ -179,14 +179,14 @@ def test_a_reference_gets_the_number_of_its_target_and_a_second_build_changes_no
     later = '<a href="runs/none.html">later</a><a class="q-see" href="#top">here</a>'
     file = written(tmp_path, "a.html", table("x", "One."), see, later, table("x", "Two."))
     written(tmp_path, "runs/b.html", figure("f", "A curve."), table("x", "Scores."))
-    assert number_pages(tmp_path) == []
+    assert finish_pages(tmp_path) == []
     first, time_of = file.read_text(), file.stat().st_mtime_ns
     assert 'the scores<span class="q-see-number"> (Table 1)</span></a>' in first
     assert '<a class="q-see" href="#top">here</a>' in first
-    assert number_pages(tmp_path) == []
+    assert finish_pages(tmp_path) == []
     assert (file.read_text(), file.stat().st_mtime_ns) == (first, time_of)
     written(tmp_path, "runs/b.html", table("w", "New."), table("x", "Scores."))
-    number_pages(tmp_path)
+    finish_pages(tmp_path)
     assert file.read_text() == first.replace("(Table 1)", "(Table 2)")
 
 
@@ -197,7 +197,7 @@ def test_targets_that_are_not_there_are_problems(tmp_path):
         written(tmp_path, "a.html", *(f'<a {kind}href="{link}">x</a>' for link in links[:3]))
         written(tmp_path, "c.html", *(f'<a href="{link}">x</a>' for link in links[3:]))
         written(tmp_path, "b.html", table("x", "One."))
-        assert number_pages(tmp_path) == [
+        assert finish_pages(tmp_path) == [
             *["a.html: the link to 'b.html#tab-nothing': no such anchor on that page"] * bool(kind),
             "a.html: the link to 'none.html#tab-x': no such page",
             "a.html: the link to 'none.html': no such page",
@@ -214,7 +214,7 @@ def test_pages_that_have_not_been_made_are_no_problem_and_no_link(tmp_path):
         '<a href="guide/caching.html" title="t">caching</a>',
         '<a href="records/m/seed_0/t.json">200 queries</a>',
     )
-    assert number_pages(tmp_path) == []
+    assert finish_pages(tmp_path) == []
     assert part.read_text().count('href="runs/compare.html#tab-x">x</a>') == 1
     assert ' href="' not in file.read_text()
     assert 'data-href="guide/caching.html" title="t">caching' in file.read_text()
@@ -224,7 +224,7 @@ def test_pages_that_have_not_been_made_are_no_problem_and_no_link(tmp_path):
 def test_foreign_captions_stay_text(tmp_path, text):
     file = written(tmp_path, "a.html", table(text, text, text))
     before = Tags(file.read_text()).tags
-    number_pages(tmp_path)
+    finish_pages(tmp_path)
     page = file.read_text()
     assert sorted(Tags(page).tags) == sorted([*before, "span", "a"])
     assert '<span class="q-number">Table 1.</span>' in page
