@@ -231,14 +231,7 @@ def build_book(
     lesson that fails, for example because its model cannot be downloaded, has a page that reports
     it.
 
-    Args:
-        tier: as in `refresh_pages`, like the rest.
-        model: the model of the card.
-        lessons: whether to also run the lessons.
-        at_once: pages to run in parallel.
-
-    Returns:
-        The path of the book's first page.
+    The arguments are those of `refresh_pages`; returns the path of the book's first page.
 
     Raises:
         BookError: Sphinx warned, a page contains a secret, the tier has no results but another has,

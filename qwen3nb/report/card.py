@@ -370,13 +370,9 @@ def read_facts(file: Path | None) -> dict[str, Any]:
 def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[str, Any]:
     """Return all stated facts, from a facts file and the training's files.
 
-    Precedence: the facts file, ``training.json``, the card of the checkpoint, and the base model's
-    name in its configuration.
-
-    Args:
-        source: the checkpoint, which need not exist any more.
-        file: a facts file; see `read_facts`.
-        license: licence, if none of these states one; by default that of the book.
+    Precedence: the facts file, ``training.json``, the card of the checkpoint ``source``, which need
+    not exist any more, and the base model's name in its configuration. If none states a licence, it
+    is ``license``, by default that of the book.
 
     Raises:
         ValueError: as in `read_facts`.

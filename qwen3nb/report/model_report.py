@@ -159,18 +159,10 @@ def report_model(
 ) -> ModelReport:
     """Evaluate ``model`` and its baselines on the same tasks, and compare them.
 
-    Stored records are reused. A baseline or a task that fails does not stop the others.
-
-    Args:
-        model: a model spec.
-        baselines: specs of the models to compare with.
-        tier: name of a tier.
-        tasks: names of MTEB tasks to run instead of the tier's.
-        limit: as for `evaluate`.
-        seed: seed of the confidence intervals.
-        batch_size: texts per batch.
-        show_progress: whether to show progress bars.
-        options: options of `load_encoder` for the model, not for the baselines.
+    Stored records are reused. A baseline or a task that fails does not stop the others. Models are
+    given by their specs; MTEB tasks named in ``tasks`` replace the tier's. ``limit``, ``seed`` and
+    ``batch_size`` are those of `evaluate`; ``options`` are options of `load_encoder` for the model,
+    not for the baselines.
 
     Raises:
         SpecError: ``model`` is not a known model.

@@ -388,18 +388,11 @@ def compare_candidates(
 ) -> CandidateReport:
     """Compare candidates with the model in use, on one task.
 
-    Args:
-        results: any records.
-        current: label or name of the model in use.
-        task: name of the task or its data set; by default the only custom data set of the
-            current model, else its only task.
-        models: labels or names of the candidates; by default all models with results on the task.
-        tested: metrics whose p-values are shown; the first one decides.
-        alpha: level of the corrected tests.
-        threshold: smallest difference that matters.
-        most: number of queries listed per model.
-        n_resamples: number of sign flips of the permutation test.
-        seed: seed of the resampling.
+    Models are given by label or name, by default all with results on the task; the task by its name
+    or its data set, by default the only custom data set of the current model, else its only task.
+    The first of the ``tested`` metrics, those with p-values, decides. ``alpha`` is the level of the
+    corrected tests of ``n_resamples`` sign flips, ``threshold`` the smallest difference that
+    matters; ``most`` queries are listed per model.
 
     Raises:
         ValueError: an unknown task or model, or nothing to compare; lists what is available.

@@ -283,14 +283,9 @@ def explore(
 ) -> Explorer | NoExplorer:
     """Return the explorer of a task, or the reason why there is none.
 
-    Args:
-        results: any records.
-        task: name of the task.
-        metric: a per-query metric between 0 and 1.
-        models: names of two or more models to show, or a comma-separated string; by default all, or
-            the best of many.
-        texts: texts and judgements; by default those of the task, if its data are available
-            locally. Otherwise, ids are shown, and a note gives the reason.
+    The metric is per query, and between 0 and 1. ``models`` names two or more, also in a
+    comma-separated string; by default all, or the best of many. Texts and judgements are by default
+    those of the task, if its data are available locally; otherwise, ids are shown with the reason.
 
     Raises:
         ValueError: an unknown model, or only one; lists the known ones.

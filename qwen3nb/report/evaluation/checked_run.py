@@ -88,8 +88,8 @@ def look(
     selection = {name: options.pop(name, "") for name in SELECTION}
     tasks = [] if data else choose_tasks(**selection)
     tasks = [task for task in tasks if not only or task_key(task) in only]
-    how = {name: options.pop(name) for name in ("runs", "fresh") if name in options}
-    how |= {name: options[name] for name in ("seed", "batch_size") if name in options}
+    how: dict[str, Any] = {n: options[n] for n in ("seed", "batch_size") if n in options}
+    how |= {name: options.pop(name, False) for name in ("runs", "fresh")}
     run = Run(output=options.pop("output_dir", "") or None, **how)
     options = {"cache": True, "tier": selection["tier"], **options}
     if names_prompt_set(options.get("prompts")):  # evaluated after the model's own
@@ -105,11 +105,7 @@ def plan_runs(
     """Return the needs of runs of ``eval.ipynb`` by model, as if nothing were stored; or a reason.
 
     Of models with the same settings and the same ``config.json``, one is loaded and timed. Data may
-    be missing.
-
-    Args:
-        runs: the values of the parameters of each run.
-        tokens_per_second: see `preflight`.
+    be missing. For ``tokens_per_second`` see `preflight`.
     """
     known: dict[str, Preflight] = {}
     planned: list[tuple[str, Preflight | str]] = []

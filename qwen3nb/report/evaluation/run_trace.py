@@ -31,9 +31,7 @@ class RunTrace:
     def baselines(self, results: Iterable[Result], *, named: str = "") -> list[list[str]]:
         """Return the baseline of each task by the rule, and the time of its record.
 
-        Args:
-            results: any records.
-            named: label chosen by the user, in the run or in ``_config.yml``.
+        A label ``named`` by the user, in the run or in ``_config.yml``, comes first.
         """
         models, tasks = {each.model for each in self.scores}, {each.task for each in self.scores}
         known = possible_baselines(results, named=named)

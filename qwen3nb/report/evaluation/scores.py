@@ -23,15 +23,10 @@ def scores_table(
     results: Sequence[Result] = (),
     skipped: Mapping[str, str] | None = None,
 ) -> Table | Sections:
-    """Return a row per task: the main score, and its paired difference from the baseline.
+    """Return a row per task of one model: the main score, and its difference from the baseline.
 
-    Links to a score lead to its row. Many tasks are in a folded table per type, after the means.
-    Skipped tasks show the reason.
-
-    Args:
-        scores: scores of one model.
-        results: its records, whose files are linked.
-        skipped: reasons by skipped task.
+    Links to a score lead to its row, which links to the file of its record. Many tasks are in a
+    folded table per type, after the means. Skipped tasks are listed below, with the reason.
     """
     files = {result.task.key: record_link(result) for result in results}
     about = _left_out(skipped)

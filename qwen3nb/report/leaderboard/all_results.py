@@ -136,12 +136,8 @@ def all_results(
 ) -> dict[str, Any]:
     """Return the scores of records as JSON, those of the run's model first.
 
-    Args:
-        results: records of one or several models.
-        config: parameters of the run.
-        failures: task or model -> why it failed.
-        requested: keys of the tasks to average over; by default those of each model.
-        when: time stated in it; by default now.
+    ``config`` has the parameters of the run, ``failures`` reasons by task or model. Means are over
+    the tasks ``requested`` by their keys, or those of each model; ``when`` is stated in it.
     """
     listed = list(results)
     names = model_names(listed)

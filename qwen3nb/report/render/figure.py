@@ -101,12 +101,8 @@ def panels(
 ) -> tuple[MplFigure, list[Axes], list[Axes]]:
     """Return a figure with panels, the panels, and the first panel of each line.
 
-    Args:
-        count: number of panels.
-        width: width of the figure in inches; below 5, there is one panel per line.
-        height: inches of a line.
-        most: panels per line.
-        share: ``sharex`` and ``sharey``, as of matplotlib.
+    Width of the figure and height of a line are in inches. Below 5 inches, there is one panel per
+    line, otherwise at ``most`` so many. ``share``: ``sharex`` and ``sharey`` of matplotlib.
     """
     import matplotlib.pyplot as plt
 
@@ -150,20 +146,13 @@ class Figure:
 
     Changes made through `figure` or `axes` are kept in the notebook and in saved files. Without
     such edits, each width gets its own layout.
-
-    Attributes:
-        name: its id on a page, ``fig-<name>``, and the name of its file.
-        draw: makes the matplotlib figure at a width in inches; called inside `style`.
-        caption: content, n, and test.
-        alt: alternative text for readers who cannot see the figure.
-        columns: number of page columns it spans, 1 or 2.
     """
 
-    name: str
-    draw: Callable[[float], MplFigure]
-    caption: str = ""
-    alt: str = ""
-    columns: int = 2
+    name: str  # its id on a page, ``fig-<name>``, and the name of its file
+    draw: Callable[[float], MplFigure]  # makes it at a width in inches; called inside `style`
+    caption: str = ""  # content, n, and test
+    alt: str = ""  # alternative text for readers who cannot see the figure
+    columns: int = 2  # number of page columns it spans, 1 or 2
 
     @cached_property
     def figure(self) -> MplFigure:
@@ -209,13 +198,9 @@ class Figure:
     def save(self, path: Path | str, *, columns: int = 0, paper: str = "plain") -> Path:
         """Write a file for a paper: one or two columns wide, in dark ink, with embedded fonts.
 
-        If `figure` or `axes` has been used, the matplotlib figure is saved as it is, with its size
-        and ink.
-
-        Args:
-            path: a file ``.pdf``, ``.svg`` or ``.png`` (300 dots per inch, on white).
-            columns: 1 or 2; by default the figure's own ``columns``.
-            paper: one of `PAPER_STYLES`: widths and font.
+        The file is a ``.pdf``, ``.svg`` or ``.png`` (300 dots per inch, on white), of the figure's
+        own ``columns`` by default; ``paper`` is one of `PAPER_STYLES`: widths and font. If `figure`
+        or `axes` has been used, the matplotlib figure is saved as it is, with its size and ink.
 
         Raises:
             ValueError: an unknown format or paper style.
@@ -277,10 +262,8 @@ class ForestRow:
 def forest_figure(rows: Sequence[ForestRow], *, xlabel: str, **figure: Any) -> Figure:
     """Draw a forest plot of differences: a row each, with interval and numbers on the right.
 
-    Args:
-        rows: estimates from top to bottom; one without a value shows its note.
-        xlabel: quantity estimated, with its unit.
-        figure: other fields of `Figure`; by default, the alternative text has the rows in words.
+    A row without a value shows its note; ``xlabel`` names the quantity and its unit. ``figure`` has
+    other fields of `Figure`; by default, the alternative text has the rows in words.
     """
 
     def draw(width: float) -> MplFigure:

@@ -44,12 +44,7 @@ def task_anchor(task: str) -> str:
 
 
 def score_link(result: Result, links: Mapping[str, str]) -> str:
-    """Return the link to that row; empty if the run has no page.
-
-    Args:
-        result: the record of the score.
-        links: page of each run id, from `qwen3nb.book.build.page_links`.
-    """
+    """Return the link to that row; empty if the run has no page in ``links`` (see `page_links`)."""
     page = links.get(result.run, "")
     return f"{page}#{task_anchor(result.task.key)}" if page else ""
 

@@ -86,10 +86,8 @@ class Cell:
 def as_cell(value: Any) -> Cell:
     """Return the cell of a plain value.
 
-    Args:
-        value: text or an integer, shown as it is; a float, with three decimals; an aggregate, with
-            its interval; ``(value, detail)``; True or False for a strong "yes" or a "no"; None for
-            none; or a cell (see `number`).
+    Text and integers are shown as they are, a float with three decimals, an aggregate with its
+    interval, ``(value, detail)``, True as a strong "yes", False as "no", None as a dash.
     """
     if isinstance(value, Cell):
         return value
@@ -118,12 +116,9 @@ def number(
 ) -> Cell:
     """Return a cell with a number, which is also its value for sorting and CSV.
 
-    Args:
-        value: the number; or an aggregate, with its interval or the reason it is undefined.
-        spec: format of the number and of the ends of its interval, such as ``+.3f``.
-        interval: shown below the number.
-        absent: shown for None.
-        more: other fields of the cell, such as ``detail``, ``link`` or ``strong``.
+    An aggregate has its interval below it, or the reason it is undefined; None is ``absent``.
+    ``spec`` is the format of the number and of the ends of its interval; ``more`` has other fields
+    of the cell, such as ``detail``, ``link`` or ``strong``.
 
     >>> number(0.25, interval=(0.2, 0.3)).detail, number(None, absent="not run").text
     ('[0.200, 0.300]', 'not run')
@@ -190,26 +185,17 @@ _LATEX = _Markup(
 class Table:
     """A table with a header row; ``len`` is the number of rows below it.
 
-    Attributes:
-        columns: names in the header; text after a line break is in smaller type.
-        rows: cells, one per column.
-        note: shown below the table.
-        kind: ``numbers``, right-aligned; ``words``, left-aligned; or ``facts``, names and values,
-            possibly long and without spaces.
-        name: its id on a page, ``tab-<name>``, and the name of its files; if set, a page offers
-            links to save them.
-        caption: one sentence above the table; tables with a caption are numbered in the book and in
-            a paper. Without a name, its first words are the id.
-        legend: each mark and its meaning.
+    A named table has links that save it as a file; one with a caption is numbered in the book and
+    in a paper. Without a name, the first words of the caption are its id.
     """
 
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    note: str = ""
-    kind: str = "numbers"
-    name: str = ""
-    caption: str = ""
-    legend: tuple[tuple[str, str], ...] = ()
+    columns: tuple[str, ...]  # names in the header; text after a line break is in smaller type
+    rows: tuple[tuple[Cell, ...], ...]  # cells, one per column
+    note: str = ""  # shown below the table
+    kind: str = "numbers"  # right-aligned; or left-aligned "words", or "facts", possibly long
+    name: str = ""  # its id on a page, ``tab-<name>``, and the name of its files
+    caption: str = ""  # one sentence above the table
+    legend: tuple[tuple[str, str], ...] = ()  # each mark and its meaning
 
     @classmethod
     def of(
@@ -222,16 +208,12 @@ class Table:
         best: bool = False,
         **options: Any,
     ) -> Self:
-        """Return a table of plain values.
+        """Return a table of plain values (see `as_cell`).
 
-        Args:
-            rows: per row, the value of each column by the column's name, or, with ``columns``, the
-                values in their order; see `as_cell`.
-            columns: names in the header; by default those of the rows, which all have the same.
-            note: shown below the rows.
-            empty: shown instead of rows and note if there are no rows.
-            best: whether to mark the best and second-best values of each column except the first.
-            options: `kind`, `name`, `caption` and `legend`.
+        A row has the value of each column by the column's name, all rows the same, or, with
+        ``columns``, the values in their order. Without rows, ``empty`` is shown instead of the
+        note. With ``best``, the best and second-best values of each column except the first are
+        marked. ``options``: `kind`, `name`, `caption` and `legend`.
         """
         listed = [row if isinstance(row, Mapping) else tuple(row) for row in rows]
         heads = tuple(columns) or (tuple(listed[0]) if listed else ())

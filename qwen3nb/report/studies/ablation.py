@@ -41,12 +41,9 @@ def ablation_table(outcomes: Sequence[VariantResult[Variant]]) -> Table:
 
 
 def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "effects") -> Table:
-    """The effect of each option, with interval and corrected p-value.
+    """The effect of each option on one task, with interval and corrected p-value.
 
-    Args:
-        effects: of one task, from `effects` or `component_effects`.
-        task: name of the task, for the caption.
-        kind: start of the table's name, where a page has several.
+    From `effects` or `component_effects`; where a page has several, ``kind`` starts their names.
     """
     on = f", on {short_task(task)}" if task else ""
     settings = " or ".join(map(str, sorted({each.settings for each in effects})))
@@ -101,11 +98,7 @@ def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "ef
 
 
 def ablation_conclusion(measured: Mapping[str, Sequence[Effect]]) -> Conclusion:
-    """State which options have a significant effect after correction.
-
-    Args:
-        measured: effects per task, from `effects`.
-    """
+    """State which options have a significant effect after correction, by task (see `effects`)."""
     sentences = []
     for task, effects in measured.items():
         ordered = sorted(effects, key=lambda each: -abs(each.estimate.difference))

@@ -45,10 +45,8 @@ _FAMILY_HEADS = {
 def calibration_table(shares: Iterable[Any], *, kind: str, over: str = "queries") -> Table:
     """Simulated shares of one kind: a row per method and process, a column per size.
 
-    Args:
-        shares: from `qwen3nb.analysis.calibration.read_calibration`.
-        kind: see `qwen3nb.analysis.calibration.Share`.
-        over: ``queries``, or ``seeds`` for the intervals over seeds and queries.
+    For ``shares`` and their ``kind`` see `qwen3nb.analysis.calibration`; ``over`` is ``queries``,
+    or ``seeds`` for the intervals over seeds and queries.
     """
     selected = [s for s in shares if s.kind == kind and (" x " in s.n) == (over == "seeds")]
     sizes = sorted({share.n for share in selected}, key=lambda n: int(n.split(" x ")[0]))

@@ -60,8 +60,7 @@ def pydocs_table(sets: Mapping[str, PyDocs]) -> Table:
 def data_conclusion(scores: Mapping[str, Aggregate]) -> Conclusion:
     """State whether PyDocs separates models, and leaves room above the best.
 
-    Args:
-        scores: per model, from `pydocs_difficulty`.
+    ``scores`` are by model, from `pydocs_difficulty`.
     """
     known = {name: score for name, score in scores.items() if score.value is not None}
     if len(known) < 2:

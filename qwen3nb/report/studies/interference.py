@@ -113,13 +113,10 @@ def interference_report(
 ) -> InterferenceReport:
     """Read folders of trainings and compare each joint adapter with its specialists.
 
-    Args:
-        outputs: one or more folders of ``<configuration>/seed_<n>``; by default all below
-            `paths.runs`, and our own records in `paths.results`.
-        task_steps: require equal steps on the task instead of equal total steps. This is also done
-            if no pair has equal total steps; the table states the criterion.
-        n_resamples: number of sign flips in the tests between configurations.
-        seed: of the sign flips.
+    The folders are of ``<configuration>/seed_<n>``; by default all below `paths.runs`, and our own
+    records in `paths.results`. With ``task_steps``, or if no pair has equal total steps, the steps
+    on the task have to be equal instead; the table states the criterion. Configurations are
+    compared by ``n_resamples`` sign flips.
 
     Raises:
         FileNotFoundError: a folder in ``outputs`` does not exist.
@@ -162,15 +159,9 @@ def verdict_words(estimates: analysis.Interference) -> str:
 
 
 def write_interference(report: InterferenceReport, folder: Path, *, outputs: Path) -> list[Path]:
-    """Write ``interference.md``, ``interference.json``, figures and LaTeX tables.
+    """Write ``interference.md``, ``interference.json``, figures and LaTeX tables; return the files.
 
-    Args:
-        report: from `interference_report`.
-        folder: folder to write to; created if needed.
-        outputs: folder of the trainings, for losses and gradient conflicts.
-
-    Returns:
-        The files written.
+    Losses and gradient conflicts are read from the trainings in ``outputs``.
     """
     trainings = read_trainings([], outputs=outputs)
     of_scores = (configurations_figure(report.scores), interference_figure(report))
@@ -334,8 +325,7 @@ def interference_conclusion(report: InterferenceReport) -> Conclusion:
 def configurations_table(scores: Iterable[Score]) -> Table:
     """A row per configuration, a column per task: mean over seeds, sample std as a subscript.
 
-    Args:
-        scores: scores of trained runs; the newest per run, task and metric is used.
+    Of the scores of one run, task and metric, the newest is used.
     """
     cells = _by_seed(scores)
     tasks = sorted({task for _, task in cells})

@@ -52,12 +52,7 @@ class Reranked:
 def reranked(
     results: Iterable[Result], data: Iterable[Any], *, folder: Path | str | None = None
 ) -> list[Reranked]:
-    """Load the runs of the records of `rerank`.
-
-    Args:
-        results: records of `rerank`.
-        data: the data passed to `rerank`.
-        folder: folder of the records; by default `paths.results`.
+    """Load the runs of the records of `rerank` in ``folder``, with the data passed to it.
 
     Raises:
         DataError: a run cannot be read.

@@ -79,14 +79,9 @@ def read_trainings(
 ) -> Trainings:
     """Gather scores from records, and logs from folders of trainings.
 
-    Args:
-        results: any records; the newest of each model and task is used.
-        tier: name of the tier whose tasks are included; by default the richest with results.
-        task: comma-separated task names, instead of the tier's and those of adapters.
-        metric: by default each task's main metric.
-        outputs: a folder of checkpoints, or of ``<configuration>/seed_<n>``; by default
-            `paths.runs`.
-        seed: of the draws.
+    By default, the tasks are those of adapters and of the richest tier with results, each by its
+    main metric; ``task`` has comma-separated names. ``outputs`` is a folder of checkpoints, or of
+    ``<configuration>/seed_<n>``, by default `paths.runs`.
 
     Raises:
         FileNotFoundError: ``outputs`` does not exist.
