@@ -69,25 +69,23 @@ def differences_table(
     shown = comparison.differences_on(*wanted) if wanted else comparison.differences
     if baseline and (compared := comparison.on(*wanted)):
         shown = compared.against(baseline)
-    rows, named = list[tuple[Any, ...]](), baseline_text(shown)
+    rows, named = list[dict[str, Any]](), baseline_text(shown)
     like_these = any(each.like_these for each in shown)
     for each in shown:
-        won = f"{each.won} / {each.tied} / {each.lost}"
-        unpaired = f"{each.unpaired} unpaired" if each.unpaired else ""
-        d_z = number_text(each.d_z, sign=True, digits=2)
         delta, p = difference_cells(each, alpha=comparison.procedure.alpha)
-        name = (each.first, f"{table.short_task(each.task)}, {each.metric}")
-        wider = (interval_text(each.like_these),) * like_these
-        rows.append((name, delta, *wider, p, d_z, won, (each.n, unpaired)))
-    heads = ("on tasks like these\n95 % interval",) * like_these + (
-        "p\ncorrected",
-        "d_z",
-        "won / tied / lost",
-        "queries",
-    )
+        row: dict[str, Any] = {
+            "model\ntask": (each.first, f"{table.short_task(each.task)}, {each.metric}"),
+            f"Δ to {named}\n95 % interval": delta,
+        }
+        if like_these:
+            row["on tasks like these\n95 % interval"] = interval_text(each.like_these)
+        row["p\ncorrected"] = p
+        row["d_z"] = number_text(each.d_z, sign=True, digits=2)
+        row["won / tied / lost"] = f"{each.won} / {each.tied} / {each.lost}"
+        row["queries"] = (each.n, f"{each.unpaired} unpaired" if each.unpaired else "")
+        rows.append(row)
     return Table.of(
         rows,
-        ("model\ntask", f"Δ to {named}\n95 % interval", *heads),
         note=_note(comparison, wanted) + " Below a corrected p-value: the raw one.",
         empty=_note(comparison, wanted),
         name="-".join(["differences", *wanted]) if len(wanted) == 1 else "paired-differences",
@@ -209,27 +207,16 @@ def power_table(comparison: Comparison) -> Table:
         words = Counter(comparison.verdict(each).split(",")[0] for each in own)
         least = max(comparison.detectable(each) or 0.0 for each in own)
         most = max(comparison.queries_needed(each) or 0 for each in own)
-        rows.append(
-            (
-                (table.short_task(task.task), task.metric),
-                " / ".join(str(words[word]) for word in ("better", "worse")),
-                " / ".join(str(words[word]) for word in ("equivalent", "no worse", "not shown")),
-                table.number(least or None, strong=least > how.minimum),
-                table.number(most or None, ",d"),
-                max(each.n for each in own),
-            )
-        )
+        row: dict[str, Any] = {"task\nmetric": (table.short_task(task.task), task.metric)}
+        for several in (("better", "worse"), ("equivalent", "no worse", "not shown")):
+            row[" / ".join(several)] = " / ".join(str(words[word]) for word in several)
+        row["detectable\npower 0.8"] = table.number(least or None, strong=least > how.minimum)
+        row["queries\nto be equivalent"] = table.number(most or None, ",d")
+        row["queries"] = max(each.n for each in own)
+        rows.append(row)
     named = baseline_text(shown)
     return Table.of(
         rows,
-        (
-            "task\nmetric",
-            "better / worse",
-            "equivalent / no worse / not shown",
-            "detectable\npower 0.8",
-            "queries\nto be equivalent",
-            "queries",
-        ),
         note=f"Numbers of models by verdict; differences are from {named}. Equivalent: the "
         f"interval is within ±{how.minimum:g}; no worse: it is above −{how.minimum:g}. Detectable: "
         "the smallest true difference of any model that is significant in 80 % of such samples (by "
