@@ -33,7 +33,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
 from qwen3nb.report.studies.calibration import wilcoxon_conclusion
 from qwen3nb.utils.atomic_files import read_json, write_text
-from qwen3nb.utils.book_settings import BookSettings, book_settings
+from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.code_version import git_commit
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _PAGES = (".ipynb", ".md")  # suffixes of pages of runs
 _MOST_LISTED = 12  # pages that answer one question of the reading path
+_commit = cache(git_commit)  # called once for the footers of all pages
 
 # Questions of readers, and pages in ``book/runs`` with the answers.
 QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -296,12 +297,5 @@ def _add_footer(
     """Add the footer to a page of the book, except for indexes and the search."""
     if doctree is None or "body" not in context:
         return
-    commit, settings = _shared(paths.root())
-    file = Path(app.env.doc2path(page))
-    context["body"] += page_footer(file, commit=commit, license=settings.license)
-
-
-@cache
-def _shared(root: Path) -> tuple[str, BookSettings]:
-    """Return the commit and the book's settings, shared by all footers."""
-    return git_commit(root), book_settings()
+    commit, license = _commit(paths.root()), book_settings().license
+    context["body"] += page_footer(Path(app.env.doc2path(page)), commit=commit, license=license)
