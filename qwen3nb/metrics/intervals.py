@@ -150,20 +150,22 @@ def _ratio(numerator: Array, denominator: Array) -> Array:
 
 
 def mean_of_intervals(
-    values: Sequence[float], ends: Sequence[Interval], *, weights: Array | None = None
+    values: Sequence[float], ends: Sequence[Interval | None], *, weights: Array | None = None
 ) -> Interval:
     """Interval of the weighted mean of independent values, from their own intervals (MOVER).
 
     Distances of the ends from the values add up in quadrature, separately for each side (Zou and
-    Donner 2008). ``weights`` sum to 1; by default all are equal.
+    Donner 2008). ``weights`` sum to 1; by default all are equal. A value without an interval counts
+    as exact.
 
     >>> mean_of_intervals([0.5], [(0.4, 0.7)])
     (0.4, 0.7)
     """
+    known = [each or (value, value) for value, each in zip(values, ends, strict=True)]
     if len(values) == 1:
-        return ends[0]
+        return known[0]
     shares = np.full(len(values), 1 / len(values)) if weights is None else weights
-    sides = np.abs(np.asarray(ends) - np.asarray(values)[:, None])
+    sides = np.abs(np.asarray(known) - np.asarray(values)[:, None])
     below, above = np.sqrt(((shares[:, None] * sides) ** 2).sum(axis=0))
     mean = float(shares @ np.asarray(values))
     return mean - float(below), mean + float(above)

@@ -122,10 +122,7 @@ def rank_systems(
 def over_tasks(columns: Sequence[Array], shares: Array) -> Interval:
     """Interval of a mean over tasks; a task with a single query counts as exact."""
     values = [float(each.mean()) for each in columns]
-    ends = [
-        intervals.mean_interval(each, level=resampling.LEVEL)[1] or (value, value)
-        for each, value in zip(columns, values, strict=True)
-    ]
+    ends = [intervals.mean_interval(each, level=resampling.LEVEL)[1] for each in columns]
     return intervals.mean_of_intervals(values, ends, weights=shares)
 
 
@@ -138,15 +135,8 @@ def paired_over_tasks(
     """
     tasks = [over_pairs(m, pairs, partial(_of_block, m)) for m in matrices]
     return [
-        (
-            [mean for mean, *_ in own],
-            intervals.mean_of_intervals(
-                [value for _, value, _ in own],
-                [ends or (value, value) for _, value, ends in own],
-                weights=shares,
-            ),
-        )
-        for own in zip(*tasks, strict=True)
+        ([*means], intervals.mean_of_intervals(values, ends, weights=shares))
+        for means, values, ends in (zip(*own, strict=True) for own in zip(*tasks, strict=True))
     ]
 
 

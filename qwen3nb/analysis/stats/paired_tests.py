@@ -124,7 +124,9 @@ def mean_difference(
             outside 0 to 1.
     """
     differences = _differences(a, b, level=level)
-    ends = intervals.difference_interval(_units(differences, cluster), level=level)
+    ends = intervals.difference_interval(
+        resampling.cluster_values(differences, cluster), level=level
+    )
     undefined = "" if ends else SINGLE
     return MeanDifference(float(differences.mean()), ends, level, len(differences), undefined)
 
@@ -150,7 +152,7 @@ def permutation_test(
         ValueError: as in `mean_difference`.
     """
     differences = _differences(a, b)
-    flipped = _units(differences, cluster, centred=False)
+    flipped = resampling.cluster_values(differences, cluster, centred=False)
     columns = np.stack([flipped, np.zeros(len(flipped))], axis=1)
     (p,), _ = resampling.max_t_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)
     return PermutationResult(float(differences.mean()), p, len(differences))
@@ -168,7 +170,7 @@ def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> T
     n = len(differences)
     if not differences.any():
         return TestResult(0.0, 1.0, n)
-    differences = _units(differences, cluster)
+    differences = resampling.cluster_values(differences, cluster)
     if len(differences) == 1 or _constant(differences):
         return TestResult(None, None, n, SINGLE if len(differences) == 1 else CONSTANT)
     result = scipy.stats.ttest_1samp(differences, 0.0)
@@ -191,13 +193,12 @@ def effect_sizes(differences: Array) -> list[EffectSize]:
     spread = differences.std(axis=1, ddof=min(1, n - 1)).tolist()
     won = np.count_nonzero(differences > 0, axis=1).tolist()
     lost = np.count_nonzero(differences < 0, axis=1).tolist()
-    sizes = []
     constant, differ = _constant(differences), np.any(differences, axis=1)
     rows = zip(means, spread, constant.tolist(), differ.tolist(), won, lost, strict=True)
-    for mean, deviation, flat, some, up, down in rows:
-        d_z = 0.0 if not some else None if flat else mean / deviation
-        sizes.append(EffectSize(mean, d_z, up, n - up - down, down))
-    return sizes
+    return [
+        EffectSize(mean, (None if flat else mean / std) if some else 0.0, up, n - up - down, down)
+        for mean, std, flat, some, up, down in rows
+    ]
 
 
 def _constant(differences: Array) -> NDArray[np.bool_]:
@@ -324,14 +325,6 @@ def _detectable(n: int, *, alpha: float, wanted: float) -> float:
     guess = float(scipy.stats.t.ppf(1 - alpha / 2, n - 1) + scipy.stats.t.ppf(wanted, n - 1))
     high = next(top for top in (guess * 2**i for i in itertools.count(1)) if missing(top) > 0)
     return float(scipy.optimize.brentq(missing, 0.0, high, xtol=1e-10))
-
-
-def _units(differences: Array, cluster: ArrayLike | None, *, centred: bool = True) -> Array:
-    """The sampling units: differences of queries, or one value per cluster of them."""
-    if cluster is None:
-        return differences
-    numbers = resampling.cluster_numbers(cluster, len(differences))
-    return resampling.cluster_values(differences, numbers, centred=centred)
 
 
 def _differences(a: ArrayLike, b: ArrayLike, **shares: float) -> Array:

@@ -59,11 +59,9 @@ def draw_seed(seed: int, queries: Sequence[str]) -> tuple[int, int]:
 
 
 def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Array, Array]:
-    """Column means of ``scores`` (n, S), and those of bootstrap resamples.
+    """Column means (S,) of ``scores`` (n, S), and those of bootstrap resamples (R, S).
 
-    Returns:
-        The means (S,) and the resampled means (R, S); a resample equal to the sample has exactly
-        its means.
+    A resample equal to the sample has exactly its means.
     """
     (n, systems), scale = scores.shape, _scale(scores)
     exact = _fixed_point(scores, scale)
@@ -241,28 +239,23 @@ def _sums(coins: NDArray[np.uint8], scores: Array, scale: int) -> Array:
     return sums
 
 
-def cluster_numbers(cluster: Sequence[object] | ArrayLike, n: int) -> NDArray[np.intp]:
-    """Number the clusters of n queries: 0 to G − 1, in the order of their names.
+def cluster_values(values: Array, cluster: ArrayLike | None, *, centred: bool = True) -> Array:
+    """Return one value per cluster (…, G), by name, with the same mean as the ``values`` (…, n).
+
+    This is ``(G / n) sum(v − mean) + mean`` over a cluster; if not ``centred``, ``(G / n) sum(v)``:
+    for sign flips, which change the sign of the sum of a cluster. For clusters of one query each,
+    the values are the same; without clusters, they are returned unchanged.
 
     Raises:
         ValueError: not one cluster per query.
     """
-    names = np.asarray(cluster)
+    if cluster is None:
+        return values
+    names, n = np.asarray(cluster), values.shape[-1]
     if names.shape != (n,):
         raise ValueError(f"expected a cluster for each of {n} queries; got shape {names.shape}")
-    return np.unique(names, return_inverse=True)[1]
-
-
-def cluster_values(values: Array, numbers: NDArray[np.intp], *, centred: bool = True) -> Array:
-    """Return one value per cluster (…, G) with the same mean as the ``values`` (…, n).
-
-    This is ``(G / n) sum(v − mean) + mean`` over a cluster; if not ``centred``, ``(G / n) sum(v)``:
-    for sign flips, which change the sign of the sum of a cluster. For clusters of one query each,
-    the values are unchanged.
-    """
-    n, count = values.shape[-1], int(numbers.max(initial=-1)) + 1
+    order = np.argsort(names, kind="stable")
+    starts = np.unique(names[order], return_index=True)[1]
     mean = values.mean(axis=-1, keepdims=True) if centred else np.zeros(1)
-    order = np.argsort(numbers, kind="stable")
-    starts = np.searchsorted(numbers[order], np.arange(count))
-    summed: Array = np.add.reduceat((values - mean)[..., order], starts, axis=-1)
-    return summed * (count / n) + mean
+    sums = np.add.reduceat((values - mean)[..., order], starts, axis=-1)
+    return np.asarray(sums * (len(starts) / n) + mean)

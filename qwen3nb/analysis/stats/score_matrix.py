@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.analysis.stats.resampling import cluster_numbers, cluster_values
+from qwen3nb.analysis.stats.resampling import cluster_values
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.side_files import sorted_rows
 from qwen3nb.utils.imports import DataFrame
@@ -79,10 +79,7 @@ class ScoreMatrix:
 
         Values of clusters are for intervals if ``centred``, else for sign flips (`cluster_values`).
         """
-        if not self.clusters:
-            return values
-        numbers = cluster_numbers(self.clusters, len(self.queries))
-        return cluster_values(values, numbers, centred=centred)
+        return cluster_values(values, self.clusters or None, centred=centred)
 
     def column(self, system: str) -> Array:
         """One system's scores (n,).
