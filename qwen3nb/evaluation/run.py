@@ -230,13 +230,7 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
             except OSError:  # where no note can be written, no record can: on a full disk
                 raise error from None
     outcome = EvaluationRun(
-        Results(results),
-        tuple(reused),
-        skipped,
-        failures,
-        label=label,
-        kind=kind,
-        folder=str(run.folder),
+        Results(results), tuple(reused), skipped, failures, label, kind, str(run.folder)
     )
     if run.strict:
         outcome.raise_failures()
@@ -254,18 +248,6 @@ class Work:
     def _done(self) -> dict[str, float]:
         now = asdict(self.model.stats)
         return {name: value - self._before[name] for name, value in now.items()}
-
-    def cost(self) -> RunCost:
-        """Seconds, texts, throughput and peak memory since the start."""
-        done = self._done()
-        return RunCost(
-            seconds=time.perf_counter() - self._started,
-            texts=int(done["texts"]),
-            encoded=int(done["encoded"]),
-            cached=int(done["cached"]),
-            texts_per_second=done["encoded"] / done["seconds"] if done["seconds"] else None,
-            peak_memory_bytes=peak_memory(),
-        )
 
     def counts(self) -> dict[str, int]:
         """Numbers of texts truncated, empty or with special tokens, and of tokens of a server."""
@@ -294,7 +276,15 @@ class Work:
         of the run. By default, the metrics are the means of every column; they may be means over
         several ``parts``.
         """
-        model = self.model
+        model, done = self.model, self._done()
+        cost = RunCost(
+            seconds=time.perf_counter() - self._started,
+            texts=int(done["texts"]),
+            encoded=int(done["encoded"]),
+            cached=int(done["cached"]),
+            texts_per_second=done["encoded"] / done["seconds"] if done["seconds"] else None,
+            peak_memory_bytes=peak_memory(),
+        )
         info = ModelInfo(
             label=model.label,
             identity=model.identity,
@@ -311,7 +301,7 @@ class Work:
             seed=run.seed,
             config={**(run.config or {}), **config},
             environment=_environment(info, model.device, precision),
-            cost=self.cost(),
+            cost=cost,
             run=run.id,
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
             parts=parts,

@@ -336,10 +336,8 @@ def _in_order(
         or any((metric or each.task.main_metric) in each.per_query for metric in metrics)
     ]
     counts = Counter(names[each.model.identity, each.seed] for each in scored)
-    others = sorted(counts, key=lambda name: (-counts[name], name))
-    return (
-        list(dict.fromkeys([*filter(None, [named]), *alignment.baselines(scored, names)])) or others
-    )
+    chosen = dict.fromkeys(filter(None, [named, *alignment.baselines(scored, names)]))
+    return list(chosen) or sorted(counts, key=lambda name: (-counts[name], name))
 
 
 def _on_task(

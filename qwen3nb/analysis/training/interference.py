@@ -241,7 +241,7 @@ def _concluded(
     known = np.array([each for each in one.tirs if each is not None])
     deltas, parts, interval = np.array(one.deltas), list((moved or {}).values()), None
     if one.tir is not None and not problem:
-        interval = crossed_interval(one.tir, known, parts, level=LEVEL)
+        interval = crossed_interval(one.tir, known, parts)
     caveats = [f"no interval: {problem}"] if problem else []
     if parts and len(known) < 2 and not problem:
         caveats.append("one seed: the interval does not include the variance between trainings")
@@ -257,24 +257,18 @@ def _concluded(
     )
 
 
-def crossed_interval(
-    mean: float, per_seed: Array, moved: Sequence[Array], *, level: float
-) -> Interval | None:
+def crossed_interval(mean: float, per_seed: Array, moved: Sequence[Array]) -> Interval | None:
     """Interval of a mean over seeds and queries, combining the errors of both (MOVER).
 
     Each error is Student's. The error of the seeds includes their interaction with the queries,
     which the other counts again: the interval is conservative where queries vary most. For a single
     seed, or without influences of queries, only the other error counts; None if neither varies.
 
-    Args:
-        mean: the centre.
-        per_seed: the value of each seed (S,).
-        moved: influence of each query on the mean, (n,) per set of queries.
-        level: level of the interval.
+    ``per_seed``: value of each seed (S,); ``moved``: influence of each query, (n,) per set of them.
     """
-    low, high = student_interval(per_seed, level=level) or (0.0, 0.0)
+    low, high = student_interval(per_seed, level=LEVEL) or (0.0, 0.0)
     error, freedom = query_error(moved)
-    half = math.hypot((high - low) / 2, float(stdtrit(freedom, (1 + level) / 2)) * error)
+    half = math.hypot((high - low) / 2, float(stdtrit(freedom, (1 + LEVEL) / 2)) * error)
     return (mean - half, mean + half) if half > _TINY else None
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import scipy  # loads scipy.stats on first use, which takes a second
 from numpy.typing import ArrayLike, NDArray
 
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, embedded_task
@@ -138,8 +139,6 @@ def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -
     Raises:
         ValueError: no pairs, or a vector is zero or not finite.
     """
-    from scipy.stats import spearmanr
-
     if not pairs:
         raise ValueError("expected at least one word pair; got none")
     covered = [pair for pair in pairs if pair[0] in vectors and pair[1] in vectors]
@@ -153,7 +152,7 @@ def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -
     spearman = aggregate(columns, how="spearman", columns=("cosine", "gold"))
     p_value = None
     if spearman.value is not None and len(covered) > 2:
-        p_value = float(spearmanr(cosines, gold).pvalue)
+        p_value = float(scipy.stats.spearmanr(cosines, gold).pvalue)
     return WordSimilarity(spearman, p_value, len(covered), len(covered) / len(pairs))
 
 

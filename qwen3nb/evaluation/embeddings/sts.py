@@ -21,7 +21,6 @@ _BENCHMARK = "STSBenchmark"
 _BENCHMARK_PAIRS = 1379  # in the test split of STS-B (Cer et al. 2017)
 STS_SETS = {"STS-B": _BENCHMARK, "SICK-R": "SICK-R", "AuthorSTS": "AuthorSTS"}
 _OTHER_NAMES = {"stsb": "STS-B", "stsbenchmark": "STS-B", "sick": "SICK-R"}
-_COLUMNS = ("sentence1", "sentence2", "score")
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class STSPairs:
         rows: Any = task.dataset
         for key in (*task.hf_subsets, task.eval_splits[0]):
             rows = rows.get(key, rows)
-        one, two, gold = (rows[column] for column in _COLUMNS)
+        one, two, gold = rows["sentence1"], rows["sentence2"], rows["score"]
         return cls(name, tuple(map(str, one)), tuple(map(str, two)), tuple(map(float, gold)))
 
 

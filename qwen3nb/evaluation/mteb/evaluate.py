@@ -55,20 +55,15 @@ class TaskItem:
     name = key
 
     @property
-    def type(self) -> str:
-        """MTEB's type, such as ``Retrieval``."""
-        return str(self.task.metadata.type)
-
-    @property
     def measures(self) -> tuple[str, ...]:
         """The metrics of tasks of its type."""
-        return metrics_of(self.type)
+        return metrics_of(self.task.metadata.type)
 
     def unsuited(self, model: Model) -> str:
         """Return why the model does not support the task; empty if it does."""
         if isinstance(model, Reranker):
-            return "" if self.type == "Reranking" else f"{model.label} reranks only"
-        vectors = not model.searches_only or self.type in SEARCH_TYPES
+            return "" if self.task.metadata.type == "Reranking" else f"{model.label} reranks only"
+        vectors = not model.searches_only or self.task.metadata.type in SEARCH_TYPES
         return "" if vectors else f"{model.label} has no vectors"
 
     def on(self, model: Model) -> list[tuple[Any, Self]]:

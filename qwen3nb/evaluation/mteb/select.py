@@ -174,7 +174,6 @@ def _narrowed(
 
 
 def _named(name: str) -> Any:
-    mteb = load_library("mteb")
     if name.startswith(_OWN):
         from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 
@@ -183,7 +182,7 @@ def _named(name: str) -> Any:
         except KeyError as error:
             raise ValueError(str(error.args[0])) from None
     try:
-        return mteb.get_task(name)
+        return load_library("mteb").get_task(name)
     except KeyError:
         _check_known("task", name, (every.name for every in _metadata()))
         raise
