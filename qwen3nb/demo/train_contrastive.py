@@ -48,11 +48,9 @@ class ContrastiveSettings(Schedule):
     save_every: int = 60
     batch: int = 64
     length: int = 48
-    learning_rate: float = 3e-3
     temperature: float = 0.05  # divides the cosines
     development: int = 400  # development pairs: nDCG@10 at full length, the loss as in training
     averaged: int = 2  # number of checkpoints to average, the best on the development pairs
-    seed: int = 0
 
 
 CONTRASTIVE = ContrastiveSettings()
@@ -64,7 +62,8 @@ def train_contrastive(
     """Train from the checkpoint ``start``; write ``checkpoint-N`` and ``average`` to ``folder``."""
     shutil.copytree(start.parent / "tokenizer", folder / "tokenizer", dirs_exist_ok=True)
     tokenizer = Tokenizer.from_file(str(start / "tokenizer.json"))
-    spread = _spread(pairs.development, settings.development)
+    others, count = pairs.development, min(settings.development, len(pairs.development))
+    spread = [others[index * len(others) // count] for index in range(count)]
     # Each summary should retrieve its own text.
     search = TestCollection.from_texts(
         [pair.summary for pair in spread],
@@ -104,12 +103,6 @@ def train_contrastive(
     }
     describe(folder, settings, facts)
     return folder
-
-
-def _spread(pairs: Sequence[DocstringPair], count: int) -> list[DocstringPair]:
-    """Return ``count`` evenly spaced pairs; all if there are fewer."""
-    count = min(count, len(pairs))
-    return [pairs[index * len(pairs) // count] for index in range(count)]
 
 
 def _tokenized(tokenizer: Tokenizer, pairs: Sequence[DocstringPair], *, length: int) -> list[_Row]:

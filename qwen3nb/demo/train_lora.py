@@ -298,9 +298,12 @@ def _train_adapter(
             means = _means(recent[-50:])
             log.append({"step": step, "loss": sum(means.values()), "lr": rate, **means})
             if len(gradients) == 2:
-                conflicts.append(
-                    {"step": step, "per_layer": _cosines(weights, *gradients.values())}
-                )
+                pairs = zip(weights, *gradients.values(), strict=True)
+                cosines = {
+                    f"model.{name}": float(F.cosine_similarity(a.flatten(), b.flatten(), dim=0))
+                    for name, a, b in pairs
+                }
+                conflicts.append({"step": step, "per_layer": cosines})
     final, name = folder / "checkpoints" / "final", paths.shown(base)
     with trainer.quietly():
         adapter.save_pretrained(str(final))
@@ -320,15 +323,6 @@ def _train_adapter(
             lines = (json.dumps(row, allow_nan=False) + "\n" for row in rows)
             write_text(folder / f"{kind}.jsonl", "".join(lines))
     return _means(recent[-50:])
-
-
-def _cosines(
-    names: Iterable[str], first: Sequence[Tensor], second: Sequence[Tensor]
-) -> dict[str, float]:
-    return {
-        f"model.{name}": float(F.cosine_similarity(a.flatten(), b.flatten(), dim=0))
-        for name, a, b in zip(names, first, second, strict=True)
-    }
 
 
 def _means(losses: Sequence[dict[str, float]]) -> dict[str, float]:

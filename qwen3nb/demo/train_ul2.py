@@ -49,14 +49,12 @@ class Ul2Settings(Schedule):
     save_every: int = 120
     batch: int = 16
     length: int = 64
-    learning_rate: float = 3e-3
     vocabulary: int = 4000  # size of the vocabulary without special tokens and sentinels
     hidden: int = 128  # hidden size
     layers: int = 2  # layers per stack
     # standard deviation of the initial weights, about 1/sqrt(hidden): rows of the tied embedding
     # start with length 1
     spread: float = 0.09
-    seed: int = 0
 
 
 Example = tuple[list[int], list[int]]  # token ids of a source and of its target

@@ -39,8 +39,8 @@ class Schedule:
     save_every: int  # steps between checkpoints; step 0 is saved separately
     batch: int  # texts, or pairs of them, per step
     length: int  # maximum tokens of a text in training
-    learning_rate: float  # peak of the learning rate; linear warm-up, then cosine
-    seed: int  # of everything random
+    learning_rate: float = 3e-3  # peak of the learning rate; linear warm-up, then cosine
+    seed: int = 0  # of everything random
 
 
 def train(

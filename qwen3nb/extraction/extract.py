@@ -154,8 +154,6 @@ def _provenance(
 ) -> dict[str, Any]:
     import sentence_transformers
 
-    step = trainer_state(source.path).get("global_step")
-    averaging = source.object(AVERAGING) or None
     return {
         "schema": "qwen3nb.export/1",
         "qwen3nb": qwen3nb.__version__,
@@ -166,8 +164,8 @@ def _provenance(
         "source": {
             "folder": paths.shown(source.path),
             "digest": source.weights.digest,
-            "step": step,
-            "averaging": averaging,
+            "step": trainer_state(source.path).get("global_step"),
+            "averaging": source.object(AVERAGING) or None,
         },
         "verification": extraction.verification.as_dict(),
         "warnings": list(extraction.warnings),
