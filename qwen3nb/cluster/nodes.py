@@ -49,7 +49,8 @@ _LOOK, _ABSENT = 5.0, 600.0  # seconds between checks for nodes, and without one
 # How a connection of gRPC begins: a preface and a frame of type 4, the settings, from either side.
 _SETTINGS_TYPE = b"\x04"
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS_TYPE + bytes(5)
-_GONE = 10.0  # seconds until a head that does not answer counts as dead
+_GONE = 15.0  # seconds until a head that does not answer counts as dead; half of a client's 30
+_CLOCK = 60.0  # seconds that the clock of a node may differ
 # Default settings of Ray; the environment takes precedence.
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
@@ -84,6 +85,7 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
         yield ray
         return
     target = _answering(address)
+    logging.getLogger("ray.util.client.logsclient").disabled = True
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if target == LOCAL:
         options |= {"include_dashboard": False, "object_store_memory": _STORE}
@@ -100,11 +102,11 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
     except Exception as error:  # noqa: BLE001 - Ray raises bare Exceptions
         ray.shutdown()
         what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
-        raise ClusterError(f"cannot {what}: {error}") from None
+        raise ClusterError(f"cannot {what}: {cause(error)}") from None
     connection_ended = threading.Event()
-    if "ray://" not in target:
-        head = ray.get_runtime_context().gcs_address
-        threading.Thread(target=_watch, args=(head, connection_ended), daemon=True).start()
+    by_client = target.startswith("ray://")
+    head = target[6:] if by_client else ray.get_runtime_context().gcs_address
+    threading.Thread(target=_watch, args=(head, connection_ended), daemon=True).start()
     try:
         yield ray
     finally:
@@ -321,12 +323,12 @@ def is_seen(folder: str) -> bool:
 
 def facts_of_node(
     environment: Mapping[str, str], folder: str, needed: Iterable[str]
-) -> tuple[dict[str, str], list[str]]:
-    """Return the facts of this node, as a run would see them, and the needed folders it lacks."""
+) -> tuple[dict[str, str], list[str], float]:
+    """Return this node's facts, as a run would see them, the needed folders it lacks, its time."""
     os.environ.update(node_environment(environment))
     if Path(folder).is_dir():
         os.chdir(folder)
-    return run_facts(), [each for each in needed if not is_seen(each)]
+    return run_facts(), [each for each in needed if not is_seen(each)], time.time()
 
 
 def cause(error: Exception) -> str:
@@ -402,10 +404,12 @@ class KnownNodes:
                     task = ray.remote(max_calls=1)(facts_of_node).options(**how)
                     here = sent_environment(), str(Path.cwd()), self._folders
                     answers[node.id] = task.remote(*here)
-            until = time.monotonic() + _ANSWER
+            started, until = time.time(), time.monotonic() + _ANSWER
             for node_id, answer in answers.items():
                 try:
-                    found, lacking = ray.get(answer, timeout=max(0, until - time.monotonic()))
+                    found, lacking, clock = ray.get(
+                        answer, timeout=max(0, until - time.monotonic())
+                    )
                 except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
                     continue  # the node is gone
                 except ray.exceptions.RayError as error:
@@ -414,6 +418,9 @@ class KnownNodes:
                     continue
                 if unlike := difference(self.expected, found):
                     reasons[node_id] = unlike
+                elif not started - _CLOCK < clock < time.time() + _CLOCK:
+                    ahead = f"{clock - time.time():+.0f} s"
+                    reasons[node_id] = f"its clock differs by {ahead}, and records have its time"
                 elif lacking:
                     why = "models and data must be under the same path on all, as on a shared disk"
                     reasons[node_id] = f"it does not see {', '.join(lacking)}; {why}"

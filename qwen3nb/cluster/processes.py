@@ -102,12 +102,9 @@ def guard(
 ) -> int:
     """Run a command until it ends, an owner is gone or a signal arrives; return its status.
 
-    Args:
-        command: the program and its arguments.
-        owners: process ids of the parent, its parent and so on; the command ends once any is gone.
-        remove: files to remove after the command.
-        scratch: whether the command gets a folder for temporary files, removed afterwards.
-        if_lost: a folder to remove if an owner is gone.
+    ``owners`` are process ids of the parent, its parent and so on. Files to ``remove`` and, with
+    ``scratch``, a folder for temporary files are removed afterwards; the folder ``if_lost`` if an
+    owner is gone.
     """
     environment = {**os.environ, "JPY_PARENT_PID": str(os.getpid())}  # process watched by a kernel
     leftovers = [*remove]

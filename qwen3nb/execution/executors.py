@@ -252,8 +252,8 @@ class RayExecutor:
                     return outcome
             except (errors.ObjectLostError, errors.OwnerDiedError):  # lost with its node
                 lost += 1
-            except (errors.LocalRayletDiedError, ConnectionError) as error:  # the latter by ray://
-                raise ClusterError(f"the connection to Ray is lost: {error}. {KEPT}") from None
+            except errors.LocalRayletDiedError:
+                raise ClusterError(f"the connection to Ray is lost. {KEPT}") from None
             except errors.RayError as error:
                 failure = error
                 if not (self.nodes.expected and self.nodes.examine()):
@@ -322,7 +322,7 @@ class RayExecutor:
 
     def check(self) -> None:
         """See `KnownNodes.check_presence`."""
-        with suppress(ConnectionError):  # reported by `run`
+        with suppress(ConnectionError, ValueError):  # while ray:// connects again
             self.nodes.check_presence(cpus=self.share.cpus, gpus=self.share.gpus)
 
     def stop(self) -> None:

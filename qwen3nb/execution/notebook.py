@@ -240,6 +240,7 @@ def _execute(
     from qwen3nb.execution.publish import ran_to_its_end
 
     kernel = read_notebook(notebook)["metadata"]["kernelspec"]
+    page, where = None, f"the notebook up to there: {partial}"
     try:
         papermill.execute_notebook(
             notebook,
@@ -253,15 +254,11 @@ def _execute(
             language=kernel["language"],
         )
     except PapermillExecutionError as error:
-        page = None
         why = f"a cell failed: {error.ename}: {error.evalue}"
-        where = f"the notebook up to there: {partial}"
         if ran_to_its_end(nbformat.read(partial, as_version=4)):
             page = paths.book_runs() / partial.name
             why, where = f"not everything succeeded; the rest is in {page}", error.evalue
         raise NotebookError(f"{notebook.name}: {why}\n{where}", page=page) from error
     except DeadKernelError as error:
-        raise NotebookError(
-            f"{notebook.name}: the kernel died, possibly out of memory\n"
-            f"the notebook up to there: {partial}"
-        ) from error
+        why = "the kernel died, possibly out of memory"
+        raise NotebookError(f"{notebook.name}: {why}\n{where}") from error

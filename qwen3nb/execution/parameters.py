@@ -199,10 +199,7 @@ _results: ContextVar[dict[tuple[Any, ...], Any] | None] = ContextVar("results", 
 
 @contextmanager
 def one_pass() -> Iterator[None]:
-    """Cache the results of `once` within the block, a pass over many runs.
-
-    Later, their sources, such as the folder of a model, may have changed.
-    """
+    """Cache the results of `once` within the block; later, their sources may have changed."""
     token = _results.set({})
     try:
         yield

@@ -26,10 +26,7 @@ _lock = threading.Lock()
 def parts_of(values: Mapping[str, Any], *, slots: int, runs: int) -> list[tuple[str, ...]]:
     """Return the keys of the tasks of each part; empty if an evaluation is not divided.
 
-    Args:
-        values: parameters of ``eval.ipynb``.
-        slots: number of runs that fit on the cluster at a time.
-        runs: number of evaluations that share them.
+    ``slots`` runs fit on the cluster at a time, and ``runs`` evaluations share them.
     """
     if not values["checkpoint"] or values["data"] or values["limit"]:
         return []

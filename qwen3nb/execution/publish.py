@@ -295,9 +295,8 @@ def _error_cell(run: FailedRun) -> Any:
 
     Cell sources contain no time: equal failures give equal sources.
     """
-    when = run.failed[:19].replace("T", " ")
     more = "".join(f"\nmore in {file}" for file in run.more)
-    text = f"{run.error}: {run.message}".rstrip() + f"\n\nfailed {when} UTC{more}"
+    text = f"{run.error}: {run.message}".rstrip() + f"\n\nfailed {_moment(run.failed)}{more}"
     output = nbformat.v4.new_output("stream", name="stderr", text=text)
     # MyST-NB drops a cell without a source, including its outputs.
     cell = nbformat.v4.new_code_cell("# error", outputs=[output], id="failed-error")
