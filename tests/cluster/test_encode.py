@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from qwen3nb.cluster import encode as cluster_encode
+from qwen3nb.cluster import nodes as cluster_nodes
 from qwen3nb.cluster.encode import WorkerSize, worker_size
 from qwen3nb.cluster.nodes import ClusterError, Node
 from qwen3nb.models.load import load_encoder
@@ -112,6 +113,15 @@ def test_a_worker_that_finds_another_model_is_refused(encode_by, make_checkpoint
     with pytest.raises(ClusterError, match=rf"node .*: model {model}: \w+ there, \w+ here"):
         encode_by(OneProcessRay(dies=replaced), model, threads=1)
     assert not list((tmp_path / "v").glob("part-*"))
+
+
+def test_a_cluster_whose_nodes_are_all_lost_is_not_waited_for_forever(encode_by, monkeypatch):
+    monkeypatch.setattr(cluster_nodes, "_LOOK", 0.0)
+    monkeypatch.setattr(cluster_nodes, "_ABSENT", 0.0)
+    ray = OneProcessRay()
+    ray.wait = lambda references, timeout: ([], references)
+    with pytest.raises(ClusterError, match="no node for runs"):
+        encode_by(ray)
 
 
 def test_an_error_of_a_worker_is_shown_as_it_is(encode_by):

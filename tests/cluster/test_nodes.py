@@ -9,6 +9,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
@@ -294,6 +295,20 @@ def test_what_listens_there_but_is_not_ray_is_refused(monkeypatch, answer):
         client.result()[0].close()
     assert message.startswith("no Ray cluster answers at 127.0.0.1:")
     assert ("not Ray" if answer else "timed out") in message
+
+
+def test_the_head_is_watched_also_behind_a_client(monkeypatch):
+    watched = SimpleQueue()
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(nodes, "_watch", lambda head, ended: watched.put(head))
+    monkeypatch.setattr(nodes, "_answering", lambda address: address)
+    ray = SimpleNamespace(_private=SimpleNamespace(worker=SimpleNamespace()))
+    ray.is_initialized, ray.init, ray.shutdown = lambda: False, lambda **_: None, lambda: None
+    ray.get_runtime_context = lambda: SimpleNamespace(gcs_address="10.0.0.1:6379")
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    for address, head in (("ray://laptop:10001", "laptop:10001"), ("auto", "10.0.0.1:6379")):
+        with connected(address):
+            assert watched.get(timeout=9) == head
 
 
 @pytest.mark.usefixtures("_ray")
