@@ -104,8 +104,7 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
         what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
         raise ClusterError(f"cannot {what}: {cause(error)}") from None
     connection_ended = threading.Event()
-    by_client = target.startswith("ray://")
-    head = target[6:] if by_client else ray.get_runtime_context().gcs_address
+    head = target[6:] if target.startswith("ray://") else ray.get_runtime_context().gcs_address
     threading.Thread(target=_watch, args=(head, connection_ended), daemon=True).start()
     try:
         yield ray
@@ -419,8 +418,7 @@ class KnownNodes:
                 if unlike := difference(self.expected, found):
                     reasons[node_id] = unlike
                 elif not started - _CLOCK < clock < time.time() + _CLOCK:
-                    ahead = f"{clock - time.time():+.0f} s"
-                    reasons[node_id] = f"its clock differs by {ahead}, and records have its time"
+                    reasons[node_id] = f"its clock differs by {clock - time.time():+.0f} s"
                 elif lacking:
                     why = "models and data must be under the same path on all, as on a shared disk"
                     reasons[node_id] = f"it does not see {', '.join(lacking)}; {why}"

@@ -36,7 +36,7 @@ from qwen3nb.records.failures import failed_run
 from qwen3nb.records.store import verify
 from qwen3nb.records.verification import listed_records
 from qwen3nb.utils import hardware as machine
-from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.atomic_files import read_json, turn
 
 ON_MODEL = (
     'checkpoint: str = "bm25"  # a model\ntier: str = "smoke"  # a tier\nx: int = 1  # a number'
@@ -179,6 +179,20 @@ def test_runs_that_would_write_over_each_other_are_refused(small):
     with pytest.raises(ParameterError, match="Give no output_dir"):  # nodes write to none
         sweep([Job("writing", {"output_dir": "x"})], ray="local", show_progress=False)
     assert not (small / "results" / "logs").exists()
+
+
+def test_a_sweep_names_the_run_of_another_that_it_waits_for(small, monkeypatch):
+    lines, waits = [], threading.Event()
+    noted = lambda line, **_: (lines.append(line), waits.set())  # noqa: E731
+    monkeypatch.setattr(sweeps.tqdm, "write", noted)
+    monkeypatch.setattr(sweeps, "reusable", lambda job: True)
+    log = paths.results() / "logs" / "plain.log"
+    with ThreadPoolExecutor(1) as pool:
+        with turn(log, what="sweeps"):
+            outcomes = pool.submit(sweep, [Job("plain", {})], show_progress=False)
+            assert waits.wait(30)
+        assert [each.status for each in outcomes.result()] == ["reused"]
+    assert lines == ["another sweep runs plain; waiting for its end"]
 
 
 def test_nodes_have_to_see_the_folders_of_their_runs(small, make_checkpoint, monkeypatch):
