@@ -103,14 +103,8 @@ def extract_encoder(
         write_model_files(work, config, export)
         if onnx:
             write_graph(work)
-        verification = verify_export(
-            source,
-            used["embed_tokens.weight"],
-            work,
-            config=config,
-            options=export,
-            tokenizer=tokenizer,
-        )
+        embedding = used["embed_tokens.weight"]
+        verification = verify_export(source, embedding, work, config, export, tokenizer)
         parts = [part for part in source.path.resolve().parts[-2:] if part != "/"]
         same = earlier.get("source", {}).get("digest") == source.weights.digest
         extraction = Extraction(

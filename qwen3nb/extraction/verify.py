@@ -99,7 +99,6 @@ def verify_export(
     source: ModelFolder,
     embedding: str,
     export: Path,
-    *,
     config: Qwen3EncoderConfig,
     options: ExportOptions,
     tokenizer: Tokenizer,
@@ -264,11 +263,10 @@ def _compare_vectors(
     """Return the largest difference of sentence-transformers' vectors from the pooled states."""
     from sentence_transformers import SentenceTransformer
 
-    pooled = [
-        pool(each[None], torch.ones(1, len(each)), how=options.pooling, normalize=options.normalize)
-        for each in states[: len(TEXTS)]
-    ]
-    vectors = torch.cat(pooled)
+    how: dict[str, Any] = {"how": options.pooling, "normalize": options.normalize}
+    vectors = torch.cat(
+        [pool(each[None], torch.ones(1, len(each)), **how) for each in states[: len(TEXTS)]]
+    )
     with refusing(origin, "sentence-transformers cannot load the export; nothing was written"):
         model = SentenceTransformer(
             str(export), device="cpu", model_kwargs={"dtype": torch.float32}
