@@ -154,7 +154,6 @@ class Parity:
     rankings: Rankings | None = None
 
     def __repr__(self) -> str:
-        """The verdict, the causes, the probes that differ, and what it means for search."""
         lines = [f"{self.where} is {'' if self.same else 'NOT '}the same as {self.model}"]
         lines += [f"  cause: {cause}" for cause in self.causes]
         if self.causes:

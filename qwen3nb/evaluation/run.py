@@ -153,7 +153,6 @@ class EvaluationRun:
         return iter(self.results)
 
     def __repr__(self) -> str:
-        """The counts, then a line per record, skipped task and failure."""
         counts = [f"{len(self)} record{'s' * (len(self) != 1)}"]
         for name in ("reused", "skipped", "failures"):
             if part := getattr(self, name):

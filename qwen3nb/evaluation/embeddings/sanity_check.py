@@ -80,7 +80,6 @@ class SanityCheck:
         return iter(self.checks)
 
     def __repr__(self) -> str:
-        """The verdict, then a line per check."""
         lines = [f"  {check.verdict:14} {check.name}: {check.observed}" for check in self.checks]
         return "\n".join([f"<SanityCheck of {self.model}: {self.verdict}>", *lines])
 

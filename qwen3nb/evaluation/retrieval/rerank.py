@@ -249,9 +249,8 @@ class RerankItem:
             "queries cut to leave room for a document": counts["queries_cut"],
         }
         task = self.task
-        odd = {**task.counts, **nonzero(cut)}
         result = work.record(
-            replace(task, counts=odd),
+            replace(task, counts={**task.counts, **nonzero(cut)}),
             self._per_query(ranked),
             run,
             config={
