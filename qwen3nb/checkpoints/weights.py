@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _BLOCK = 1 << 20
-# The largest in use has 5 MB, for 36,000 tensors; unpickled, it takes a hundred times that.
-_PICKLE_LIMIT = 10_000_000
+# Bytes of a header or pickle. The largest in use has 5 MB, for 36,000 tensors; unpickled, it takes
+# a hundred times that.
+_HEADER_LIMIT = 10_000_000
 _DTYPES = {
     "float32": "F32",
     "bfloat16": "BF16",
@@ -151,10 +152,12 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
     from safetensors import SafetensorError, safe_open
 
     with _opened(file) as handle:
+        length = int.from_bytes(handle.read(8), "little")
+        if length < file.stat().st_size:
+            _check_header(file, "header", length)
         try:
             with safe_open(file, "numpy"):  # checks dtypes, shapes, and that nothing overlaps
-                length = int.from_bytes(handle.read(8), "little")
-            header = parse_json(handle.read(length).decode("utf-8"))
+                header = parse_json(handle.read(length).decode("utf-8"))
         except (SafetensorError, ValueError) as error:
             raise CheckpointError(
                 f"{file}: not a safetensors file, or truncated ({str(error)!r:.160}); copy it again"
@@ -212,12 +215,16 @@ def _ends(file: Path, handle: BinaryIO) -> list[int]:
         starts = sorted(info.header_offset for info in infos)
         if starts[:1] != [0] or any(info.compress_type for info in infos):
             raise zipfile.BadZipFile("its members are compressed, or something is in front of them")
-        if (length := members["data.pkl"].file_size) > _PICKLE_LIMIT:
-            raise CheckpointError(
-                f"{file}: its pickle has {length:,} bytes, expected at most "
-                f"{_PICKLE_LIMIT:,}; no state dict needs that; save it as safetensors"
-            )
+        _check_header(file, "pickle", members["data.pkl"].file_size)
         return [*starts[1:], archive.start_dir]
+
+
+def _check_header(file: Path, what: str, length: int) -> None:
+    if length > _HEADER_LIMIT:
+        raise CheckpointError(
+            f"{file}: its {what} has {length:,} bytes, expected at most {_HEADER_LIMIT:,}; no "
+            "model needs that; save it in shards of safetensors"
+        )
 
 
 def _load_without_data(file: Path) -> Any:

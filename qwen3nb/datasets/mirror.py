@@ -377,7 +377,9 @@ def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> 
             partial, need.id, kind=need.kind, revision=need.revision, files=wanted
         )
     except HubError as error:
-        raise MirrorError(f"{need.id}: download from the hub failed ({error})") from error
+        raise MirrorError(
+            f"{need.id}: download from the hub into {mirror} failed ({error})"
+        ) from error
     if not files:
         raise MirrorError(f"{need.id}: the hub lists no file that is used of a {need.kind}")
     if _fetched_note(folder) is None and (own := _copied_files(folder).keys() - set(files)):

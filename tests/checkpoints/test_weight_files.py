@@ -42,6 +42,7 @@ SAFETENSORS = {
     "an overlap": (raw({"a": F4, "b": {**F4, "data_offsets": [2, 6]}}, bytes(6)), "`b`"),
     "a large product": (entry(shape=[1 << 62, 1 << 62, 0]), BAD),
     "an unknown dtype": (entry(dtype="F31"), "F31"),
+    "a header of 12 MB": (raw(b"{" + b" " * 12_000_000 + b"}"), "its header has 12,000,002 bytes"),
     "a name in colour": (raw({"\x1b[31mred": F4}), "not the name of a tensor"),
 }
 

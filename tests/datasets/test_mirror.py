@@ -317,6 +317,15 @@ def test_fetching_is_done_when_all_is_there_and_unchanged(on_hub, root, copies):
     checked(root, copies)
 
 
+def test_a_full_disk_is_named_with_the_folder_of_the_mirror(copies, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", full)
+    monkeypatch.setattr("qwen3nb.hub.listing", lambda *_, **__: (REVISION, {}))
+    refused(lambda: fetch(NEED, copies, say=str), f"into {copies} failed ([Errno 28] No space left")
+
+
 def test_files_that_are_not_the_hubs_are_not_replaced(on_hub, root, copies):
     own = copies / DATA / "own.jsonl"
     own.parent.mkdir(parents=True)

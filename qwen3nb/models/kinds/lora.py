@@ -10,10 +10,15 @@ Only ``adapter_model.safetensors`` is read: a pickle can run code.
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Required
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.gate.tokenizer import TOKENIZER, rust_tokenizer
@@ -22,6 +27,7 @@ from qwen3nb.models.kinds.source import Settings, Source, fingerprint
 from qwen3nb.models.kinds.transformer import CausalKind
 from qwen3nb.models.types import SpecError, refusing
 from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.utils.schema import field_problem
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +55,20 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
     ),
 }
 _SETS = {"target_modules", "exclude_modules"}
+_SECONDS = 1.0  # of processor time for a pattern and a name
+_Rank = Annotated[int, Field(ge=1)]
+
+
+class _Fields(TypedDict, total=False):
+    """The fields of adapter_config.json that PEFT gets."""
+
+    __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
+    r: Required[_Rank]
+    lora_alpha: float
+    use_rslora: bool | None
+    target_modules: str | Annotated[list[str], Field(max_length=10_000)] | None
+    rank_pattern: dict[str, _Rank] | None
+    alpha_pattern: dict[str, float] | None
 
 
 class _Adapter(CausalKind):
@@ -126,17 +146,29 @@ def _adapted(
     from peft import LoraConfig, PeftModel, set_peft_model_state_dict
 
     config, file = adapter_config(folder), folder.path / WEIGHTS
+    modules = [name for name, _ in model.named_modules()]
+    targets = config.get("target_modules") or []
+    if isinstance(targets, str) and targets.lower() != "all-linear":
+        targets = _matching(folder, targets, modules)
+    ranks, alphas = (
+        {
+            # a key without a module stays, for the warning of PEFT
+            "|".join(map(re.escape, _matching(folder, rf"(.*\.)?({key})", modules) or [key])): value
+            for key, value in (config.get(name) or {}).items()
+        }
+        for name in ("rank_pattern", "alpha_pattern")
+    )
     with warnings.catch_warnings(), refusing(folder, "PEFT cannot load it into its base"):
         # PEFT still uses a property that transformers has renamed.
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\..*")
         lora = LoraConfig(
-            r=config.get("r", 0),
+            r=config["r"],
             lora_alpha=config.get("lora_alpha", 8),
             use_rslora=bool(config.get("use_rslora")),
             init_lora_weights=initialise,
-            target_modules=config.get("target_modules") or [],
-            rank_pattern=config.get("rank_pattern") or {},
-            alpha_pattern=config.get("alpha_pattern") or {},
+            target_modules=targets,
+            rank_pattern=ranks,
+            alpha_pattern=alphas,
             inference_mode=True,
         )
         adapted = PeftModel(model, lora).eval()
@@ -152,6 +184,23 @@ def _adapted(
                 f"{file}: {name} {what} ({len(names)} such tensors); was it trained on another?"
             )
     return adapted
+
+
+def _matching(folder: ModelFolder, pattern: str, names: Iterable[str]) -> list[str]:
+    """Return the names that match a pattern of adapter_config.json, which may never end in `re`.
+
+    Raises:
+        SpecError: not a pattern, or one that takes too long.
+    """
+    import regex
+
+    try:
+        return [name for name in names if regex.fullmatch(pattern, name, timeout=_SECONDS)]
+    except (regex.error, TimeoutError) as error:
+        raise SpecError(
+            f"{folder.path / CONFIG}: the pattern {pattern!r:.60} cannot be used ({error}); "
+            "expected names of modules, or a regular expression without repeats in repeats"
+        ) from None
 
 
 def adapter_fingerprint(folder: Path | ModelFolder) -> dict[str, Any]:
@@ -192,6 +241,10 @@ def adapter_config(folder: ModelFolder) -> dict[str, Any]:
                 f"{folder.path / CONFIG}: {name} is {config.get(name)!r:.60}; only plain LoRA is "
                 f"supported ({name} {known[0]!r})"
             )
+    try:
+        TypeAdapter(_Fields).validate_python(config)
+    except ValidationError as error:
+        raise SpecError(f"{folder.path / CONFIG}: {field_problem(error, config)}") from None
     return config
 
 

@@ -95,7 +95,7 @@ def checked(adapter):
     return source
 
 
-UNFIT = "PEFT cannot load it into its base"
+SLOW = r"(.|[a-z_.\d])+[A-Z]"  # twice the time for each character of a name
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,15 @@ UNFIT = "PEFT cannot load it into its base"
         ({"base_model_name_or_path": None}, "names no base"),
         ({"r": 8}, r"size mismatch for .*lora_A"),
         ({"rank_pattern": {"q_proj": 8}}, r"size mismatch for .*q_proj"),
-        ({"lora_alpha": "16"}, UNFIT),
+        ({"lora_alpha": "16"}, r"adapter_config.json: lora_alpha: expected .*; got '16'"),
+        ({"r": True}, "adapter_config.json: r: expected .*; got True"),
+        ({"rank_pattern": {"q_proj": 0}}, "rank_pattern.q_proj: expected .*; got 0"),
+        ({"target_modules": SLOW}, r"the pattern .* cannot be used \(.*timed out"),
+        (
+            {"alpha_pattern": {SLOW: 1}},
+            r"the pattern .* cannot be used \(.*timed out",
+        ),
+        ({"target_modules": "(q_proj"}, r"the pattern '\(q_proj' cannot be used \(missing"),
         ({"target_modules": ["q_proj"]}, "down_proj.* has no module in the base"),
         ({"target_modules": ["q_proj", "down_proj", "v_proj"]}, "v_proj.* is missing, though"),
         ({"peft_type": "IA3"}, "peft_type is 'IA3'; only plain LoRA"),
