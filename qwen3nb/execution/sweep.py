@@ -236,6 +236,7 @@ def memory(job: Job) -> int:
 def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
     """Run a job unless its page is finished, possibly by another sweep meanwhile."""
     log = paths.results() / "logs" / f"{job.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
     other = f"another sweep runs {job.name}; waiting for its end"
     with turn(
         log, what="sweeps", waiting=lambda: tqdm.write(other), give_up=lambda: executor.stopped

@@ -1,5 +1,6 @@
 """Sweeps: what runs, what is refused, the state after a failure or Ctrl-C, what a node made."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 from types import SimpleNamespace
 
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
@@ -399,6 +401,15 @@ def test_a_run_waits_for_another_sweep_and_takes_its_page(small, monkeypatch):
     assert ran == ["plain"]
     (fresh,) = sweep(jobs, fresh=True, show_progress=False)
     assert (fresh.status, len(ran)) == ("done", 2)
+
+
+def test_a_study_that_cannot_be_written_is_named_before_the_first_run(small, monkeypatch):
+    def denied(folder, *args, **options):
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "mkdir", denied)
+    with pytest.raises(PermissionError, match=r"results/logs'$"):
+        sweep([Job("plain", {})], show_progress=False)
 
 
 def test_nothing_starts_after_a_stop(tmp_path):
