@@ -55,7 +55,6 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
     ),
 }
 _SETS = {"target_modules", "exclude_modules"}
-_SECONDS = 1.0  # of processor time for a pattern and a name
 _Rank = Annotated[int, Field(ge=1)]
 
 
@@ -187,15 +186,11 @@ def _adapted(
 
 
 def _matching(folder: ModelFolder, pattern: str, names: Iterable[str]) -> list[str]:
-    """Return the names that match a pattern of adapter_config.json, which may never end in `re`.
-
-    Raises:
-        SpecError: not a pattern, or one that takes too long.
-    """
+    """Return the names that match a pattern; refuse one that takes long, as in `re` many do."""
     import regex
 
     try:
-        return [name for name in names if regex.fullmatch(pattern, name, timeout=_SECONDS)]
+        return [name for name in names if regex.fullmatch(pattern, name, timeout=1.0)]
     except (regex.error, TimeoutError) as error:
         raise SpecError(
             f"{folder.path / CONFIG}: the pattern {pattern!r:.60} cannot be used ({error}); "
