@@ -55,7 +55,7 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
     ),
 }
 _SETS = {"target_modules", "exclude_modules"}
-_Rank = Annotated[int, Field(ge=1)]
+_Rank = Annotated[int, Field(ge=1, le=16_384)]  # PEFT allocates it before it compares shapes
 
 
 class _Fields(TypedDict, total=False):

@@ -107,6 +107,7 @@ SLOW = r"(.|[a-z_.\d])+[A-Z]"  # twice the time for each character of a name
         ({"rank_pattern": {"q_proj": 8}}, r"size mismatch for .*q_proj"),
         ({"lora_alpha": "16"}, r"adapter_config.json: lora_alpha: expected .*; got '16'"),
         ({"r": True}, "adapter_config.json: r: expected .*; got True"),
+        ({"r": 10**9}, "adapter_config.json: r: .*; got 1000000000"),
         ({"rank_pattern": {"q_proj": 0}}, "rank_pattern.q_proj: expected .*; got 0"),
         ({"target_modules": SLOW}, r"the pattern .* cannot be used \(.*timed out"),
         (
