@@ -15,10 +15,12 @@ follow from the rank. The aggregates follow from the scores, so that `qwen3nb ve
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +28,7 @@ from functools import partial
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import numpy as np
@@ -41,8 +44,18 @@ from qwen3nb.execution.page_names import page_name
 from qwen3nb.execution.parameters import read_parameters
 from qwen3nb.metrics.aggregate import Aggregate, aggregate_samples, reported
 from qwen3nb.metrics.intervals import Array
-from qwen3nb.records.record import Environment, ModelInfo, MTEBScore, Result, RunCost, TaskInfo
-from qwen3nb.records.side_files import QueryScores
+from qwen3nb.records.record import (
+    CHECKSUMS,
+    Environment,
+    ModelInfo,
+    MTEBScore,
+    Result,
+    RunCost,
+    TaskInfo,
+    checksum,
+    result_path,
+)
+from qwen3nb.records.side_files import QueryScores, named_files
 from qwen3nb.records.store import PROMPTS, load_results
 from qwen3nb.report.evaluation.run_trace import RunTrace
 from qwen3nb.report.evaluation.scores import scores_table
@@ -51,9 +64,15 @@ from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json, write
 from qwen3nb.utils.hardware import cores
 
 _TOP = 10
+_STEP = 13  # between models, of which a prompt takes the scores
 _JOBS = 3000  # of the plan
 _EVERY = 0.05  # seconds between two looks at the memory
 _LOAD = "import qwen3nb as q; records = q.load_results()"
+_PROMPTS = (
+    "import qwen3nb as q; scores = q.studies.read_prompt_scores(); "
+    "pairs = q.studies.prompt_pairs(scores); q.conclusions.prompts_conclusion(scores, pairs); "
+    "q.tables.prompt_pairs_table(pairs); q.tables.prompt_variance_table(scores)"
+)
 _CLI = ("-m", "qwen3nb.cli.main")
 _IMPORTS = "from qwen3nb.execution.sweep import SweepPlan"
 _PLAN = (
@@ -78,6 +97,7 @@ TASKS = {
     "compare": Task(("-c", f"{_LOAD}; q.compare(records, tier='full').differences"), 60, 2),
     "leaderboard": Task(("-c", f"{_LOAD}; q.leaderboard(records, tier='full').to_html()"), 60, 2),
     "tables": Task(_TABLES, 300, 4),
+    "prompts": Task(("-c", _PROMPTS), 600, 2.5),
     "verify --checksums": Task((*_CLI, "verify", "--checksums"), 60),
     "verify": Task((*_CLI, "verify", "--fresh"), 300),
     "verify again": Task((*_CLI, "verify"), 60),
@@ -315,23 +335,50 @@ def write_records(folder: Path, records: RecordSet, *, processes: int = 0) -> in
         records: what to write.
         processes: number of processes; 0 for one per core.
     """
-    groups = list(product(records.task_keys(), range(records.prompts)))
-    write = partial(_write_group, folder, records)
-    processes = min(processes or cores(), len(groups))
+    write = partial(_write_task, folder, records)
+    keys = records.task_keys()
+    processes = min(processes or cores(), len(keys))
     if processes == 1:
-        return sum(map(write, groups))
+        return sum(map(write, keys))
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        return sum(pool.map(write, groups))
+        return sum(pool.map(write, keys))
 
 
-def _write_group(folder: Path, records: RecordSet, group: tuple[str, int]) -> int:
-    """Write the records of all models on one task with one prompt."""
-    for result in _results(records, *group):
-        result.save(folder / PROMPTS if group[1] else folder)
-    return records.models
+def _write_task(folder: Path, records: RecordSet, key: str) -> int:
+    """Write the records of all models on one task with each prompt."""
+    files = [result.save(folder) for result in _results(records, key)]
+    values = [read_json(file) for file in files]
+    lines = b""
+    for prompt, number in product(range(1, records.prompts), range(records.models)):
+        other = (number + _STEP * prompt) % records.models  # whose scores these are
+        name = _write_prompted(folder / PROMPTS, files[other], values[other], number, prompt)
+        for done in (False, True):
+            data = json.dumps([name, done], separators=(",", ":")).encode()
+            lines += b"\n%08x %s\n" % (zlib.crc32(data), data)
+    if lines:
+        with (folder / PROMPTS / CHECKSUMS).open("ab") as listed:
+            listed.write(lines)
+    return records.models * records.prompts
 
 
-def _results(records: RecordSet, key: str, prompt: int) -> Iterator[Result]:
+def _write_prompted(
+    folder: Path, file: Path, value: dict[str, Any], number: int, prompt: int
+) -> str:
+    """Write a record with the scores of another, whose files are linked; return its line."""
+    model, text = _model(number, prompt), f"prompt {prompt}: "
+    of = {"name": text, "text": text, "of": _model(number, 0).identity}
+    config = value["config"] | {"checkpoint": model.spec, "prompt": of}
+    value = value | {"model": asdict(model), "config": config}
+    value["checksum"] = checksum(value)
+    record = result_path(folder, f"{model.label}-{model.identity[:8]}", 0, file.stem)
+    record.parent.mkdir(parents=True, exist_ok=True)
+    for each in named_files(file, value):
+        os.link(each, record.with_name(each.name))
+    record.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    return f"{record.relative_to(folder).as_posix()} {value['checksum']}"
+
+
+def _results(records: RecordSet, key: str) -> Iterator[Result]:
     rng = np.random.default_rng([0, *key.encode()])  # the same data for every model
     n, kind = records.items(key), _KINDS[key]
     n = _DRAWS if kind == "Clustering" else n
@@ -339,7 +386,7 @@ def _results(records: RecordSet, key: str, prompt: int) -> Iterator[Result]:
     difficulty = rng.normal(0, 1.5, n)
     environment = Environment.current()
     for number in range(records.models):
-        own = np.random.default_rng([0, number, prompt, *key.encode()])
+        own = np.random.default_rng([0, number, 0, *key.encode()])
         skill = 1 - number / records.models / 2
         scores = QueryScores(queries, _columns(kind, difficulty, skill, own))
         metrics = _metrics(kind, scores, skill)
@@ -348,11 +395,7 @@ def _results(records: RecordSet, key: str, prompt: int) -> Iterator[Result]:
         if kind in _SEARCHES:
             documents = own.integers(0, 1000 * n, (n, _TOP)).astype(str).tolist()
             top = {"top": dict(zip(queries, documents, strict=True))}
-        model = _model(number, prompt)
-        prompted = {}
-        if prompt:
-            text = model.settings["prompts"]["query"]
-            prompted = {"prompt": {"name": text, "text": text, "of": _model(number, 0).identity}}
+        model = _model(number, 0)
         value = metrics[main].value
         yield Result(
             model=model,
@@ -371,10 +414,10 @@ def _results(records: RecordSet, key: str, prompt: int) -> Iterator[Result]:
             metrics=metrics,
             per_query=scores,
             seed=0,
-            config={"checkpoint": model.spec, "tier": "full", "seed": 0, **top} | prompted,
+            config={"checkpoint": model.spec, "tier": "full", "seed": 0, **top},
             environment=environment,
             cost=RunCost(seconds=1.0, texts=n, encoded=n, texts_per_second=float(n)),
-            run=f"synthetic-{number}-{prompt}",
+            run=f"synthetic-{number}",
             finished="2026-01-01T00:00:00+00:00",
         )
 

@@ -2,6 +2,7 @@ from qwen3nb.analysis.calibration import read_calibration as read_calibration
 from qwen3nb.analysis.comparison.ablation_effects import component_effects as component_effects
 from qwen3nb.analysis.comparison.ablation_effects import effects as effects
 from qwen3nb.analysis.comparison.prompt_effects import prompt_pairs as prompt_pairs
+from qwen3nb.analysis.comparison.prompt_effects import read_prompt_scores as read_prompt_scores
 from qwen3nb.analysis.training.interference import Gate as Gate
 from qwen3nb.bench.encode import bench_encode as bench_encode
 from qwen3nb.bench.encode import bench_precision as bench_precision
@@ -29,7 +30,6 @@ from qwen3nb.evaluation.studies.ablation import by_task as by_task
 from qwen3nb.evaluation.studies.ablation import find_trainings as find_trainings
 from qwen3nb.evaluation.studies.ablation import variants as variants
 from qwen3nb.evaluation.studies.prompts import evaluate_prompts as evaluate_prompts
-from qwen3nb.evaluation.studies.prompts import read_prompt_scores as read_prompt_scores
 from qwen3nb.evaluation.studies.reproduce import published_scores as published_scores
 from qwen3nb.evaluation.studies.reproduce import pydocs_difficulty as pydocs_difficulty
 from qwen3nb.evaluation.studies.reproduce import reproduce as reproduce

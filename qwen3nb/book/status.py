@@ -142,17 +142,18 @@ def verification_table(*, verify: bool = True) -> Table:
     Args:
         verify: whether to verify them; otherwise records are only counted.
     """
-    folders = record_folders()
-    files = [file for folder in folders for file in result_files(folder)]
     problems: dict[Path, list[str]] = {}
-    for folder in folders if verify else ():
-        problems |= verify_folder(folder, fresh=False)
-    hold = f"{sum(file not in problems for file in files)} of {len(files)} records are consistent"
+    counts = []
+    for folder, of in zip(record_folders(), ("", " of sets of prompts"), strict=False):
+        files = result_files(folder)
+        problems |= verify_folder(folder, fresh=False) if verify else {}
+        holding = f"{sum(file not in problems for file in files)} of " if verify else ""
+        counts.append(f"{holding}{len(files)} records{of}")
+    found = f"{' and '.join(counts)}{' are consistent' if verify else ', not verified'}"
     return Table.of(
         ((paths.shown(file), "; ".join(messages)) for file, messages in problems.items()),
         ("file", "inconsistent") if problems else (),
-        note=f"{hold if verify else f'{len(files)} records, not verified'}. See `qwen3nb verify "
-        "--help` for what is checked, and what is not.",
+        note=f"{found}. See `qwen3nb verify --help` for what is checked, and what is not.",
         kind="facts",
         name="verification" if problems else "",
         caption="Records that are inconsistent with themselves or their files." if problems else "",

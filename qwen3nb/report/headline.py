@@ -34,12 +34,14 @@ class Finding:
     page: str = ""  # link to these numbers, relative to the page that shows the finding
 
 
-def headline_lead(comparison: Comparison, *, task: str, folder: str = "") -> str:
+def headline_lead(
+    comparison: Comparison, *, task: str, results: Iterable[Result] = (), folder: str = ""
+) -> str:
     """Return the best model and the distance of the others as HTML: a sentence and a figure.
 
-    For a task or benchmark; ``folder`` has all other pages, relative to the landing page.
+    As `leaderboard_conclusion`; ``folder`` has all other pages, relative to the landing page.
     """
-    sentence = leaderboard_conclusion(comparison, task=task)
+    sentence = leaderboard_conclusion(comparison, task=task, results=results)
     if comparison.records:
         sentence = replace(sentence, page=f"{folder}leaderboard.html")
     figure = lead_figure(comparison, task=task)

@@ -14,6 +14,7 @@ from qwen3nb import paths
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.bench.harness import timed
 from qwen3nb.records.store import check_files, load_results, result_files
+from qwen3nb.records.verification import folder_problems
 from qwen3nb.report.leaderboard.board import headline_table, leaderboard, standings
 from qwen3nb.utils.hardware import peak_memory
 
@@ -76,9 +77,12 @@ def test_bm25_is_measured_next_to_bm25s(home, monkeypatch):
 
 @pytest.mark.integration
 def test_reading_records_is_measured(home, tmp_path):
-    size = {"models": 2, "tasks": 1, "queries": 20, "folder": str(tmp_path / "records")}
+    folder = tmp_path / "records"
+    size = {"models": 2, "tasks": 1, "prompts": 3, "queries": 20, "folder": str(folder)}
     timings = bench_records(**size, only="load_results")
     assert "10 s, 0.5 GB" in shown(timings)
+    checked = [wrong for _, wrong in check_files(result_files(folder / "prompts"))]
+    assert (checked, folder_problems(folder / "prompts")) == ([[]] * 4, {})
     with pytest.raises(ValueError, match="expected one of load_results, compare"):
         bench_records(**size, only="nothing")
     with pytest.raises(ValueError, match="expected an empty folder"):

@@ -320,6 +320,9 @@ def test_whether_records_hold(home):
     assert "nDCG@10: value is 0.9" in table[0][1]
     assert verification_table().note.startswith("1 of 2 records are consistent.")
     assert verification_table(verify=False).note.startswith("2 records, not verified.")
+    make("prompted").save(paths.results() / "prompts")
+    both = "1 of 2 records and 1 of 1 records of sets of prompts are consistent."
+    assert verification_table().note.startswith(both)
 
 
 def test_the_conclusion_counts_what_failed_and_what_differs(checkout):

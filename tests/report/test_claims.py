@@ -445,4 +445,7 @@ def test_the_landing_page_links_to_the_numbers_and_says_if_there_are_none(home):
     assert page.count("<figure") == 1
     assert interference_finding(interference_report()) is None  # nothing was trained here
     assert "q-finding-head" not in headline_findings(compare([]), task=TASK)
-    assert "No results yet" in headline_lead(compare([]), task=TASK)
+    assert "No results yet on whole tasks" in headline_lead(compare([]), task=TASK)
+    others = [make("judge", task=f"x.bm25-{n}") for n in range(6)]
+    page = headline_lead(compare(others, tier="smoke"), task=TASK, results=others)
+    assert "There are results on x.bm25-0, x.bm25-1, x.bm25-2, x.bm25-3 and 2 more" in page

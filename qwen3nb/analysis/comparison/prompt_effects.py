@@ -15,16 +15,24 @@ by a draw of its chi-squared distribution (Weerahandi 1993), assuming normally d
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.alignment import scores_by
 from qwen3nb.analysis.stats import resampling
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, Seed
-from qwen3nb.evaluation.studies.prompts import PromptScores
+from qwen3nb.analysis.stats.score_matrix import by_id, shared_queries
 from qwen3nb.metrics.intervals import Array, Interval
+from qwen3nb.models.kinds.prompts import QueryPrompt
+from qwen3nb.records.record import Environment, Result
+from qwen3nb.records.side_files import ResultError
+from qwen3nb.records.store import PROMPTS, load_results, result_files
+from qwen3nb.records.verification import unchanged_record
 
 Factors = tuple[str, ...]
 
@@ -102,17 +110,119 @@ def _component(
 RESAMPLES = 2000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class PromptScores:
+    """The main metric of one model on one task, by prompt.
+
+    Shapes: P prompts, n queries, S seeds.
+    """
+
+    model: str  # label
+    task: str
+    metric: str
+    prompts: tuple[QueryPrompt, ...]
+    default: float  # with the model's own prompts, the mean over seeds
+    values: Array  # (P,), likewise
+    queries: tuple[str, ...]  # sorted ids; none if the metric is not a mean over queries
+    records: tuple[tuple[Result, ...], ...]  # (P, S)
+
+    @property
+    def scores(self) -> Array:
+        """The scores (n, P, S), read each time: those of 200 models would take 6 GB."""
+        return self.on(self.queries)
+
+    def on(self, queries: tuple[str, ...]) -> Array:
+        """Return the scores on some of the queries, in their order."""
+        columns = [
+            [scores_by(self.metric, each).on(queries) if queries else () for each in row]
+            for row in self.records
+        ]
+        return np.moveaxis(np.array(columns, dtype=float), -1, 0)
+
+
+def read_prompt_scores() -> list[PromptScores]:
+    """Return the scores of every model and task that was evaluated with a set of prompts.
+
+    A model's prompts are those of all sets. Of several contents of a model, as of a checkpoint that
+    was overwritten, the newest counts. Prompts that a seed lacks are left out.
+    """
+    every = paths.results()
+    defaults = {
+        (each.model.identity, each.seed, each.task.key): each
+        for each in load_results(every)
+        if each.main.value is not None
+    }
+    records = []
+    for file in result_files(every / PROMPTS):
+        with suppress(ResultError):  # `verify` and the status page name it
+            records.append(_without_details(unchanged_record(file)))
+    contents: dict[tuple[str, str, int], dict[str, list[Result]]] = {}
+    for result in sorted(records, key=lambda each: each.finished):
+        use, of = (result.model.label, result.task.key, result.seed), result.config["prompt"]["of"]
+        if (of, result.seed, result.task.key) in defaults and result.main.value is not None:
+            own = contents.setdefault(use, {})
+            own[of] = [*own.pop(of, []), result]  # the content of the newest record is the last
+    seeds: dict[tuple[str, str], list[tuple[Result, dict[str, Result]]]] = {}
+    for (label, task, seed), content in contents.items():
+        of, results = list(content.items())[-1]
+        by_text = {each.config["prompt"]["text"]: each for each in results}
+        seeds.setdefault((label, task), []).append((defaults[of, seed, task], by_text))
+    return [_joined(label, runs) for (label, _), runs in sorted(seeds.items())]
+
+
+def _without_details(result: Result) -> Result:
+    """Return what is needed of a record; 170,000 whole ones take 2.4 GB."""
+    main = {result.task.main_metric: result.main}
+    config = {"prompt": result.config["prompt"]}
+    return replace(result, metrics=main, config=config, environment=Environment())
+
+
+def _joined(label: str, runs: Sequence[tuple[Result, dict[str, Result]]]) -> PromptScores:
+    """Join seeds, each of which has the record of its default and those of prompts, by text."""
+    (first, known), *others = runs
+    texts = [text for text in known if all(text in by_text for _, by_text in others)]
+    if not texts:  # of seeds without a common prompt, the newest counts
+        return _joined(label, [max(runs, key=lambda run: run[0].finished)])
+    records = tuple(tuple(by_text[text] for _, by_text in runs) for text in texts)  # (P, S)
+    metric, every = first.task.main_metric, [each for row in records for each in row]
+    means = all(each.main.how == "mean" and each.scores.counts.get(metric) for each in every)
+    return PromptScores(
+        label,
+        first.task.key,
+        metric,
+        tuple(QueryPrompt(known[text].config["prompt"]["name"], text) for text in texts),
+        float(np.mean([default.main.value for default, _ in runs])),
+        np.array([np.mean([each.main.value for each in row]) for row in records]),
+        shared_queries([_answered(metric, each) for each in every]) if means else (),
+        records,
+    )
+
+
+def _answered(metric: str, result: Result) -> tuple[str, ...]:
+    """Return the sorted ids of the queries with a score; scores are read if any has none."""
+    queries, count = result.scores.queries, result.scores.counts[metric]
+    return by_id(queries)[0] if count == len(queries) else scores_by(metric, result).queries
+
+
+@dataclass(frozen=True, slots=True)
 class PromptPair:
     """Two models on one task, the first of which has the higher score with its own prompts."""
 
-    first: str
-    second: str
-    task: str
-    difference: float  # with their own prompts
+    first: PromptScores
+    second: PromptScores
     reversed_by: str  # prompt with which the second exceeds the first's own; empty if there is none
     probability: float  # P(first > second)
-    interval: Interval | None  # None if the metric is not a mean over queries
+    seed: int = 0  # of the interval
+
+    @property
+    def difference(self) -> float:
+        """The difference with their own prompts."""
+        return self.first.default - self.second.default
+
+    @property
+    def interval(self) -> Interval | None:
+        """That of P(first > second), computed each time; as of `superiority`."""
+        return superiority(self.first, self.second, seed=self.seed)[1]
 
 
 def place(scores: PromptScores) -> tuple[int, float]:
@@ -132,26 +242,28 @@ def _sides(value: float, others: Array) -> tuple[NDArray[np.bool_], NDArray[np.b
 
 def prompt_pairs(every: Sequence[PromptScores], *, seed: int = 0) -> list[PromptPair]:
     """Compare every two models on each task; with equal scores, the first by name is the first."""
-    pairs = []
-    for a, b in itertools.combinations(every, 2):
-        if (a.task, a.metric) != (b.task, b.metric):
-            continue
-        first, second = (b, a) if b.default > a.default else (a, b)
-        best = int(np.argmax(second.values))
-        reverses = bool(_sides(first.default, second.values)[0][best])
-        probability, interval = superiority(first, second, seed=seed)
-        pairs.append(
-            PromptPair(
-                first.model,
-                second.model,
-                first.task,
-                first.default - second.default,
-                second.prompts[best].name if reverses else "",
-                probability,
-                interval,
-            )
-        )
-    return pairs
+    tasks: dict[tuple[str, str], list[tuple[int, PromptScores]]] = {}
+    for at, each in enumerate(every):
+        tasks.setdefault((each.task, each.metric), []).append((at, each))
+    pairs = {}
+    for own in tasks.values():
+        means = {each: _means(each) for _, each in own}  # read once
+        for (i, a), (j, b) in itertools.combinations(own, 2):
+            first, second = (b, a) if b.default > a.default else (a, b)
+            best = int(np.argmax(second.values))
+            reverses = bool(_sides(first.default, second.values)[0][best])
+            if first.queries is second.queries or first.queries == second.queries:
+                probability = float(_share(means[first], means[second])[0])
+            else:
+                probability, _ = superiority(first, second, seed=seed)
+            name = second.prompts[best].name if reverses else ""
+            pairs[i, j] = PromptPair(first, second, name, probability, seed)
+    return [pairs[each] for each in sorted(pairs)]
+
+
+def _means(each: PromptScores) -> Array:
+    """Return the means (1, P) over queries and seeds; the values if there are no queries."""
+    return each.scores.mean(axis=2).mean(axis=0)[None] if each.queries else each.values[None]
 
 
 def superiority(
@@ -162,13 +274,10 @@ def superiority(
     Means are over the queries that both answered, and over seeds. Without scores per query, there
     is no interval.
     """
-    shared = sorted({*first.queries} & {*second.queries})
+    shared = shared_queries([first.queries, second.queries])
     if not shared:
         return float(_share(first.values[None], second.values[None])[0]), None
-    columns = []
-    for each in (first, second):
-        row = {query: index for index, query in enumerate(each.queries)}
-        columns.append(each.scores.mean(axis=2)[[row[query] for query in shared]])
+    columns = [each.on(shared).mean(axis=2) for each in (first, second)]
     drawn = resampling.draw_seed(seed, shared)
     means, resampled = resampling.resampled_means(
         np.concatenate(columns, axis=1), n_resamples=RESAMPLES, seed=drawn

@@ -42,7 +42,7 @@ class SystemScores(NamedTuple):
         return np.asarray(self.scores[[at[query] for query in queries]])
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def by_id(queries: tuple[str, ...]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
     """Return the ids, sorted, and their rows; one tuple for all systems with the same queries."""
     rows = sorted_rows(queries)

@@ -28,6 +28,7 @@ _SINGLE = "a single query"
 _MOST_NAMED = 3  # notes below a table; more are counted
 _MOST_ROWS = 700  # maximum rows in tables for all baselines, to limit the size of a page
 _MOST_COLUMNS = 5  # maximum columns of differences with intervals on a page
+_OTHERS = 4  # tasks named
 _MOST_BEHIND = 8  # models in the figure of the landing page, next to the best
 # Has a contrast of 5 with the colours of the matrix (white: 3.5). Not pure black, which matplotlib
 # omits from an SVG, where the page would then apply its own text colour.
@@ -476,17 +477,24 @@ def find_best(comparison: Comparison, *, task: str) -> TopModel | None:
     )
 
 
-def leaderboard_conclusion(comparison: Comparison, *, task: str) -> Conclusion:
+def leaderboard_conclusion(
+    comparison: Comparison, *, task: str, results: Iterable[Result] = ()
+) -> Conclusion:
     """State the best model, its lead, and whether the lead is significant.
 
-    For a task, or the mean of a benchmark, from the comparison used on all pages.
+    For a task, or the mean of a benchmark, from the comparison used on all pages. Without results
+    on it, the tasks of ``results`` are named.
     """
     best = find_best(comparison, task=task)
     if best is None:
-        return Conclusion(
-            "No results yet on whole tasks: `qwen3nb eval` writes some. A run with `--limit` has a "
-            "separate page."
-        )
+        others = sorted({table.short_task(each.task.key) for each in results})
+        text = f"No results yet on {'the tasks of this page' if others else 'whole tasks'}: "
+        text += "`qwen3nb eval` writes some. A run with `--limit` has a separate page."
+        if others:
+            more = f" and {len(others) - _OTHERS} more" if len(others) > _OTHERS else ""
+            text += f" There are results on {', '.join(others[:_OTHERS])}{more}; the reading guide "
+            text += "of the first page links their pages."
+        return Conclusion(text)
     alpha = comparison.procedure.alpha
     shown = next((each for each in best.ahead if each.significant(alpha)), None)
     clear = shown is not None and shown is best.ahead[0]

@@ -1,16 +1,31 @@
 """What a choice of prompts changes: conclusion, tables and figure, from the records of a set."""
 
+import heapq
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.prompt_effects import RESAMPLES, PromptPair, place, prompt_variance
-from qwen3nb.evaluation.studies.prompts import PromptScores
+from qwen3nb.analysis.comparison.prompt_effects import (
+    RESAMPLES,
+    PromptPair,
+    PromptScores,
+    place,
+    prompt_variance,
+)
 from qwen3nb.report.render.figure import COLORS, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.table import Conclusion, Table, number, short_task
 
 _NONE = "No model was evaluated with a set of prompts: `qwen3nb eval --model … --prompts 15`."
+_MOST = 1000  # rows of a table or a figure
+
+
+def _widest(every: Sequence[PromptScores]) -> tuple[Sequence[PromptScores], str]:
+    """Return those to show, and a sentence on those left out."""
+    if len(every) <= _MOST:
+        return every, ""
+    shown = heapq.nlargest(_MOST, every, key=lambda each: float(np.ptp(each.values)))
+    return shown, f" Shown: {_MOST:,} of {len(every):,}, with the largest range over prompts."
 
 
 def prompts_conclusion(every: Sequence[PromptScores], pairs: Sequence[PromptPair]) -> Conclusion:
@@ -32,18 +47,18 @@ def prompts_conclusion(every: Sequence[PromptScores], pairs: Sequence[PromptPair
             "the lower one exceeds the default of the higher with some prompt."
         )
         least = min(pairs, key=lambda each: each.probability)
-        ends = "" if least.interval is None else " [{:.2f}, {:.2f}]".format(*least.interval)
+        ends = " [{:.2f}, {:.2f}]".format(*ends) if (ends := least.interval) else ""
         text += (
-            f" The least certain order: P({least.first} > {least.second}) = "
-            f"{least.probability:.2f}{ends} on {short_task(least.task)}."
+            f" The least certain order: P({least.first.model} > {least.second.model}) = "
+            f"{least.probability:.2f}{ends} on {short_task(least.first.task)}."
         )
     return Conclusion(text)
 
 
 def prompt_place_table(every: Sequence[PromptScores]) -> Table:
     """A row per model and task: the default's score, those of all prompts, and its place."""
-    rows = []
-    for each in every:
+    (shown, left), rows = _widest(every), []
+    for each in shown:
         rank, quantile = place(each)
         ends = f"{each.values.min():.3f} to {each.values.max():.3f}"
         rows.append(
@@ -58,7 +73,8 @@ def prompt_place_table(every: Sequence[PromptScores]) -> Table:
     return Table.of(
         rows,
         note="The default: a model's own prompts. Quantile: the share of the other prompts with a "
-        "lower score, ties counting half. A prompt is that of the queries; passages keep theirs.",
+        "lower score, ties counting half. A prompt is that of the queries; passages keep theirs."
+        + left,
         empty=_NONE,
         name="prompts-place",
         caption="Score with a model's own prompts, and with each of a set.",
@@ -67,21 +83,25 @@ def prompt_place_table(every: Sequence[PromptScores]) -> Table:
 
 def prompt_pairs_table(pairs: Sequence[PromptPair]) -> Table:
     """A row per pair of models and task: whether a prompt turns their order, and P(A > B)."""
+    shown, left = pairs, ""
+    if len(pairs) > _MOST:
+        shown = heapq.nsmallest(_MOST, pairs, key=lambda each: each.probability)
+        left = f" Shown: {_MOST:,} of {len(pairs):,}, with the smallest P(A > B)."
     return Table.of(
         (
             {
-                "A": each.first,
-                "B": each.second,
-                "task": short_task(each.task),
+                "A": each.first.model,
+                "B": each.second.model,
+                "task": short_task(each.first.task),
                 "A − B\ndefaults": number(each.difference, "+.3f"),
                 "B passes A with": each.reversed_by or "none",
                 "P(A > B)": number(each.probability, ".2f", interval=each.interval),
             }
-            for each in pairs
+            for each in shown
         ),
         note="A is the better one by default. B passes A if its best prompt exceeds A's default. "
         "P(A > B): share of the pairs of a prompt of A and one of B in which A scores higher; "
-        f"interval: 95 %, percentiles of {RESAMPLES:,} resamples of queries and of prompts.",
+        f"interval: 95 %, percentiles of {RESAMPLES:,} resamples of queries and of prompts." + left,
         empty="Two models on one task are needed.",
         name="prompts-pairs",
         caption="Does a prompt reverse the order of two models?",
@@ -90,7 +110,8 @@ def prompt_pairs_table(pairs: Sequence[PromptPair]) -> Table:
 
 def prompt_variance_table(every: Sequence[PromptScores], *, seed: int = 0) -> Table:
     """A row per model and task: the shares of query, prompt and seed in the variance of a score."""
-    split = {each: prompt_variance(each, seed=seed) for each in every}
+    shown, left = _widest([each for each in every if each.queries])
+    split = {each: prompt_variance(each, seed=seed) for each in shown}
     names = dict.fromkeys(part.name for parts in split.values() for part in parts)
     rows = []
     for each, parts in split.items():
@@ -102,7 +123,7 @@ def prompt_variance_table(every: Sequence[PromptScores], *, seed: int = 0) -> Ta
         rows,
         note="Shares of the variance of the score of one query with one prompt: crossed random "
         "effects by the method of moments; the last holds what is left over. Intervals: 95 %, by "
-        "generalised pivots.",
+        "generalised pivots." + left,
         empty="Two prompts and scores per query are needed.",
         name="prompts-variance",
         caption="What a score varies with: queries, prompts, or both together.",
@@ -111,14 +132,15 @@ def prompt_variance_table(every: Sequence[PromptScores], *, seed: int = 0) -> Ta
 
 def prompts_figure(every: Sequence[PromptScores]) -> Figure:
     """Strips of points: the scores of all prompts, a panel per task and a row per model."""
-    tasks = list(dict.fromkeys(each.task for each in every))
-    models = list(dict.fromkeys(each.model for each in every))[::-1]
+    shown, left = _widest(every)
+    tasks = list(dict.fromkeys(each.task for each in shown))
+    models = list(dict.fromkeys(each.model for each in shown))[::-1]
 
     def draw(width: float) -> MplFigure:
         height = 0.3 * len(models) + 0.9
         figure, axes, first = panels(len(tasks), width, height=height, most=2, sharey=True)
         for axis, task in zip(axes, tasks, strict=True):
-            for each in (each for each in every if each.task == task):
+            for each in (each for each in shown if each.task == task):
                 row, color = models.index(each.model), COLORS[0]
                 axis.plot(each.values, [row] * len(each.values), "|", color=color, markersize=11)
                 axis.plot([np.median(each.values)], [row], "o", color=color, markersize=4)
@@ -134,10 +156,10 @@ def prompts_figure(every: Sequence[PromptScores]) -> Figure:
         "prompts",
         draw,
         caption="Score with each prompt (lines), their median (circle) and the score with the "
-        f"model's own prompts (diamond). {len(every)} combinations of a model and a task.",
+        f"model's own prompts (diamond). {len(every)} combinations of a model and a task." + left,
         alt="; ".join(
             f"{each.model} on {short_task(each.task)}: {each.values.min():.3f} to "
             f"{each.values.max():.3f}, default {each.default:.3f}"
-            for each in every
+            for each in shown
         ),
     )

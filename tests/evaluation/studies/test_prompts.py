@@ -1,5 +1,7 @@
 """Prompts as a factor: sets of them, their records, and what they change."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers import REPOSITORY
@@ -9,13 +11,14 @@ from helpers.records import make
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.prompt_effects import (
     RESAMPLES,
+    PromptScores,
     place,
     prompt_pairs,
     prompt_variance,
+    read_prompt_scores,
     superiority,
 )
 from qwen3nb.analysis.stats.resampling import draw_seed
-from qwen3nb.evaluation.studies.prompts import PromptScores, read_prompt_scores
 from qwen3nb.models.kinds.prompts import QueryPrompt, read_prompts
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import SpecError
@@ -79,8 +82,13 @@ def test_what_is_not_a_set_is_refused(tmp_path, text, named):
 def scored(label, default, values, scores=None, task=TASK):
     prompts = tuple(QueryPrompt(f"p{i}", f"{i} ") for i in range(len(values)))
     scores = np.zeros((0, len(values), 1)) if scores is None else np.asarray(scores, float)
-    queries = tuple(f"q{i}" for i in range(len(scores)))
-    return PromptScores(label, task, "nDCG@10", prompts, default, np.array(values), queries, scores)
+    queries = tuple(f"q{i:03}" for i in range(len(scores)))
+    records = tuple(
+        tuple(make(label, dict(zip(queries, column, strict=True))) for column in own.T)
+        for own in np.moveaxis(scores, 1, 0)
+    )
+    own = (prompts, default, np.array(values), queries, records)
+    return PromptScores(label, task, "nDCG@10", *own)
 
 
 def drawn(label, shift, seed, n=30, prompts=4):
@@ -97,7 +105,9 @@ def test_pairs_that_a_prompt_reverses():
     first, second = scored("a", 0.5, [0.4, 0.6]), scored("b", 0.45, [0.44, 0.51])
     third, elsewhere = scored("c", 0.2, [0.1, 0.3]), scored("d", 0.9, [0.9, 0.9], task="T")
     pairs = prompt_pairs([second, first, third, elsewhere])
-    shown = [(p.first, p.second, p.reversed_by, p.probability, p.interval) for p in pairs]
+    shown = [
+        (p.first.model, p.second.model, p.reversed_by, p.probability, p.interval) for p in pairs
+    ]
     # a > b for 2 of 4: 0.6 > 0.44, 0.6 > 0.51.
     assert shown == [
         ("a", "b", "p1", 0.5, None),
@@ -107,6 +117,14 @@ def test_pairs_that_a_prompt_reverses():
     assert pairs[0].difference == pytest.approx(0.05)
     assert "1 of 3 pairs" in str(prompts_conclusion([first, second, third], pairs))
     assert prompt_pairs_table(pairs).rows[0][4].text == "p1"
+
+
+def test_of_many_pairs_the_least_certain_are_shown():
+    many = [scored(f"m{n:02}", 1 - n / 100, [1 - n / 100] * 2) for n in range(45)]
+    alike = scored("alike", 0.9, [0.9, 0.95])
+    table = prompt_pairs_table(prompt_pairs([*many, alike]))
+    assert (len(table), table.rows[0][5].text) == (1000, "0.25")  # m10 has one tie and one defeat
+    assert "Shown: 1,000 of 1,035" in table.note
 
 
 def test_the_probability_and_its_interval_against_a_direct_computation():
@@ -125,6 +143,9 @@ def test_the_probability_and_its_interval_against_a_direct_computation():
         shares.append(np.mean([(a[i] > b[j]) + 0.5 * (a[i] == b[j]) for i in ours for j in theirs]))
     assert interval == pytest.approx(np.quantile(shares, [0.025, 0.975]))
     assert superiority(second, first, seed=3)[0] == pytest.approx(1 - probability)
+    for other in (second, replace(second, queries=first.queries)):
+        (pair,) = prompt_pairs([first, other], seed=3)
+        assert (pair.probability, pair.interval) == (probability, interval)
 
 
 def test_the_variance_is_split_by_query_prompt_and_seed():
