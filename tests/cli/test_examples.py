@@ -66,6 +66,7 @@ ELSEWHERE = (
 # Lines that are read: what they begin with, without their environment; of these, what is run.
 READ = {
     "analyze": False,
+    "compare --baseline all-MiniLM-L6-v2 --model all-MiniLM-L6-v2-int8": False,
     "contamination --train": False,
     "domain --queries queries.toml --documents stars.db": False,
     "eval": False,

@@ -11,8 +11,6 @@ References:
 import math
 from collections.abc import Callable, Sequence
 
-import scipy  # loads scipy.stats on first use, which takes a second
-
 from qwen3nb.utils.choices import one_of
 
 MOST_DRAWS = 200_000  # limit of `enough_draws`
@@ -45,8 +43,10 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     Raises:
         ValueError: a value outside 0 to 1.
     """
+    from scipy.stats import false_discovery_control  # takes a second
+
     _check(p_values)
-    adjusted: list[float] = scipy.stats.false_discovery_control(p_values).tolist()
+    adjusted: list[float] = false_discovery_control(p_values).tolist()
     return adjusted
 
 
