@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qwen3nb import paths
+from qwen3nb.checkpoints import direction
+from qwen3nb.checkpoints.direction import logged_name
 from qwen3nb.checkpoints.folder import (
     SINGLE,
     TOKENIZER_FILES,
+    MetricError,
     ModelFolder,
     copy_present,
     list_checkpoints,
@@ -57,18 +60,24 @@ def select_checkpoints(
     last: int | None = None,
     best: int | None = None,
     metric: str = "eval_loss",
-    lower_is_better: bool = True,
+    lower_is_better: bool | None = None,
 ) -> Selection:
     """Select the ``last`` N checkpoints by step, or the ``best`` N by a metric, best last.
 
-    If there are fewer than N, all are selected; checkpoints without ``trainer_state.json`` have no
-    metric and are left out (best-N), as are folders without a step in their name, such as
-    ``checkpoint-best``. `Selection.note` then says so.
+    If there are fewer than N, all are selected. Left out are folders without a step in their name,
+    such as ``checkpoint-best``, and for the best N checkpoints whose metric is not logged at their
+    step, or is NaN. `Selection.note` then says so.
+
+    Args:
+        folder: the training, a folder of ``checkpoint-N``.
+        last: how many of the last checkpoints to select.
+        best: how many of the best checkpoints to select.
+        metric: a metric in ``trainer_state.json``, with or without the Trainer's ``eval_``.
+        lower_is_better: by default, see `qwen3nb.checkpoints.direction.lower_is_better`.
 
     Raises:
         ValueError: not exactly one of ``last`` and ``best`` is given, or it is not positive.
-        CheckpointError: there are no checkpoints, or a metric is missing where the trainer's state
-            should log it (best-N).
+        CheckpointError: there are no checkpoints, or none has the metric (best-N).
     """
     checkpoints, count = list_checkpoints(folder), last if best is None else best
     if (last is None) == (best is None) or count is None or count < 1:
@@ -76,26 +85,49 @@ def select_checkpoints(
             f"expected one of last=N or best=N (--last N, --best N), N > 0; got {last=}, {best=}"
         )
     metrics: dict[str, float] = {}
-    unknown: list[str] = []
+    left_out: dict[str, str] = {}
     rule = f"last {count}"
     if best is not None:
-        unknown = [p.name for p in checkpoints if not (p / "trainer_state.json").is_file()]
-        checkpoints = [path for path in checkpoints if path.name not in unknown]
-        if not checkpoints:
-            raise CheckpointError(
-                f"{folder}: no checkpoint has a trainer_state.json, so {metric} is unknown; "
-                "average the last N instead: --last N, or last=N"
-            )
-        metrics = {path.name: metric_of(path, metric) for path in checkpoints}
+        metric = logged_name(metric, checkpoints)
+        if lower_is_better is None:
+            lower_is_better = direction.lower_is_better(metric, checkpoints)
+        metrics, left_out = _metrics(checkpoints, metric, folder)
+        checkpoints = [path for path in checkpoints if path.name in metrics]
         checkpoints.sort(key=lambda path: metrics[path.name], reverse=lower_is_better)
-        direction = "lower" if lower_is_better else "higher"
-        rule = f"best {count} by {metric} ({direction} is better)"
-    notes = [f"{each}: left out, as it has no trainer_state.json" for each in unknown]
+        better = "lower" if lower_is_better else "higher"
+        rule = f"best {count} by {metric} ({better} is better)"
+    notes = [f"{name}: left out, as {reason}" for name, reason in left_out.items()]
     named = sorted(each for each in Path(folder).glob("checkpoint-*/") if step_of(each) is None)
     notes += [f"{each.name}: left out, as its name has no step" for each in named]
     if len(checkpoints) < count:
         notes.append(f"{count} checkpoints requested, {len(checkpoints)} averaged: no others exist")
     return Selection(tuple(checkpoints[-count:]), rule, metrics, "; ".join(notes))
+
+
+def _metrics(
+    checkpoints: Sequence[Path], metric: str, folder: Path | str
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the metric of each checkpoint by name, and why others have none."""
+    metrics: dict[str, float] = {}
+    left_out: dict[str, str] = {}
+    first_error: CheckpointError | None = None
+    for path in checkpoints:
+        if not (path / "trainer_state.json").is_file():
+            left_out[path.name] = "it has no trainer_state.json"
+            continue
+        try:
+            metrics[path.name] = metric_of(path, metric)
+        except MetricError as error:
+            left_out[path.name] = error.reason
+            first_error = first_error or error
+    if metrics:
+        return metrics, left_out
+    if first_error is not None:
+        raise first_error
+    raise CheckpointError(
+        f"{folder}: no checkpoint has a trainer_state.json, so {metric} is unknown; "
+        "average the last N instead: --last N, or last=N"
+    )
 
 
 def averaged(selection: Selection) -> Path:

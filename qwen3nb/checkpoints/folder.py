@@ -438,13 +438,22 @@ def list_checkpoints(folder: Path | str) -> list[Path]:
     return [path for _, path in numbered]
 
 
+class MetricError(CheckpointError):
+    """A checkpoint without a value of a metric; ``reason`` is a clause with the checkpoint as it."""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 def metric_of(folder: Path, metric: str = "eval_loss") -> float:
     """Return a metric at the checkpoint's own step, from its ``trainer_state.json``.
 
     The log in that file is cumulative, so its last entry may belong to an earlier step.
 
     Raises:
-        CheckpointError: no such file, no such metric at that step, or not a finite number.
+        MetricError: no such metric at that step, or not a finite number.
+        CheckpointError: the file cannot be read.
     """
     file = folder / "trainer_state.json"
     state = trainer_state(folder)
@@ -453,10 +462,14 @@ def metric_of(folder: Path, metric: str = "eval_loss") -> float:
     values = [entry[metric] for entry in log if entry.get("step") == step and metric in entry]
     if not values:
         seen = sorted({key for entry in log for key in entry})
-        raise CheckpointError(f"{file}: no {metric} at step {step}; it logs: {', '.join(seen)}")
+        reason = f"no {metric} is logged at its step"
+        message = f"{file}: no {metric} at step {step}; it logs: {', '.join(seen)}"
+        raise MetricError(message, reason=reason)
     value = values[-1]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise CheckpointError(f"{file}: {metric} at step {step} is {value!r}, expected a number")
+        reason = f"its {metric} is {value!r:.40}"
+        message = f"{file}: {metric} at step {step} is {value!r:.40}, expected a number"
+        raise MetricError(message, reason=reason)
     return float(value)
 
 

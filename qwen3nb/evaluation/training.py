@@ -62,7 +62,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
 
     In both cases, `metric` is in ``trainer_state.json`` of each checkpoint, at its step::
 
-        qwen3nb average RUN OUTPUT --best 3 --metric eval_dev --higher-is-better
+        qwen3nb average RUN OUTPUT --best 3 --metric eval_dev
 
     ``metric_for_best_model`` and ``load_best_model_at_end`` work with it. The seconds are logged as
     ``eval_<name>_runtime``. Use one evaluator per data set.

@@ -52,6 +52,7 @@ _NARROWING = ("types", "languages", "splits", "subsets")  # of tasks
 _OF_WEIGHTS = ("pooling", "max_length", "prefix", "prompts", "append_eos", "bidirectional")
 CHOICES: dict[str, tuple[str, ...]] = {
     "average": ("last", "best"),
+    "better": ("auto", "lower", "higher"),
     "correction": tuple(CORRECTIONS),
     "dtype": tuple(DTYPES),
     "cache_dtype": CACHED,

@@ -65,9 +65,13 @@ def extract(checkpoint: Path, output: Path, verbose: bool, prompts: str, **optio
 @opt.paths_given(folder="--training", output="--out")
 @opt.option("--last", least=1, help="Average the last N checkpoints.")
 @opt.option("--best", least=1, help="Average the best N by the metric.")
-@opt.option("--metric", default="eval_loss")
-@click.option("--higher-is-better", is_flag=True)
-def average(folder: Path, output: Path, higher_is_better: bool, **which: Any) -> None:
+@opt.option("--metric", default="eval_loss", help="As the Trainer logs it.")
+@click.option(
+    "--higher-is-better/--lower-is-better",
+    default=None,
+    help="Of the metric.  [default: the Trainer's rule: lower for losses and errors, else higher]",
+)
+def average(folder: Path, output: Path, higher_is_better: bool | None, **which: Any) -> None:
     """Average checkpoints in FOLDER and write the result to the folder OUTPUT.
 
     \b
@@ -79,7 +83,8 @@ def average(folder: Path, output: Path, higher_is_better: bool, **which: Any) ->
 
     if (which["last"] is None) == (which["best"] is None):
         raise click.UsageError("give either --last N or --best N")
-    selection = select_checkpoints(folder, lower_is_better=not higher_is_better, **which)
+    lower_is_better = None if higher_is_better is None else not higher_is_better
+    selection = select_checkpoints(folder, lower_is_better=lower_is_better, **which)
     average_checkpoints(selection, output)
     if selection.note:
         click.echo(selection.note, err=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qwen3nb.checkpoints.direction import logged_name
 from qwen3nb.checkpoints.folder import metric_of, open_checkpoint, step_of
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.report.render.table import Cell, Conclusion, Table
@@ -18,6 +19,7 @@ def checkpoints_table(
     folders: Sequence[Path], *, selected: Sequence[Path] = (), metric: str = "eval_loss"
 ) -> Table:
     """The checkpoints of a training, the selected ones in bold."""
+    metric = logged_name(metric, folders)
     rows = []
     for folder in folders:
         try:
