@@ -439,7 +439,7 @@ def list_checkpoints(folder: Path | str) -> list[Path]:
 
 
 class MetricError(CheckpointError):
-    """A checkpoint without a value of a metric; ``reason`` is a clause with the checkpoint as it."""
+    """A checkpoint without a value of a metric; ``reason`` says why, in a clause about it."""
 
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)

@@ -22,7 +22,6 @@ from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 # The files of a model; weights in other formats are not downloaded.
 MODEL_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 PROVENANCE, AVERAGING = "qwen3nb.json", "averaging_metadata.json"
-_HEAD = 100_000  # characters in which the front matter of a model card ends
 _NOT_LISTED = {PROVENANCE, AVERAGING, "README.md", "model.safetensors"}
 
 
@@ -68,22 +67,6 @@ def _sealed(fields: Mapping[str, Any], sums: Mapping[str, Any]) -> dict[str, Any
     kept = {key: each for key, each in sums.items() if key != "self"}
     whole = {**fields, "checksums": kept}
     return {**whole, "checksums": {**kept, "self": sha256_json(whole)}}
-
-
-def card_fields(folder: Path) -> dict[str, Any]:
-    """Return the front matter of the model card in ``folder``; empty if none can be read."""
-    import yaml
-
-    card = folder / "README.md"
-    if not card.is_file():
-        return {}
-    with card.open(encoding="utf-8", errors="replace") as file:
-        parts = file.read(_HEAD).split("---\n", 2)
-    try:
-        fields = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else {}
-    except yaml.YAMLError:
-        return {}
-    return fields if isinstance(fields, dict) else {}
 
 
 def check_checksums(folder: ModelFolder) -> None:

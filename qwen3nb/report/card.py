@@ -6,6 +6,7 @@ when a card is uploaded; see https://huggingface.co/docs/hub/model-cards.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,9 @@ from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.checkpoints.folder import ModelFolder, trainer_state
-from qwen3nb.checkpoints.provenance import card_fields, read_provenance
+from qwen3nb.checkpoints.model_card import CARD, card_fields
+from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.datasets.rows import finite_number
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.models.kinds.prompts import named_prompts
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 
     from qwen3nb.extraction.extract import Extraction
 
+
+log = logging.getLogger(__name__)
 
 _TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "qwen3", "encoder")
 # Baselines that any encoder should beat: random vectors, and lexical search without training.
@@ -261,7 +266,20 @@ def front_matter(
     )
     # One line per innermost list or mapping: 250 lines for 61 tasks instead of 1,400.
     style: dict[str, Any] = {"default_flow_style": None, "width": 1000, "sort_keys": False}
-    return str(yaml.safe_dump(data.to_dict(), allow_unicode=True, **style)).rstrip()
+    return str(yaml.dump(data.to_dict(), Dumper=_dumper(), allow_unicode=True, **style)).rstrip()
+
+
+def _dumper() -> Any:
+    """Return a safe dumper that also quotes what only YAML 1.2 takes for a number, as ``1e3``."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def represent_str(self, text: str) -> Any:
+            style = "'" if _NUMBER.fullmatch(text) else None
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, Dumper.represent_str)
+    return Dumper
 
 
 def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
@@ -318,7 +336,11 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _NOT_GIVEN = "not given"
 _LISTS = ("language", "datasets")
 # Facts that the files of a training may state.
-_RECORDED = ("license", "license_name", "license_link", "language", "datasets", "base_model")
+_NULLS = ("", "null", "Null", "NULL", "~")  # YAML's nothing, as text
+_OF_LICENCE = ("license", "license_name", "license_link")
+_RECORDED = (*_OF_LICENCE, "language", "datasets", "base_model")
+# Text that YAML 1.2, which the hub reads, takes for a number; PyYAML writes it without quotes.
+_NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|0o[0-7]+")
 Rows = list[tuple[str, str]]
 
 
@@ -372,28 +394,88 @@ def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[
 
     Precedence: the facts file, ``training.json``, the card of the checkpoint ``source``, which need
     not exist any more, and the base model's name in its configuration. If none states a licence, it
-    is ``license``, by default that of the book.
+    is ``license``, by default that of the book. A licence that is stated but cannot be read is not
+    replaced by the book's; a warning names its file.
 
     Raises:
         ValueError: as in `read_facts`.
     """
-    license = license or book_settings().license
-    known: dict[str, Any] = {"license": license} if license else {}
+    stated: dict[str, Any] = {}
     name = ModelFolder(source).config.get("_name_or_path")
     if isinstance(name, str) and HUB_ID.fullmatch(name) and not Path(name).exists():
-        known["base_model"] = name
-    recorded = _listed(card_fields(source)) | _listed(training_of(source))
-    return known | recorded | read_facts(file)
+        stated["base_model"] = name
+    unreadable: list[str] = []
+    for read in (_of_card, _of_training):
+        try:
+            facts = read(source)
+        except _LicenceError as error:
+            facts = error.others
+            unreadable.append(str(error))
+        _add_facts(stated, facts)
+    _add_facts(stated, read_facts(file))
+    if "license" not in stated and license:
+        stated["license"] = license
+    elif "license" not in stated and not unreadable and book_settings().license:
+        stated["license"] = book_settings().license
+    if "license" not in stated:
+        for reason in unreadable:
+            log.warning("%s; the card states no licence: give one by --license or --facts", reason)
+    return stated
 
 
-def _listed(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the known facts, as lists where the card has lists."""
+class _LicenceError(ValueError):
+    """A licence that is stated, but cannot be read; has the ``others`` of the same file."""
+
+    def __init__(self, message: str, others: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.others = others
+
+
+def _of_card(source: Path) -> dict[str, Any]:
+    try:
+        fields = card_fields(source)
+    except CheckpointError as error:
+        raise _LicenceError(str(error), {}) from None
+    return _listed(_without_nulls(fields), where=source / CARD)
+
+
+def _without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of YAML read as text, without those that state nothing."""
+    present: dict[str, Any] = {}
+    for name, value in fields.items():
+        values = value if isinstance(value, list) else [value]
+        stated = [entry for entry in values if entry not in _NULLS]
+        if stated:
+            present[name] = stated if isinstance(value, list) else value
+    return present
+
+
+def _of_training(source: Path) -> dict[str, Any]:
+    return _listed(training_of(source), where=source / "training.json")
+
+
+def _add_facts(stated: dict[str, Any], facts: Mapping[str, Any]) -> None:
+    """Add facts in place; a licence replaces the earlier one with its name and link."""
+    if "license" in facts:
+        for name in _OF_LICENCE:
+            stated.pop(name, None)
+    stated.update(facts)
+
+
+def _listed(fields: Mapping[str, Any], *, where: Path) -> dict[str, Any]:
+    """Return the recorded facts: lists where the card has lists; several licences are a list."""
     facts: dict[str, Any] = {}
     for name in _RECORDED:
-        value = stated.get(name)
-        given = value if isinstance(value, list) else [value]
-        if texts := [text for text in given if isinstance(text, str) and text]:
-            facts[name] = texts if name in _LISTS else texts[0]
+        value = fields.get(name)
+        values = value if isinstance(value, list) else [value]
+        texts = [text.strip() for text in values if isinstance(text, str) and text.strip()]
+        if not texts:
+            continue
+        several = name in _LISTS or (name == "license" and len(texts) > 1)
+        facts[name] = texts if several else texts[0]
+    if fields.get("license") and "license" not in facts:
+        licence = str(fields["license"])
+        raise _LicenceError(f"{where}: its licence {licence!r:.80} is no text", facts)
     return facts
 
 
@@ -427,9 +509,18 @@ def details(
         ("context length", f"{config['max_position_embeddings']:,} tokens (its positions)"),
         ("stored as", provenance["dtype"]),
         ("languages", ", ".join(facts.get("language", ()))),
-        ("licence", facts.get("license")),
+        ("licence", _licence(facts)),
     ]
     return _stated(rows)
+
+
+def _licence(facts: Mapping[str, Any]) -> str:
+    """Return the licence in words, with the name that stands behind ``other``."""
+    licence = facts.get("license", "")
+    listed = ", ".join(licence) if isinstance(licence, list) else licence
+    if name := facts.get("license_name"):
+        return f"{listed} ({name})" if listed else name
+    return str(listed)
 
 
 def origin(provenance: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> Rows:

@@ -17,6 +17,7 @@ import yaml
 from helpers.checkpoints import without_checksums
 from helpers.html import HOSTILE
 from helpers.records import amend, make, tier_records
+from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 from sentence_transformers import SentenceTransformer
 
@@ -36,6 +37,7 @@ from qwen3nb.report.card import (
     training_of,
 )
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.book_settings import book_settings
 
 SUBSETS = ("en", "de")
 card_body = partial(card_text, front=False)
@@ -83,7 +85,6 @@ def test_the_card_of_a_tier_with_benchmarks_shows_all_of_its_tasks(encoder_folde
 
 def test_the_hub_reads_back_what_was_measured(encoder_folder, evaluated):
     """Names as MTEB writes them; an entry per split and subset of a task with several."""
-    from huggingface_hub import ModelCard
     from huggingface_hub.repocard_data import (
         eval_results_to_model_index,
         model_index_to_eval_results,
@@ -145,6 +146,97 @@ def test_what_the_files_of_a_training_state_is_on_the_card(checkpoint, tmp_path)
     assert stated_facts(source, file, license="mit")["license"] == "cc-by-4.0"
     (source / "README.md").write_text("---\nlicense: [broken\n---\n")
     assert stated_facts(source, None, license="mit")["license"] == "mit"
+
+
+FRONT = {
+    "plain": ("---\nlicense: cc-by-nc-4.0\n---\n# x\n", {"license": "cc-by-nc-4.0"}),
+    "BOM": ("\ufeff---\nlicense: cc-by-nc-4.0\n---\n", {"license": "cc-by-nc-4.0"}),
+    "CRLF": ("---\r\nlicense: mit\r\nlanguage:\r\n- no\r\n---\r\n# x", {"license": "mit"}),
+    "blanks": ("\n--- \nlicense: mit\n---  \n# x", {"license": "mit"}),
+    "a rule in a text": ('---\ntitle: "x ---"\nlicense: mit\n---\n', {"license": "mit"}),
+    "its end is the file's": ("---\nlicense: mit\n---", {"license": "mit"}),
+    "one in a list": ("---\nlicense:\n- mit\n---\n", {"license": "mit"}),
+    "several": ("---\nlicense: [mit, cc-by-nc-4.0]\n---\n", {"license": ["mit", "cc-by-nc-4.0"]}),
+    "other": (
+        "---\nlicense: other\nlicense_name: my-1.0\nlicense_link: https://x.org/l\n---\n",
+        {"license": "other", "license_name": "my-1.0", "license_link": "https://x.org/l"},
+    ),
+    "a number": ("---\nlicense: 1e3\n---\n", {"license": "1e3"}),
+    "languages": (
+        "---\nlanguage:\n- no\n- on\n- 1e3\n- 2024-01-01\n- 'no'\n- y\n- de\n---\n",
+        {"language": ["no", "on", "1e3", "2024-01-01", "no", "y", "de"]},
+    ),
+    "nothing stated": ("---\nlicense:\nlanguage: null\n---\n", {"license": "apache-2.0"}),
+    "no front matter": ("# license: mit\n", {"license": "apache-2.0"}),
+    "a rule": ("# x\n---\nlicense: mit\n---\n", {"license": "apache-2.0"}),
+}
+
+
+@pytest.fixture
+def book_of_apache(monkeypatch):
+    """A book whose own licence is apache-2.0."""
+    settings = replace(book_settings(), license="apache-2.0")
+    monkeypatch.setattr("qwen3nb.report.card.book_settings", lambda: settings)
+
+
+@pytest.mark.parametrize("written", FRONT)
+def test_a_card_states_what_is_written_on_it(tmp_path, encoder_folder, book_of_apache, written):
+    text, expected = FRONT[written]
+    (tmp_path / "README.md").write_text(text, encoding="utf-8", newline="")
+    stated = stated_facts(tmp_path, None)
+    assert {name: stated.get(name) for name in expected} == expected
+    # What is written is what the hub's library reads, and what YAML 1.2 reads.
+    front = front_matter(encoder_folder, [], stated, name="x")
+    data = ModelCard(f"---\n{front}\n---\n").data.to_dict()
+    assert {name: data.get(name) for name in expected} == expected
+    assert "1e3" not in front or "'1e3'" in front
+
+
+def test_a_card_longer_than_the_largest_published_is_read(tmp_path, book_of_apache):
+    metric = "  - task: {type: STS}\n    metrics: [{type: main_score, value: 1.5}]\n"
+    index = "model-index:\n- name: m\n  results:\n" + metric * 4000
+    text = f"---\n{index}license: cc-by-nc-4.0\n---\n"
+    assert len(text) > 200_000
+    (tmp_path / "README.md").write_text(text)
+    assert stated_facts(tmp_path, None)["license"] == "cc-by-nc-4.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("---\nlicense: [broken\n---\n", "is not YAML"),
+        ("---\nlicense: mit\n\n# no end\n", "has no end"),
+        ("---\n- license: mit\n---\n", "has no fields"),
+        ("---\nlicense: {name: mine}\n---\n", "is no text"),
+    ],
+)
+def test_a_licence_that_cannot_be_read_is_not_replaced(
+    tmp_path, book_of_apache, caplog, text, reason
+):
+    (tmp_path / "README.md").write_text(text)
+    assert "license" not in stated_facts(tmp_path, None)
+    (message,) = caplog.messages
+    assert "README.md" in message
+    assert reason in message
+    assert "--license" in message
+    caplog.clear()
+    assert stated_facts(tmp_path, None, license="mit")["license"] == "mit"
+    assert not caplog.messages
+
+
+def test_a_card_constructs_no_objects(tmp_path):
+    text = "---\nlicense: !!python/object/apply:os.mkdir [made]\n---\n"
+    (tmp_path / "README.md").write_text(text)
+    assert stated_facts(tmp_path, None)["license"] == "made"
+
+
+def test_a_licence_comes_with_its_own_name_and_link(tmp_path):
+    (tmp_path / "README.md").write_text("---\nlicense: other\nlicense_name: mine\n---\n")
+    facts = tmp_path / "facts.toml"
+    facts.write_text('license = "mit"')
+    stated = stated_facts(tmp_path, facts)
+    assert stated["license"] == "mit"
+    assert "license_name" not in stated
 
 
 def test_the_examples_load_the_model_from_the_hub_where_it_has_an_id(encoder_folder, checkpoint):
@@ -249,7 +341,6 @@ def test_the_card_says_how_other_programs_get_the_prompts(checkpoint, tmp_path, 
 
 
 def test_what_only_the_authors_know_comes_from_their_file(encoder_folder, evaluated, tmp_path):
-    from huggingface_hub import ModelCard
 
     file = tmp_path / "facts.toml"
     file.write_text(
