@@ -2,11 +2,11 @@ from qwen3nb.datasets.collection import TestCollection as TestCollection
 from qwen3nb.datasets.collection import find_collections as find_collections
 from qwen3nb.datasets.custom.load import load_domain as load_domain
 from qwen3nb.datasets.mirror import mirrored_words as mirrored_words
+from qwen3nb.datasets.pairs import load_analogies as load_analogies
+from qwen3nb.datasets.pairs import load_word_pairs as load_word_pairs
 from qwen3nb.datasets.pydocs.build import load_pydocs as load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts as author_sts
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task as embedded_task
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample as pydocs_sample
-from qwen3nb.datasets.rows import load_analogies as load_analogies
-from qwen3nb.datasets.rows import load_word_pairs as load_word_pairs
 from qwen3nb.datasets.trec import read_run as read_run
 from qwen3nb.datasets.trec import write_run as write_run

@@ -27,6 +27,13 @@ from typing import Any
 
 import numpy as np
 
+from qwen3nb.datasets.in_memory import (
+    QUERY_ID,
+    find_column,
+    grades_by_query,
+    is_table,
+    texts_by_id,
+)
 from qwen3nb.datasets.mirror import load_data, local_data
 from qwen3nb.datasets.rows import (
     CONTROL,
@@ -98,19 +105,22 @@ class TestCollection:
     @classmethod
     def from_texts(
         cls,
-        queries: Mapping[str, str] | Sequence[str],
-        documents: Mapping[str, str] | Sequence[str],
-        relevant: Mapping[str, Mapping[str, int] | Iterable[str]] | Sequence[Iterable[int]],
+        queries: Any,
+        documents: Any,
+        relevant: Any,
         *,
         name: str = "custom",
     ) -> TestCollection:
         """Create a collection from queries, documents and qrels in memory.
 
         Args:
-            queries: text per id, or a list of texts.
-            documents: text per id, or a list of texts.
+            queries: text per id, or a list of texts; or rows with the columns ``id`` and ``text``
+                (or ``query``), as a list of dictionaries, a data frame or a ``datasets.Dataset``.
+            documents: text per id, or a list of texts; or rows with ``id``, ``text`` and perhaps
+                ``title``.
             relevant: for each query, a grade per document or a list of relevant documents;
-                positions if the documents are a list.
+                positions if the documents are a list. Or rows with ``query-id``, ``corpus-id`` and
+                perhaps ``score``, as in BEIR's qrels.
             name: name of the collection, safe in file names.
 
         Raises:
@@ -122,6 +132,9 @@ class TestCollection:
         TestCollection('custom', 1 documents, 1 queries)
         >>> TestCollection.from_texts(["sort a list"], ["str.join", "list.sort"], [[1]]).qrels
         {'0': {'1': 1}}
+        >>> rows = [{"query-id": "0", "corpus-id": "1", "score": 2}]
+        >>> TestCollection.from_texts(["sort a list"], ["str.join", "list.sort"], rows).qrels
+        {'0': {'1': 2}}
 
         Prompts of a model are not part of a collection: pass them to `load_encoder`.
         """
@@ -133,7 +146,7 @@ class TestCollection:
                     grades if isinstance(grades, Mapping) else dict.fromkeys(grades, 1)
                 ).items()
             }
-            for query, grades in _by_name(name, relevant).items()
+            for query, grades in _judgements(name, relevant).items()
         }
         judged = {document for grades in qrels.values() for document in grades}
         if lost := sorted(judged - documents.keys()):
@@ -259,8 +272,10 @@ class TestCollection:
         return digest.hexdigest()
 
 
-def _by_name(where: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, Any]:
+def _by_name(where: str, values: Any) -> dict[str, Any]:
     """Return values by id; the position is the id in a list."""
+    if not isinstance(values, Mapping) and hasattr(values, "items"):
+        values = dict(values.items())  # a series of pandas, by its index
     if not isinstance(values, Mapping):
         return {str(index): value for index, value in enumerate(values)}
     named = {checked_id(str(name), where=where): value for name, value in values.items()}
@@ -269,8 +284,19 @@ def _by_name(where: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str,
     return named
 
 
-def _texts(where: str, values: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
-    texts = _by_name(where, values)
+def _judgements(where: str, relevant: Any) -> dict[str, Any]:
+    """Return what is relevant to each query; see `TestCollection.from_texts`."""
+    columns_of_lists = isinstance(relevant, Mapping)  # relevant documents by query, no table
+    if is_table(relevant) and not columns_of_lists:
+        rows_of_queries = isinstance(relevant, list) and find_column(relevant[0], QUERY_ID) is None
+        if not rows_of_queries:
+            return grades_by_query(relevant, what=f"{where}: judgements")
+    return _by_name(where, relevant)
+
+
+def _texts(where: str, values: Any) -> dict[str, str]:
+    texts = texts_by_id(values, what=where) if is_table(values) else values
+    texts = _by_name(where, texts)
     for name, text in texts.items():
         if not isinstance(text, str) or not unicode_text(text):
             raise DataError(

@@ -9,7 +9,6 @@ size (or 16 MiB). See `size_limit` for how to raise these limits.
 
 import csv
 import gzip
-import json
 import math
 import os
 import re
@@ -36,11 +35,7 @@ _BOM = b"\xef\xbb\xbf"
 # Control characters, line and paragraph separators, and lone surrogates.
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # tabs and line ends are text
-_PAIR = ("sentence1", "sentence2", "score")
-_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity|[0-9._e+-]+)\s*")  # as Python reads them
 Fields = Mapping[str, type | tuple[type, ...]]
-WordPair = tuple[str, str, float]
-Analogy = tuple[str, str, str, str]
 
 
 class DataError(ValueError):
@@ -178,37 +173,33 @@ def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[
     """Yield number and named fields of each JSON line, after checking their types.
 
     Raises:
-        DataError: a line is not JSON, or a field is missing, of another type, or not valid Unicode.
+        DataError: a line is not JSON, or as `checked_rows`.
     """
-    for number, row in json_rows(file):
-        where = f"{file}:{number}"
+    yield from checked_rows(json_rows(file), fields, file)
+
+
+def checked_rows(
+    rows: Iterable[tuple[int, Mapping[str, Any]]], fields: Fields, where: Any
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yield number and named fields of each numbered row, after checking their types.
+
+    Raises:
+        DataError: a field is missing, of another type, or not valid Unicode; names ``where``.
+    """
+    for number, row in rows:
         for name, kind in fields.items():
             value = row.get(name)
             if not isinstance(value, kind) or isinstance(value, bool):
                 kinds = kind if isinstance(kind, tuple) else (kind,)
                 expected = " or ".join(each.__name__ for each in kinds)
-                raise DataError(f"{where}: field {name!r} is {value!r:.60}; expected {expected}")
+                raise DataError(
+                    f"{where}:{number}: field {name!r} is {value!r:.60}; expected {expected}"
+                )
             if isinstance(value, str) and not unicode_text(value):
-                raise DataError(f"{where}: field {name!r} has a lone surrogate: {value!r:.60}")
+                raise DataError(
+                    f"{where}:{number}: field {name!r} has a lone surrogate: {value!r:.60}"
+                )
         yield number, tuple(row.get(name) for name in fields)
-
-
-def given_rows(data: Any, *, what: str) -> list[dict[str, Any]]:
-    """Return the rows of a data frame or a list of dictionaries, without missing values.
-
-    Raises:
-        DataError: neither of these.
-    """
-    if hasattr(data, "to_json"):  # pandas: converts values to Python types
-        data = json.loads(data.to_json(orient="records", date_format="iso"))
-    rows = list(data) if isinstance(data, Iterable) else [data]
-    for number, row in enumerate(rows, start=1):
-        if not isinstance(row, Mapping):
-            raise DataError(
-                f"{what}:{number}: expected a file, a data frame or a list of dictionaries; got "
-                f"{type(row).__name__} {row!r:.40}"
-            )
-    return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
 
 def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
@@ -306,86 +297,6 @@ def stated_number(value: Any) -> float | None:
         return finite_number(float(value)) if value.isascii() and "_" not in value else None
     except ValueError:
         return None
-
-
-def scored_pairs(file: Path, *, of: str) -> list[tuple[str, str, float]]:
-    """Read two texts and their score from each row of JSONL, CSV or TSV, in order.
-
-    Columns are ``sentence1``, ``sentence2`` and ``score``, or the three columns of a table without
-    these names; its first line is a header if its score is not a number.
-
-    Args:
-        file: the file.
-        of: name of the texts in messages.
-
-    Raises:
-        DataError: no rows, or a malformed one; a score that is not a finite number; a text that is
-            empty or has control characters.
-    """
-    rows: Iterator[tuple[int, Sequence[Any]]]
-    if ".jsonl" in file.name:
-        rows = numbered_json_rows(file, {**dict.fromkeys(_PAIR[:2], str), "score": (int, float)})
-    else:
-        rows = _table_pairs(file)
-    pairs = []
-    for number, (first, second, gold) in rows:
-        score = stated_number(gold)
-        if score is None:
-            raise DataError(f"{file}:{number}: expected a number as score; got {gold!r:.60}")
-        if not first.strip() or not second.strip():
-            raise DataError(
-                f"{file}:{number}: expected two {of}; got {first!r:.60}, {second!r:.60}"
-            )
-        if CONTROL.search(first + second):
-            raise DataError(f"{file}:{number}: control characters in one of two {of}")
-        pairs.append((first, second, score))
-    if not pairs:
-        raise DataError(f"{file}: no pairs of {of}")
-    return pairs
-
-
-def _table_pairs(file: Path) -> Iterator[tuple[int, list[str]]]:
-    _, head = next(csv_rows(file), (0, []))
-    if {*_PAIR} <= {name.strip() for name in head}:
-        yield from named_rows(file, _PAIR)
-        return
-    for row, (number, cells) in enumerate(csv_rows(file)):
-        if len(cells) != len(_PAIR):
-            raise DataError(f"{file}:{number}: expected two texts and a score; got {listed(cells)}")
-        if row or _NUMBER.fullmatch(cells[2].lower()):  # otherwise a header
-            yield number, [cell.strip() for cell in cells]
-
-
-def load_word_pairs(path: Path | str) -> list[WordPair]:
-    """Read two words and a gold score per row, in order, with duplicates.
-
-    Args:
-        path: a file as for `scored_pairs`, or a folder with ``test.jsonl`` or ``test.csv``.
-
-    Raises:
-        DataError: no such file, no rows, or a malformed row.
-    """
-    path = Path(path).expanduser()
-    file = variant(path, "test.jsonl", "test.csv") if path.is_dir() else path
-    if file is None or not file.is_file():
-        raise DataError(f"{path}: expected a file, or a folder with test.jsonl or test.csv")
-    return scored_pairs(file, of="words")
-
-
-def load_analogies(file: Path | str) -> list[Analogy]:
-    """Read questions (a, b, c, d), one per line, as in Google's ``questions-words.txt``."""
-    file = Path(file).expanduser()
-    analogies: list[Analogy] = []
-    for number, line in numbered_lines(file):
-        words = line.split()
-        if not words or words[0].startswith(":"):
-            continue
-        if len(words) != 4:
-            raise DataError(f"{file}:{number}: expected four words; got {len(words)}")
-        analogies.append((words[0], words[1], words[2], words[3]))
-    if not analogies:
-        raise DataError(f"{file}: no questions")
-    return analogies
 
 
 _CONFIGURATION = 128 << 10  # bytes, for which PyYAML takes seconds

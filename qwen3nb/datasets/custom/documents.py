@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from qwen3nb.datasets import rows as reader
+from qwen3nb.datasets.in_memory import table_rows
 from qwen3nb.datasets.rows import DataError, listed, printable
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.strict_json import parse_json
@@ -148,7 +149,7 @@ def read_documents(source: Any, layout: DocumentLayout | None = None) -> Documen
         rows = _rows(file, columns, layout.table)
     else:
         file = Path("documents")
-        given = enumerate(reader.given_rows(source, what="documents"), start=1)
+        given = enumerate(table_rows(source, what="documents"), start=1)
         rows = _json_rows(file, given, columns, sparse=True)
     texts: dict[str, str] = {}
     stars: dict[str, int | None] = {}

@@ -36,7 +36,8 @@ from typing import Annotated, Any, Literal, Self
 import pydantic
 from pydantic_core import PydanticCustomError
 
-from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, given_rows, printable, read_text
+from qwen3nb.datasets.in_memory import table_rows
+from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, printable, read_text
 from qwen3nb.utils.schema import field_problems
 from qwen3nb.utils.secrets import known_secrets
 from qwen3nb.utils.strict_json import first_duplicate, parse_toml
@@ -213,7 +214,7 @@ def read_queries(source: Any) -> QueryFile:
         except ValueError as error:
             raise DataError(f"{file}: not TOML: {printable(str(error)):.300}") from None
     else:
-        file, raw = Path("queries"), {"queries": given_rows(source, what="queries")}
+        file, raw = Path("queries"), {"queries": table_rows(source, what="queries")}
     try:
         content = _File.model_validate(raw)
     except pydantic.ValidationError as error:

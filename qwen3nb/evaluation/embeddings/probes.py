@@ -24,8 +24,8 @@ import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
 from numpy.typing import ArrayLike, NDArray
 
+from qwen3nb.datasets.pairs import Analogy, WordPair, load_analogies, load_word_pairs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, embedded_task
-from qwen3nb.datasets.rows import Analogy, WordPair, load_analogies, load_word_pairs
 from qwen3nb.metrics.aggregate import Aggregate, aggregate, means, numbered
 from qwen3nb.models.encoders.base import Encoder
 

@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from qwen3nb.datasets.mirror import MirrorError, load_data, load_here, local_data
-from qwen3nb.datasets.rows import DataError, scored_pairs
+from qwen3nb.datasets.pairs import scored_pairs
+from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.metrics.aggregate import Aggregate, aggregate, numbered
 from qwen3nb.models.encoders.base import Encoder

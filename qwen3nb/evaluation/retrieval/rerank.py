@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection, find_collections, nonzero, shared_documents
+from qwen3nb.datasets.in_memory import table_rows
 from qwen3nb.datasets.mirror import MirrorError, explain, hub_access, needs
-from qwen3nb.datasets.rows import DataError, numbered_json_rows
+from qwen3nb.datasets.rows import DataError, checked_rows, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
 from qwen3nb.evaluation.mteb.select import choose_tasks, drawn, quiet, split_groups, task_key
 from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, first_stage
@@ -331,24 +332,31 @@ class RerankItem:
         return columns
 
 
-def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
+def rerank_pairs(reranker: Reranker, pairs: Any, output: Path) -> int:
     """Score ``{"query", "document"}`` lines into ``{"p_yes", "log_odds", "truncated"}`` lines.
 
     Lines keep their order; the file is written atomically. Pairs of one query are scored together.
-    Returns the number of pairs.
+    ``pairs`` is a JSONL file, or its rows as a data frame or a list of dictionaries. Returns the
+    number of pairs.
 
     Raises:
         DataError: a line is not a pair; the message names the line.
         RerankError: a pair cannot be scored.
     """
     fields = {"query": str, "document": str}
-    rows = [row for _, row in numbered_json_rows(pairs, fields)]
+    where: Any = "pairs"
+    if isinstance(pairs, Path | str):
+        where = pairs
+        numbered = numbered_json_rows(Path(pairs), fields)
+    else:
+        numbered = checked_rows(enumerate(table_rows(pairs, what=where), start=1), fields, where)
+    rows = [row for _, row in numbered]
     try:
         scores = reranker.score_pairs(rows)
     except RerankError as error:
-        raise RerankError(f"{pairs}: {error}") from None
+        raise RerankError(f"{where}: {error}") from None
     if not rows:
-        raise DataError(f"{pairs}: the file has no pairs")
+        raise DataError(f"{where}: the file has no pairs")
     names = ("p_yes", "log_odds", "truncated")
     columns = (getattr(scores, name).tolist() for name in names)
     lines = [json.dumps(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from qwen3nb.datasets.rows import DataError, load_analogies, load_word_pairs
+from qwen3nb.datasets.pairs import load_analogies, load_word_pairs
+from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.embeddings.probes import (
     analogies,
     clusters,

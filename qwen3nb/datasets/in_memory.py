@@ -1,0 +1,213 @@
+"""Data in memory: rows of data frames and lists of dictionaries, and the columns meant in them.
+
+Every function that takes data accepts these forms, and `table_rows` reads them all:
+
+    a list of dictionaries      or any iterable of mappings, such as a ``datasets.Dataset``
+    a data frame                of pandas or polars, or a table of pyarrow
+    a dictionary of columns     lists of equal length by name
+
+Missing values (None, NaN, NaT) are left out of a row, also inside of nested values: a column of
+structures lists the keys of all rows in each of them.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import Any
+from uuid import UUID
+
+from qwen3nb.datasets.rows import DataError, listed
+
+Row = dict[str, Any]
+# Names of columns by their meaning, as published data sets spell them. The first is ours.
+ID = ("id", "_id", "qid", "query_id", "doc_id", "docid", "docno", "pid", "corpus_id", "document_id")
+TEXT = ("text", "query", "question", "document", "passage", "contents", "content", "body")
+TITLE = ("title",)
+QUERY_ID = ("query-id", "qid", "query")
+DOCUMENT_ID = ("corpus-id", "doc_id", "docid", "docno", "document_id", "document", "doc", "pid")
+GRADE = ("score", "relevance", "rel", "grade", "label", "judgment", "judgement", "rating")
+FIRST = ("sentence1", "sentence_a", "text1", "text_a", "word1", "s1", "first")
+SECOND = ("sentence2", "sentence_b", "text2", "text_b", "word2", "s2", "second")
+GOLD = (
+    *("score", "gold", "similarity", "similarity_score", "relatedness_score", "human (mean)"),
+    *("human_mean", "simlex999", "rating", "label", "mean", "cosine"),
+)
+_PUNCTUATION = re.compile(r"[\W_]+")
+
+
+def table_rows(data: Any, *, what: str) -> list[Row]:
+    """Return the rows of a table in memory as dictionaries, without missing values.
+
+    >>> table_rows({"id": ["a", "b"], "text": ["sort", None]}, what="documents")
+    [{'id': 'a', 'text': 'sort'}, {'id': 'b'}]
+
+    Args:
+        data: a table, as above.
+        what: what the rows are, for messages.
+
+    Raises:
+        DataError: ``data`` is none of these.
+    """
+    rows: list[Row] = []
+    for number, row in enumerate(_plain_rows(data, what), start=1):
+        if not isinstance(row, Mapping):
+            raise DataError(
+                f"{what}:{number}: expected a file, a data frame or a list of dictionaries; got "
+                f"{type(row).__name__} {row!r:.40}"
+            )
+        rows.append(_without_missing(row))
+    return rows
+
+
+def is_table(data: Any) -> bool:
+    """Return whether data are rows of named columns rather than a file, a text or plain values.
+
+    >>> is_table([{"id": "a"}]), is_table(["a"]), is_table({"a": "text"}), is_table("file.csv")
+    (True, False, False, False)
+    """
+    if isinstance(data, Mapping):
+        return bool(data) and all(_is_list(values) for values in data.values())
+    if isinstance(data, list | tuple):
+        return bool(data) and all(isinstance(row, Mapping) for row in data)
+    methods = ("iterrows", "to_dicts", "to_pylist", "column_names", "fetchdf", "collect")
+    return any(hasattr(data, name) for name in methods) and not hasattr(data, "metadata")
+
+
+def find_column(columns: Iterable[str], names: Sequence[str]) -> str | None:
+    """Return the column with the first of ``names``, whatever its case, blanks and hyphens.
+
+    >>> find_column(["Word 1", "Word 2", "Human (mean)"], GOLD)
+    'Human (mean)'
+    """
+    spelt: dict[str, str] = {}
+    for column in columns:
+        spelt.setdefault(_letters(column), column)
+    for name in names:
+        if _letters(name) in spelt:
+            return spelt[_letters(name)]
+    return None
+
+
+def required_column(columns: Iterable[str], names: Sequence[str], *, where: str) -> str:
+    """Return the column of `find_column`, or raise DataError with the expected names."""
+    present = list(columns)
+    column = find_column(present, names)
+    if column is None:
+        raise DataError(f"{where}: no column {names[0]!r}; columns: {listed(present)}")
+    return column
+
+
+def texts_by_id(data: Any, *, what: str) -> dict[str, Any]:
+    """Return the text of each row by its id, with the title before it, if there is one.
+
+    Without a column of ids, the position of a row is its id.
+
+    Raises:
+        DataError: no column of texts; an id is missing or given twice.
+    """
+    rows = table_rows(data, what=what)
+    columns = _columns(rows)
+    names = find_column(columns, ID)
+    titles = find_column(columns, TITLE)
+    column = find_column([name for name in columns if name != names], TEXT)
+    if column is None:
+        column = required_column(columns, (*TEXT, *TITLE), where=what)
+    texts: dict[str, Any] = {}
+    for position, row in enumerate(rows):
+        if names is not None and names not in row:
+            raise DataError(f"{what}:{position + 1}: no value in the column {names!r} of ids")
+        name = str(position if names is None else row[names])
+        if name in texts:
+            raise DataError(f"{what}:{position + 1}: duplicate id {name!r:.60}")
+        text = row.get(column, "")
+        if titles not in (None, column) and isinstance(text, str):
+            text = f"{row.get(titles, '')} {text}".strip()
+        texts[name] = text
+    return texts
+
+
+def grades_by_query(data: Any, *, what: str) -> dict[str, dict[str, Any]]:
+    """Return the grade per query and document of rows with a query, a document and a grade.
+
+    Without a column of grades, each row is a relevant document of grade 1.
+
+    Raises:
+        DataError: a column, or a value of one, is missing.
+    """
+    rows = table_rows(data, what=what)
+    columns = _columns(rows)
+    queries = required_column(columns, QUERY_ID, where=what)
+    documents = required_column(columns, DOCUMENT_ID, where=what)
+    grades = find_column(columns, GRADE)
+    judged: dict[str, dict[str, Any]] = {}
+    for number, row in enumerate(rows, start=1):
+        for column in (queries, documents, grades):
+            if column is not None and column not in row:
+                raise DataError(f"{what}:{number}: no value in the column {column!r}")
+        grade = 1 if grades is None else row[grades]
+        judged.setdefault(str(row[queries]), {})[str(row[documents])] = grade
+    return judged
+
+
+def _columns(rows: Iterable[Row]) -> list[str]:
+    """Return the names of all columns, in the order of their first value."""
+    return list(dict.fromkeys(str(name) for row in rows for name in row))
+
+
+def _letters(name: str) -> str:
+    return _PUNCTUATION.sub("", str(name)).casefold()
+
+
+def _is_list(values: Any) -> bool:
+    return isinstance(values, list | tuple) or hasattr(values, "tolist")
+
+
+def _plain_rows(data: Any, what: str) -> Iterable[Any]:
+    """Return the rows of a table, with the values of its library."""
+    if hasattr(data, "fetchdf"):  # a relation of DuckDB
+        data = data.fetchdf()
+    if hasattr(data, "collect") and not hasattr(data, "to_dicts"):  # a lazy frame of polars
+        data = data.collect()
+    if hasattr(data, "to_dicts"):  # polars
+        return list(data.to_dicts())
+    if hasattr(data, "to_pylist"):  # pyarrow
+        return list(data.to_pylist())
+    if hasattr(data, "iterrows"):  # pandas
+        return list(data.to_dict("records"))
+    if isinstance(data, Mapping) and is_table(data):
+        lengths = {len(values) for values in data.values()}
+        if len(lengths) > 1:
+            raise DataError(f"{what}: expected columns of equal length; got {sorted(lengths)}")
+        values = zip(*data.values(), strict=True)
+        return [dict(zip(data, row, strict=True)) for row in values]
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
+        return data
+    return [data]
+
+
+def _without_missing(row: Mapping[Any, Any]) -> Row:
+    """Return the values of a mapping that are there, as types of Python."""
+    values = {str(name): _plain(value) for name, value in row.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as a type of Python; None for a missing one."""
+    if isinstance(value, Mapping):
+        return _without_missing(value)
+    if isinstance(value, list | tuple):
+        return [_plain(element) for element in value]
+    if hasattr(value, "tolist"):  # an array or a number of NumPy
+        return _plain(value.tolist())
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    # pandas.NA and NaT are of classes without a public name, and equal to nothing.
+    missing = type(value).__name__ in ("NAType", "NaTType")
+    return None if missing else _day_as_text(value)
+
+
+def _day_as_text(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
