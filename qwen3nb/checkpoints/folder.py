@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -27,7 +27,7 @@ from typing import Any
 
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 from qwen3nb.checkpoints.weights import Weights, read_safetensors, read_torch
-from qwen3nb.utils.atomic_files import file_stamp, sha256_file
+from qwen3nb.utils.atomic_files import file_stamp, sha256_file, without_ctime
 from qwen3nb.utils.journal import remembered_digest
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
@@ -240,22 +240,56 @@ class ModelFolder(os.PathLike[str]):
         self.config, self.weights  # noqa: B018 - raise if malformed
 
     def changed(self) -> Path | None:
-        """Return a file that was changed or removed since it was read, or None."""
-        for file, stamp in self.stamps.items():
-            try:
-                if file_stamp(file) != stamp:
-                    return file
-            except OSError:
+        """Return a file that may have changed since it was read, or None."""
+        return next((file for file, now in self._stamps_now() if now != self.stamps[file]), None)
+
+    def rewritten(self) -> Path | None:
+        """Return a file that was written, replaced or removed since it was read, or None.
+
+        A file of which only the ctime differs is none: a hard link, other permissions, a backup, or
+        a name that was changed and changed back. Its content has to be compared.
+        """
+        for file, now in self._stamps_now():
+            if without_ctime(now) != without_ctime(self.stamps[file]):
                 return file
         return None
 
-    def check_unchanged(self) -> None:
+    def _stamps_now(self) -> Iterator[tuple[Path, list[Any]]]:
+        """Yield each file that was read, and its present stamp; an empty one if it is gone."""
+        for file in self.stamps:
+            try:
+                yield file, file_stamp(file)
+            except OSError:
+                yield file, []
+
+    def _same_content(self, hashes: Mapping[str, str] | None) -> bool:
+        """Return whether the files are known to have the content that was read."""
+        now = ModelFolder(self.path)
+        if any(now.sha256(name) != digest for name, digest in self._digests.items()):
+            return False
+        if hashes is not None:
+            return now.weights.sha256_each(hashes) == dict(hashes)
+        opened = vars(self).get("weights")  # cached properties
+        if opened is None:
+            return not self._weights
+        return "digest" in vars(opened) and bool(now.weights.digest == opened.digest)
+
+    def check_unchanged(self, hashes: Mapping[str, str] | None = None) -> None:
         """Check that no file has changed since it was read.
+
+        If only the ctime of a file differs, its content decides.
+
+        Args:
+            hashes: the SHA-256 of tensors as they were read, by name; by default, the digest of the
+                weights is compared.
 
         Raises:
             CheckpointError: a file has changed or is gone.
         """
-        if (file := self.changed()) is not None:
+        file = self.rewritten()
+        if file is None and not (self.changed() is None or self._same_content(hashes)):
+            file = self.changed()
+        if file is not None:
             raise CheckpointError(
                 f"{file}: changed while it was being read; "
                 "wait until the training has finished saving, then try again"

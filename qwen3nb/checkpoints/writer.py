@@ -114,8 +114,8 @@ def write_pieces(
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     for index, checkpoint in enumerate(checkpoints):
-        checkpoint.check_unchanged()
         hashes = {each.piece.sources[index]: each.hashes[index] for each in transfers}
+        checkpoint.check_unchanged(hashes)
         weights = checkpoint.weights
         if hashes.keys() == weights.tensors.keys():
             weights.remember(combined_digest(weights.tensors, hashes))

@@ -329,6 +329,11 @@ def file_stamp(file: Path) -> list[Any]:
     return [str(file.resolve()), at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns]
 
 
+def without_ctime(stamp: list[Any]) -> list[Any]:
+    """Return a `file_stamp` without the ctime, which also links, permissions and names change."""
+    return stamp[:-1]
+
+
 _SECONDS = 0.1  # between two tries
 
 

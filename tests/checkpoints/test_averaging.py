@@ -1,14 +1,17 @@
 """Means of checkpoints, what is refused, and the writer of their weights."""
 
 import json
+import time
 
 import pytest
 import torch
 from helpers.checkpoints import folder_with, save_bin
 from helpers.fault_injection import tree
+from helpers.file_touches import TOUCHES, overwrite_with_its_times
 from helpers.flips import flipped
 from safetensors.torch import load_file, save_file
 
+from qwen3nb.checkpoints import writer
 from qwen3nb.checkpoints.averaging import (
     Selection,
     average_checkpoints,
@@ -97,6 +100,38 @@ def test_unlike_checkpoints_are_refused_and_nothing_is_left(tmp_path, first, oth
     with pytest.raises(CheckpointError, match=cause):
         average_checkpoints(folders, tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
+
+
+@pytest.mark.parametrize("touch", TOUCHES, ids=lambda touch: touch.__name__)
+def test_a_source_is_averaged_while_only_its_ctimes_change(tmp_path, monkeypatch, touch):
+    values = {"a": torch.zeros(2), "b": torch.ones(2)}
+    folders = [folder_with(tmp_path / name, {"w": value}) for name, value in values.items()]
+    real = writer._run
+
+    def meanwhile(*args):
+        real(*args)
+        time.sleep(0.02)  # more than a tick of the file system's clock
+        for folder in folders:
+            touch(folder / "model.safetensors")
+            folder.joinpath("linked").unlink(missing_ok=True)
+
+    monkeypatch.setattr(writer, "_run", meanwhile)
+    mean = average_checkpoints(folders, tmp_path / "mean")
+    assert load_file(mean / "model.safetensors")["w"].tolist() == [0.5, 0.5]
+
+
+def test_a_source_that_changes_with_its_time_set_back_is_noticed(tmp_path, monkeypatch):
+    folders = [folder_with(tmp_path / name, {"w": torch.ones(2)}) for name in "ab"]
+    real = writer._run
+
+    def meanwhile(*args):
+        real(*args)
+        time.sleep(0.02)
+        overwrite_with_its_times(folders[1] / "model.safetensors")
+
+    monkeypatch.setattr(writer, "_run", meanwhile)
+    with pytest.raises(CheckpointError, match="changed while it was being read"):
+        average_checkpoints(folders, tmp_path / "mean")
 
 
 def test_a_source_that_changes_is_noticed(tmp_path, monkeypatch):

@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+import time
 
 import pytest
 import torch
 from helpers import malformed_files as malformed
 from helpers.checkpoints import folder_with
+from helpers.file_touches import TOUCHES, overwrite_with_its_times
 from safetensors.torch import save_file
 
 from qwen3nb.checkpoints.averaging import average_checkpoints
@@ -56,6 +58,32 @@ def test_a_folder_that_changed_is_noticed_and_opened_again(tmp_path):
     assert folder.changed() == folder.path / "model.safetensors"
     assert folder.current().weights.digest != before
     with pytest.raises(CheckpointError, match="changed while it was being read"):
+        folder.check_unchanged()
+
+
+@pytest.mark.parametrize("touch", TOUCHES, ids=lambda touch: touch.__name__)
+def test_a_folder_of_which_only_ctimes_changed_is_unchanged(tmp_path, touch):
+    folder = ModelFolder(folder_with(tmp_path / "model", {"w": torch.ones(2)}))
+    read = (folder.config, folder.weights.digest)
+    time.sleep(0.02)  # more than a tick of the file system's clock
+    for name in ("config.json", "model.safetensors"):
+        touch(folder.path / name)
+        folder.path.joinpath("linked").unlink(missing_ok=True)
+    assert folder.changed() is not None
+    assert folder.rewritten() is None
+    folder.check_unchanged()
+    assert (folder.current().config, folder.current().weights.digest) == read
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_change_of_the_content_is_noticed_although_its_time_was_set_back(tmp_path, name):
+    folder = ModelFolder(folder_with(tmp_path / "model", {"w": torch.ones(2)}))
+    assert folder.config is not None
+    assert folder.weights.digest
+    time.sleep(0.02)
+    overwrite_with_its_times(folder.path / name)
+    assert folder.rewritten() is None
+    with pytest.raises(CheckpointError, match=rf"{name}: changed while it was being read"):
         folder.check_unchanged()
 
 

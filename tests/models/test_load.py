@@ -5,6 +5,7 @@ The oracle is sentence-transformers on the same folder, and `mteb.evaluate` with
 
 import json
 import shutil
+import time
 import warnings
 from functools import partial
 
@@ -15,6 +16,7 @@ from datasets import Dataset
 from helpers import TEXTS
 from helpers.archetypes import words, write_sentence_bert
 from helpers.checkpoints import without_checksums
+from helpers.file_touches import TOUCHES, overwrite_with_its_times
 from helpers.mteb_tasks import WORDS, loaded
 from helpers.rerankers import write_reranker
 from mteb.mocks.mock_run import ALL_MOCK_TASK_TEST_GRID
@@ -307,6 +309,35 @@ def test_weights_replaced_while_they_load_give_no_vectors(
         vectors = [each.encode(list(TEXTS)) for each in (new, same, old)]
         np.testing.assert_array_equal(vectors[0], vectors[1])
         assert not np.allclose(vectors[0], vectors[2])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("touch", TOUCHES, ids=lambda touch: touch.__name__)
+@pytest.mark.parametrize("kind", ["encoder", "sentence-transformers", "reranker"])
+def test_a_backup_while_a_model_loads_changes_nothing(
+    kind, touch, exported, tokenizer_folder, tmp_path, monkeypatch
+):
+    from qwen3nb.models import load, rerankers
+
+    folder = tmp_path / "model"
+    write_kind(kind, folder, exported, tokenizer_folder)
+    ranks = kind == "reranker"
+    home, run = (rerankers, load_reranker) if ranks else (load, load_encoder)
+    taken, identity = load.fingerprint, run(folder).identity
+    change = [touch]
+
+    def take(source):
+        content = taken(source)
+        if source.content is None:  # before it is loaded
+            time.sleep(0.02)  # more than a tick of the file system's clock
+            change[0](folder / "model.safetensors")
+        return content
+
+    monkeypatch.setattr(home, "fingerprint", take)
+    assert run(folder).identity == identity
+    change[0] = overwrite_with_its_times
+    with pytest.raises(SpecError, match="its files changed while the model was loaded"):
+        run(folder)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "sentence-transformers", "words", "reranker"])

@@ -302,13 +302,22 @@ def unchanged(source: Source) -> dict[str, Any]:
     """
     if source.content is None:
         return fingerprint(source)
-    for each in (source, source.base):
-        if each is not None and each.folder is not None and each.folder.changed() is not None:
-            raise SpecError(
-                f"{each.folder}: its files changed while the model was loaded; load it again when "
-                "they have been written completely"
-            )
+    parts = [source] if source.base is None else [source, source.base]
+    folders = [part.folder for part in parts if part.folder is not None]
+    for folder in folders:
+        if folder.rewritten() is not None:
+            raise _changed(folder)
+    touched = [folder for folder in folders if folder.changed() is not None]
+    if touched and fingerprint(source) != source.content:  # else only the ctime of a file changed
+        raise _changed(touched[0])
     return dict(source.content)
+
+
+def _changed(folder: ModelFolder) -> SpecError:
+    return SpecError(
+        f"{folder}: its files changed while the model was loaded; load it again when "
+        "they have been written completely"
+    )
 
 
 def mteb_meta(
