@@ -34,6 +34,7 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_folder, read_json, turn
 from qwen3nb.utils.hardware import available_memory
 from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_public
+from qwen3nb.utils.signals import heed_children
 
 # Texts of a built book, except the theme's files in ``_static``.
 _TEXTS = {".html", ".json", ".js", ".ipynb", ".md", ".txt", ".csv", ".tex", ".bib", ".svg", ".css"}
@@ -265,6 +266,7 @@ def _build_strictly(output: Path) -> None:
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
     command += ["build", str(paths.book()), "-W", "-n", "--keep-going", "-q"]
     command += ["--path-output", str(output)]
+    heed_children()
     done = subprocess.run(
         guarded(command),
         capture_output=True,

@@ -23,6 +23,7 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import explained
+from qwen3nb.utils.signals import heed_children
 from qwen3nb.utils.terminal import guarded_streams, say
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ class Program(CommandGroup):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command with guarded output and errors, or complete one for a shell."""
         kwargs.setdefault("prog_name", self.name)
+        heed_children()
         with nullcontext() if os.environ.get(_COMPLETING) else guarded_streams():
             return super().main(*args, **kwargs)
 

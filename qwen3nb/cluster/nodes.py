@@ -38,6 +38,7 @@ from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import passed_names
+from qwen3nb.utils.signals import heed_children
 
 LOCAL, TEMPORARY = "local", "temporary folder"
 
@@ -93,6 +94,7 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
         os.environ.setdefault(name, value)
     authentication = os.environ.get(_AUTHENTICATION)
     at_term = signal.getsignal(signal.SIGTERM)  # Ray would replace it in the main thread
+    heed_children()
     try:
         with _silent():
             ray.init(address=target, **options)

@@ -77,7 +77,10 @@ def run_guarded(
 
     ``log`` gets its output; ``scratch`` is removed if the worker or the raylet dies.
     """
+    from qwen3nb.utils.signals import heed_children
+
     owners = [os.getpid(), os.getppid()]
+    heed_children()
     with log.open("wb") as output:
         done = subprocess.run(
             guarded(command, owners=owners, if_lost=scratch, waiter=True),
@@ -265,6 +268,8 @@ def main(text: str, *command: str) -> None:
     between the first owner and the guard.
     """
     orders = json.loads(text)
+    if hasattr(signal, "SIGCHLD"):  # where ignored, the status of a child is lost
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if orders.pop("waiter", False):
         waiter = os.getpid()
         if pid := os.fork():

@@ -29,6 +29,7 @@ from qwen3nb.execution.sweep import Job, failures_text, sweep
 from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import new_folder, read_json, sha256_file, sha256_json, write_json
+from qwen3nb.utils.signals import heed_children
 from qwen3nb.utils.terminal import say
 
 # The encoder that the book and its card are about: the best on the development pairs, the average
@@ -135,6 +136,7 @@ def _in_parallel() -> None:
     Raises:
         DemoError: a step failed; its error is on the terminal.
     """
+    heed_children()
     running = {}
     for position, step in enumerate(STEPS):
         # Each step draws its progress bar on its own line.

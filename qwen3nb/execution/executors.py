@@ -46,6 +46,7 @@ from qwen3nb.records.verification import SUMMARY
 from qwen3nb.utils.atomic_files import new_file, read_json, temporary_folder, turn, write_text
 from qwen3nb.utils.hardware import cores, gpus
 from qwen3nb.utils.secrets import known_secrets
+from qwen3nb.utils.signals import heed_children
 
 STOPPED = -signal.SIGTERM  # status of runs not started after a stop
 _PATIENCE = 5.0  # seconds for a guard to end a run
@@ -109,6 +110,7 @@ class LocalExecutor:
             own = {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
             environment = {**os.environ, **_settings(cores() // self.at_once, log), **own}
             program = [sys.executable, "-m", "qwen3nb.cli.main", *command.arguments]
+            heed_children()
             with log.open("wb") as file:
                 with self._lock:
                     if self.stopped:

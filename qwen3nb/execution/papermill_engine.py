@@ -36,6 +36,7 @@ from papermill.parameterize import parameterize_notebook
 from qwen3nb import paths
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.utils.secrets import Secrets, known_secrets
+from qwen3nb.utils.signals import heed_children
 from qwen3nb.utils.terminal import uncoloured, visible, visible_progress
 
 # papermill's options with the number of their values; a test checks them against papermill.
@@ -120,6 +121,7 @@ class Engine(engines.NBClientEngine):
         source = Path(str(options.get("input_path")))
         if not notebooks.is_ours(nb, source):
             return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
+        heed_children()  # or the end of a kernel would look like a success
         given = {
             name: value
             for name, value in nb.metadata.papermill.get("parameters", {}).items()

@@ -6,6 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
+from qwen3nb.utils.signals import heed_children
 
 _CODE = {".py", ".toml", ".tsv", ".j2", ".json", ".mplstyle"}
 _LENGTH = 12
@@ -50,6 +51,7 @@ def git_commit(folder: Path) -> str:
 
 def _git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]  # S607: the git on the user's path
+    heed_children()
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired):  # git is missing or too slow

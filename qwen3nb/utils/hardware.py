@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from qwen3nb.utils.signals import heed_children
+
 _STATUS = Path("/proc/self/status")
 _UUID = re.compile(r"\(UUID: ([\w/-]+)\)")
 
@@ -97,6 +99,7 @@ def _listed() -> list[str]:
     """Return the id of each GPU, or of its MIG slices."""
     if (tool := shutil.which("nvidia-smi")) is None:
         return []
+    heed_children()
     done = subprocess.run([tool, "-L"], capture_output=True, text=True, check=False, timeout=60)
     ids: list[str] = []
     whole = ""

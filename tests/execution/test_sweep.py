@@ -319,7 +319,20 @@ open({home!r} + "/pid-" + checkpoint, "w").write(str(os.getpid()))
 sum(range(10**12))"""
 
 
-def slow_sweep(home, *, signal_number):
+SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+
+
+def signals_with(ignored):
+    """A function for a child that is to start with signals at their defaults, and one ignored."""
+
+    def set_signals():
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN if number == ignored else signal.SIG_DFL)
+
+    return set_signals
+
+
+def slow_sweep(home, *numbers, ignored=None):
     """Start a sweep of two busy runs, signal it, and return its status and output."""
     flags = [home / "pid-bm25", home / "pid-random"]
     save(notebook_of(BUSY.format(home=str(home)), parameters=ON_MODEL), "slow")
@@ -331,30 +344,41 @@ def slow_sweep(home, *, signal_number):
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "TMPDIR": str(home / "tmp")},
+        preexec_fn=signals_with(ignored),
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 90
     while not all(flag.is_file() and flag.read_text() for flag in flags):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.1)
     family = psutil.Process(process.pid).children(recursive=True)
     assert {int(flag.read_text()) for flag in flags} <= {each.pid for each in family}
-    process.send_signal(signal_number)
-    output, _ = process.communicate(timeout=120)
+    for number in numbers:
+        process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
     return process.returncode, output, family
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    ("number", "expected"),
-    [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
-    ids=["Ctrl-C", "kill -9"],
+    ("ignored", "numbers", "expected"),
+    [
+        (None, [signal.SIGINT], 130),
+        (None, [signal.SIGKILL], -signal.SIGKILL),
+        (signal.SIGINT, [signal.SIGINT, signal.SIGTERM], 143),  # as in a background job
+        (signal.SIGHUP, [signal.SIGHUP, signal.SIGINT], 130),  # as with nohup
+        (signal.SIGCHLD, [signal.SIGTERM], 143),
+    ],
+    ids=["Ctrl-C", "kill -9", "SIGINT ignored", "SIGHUP ignored", "SIGCHLD ignored"],
 )
-def test_an_interrupted_sweep_leaves_no_process_no_file_and_no_page(small, number, expected):
+def test_an_interrupted_sweep_leaves_no_process_no_file_and_no_page(
+    small, ignored, numbers, expected
+):
     (small / "tmp").mkdir()
-    status, output, family = slow_sweep(small, signal_number=number)
+    status, output, family = slow_sweep(small, *numbers, ignored=ignored)
     assert status == expected, output
-    assert ("stopped after 0 of 2 runs" in output) == (number != signal.SIGKILL)
+    assert ("stopped after 0 of 2 runs" in output) == (signal.SIGKILL not in numbers)
     assert "Traceback" not in output
     gone, alive = psutil.wait_procs(family, timeout=60)  # until they are reaped
     assert not alive
@@ -362,6 +386,51 @@ def test_an_interrupted_sweep_leaves_no_process_no_file_and_no_page(small, numbe
     assert not list((small / "tmp").iterdir())
     assert not (small / "book" / "runs").exists()
     assert not list(paths.results().glob("failed/*"))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("ignored", SIGNALS, ids=lambda number: number.name)
+def test_a_sweep_counts_its_failures_whatever_signal_its_parent_ignores(small, ignored):
+    """Where SIGCHLD is ignored, the system drops the status of a process."""
+    save(notebook_of("assert verify, 'it is nought'", parameters=VERIFY), "failing")
+    (small / "sweep.toml").write_text(
+        '[[runs]]\nnotebook = "failing"\nparameters = { verify = false }\n'
+        '[[runs]]\nnotebook = "plain"\n'
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "qwen3nb.cli.main", "sweep", str(small / "sweep.toml"), "--no-book"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        preexec_fn=signals_with(ignored),
+    )
+    assert done.returncode == 1, done.stdout
+    assert "2 runs: 1 done, 0 reused, 1 failed" in done.stdout
+    assert "AssertionError: it is nought" in done.stdout
+
+
+def test_a_sweep_of_a_program_that_ignores_sigchld_counts_its_failures(small, monkeypatch):
+    """Called from Python, in the main thread and in another one."""
+    code = """
+import signal, sys, threading
+from pathlib import Path
+from qwen3nb.execution.executors import Command, LocalExecutor
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+command = Command("page", ("no-such-command",), Path("page.ipynb"))
+status = []
+run = lambda: status.append(LocalExecutor(1).run(command, log=Path(sys.argv[1])).exit_status)
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+run()
+print(*status)
+"""
+    command = [sys.executable, "-c", code, str(small / "log")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.split() == ["2", "2"]
 
 
 def test_a_closed_terminal_ends_a_command_unless_that_is_ignored():

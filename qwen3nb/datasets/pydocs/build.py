@@ -48,6 +48,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+from qwen3nb.utils.signals import heed_children
 
 CACHE_VERSION = 2  # increase when a rule above or the format of the file changes
 MASK = "[name]"
@@ -143,6 +144,7 @@ def load_pydocs() -> PyDocs:
         # -P: do not import files of the working directory.
         options = ("-P", "-W", "ignore", "-m", "qwen3nb.datasets.pydocs.build")
         command = [sys.executable, *options, str(file)]
+        heed_children()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"PyDocs could not be built: {done.stderr.strip().splitlines()[-1]}")
