@@ -4,11 +4,17 @@ import gc
 import json
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 from helpers import TEXTS
 from helpers.checkout import write_checkout
+from helpers.leftovers import (  # noqa: F401 - hooks
+    pytest_configure,
+    pytest_runtest_logreport,
+    pytest_unconfigure,
+)
 
 # Before any library reads them, here and in the programs that the tests start.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -16,6 +22,15 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # The models here are tiny, and the tests share the cores: more threads would only wait.
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+# As a terminal sets them; tests that need others set them. A shell ignores the first in a job in
+# the background, nohup the second, and some servers the third.
+for number, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGCHLD, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 IN_PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
 
 
