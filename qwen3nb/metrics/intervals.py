@@ -30,6 +30,7 @@ References:
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
@@ -120,13 +121,32 @@ def _widened(
     size = rows.shape[1]
     if size < 2:
         return [None] * len(rows)
-    n = queries or size
     means = rows.mean(axis=1)
     deviations = rows - means[:, None]
     squares = deviations**2
     variances = squares.mean(axis=1)
     to_sides = (squares * np.sign(deviations)).mean(axis=1)
     cubes = np.multiply(squares, deviations, out=squares).mean(axis=1)
+    moments = Moments(means, variances, to_sides, cubes)
+    lower, upper = widened_ends(moments, low, high, level=level, queries=queries or size)
+    return list(zip(lower.tolist(), upper.tolist(), strict=True))
+
+
+class Moments(NamedTuple):
+    """What the widened interval depends on, besides the number of queries: arrays (rows,)."""
+
+    means: Array
+    variances: Array  # mean squares of the deviations from the mean
+    to_sides: Array  # the part of it above the mean, less that below
+    cubes: Array  # mean cubes of the deviations
+
+
+def widened_ends(
+    moments: Moments, low: Array, high: Array, *, level: float, queries: int
+) -> tuple[Array, Array]:
+    """Lower and upper ends (rows,) of widened intervals, by the formula of `_widened`."""
+    n = queries
+    means, variances, to_sides, cubes = moments
     spreads = np.sqrt(variances * n / (n - 1))
     skewness = _ratio(cubes, variances**1.5)
     excess = math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))
@@ -139,8 +159,7 @@ def _widened(
         seen = np.minimum(spreads, np.sqrt(np.maximum(0.0, variances + sign * to_sides)))
         narrow = 1 - np.minimum(1.0, _ratio(seen, _NARROW * distance)) ** 4
         ends.append(means + sign * np.hypot(half, narrow * lacking * distance))
-    lower, upper = np.maximum(ends[0], low), np.minimum(ends[1], high)
-    return list(zip(lower.tolist(), upper.tolist(), strict=True))
+    return np.maximum(ends[0], low), np.minimum(ends[1], high)
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:

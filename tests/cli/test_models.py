@@ -281,14 +281,22 @@ def test_plan_says_what_each_task_needs_and_writes_the_plan(answer, cli, home):
     scores = [0.1, 0.9] * 20
     for label, column in (("m", scores), ("n", scores[::-1])):
         make(label, column, task="T").save()
-    options = ("--model", "m", "--baseline", "n", "--tasks", "T,U")
+    options = ("--model", "m", "--baseline", "n", "--tasks", "T,SciFact")
     document = answer("plan", *options, "--margin", "0.05", code=3)
     task, unknown = document["tasks"]
     assert (task["there"], unknown["deviation"]) == (40, None)
     assert document["plan"]["queries"] == {"T": task["needed"]}
-    assert 'baseline = "n"' in (home / "plan.toml").read_text()
+    assert 'baseline = "n"' in (home / "plan-1.toml").read_text()
     shown = cli("plan", *options, "--margin", "1")
     assert (shown.exit_code, "give --deviation" in shown.stdout) == (0, True)
+    assert "Measured before this plan: m, n." in shown.stdout
+    assert (home / "plan-2.toml").is_file()
+    again = cli("plan", *options, "--margin", "1", "--out", home / "plan-1.toml")
+    assert again.exit_code == 1
+    assert "plans are never replaced" in again.stderr
+    unknown = cli("plan", "--model", "typo", "--baseline", "n", "--tasks", "T", "--margin", "1")
+    assert unknown.exit_code == 1
+    assert "no model 'typo'" in unknown.stderr
 
 
 def test_a_command_uses_the_prompts_of_the_folder_unless_told_otherwise(cli, checkpoint, tmp_path):

@@ -1,49 +1,55 @@
-"""A plan before the measurement: how many queries, seeds and prompts show a difference.
+"""A plan before the measurement: how many queries show a difference that matters.
 
-The standard error of a mean difference over n queries, S seeds and P prompts is
-``sqrt(q² / n + s² / S + p² / P)``, where q, s and p are the standard deviations of the difference
-between queries, seeds and prompts. The test has the degrees of freedom of Satterthwaite (1946), and
-its level is alpha over the number of comparisons of a task: Holm's first step, which step-down MaxT
-never exceeds.
+The power is that of a paired t-test (noncentral t), or, if that is lower, of a population in which
+a few queries are won and none is lost (`paired_tests.power_of_rare_wins`). The level is alpha over
+the number of comparisons of a task: Holm's first step, which step-down MaxT never exceeds. Seeds
+and prompts have no part in it: no test here is of an average over them.
 
-A plan is written to ``plan.toml`` of the study before anything is measured; a comparison then says
-what it does otherwise (`deviations`).
+Plans of a study are numbered, ``plan-1.toml``, ``plan-2.toml``, and never replaced. A plan counts
+for a comparison only if it was made before the measurement of every record that it covers began. A
+digest in the file shows whether a field, such as its time, was changed later. What it cannot show:
+a clock that was wrong, and a file that was written anew with a digest of its own. To convince
+others, commit the plan where its time is on record.
 """
 
 import json
 import math
+import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
-from itertools import combinations
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
+from itertools import combinations, count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import scipy
 from pydantic import ConfigDict
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import pair_results, system_names
 from qwen3nb.analysis.comparison.compare import Comparison
+from qwen3nb.analysis.stats import paired_tests
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.datasets.rows import DataError
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import SpecError
 from qwen3nb.records.record import Result
-from qwen3nb.utils.atomic_files import write_text
-from qwen3nb.utils.schema import read_toml
+from qwen3nb.tiers import TIERS
+from qwen3nb.utils.atomic_files import new_file, sha256_json
+from qwen3nb.utils.schema import Moment, read_toml
 
-MOST = 1 << 24  # queries, and
-_MOST_SEEDS = 100
-_NAMED = 3  # tasks or models that a deviation from the plan names, at most
+MOST = 1 << 24  # queries
+_NAMED = 3  # tasks or models that a sentence names, at most
 _QUANTILE = 0.9  # of the deviations of other pairs, if the planned models have no records
+_FILE = re.compile(r"plan-([1-9]\d*)\.toml")
+_OLD = "plan.toml"  # of earlier versions, which replaced it
+STATED = "stated"  # source of a deviation that is not from records
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is to be shown, and how; fields as in ``plan.toml``.
-
-    Deviations are standard deviations of the difference of two models.
-    """
+    """What is to be shown, and how; fields as in ``plan-1.toml``."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
     baseline: str  # label of the model that the others are compared with
@@ -54,19 +60,25 @@ class Plan:
     alpha: float = 0.05  # family-wise error rate on a task
     power: float = 0.8  # probability that a difference of the margin is significant
     correction: str = "max-t"
-    deviation: float = 0.0  # between queries; 0 for that of earlier records
-    seeds: int = 1
-    seed_deviation: float = 0.0
-    prompts: int = 1
-    prompt_deviation: float = 0.0
+    # standard deviation of the difference between queries; 0 for that of earlier records
+    deviation: float = 0.0
+    made: Moment = ""  # time, UTC, ISO 8601
     # needed on each task; a task is left out for which no number is enough, or no spread is known
     queries: Mapping[str, int] = field(default_factory=dict)
-    made: str = ""  # date
+    # where the deviation on each task comes from: pilot records, or `STATED`
+    sources: Mapping[str, str] = field(default_factory=dict)
+    # planned models that had records on a task when the plan was made
+    measured: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> set[str]:
+        """Labels of the baseline and the models."""
+        return {self.baseline, *self.models}
 
     @property
     def family(self) -> int:
         """Number of pairs of models, which are tested together on a task."""
-        return math.comb(len({self.baseline, *self.models}), 2)
+        return math.comb(len(self.labels), 2)
 
     def needed(self, deviation: float) -> int | None:
         """How many queries show a difference of the margin; None if no number does."""
@@ -76,33 +88,40 @@ class Plan:
 
         return bisect_left(range(MOST), True, lo=2, key=shown) if shown(MOST) else None
 
-    def needed_seeds(self, deviation: float) -> int | None:
-        """The fewest seeds with which some number of queries is enough; None if none are."""
-        plans = (replace(self, seeds=each) for each in range(2, _MOST_SEEDS + 1))
-        return next((each.seeds for each in plans if each.needed(deviation)), None)
-
     def reached(self, effect: float, deviation: float, queries: int) -> float:
-        """The power to show a difference of ``effect`` with so many queries (noncentral t)."""
-        sources = (
-            (deviation, queries),
-            (self.seed_deviation, self.seeds),
-            (self.prompt_deviation, self.prompts),
+        """The power to show a difference of ``effect`` with so many queries."""
+        by_t_test = self._by_t_test(effect, deviation, queries)
+        if by_t_test < self.power:
+            return by_t_test
+        level = self.alpha / self.family
+        of_wins = paired_tests.power_of_rare_wins(
+            effect, deviation=deviation, n=queries, alpha=level
         )
-        parts = [(own**2 / number, number - 1) for own, number in sources if own]
-        if not parts or any(not df for _, df in parts):  # of one seed, the spread is unknown
-            return 0.0 if parts else 1.0
-        variance = math.fsum(part for part, _ in parts)
-        df = variance**2 / math.fsum(part**2 / df for part, df in parts)
-        critical = scipy.stats.t.ppf(1 - self.alpha / self.family / 2, df)
-        return float(scipy.stats.nct.sf(critical, df, effect / math.sqrt(variance)))
+        return min(by_t_test, of_wins)
+
+    def _by_t_test(self, effect: float, deviation: float, queries: int) -> float:
+        if queries < 2:
+            return 0.0
+        if not deviation:
+            return 1.0
+        level = self.alpha / self.family
+        return paired_tests.power(effect, deviation=deviation, n=queries, alpha=level)
 
     def detectable(self, deviation: float, queries: int) -> float | None:
         """The smallest difference shown with the planned power, to three digits; None above 1."""
 
-        def shown(thousandths: int) -> bool:
-            return self.reached(thousandths / 1000, deviation, queries) >= self.power
+        def by_test(thousandths: int) -> bool:
+            return self._by_t_test(thousandths / 1000, deviation, queries) >= self.power
 
-        return bisect_left(range(1000), True, key=shown) / 1000 if shown(1000) else None
+        # Where wins are nearly all alike, larger ones are not always easier to show.
+        least = bisect_left(range(1001), True, lo=1, key=by_test)
+        shown = (
+            thousandths
+            for thousandths in range(least, 1001)
+            if self.reached(thousandths / 1000, deviation, queries) >= self.power
+        )
+        found = next(shown, None)
+        return None if found is None else found / 1000
 
 
 @dataclass(frozen=True)
@@ -113,8 +132,9 @@ class PlannedTask:
     there: int = 0  # queries of earlier records of two models
     deviation: float | None = None  # between queries; None if neither stated nor in such records
     needed: int | None = None  # queries; None if no number is enough, or the deviation is not known
-    needed_seeds: int | None = None  # if no number is: with so many seeds, one would be
     detectable: float | None = None  # the smallest difference that the queries there can show
+    source: str = ""  # where the deviation comes from; empty if it is not known
+    measured: tuple[str, ...] = ()  # planned models that have records already
 
     @property
     def enough(self) -> bool:
@@ -127,64 +147,204 @@ def make_plan(results: Iterable[Result], plan: Plan) -> tuple[Plan, list[Planned
 
     The deviation between queries, unless it is stated, is that of earlier records: of the planned
     models, the largest of any two; if they have no records, that below which nine of ten pairs of
-    other models are.
+    other models are. Labels may also be specs of models without records, such as folders.
+
+    Raises:
+        ValueError: a model that is neither in the records nor a known spec, a task that is neither
+            in the records nor one of MTEB, or a model that is its own baseline.
     """
     records = list(results)
+    plan = _resolved(plan, records)
     names = system_names(records)
     labels = {names[each.model.identity, each.seed]: each.model.label for each in records}
     paired, _ = pair_results(records, metric=plan.metric or None, tasks=plan.tasks, names=names)
-    there = {matrix.task: matrix for matrix in paired}
+    matrices = {matrix.task: matrix for matrix in paired}
     planned = []
     for task in plan.tasks:
-        count = len(there[task].queries) if task in there else 0
-        deviation = plan.deviation or (_deviation(there[task], plan, labels) if count else None)
-        if deviation is None:
-            planned.append(PlannedTask(task))
-            continue
-        needed = plan.needed(deviation)
-        seeds = None if needed else plan.needed_seeds(deviation)
-        least = plan.detectable(deviation, count) if count else None
-        planned.append(PlannedTask(task, count, deviation, needed, seeds, least))
-    queries = {each.task: each.needed for each in planned if each.needed is not None}
-    return replace(plan, queries=queries, made=f"{datetime.now(UTC):%Y-%m-%d}"), planned
+        there = {each.model.label for each in records if each.task.key == task}
+        measured = tuple(sorted(there & plan.labels))
+        planned.append(_planned_task(plan, task, matrices.get(task), labels, measured))
+    made = replace(
+        plan,
+        queries={each.task: each.needed for each in planned if each.needed is not None},
+        sources={each.task: each.source for each in planned if each.source},
+        measured={each.task: each.measured for each in planned if each.measured},
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    return made, planned
 
 
-def _deviation(matrix: ScoreMatrix, plan: Plan, labels: Mapping[str, str]) -> float | None:
-    """The deviation between queries of models with these labels; None of one model's seeds."""
-    wanted = {plan.baseline, *plan.models}
+def _planned_task(
+    plan: Plan,
+    task: str,
+    matrix: ScoreMatrix | None,
+    labels: Mapping[str, str],
+    measured: tuple[str, ...],
+) -> PlannedTask:
+    queries = 0 if matrix is None else len(matrix.queries)
+    deviation, source = plan.deviation, STATED
+    if not deviation:
+        found = None if matrix is None else _deviation(matrix, plan, labels)
+        if found is None:
+            return PlannedTask(task, queries, measured=measured)
+        deviation, source = found
+    return PlannedTask(
+        task,
+        queries,
+        deviation,
+        plan.needed(deviation),
+        plan.detectable(deviation, queries) if queries else None,
+        source,
+        measured,
+    )
+
+
+def plan_notes(planned: Iterable[PlannedTask]) -> list[str]:
+    """Say where the deviations come from, and which models were measured before the plan."""
+    tasks = list(planned)
+    by_source: dict[str, set[str]] = {}
+    for task in tasks:
+        if task.source:
+            by_source.setdefault(task.source, set()).add(task.task)
+    sentences = [f"Deviation on {_some(names)}: {source}." for source, names in by_source.items()]
+    measured = {model for task in tasks for model in task.measured}
+    if measured:
+        sentences.append(
+            f"Measured before this plan: {_some(measured)}. For those records it does not count."
+        )
+    return sentences
+
+
+def _resolved(plan: Plan, records: Sequence[Result]) -> Plan:
+    """Return the plan with labels in place of specs, after checking models and tasks."""
+    labels = {each.model.label for each in records}
+    baseline, *models = (_label(name, labels) for name in (plan.baseline, *plan.models))
+    if baseline in models:
+        raise ValueError(f"{baseline} is the baseline; expected other models to compare with it")
+    measured = {each.task.key for each in records}
+    of_tiers = {task for tier in TIERS.values() for task in tier.task_keys}
+    unknown = [task for task in plan.tasks if task not in measured | of_tiers]
+    if unknown:
+        from qwen3nb.evaluation.mteb.select import choose_tasks  # loads MTEB
+
+        choose_tasks(tasks=unknown)
+    return replace(plan, baseline=baseline, models=tuple(dict.fromkeys(models)))
+
+
+def _label(name: str, labels: set[str]) -> str:
+    """Return the label of a model that has records, or that can be evaluated."""
+    if name in labels:
+        return name
+    try:
+        return find_source(name).label
+    except SpecError as error:
+        with_records = ", ".join(sorted(labels)) or "none"
+        raise ValueError(f"{error} Models with records: {with_records}") from None
+
+
+def _deviation(
+    matrix: ScoreMatrix, plan: Plan, labels: Mapping[str, str]
+) -> tuple[float, str] | None:
+    """Return the deviation between queries of models with these labels, and its source in words.
+
+    None if all records are of seeds of one model.
+    """
     pairs = [each for each in combinations(matrix.systems, 2) if len({*map(labels.get, each)}) > 1]
-    own = [each for each in pairs if {*map(labels.get, each)} <= wanted]
+    planned = [each for each in pairs if {*map(labels.get, each)} <= plan.labels]
+    used = planned or pairs
     values = []
-    for first, second in own or pairs:
+    for first, second in used:
         # Of clusters, as independent queries with the same standard error of the mean.
         differences = matrix.units(matrix.column(first) - matrix.column(second))
         values.append(differences.std(ddof=1) * math.sqrt(len(matrix.queries) / len(differences)))
-    return float(np.quantile(values, 1 if own else _QUANTILE)) if values else None
+    if not values:
+        return None
+    models = _some({labels[name] for pair in used for name in pair})
+    queries = f"on {len(matrix.queries):,} queries"
+    if planned:
+        return max(values), f"records of {models} {queries}"
+    return float(np.quantile(values, _QUANTILE)), f"records of other models, {models}, {queries}"
 
 
-def plan_file() -> Path:
-    """Return the plan of the study, which need not exist."""
-    return paths.root() / "plan.toml"
+def plan_files(folder: Path | None = None) -> list[Path]:
+    """Return the plans of a study, by default this one, in the order of their numbers."""
+    folder = folder or paths.root()
+    numbered = [each for each in folder.glob("plan-*.toml") if _FILE.fullmatch(each.name)]
+    old = folder / _OLD
+    earliest = [old] if old.is_file() else []
+    return earliest + sorted(numbered, key=_number)
 
 
-def write_plan(plan: Plan, file: Path) -> Path:
-    """Write a plan, with what it means as comments."""
-    fields = {name: each for name, each in asdict(plan).items() if name != "queries" and each}
+def _number(file: Path) -> int:
+    found = _FILE.fullmatch(file.name)
+    return int(found[1]) if found else 0
+
+
+def write_plan(plan: Plan, file: Path | None = None) -> Path:
+    """Write a plan to a new file, by default the next of the study, with comments.
+
+    Raises:
+        DataError: the file exists. Plans are never replaced.
+    """
+    text = _text(plan)
+    if file is not None:
+        if not _written(file, text):
+            raise DataError(f"{file} exists, and plans are never replaced; name a new file")
+        return file
+    last = max(map(_number, plan_files()), default=0)
+    candidates = (paths.root() / f"plan-{number}.toml" for number in count(last + 1))
+    return next(each for each in candidates if _written(each, text))
+
+
+def _written(file: Path, text: str) -> bool:
+    """Write a file unless it exists; of two writers at once, the second finds the first's."""
+    if file.exists():
+        return False
+    with new_file(file, replace=False) as out:
+        out.write(text.encode("utf-8"))
+    return file.read_text(encoding="utf-8") == text
+
+
+def _text(plan: Plan) -> str:
+    values = _values(plan)
+    tables = {name: values.pop(name, {}) for name in ("queries", "sources", "measured")}
     lines = [
-        f"# The plan of a comparison, made on {plan.made} before it was measured. Hypotheses:",
-        *(f"#   {each} differs from {plan.baseline}" for each in plan.models),
+        f"# The plan of a comparison, made {_minute(plan.made)}. Hypotheses:",
+        *(f"#   {model} differs from {plan.baseline}" for model in plan.models),
         f"# Pairs tested together on each task: {plan.family}; a difference of the margin is then",
-        "# significant with the probability `power`.",
-        *(f"{name} = {_toml(value)}" for name, value in fields.items()),
-        "",
-        "[queries] # needed",
-        *(f"{_toml(task)} = {count}" for task, count in plan.queries.items()),
+        "# significant with the probability `power`. The digest is of all fields.",
+        *(f"{name} = {_toml(value)}" for name, value in values.items()),
+        f"digest = {_toml(_digest(plan))}",
     ]
-    return write_text(file, "\n".join(lines) + "\n")
+    comments = {"queries": "needed", "sources": "of the deviation", "measured": "before the plan"}
+    for name, table in tables.items():
+        lines += ["", f"[{name}] # {comments[name]}"]
+        lines += [f"{_toml(task)} = {_toml(value)}" for task, value in table.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _values(plan: Plan) -> dict[str, Any]:
+    """Return the fields that are not empty, as in a file."""
+    return {name: value for name, value in asdict(plan).items() if value}
+
+
+def _digest(plan: Plan) -> str:
+    return sha256_json(_values(plan))
 
 
 def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)  # of text, numbers and lists, the same as in TOML
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PlanFile(Plan):
+    """The fields of a file: those of a plan, its digest, and those of plans of earlier versions."""
+
+    digest: str = ""
+    seeds: int = 1
+    seed_deviation: float = 0.0
+    prompts: int = 1
+    prompt_deviation: float = 0.0
 
 
 def read_plan(file: Path) -> Plan:
@@ -193,15 +353,33 @@ def read_plan(file: Path) -> Plan:
     Raises:
         DataError: not such a file; names the field.
     """
-    return read_toml(file, Plan, refusal=DataError)
+    return _read(file)[0]
+
+
+def _read(file: Path) -> tuple[Plan, str]:
+    """Return a plan, and why its time shows nothing; empty if it does."""
+    content: _PlanFile = read_toml(file, _PlanFile, refusal=DataError)
+    plan = Plan(**{each.name: getattr(content, each.name) for each in fields(Plan)})
+    averaged = {"seeds": content.seeds, "prompts": content.prompts}
+    promised = [f"{number} {name}" for name, number in averaged.items() if number > 1]
+    if promised:
+        return plan, f"plans an average over {' and '.join(promised)}, which no test here is of"
+    if not content.digest:
+        return plan, "has no digest, so that its time may have been changed"
+    if content.digest != _digest(plan):
+        return plan, "was changed after it was made: its digest is another"
+    return plan, ""
 
 
 def deviations(plan: Plan, comparison: Comparison) -> list[str]:
     """Say what a comparison does otherwise than planned; empty if nothing."""
     how = comparison.procedure
     names = {name: label for label, name in comparison.labels.items()}
-    models = {names.get(name, name) for _, name in comparison.records}
-    wanted = {plan.baseline, *plan.models}
+    models = {record.model.label for record in comparison.records.values()}
+    wanted = plan.labels
+    main_metrics = {
+        task: record.task.main_metric for (task, _), record in comparison.records.items()
+    }
     tasks = {each.task: each for each in (*comparison.tasks, *comparison.correlations)}
     choices: dict[str, tuple[object, object]] = {
         "alpha": (plan.alpha, how.alpha),
@@ -215,9 +393,17 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
         "tasks missing": {*plan.tasks} - {*tasks},
         "tasks not planned": {*tasks} - {*plan.tasks},
         "tasks with fewer queries than planned": (fewer := set()),
+        "measured before the plan, on the same tasks": {
+            f"{model} on {task}"
+            for task in tasks
+            for model in plan.measured.get(task, ())
+            if model in models
+        },
     }
     for task, each in tasks.items():
-        choices[f"metric of {task}"] = (plan.metric or each.metric, each.metric)
+        choices[f"metric of {task}"] = (plan.metric or main_metrics[task], each.metric)
+        if models == wanted:  # else the models say it
+            choices[f"pairs tested on {task}"] = (plan.family, each.family)
         needed = plan.queries.get(task, 0)
         if (least := min((pair.n for pair in each.with_baseline), default=needed)) < needed:
             fewer.add(f"{task} ({least:,} instead of {needed:,})")
@@ -231,15 +417,113 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
     ]
 
 
-def plan_words(comparison: Comparison, file: Path | None = None) -> str:
-    """Say whether a comparison is as the study planned it; empty without a plan."""
-    file = file or plan_file()
-    if not file.is_file():
+@dataclass(frozen=True)
+class _Applicable:
+    """A plan of the study, and the records of a comparison that it covers."""
+
+    file: Path
+    plan: Plan
+    covered: tuple[Result, ...]
+    objection: str  # why it does not count; empty if it does
+
+    @property
+    def hypotheses(self) -> set[tuple[str, str, str]]:
+        """Pairs of the baseline and a model on a task."""
+        baseline = self.plan.baseline
+        tested = ((each.model.label, each.task.key) for each in self.covered)
+        return {(baseline, model, task) for model, task in tested if model != baseline}
+
+
+def plan_words(comparison: Comparison, folder: Path | None = None) -> str:
+    """Say whether a comparison is as the study planned it; empty if no plan is of its models.
+
+    Of several plans, the last that is older than the measurement applies; others that are about
+    the same models and tasks are named.
+    """
+    applicable = [_applicable(file, comparison) for file in plan_files(folder)]
+    found = [each for each in applicable if each is not None]
+    valid = [each for each in found if not each.objection]
+    sentences: list[str] = []
+    settled: set[tuple[str, str, str]] = set()
+    replaced: list[str] = []
+    for each in reversed(valid):
+        if each.hypotheses <= settled:
+            replaced.append(each.file.name)
+            continue
+        settled |= each.hypotheses
+        sentences.append(_sentence(each, comparison))
+    if found:
+        sentences += _missing(folder)
+    if replaced:
+        sentences.append(f"Replaced by a later plan: {', '.join(replaced)}.")
+    sentences += [
+        f"{each.file.name} does not count: it {each.objection}." for each in found if each.objection
+    ]
+    return " ".join(sentences)
+
+
+def _missing(folder: Path | None) -> list[str]:
+    """Name the plans that are gone, by the gaps in the numbers."""
+    numbers = {_number(file) for file in plan_files(folder)}
+    gone = sorted({*range(1, max(numbers))} - numbers)
+    return [f"plan-{number}.toml is missing." for number in gone[:_NAMED]]
+
+
+def _applicable(file: Path, comparison: Comparison) -> _Applicable | None:
+    """Return a plan with what it covers; None if it is about other models or tasks."""
+    plan, objection = _read(file)
+    by_task: dict[str, list[Result]] = {}
+    for (task, _), record in comparison.records.items():
+        if task in plan.tasks and record.model.label in plan.labels:
+            by_task.setdefault(task, []).append(record)
+    covered = [
+        record
+        for records in by_task.values()
+        if len({each.model.label for each in records}) > 1
+        and any(each.model.label == plan.baseline for each in records)
+        for record in records
+    ]
+    if not covered:
+        return None
+    return _Applicable(file, plan, tuple(covered), objection or _too_late(plan, covered))
+
+
+def _too_late(plan: Plan, covered: Iterable[Result]) -> str:
+    """Say which records are not younger than the plan; empty if all are."""
+    made = _moment(plan.made)
+    early = [each for each in covered if not (each.finished and made < _begun(each))]
+    if not early:
         return ""
-    plan = read_plan(file)
-    if otherwise := deviations(plan, comparison):
-        return f"Deviations from the plan of {plan.made} ({file.name}): {'; '.join(otherwise)}."
-    return f"As planned on {plan.made} ({file.name})."
+    some = _some({f"{each.model.label} on {each.task.key}" for each in early})
+    return f"was made {_minute(plan.made)}, not before the measurement of {some}"
+
+
+def _begun(record: Result) -> datetime:
+    """When the measurement of a record began: its end, less the time that it took."""
+    return _moment(record.finished) - timedelta(seconds=record.cost.seconds)
+
+
+def _moment(text: str) -> datetime:
+    """Return a time of the ISO format; without a time zone, it is UTC."""
+    moment = datetime.fromisoformat(text or "9999-12-31")
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _minute(made: str) -> str:
+    return f"{_moment(made):%Y-%m-%d %H:%M} UTC" if made else "at an unknown time"
+
+
+def _sentence(applicable: _Applicable, comparison: Comparison) -> str:
+    plan = applicable.plan
+    tasks = {each.task.key for each in applicable.covered}
+    sources = sorted({plan.sources[task] for task in tasks if task in plan.sources})
+    made = f"made {_minute(plan.made)}, before the measurement"
+    if sources:
+        made += f"; its deviation: {'; '.join(sources[:_NAMED])}"
+    otherwise = deviations(plan, comparison)
+    if otherwise:
+        return f"Deviations from {applicable.file.name} ({made}): {'; '.join(otherwise)}."
+    return f"As planned in {applicable.file.name} ({made})."
 
 
 def _some(names: Iterable[str]) -> str:

@@ -315,12 +315,8 @@ def _show_interference(report: Any) -> None:
     show_default="of earlier records",
     help="Standard deviation of the difference between queries.",
 )
-@opt.option("--seeds", least=1, default=1)
-@opt.option("--seed-deviation", type=_DEVIATION, default=0.0, help="The same between seeds.")
-@opt.option("--prompts", least=1, default=1)
-@opt.option("--prompt-deviation", type=_DEVIATION, default=0.0, help="The same between prompts.")
 @opt.RESULTS
-@opt.out_option(help="File of the plan.  [default: plan.toml of the study]")
+@opt.out_option(help="New file of the plan.  [default: plan-1.toml of the study, plan-2.toml …]")
 @opt.JSON
 def plan(
     tier: str,
@@ -333,19 +329,20 @@ def plan(
     """Say how many queries show a difference worth having, and write the plan.
 
     The spread of the difference is that of earlier records of these models, or of others on the
-    same task, unless it is stated. Comparisons in the study then say what they do otherwise than
-    planned. Exits with 3 if a task has fewer queries than the difference needs.
+    same task, unless it is stated. Plans are numbered and never replaced. Comparisons of these
+    models in the study then say what they do otherwise than planned, if the plan is older than the
+    measurement. Exits with 3 if a task has fewer queries than the difference needs.
 
     \b
     qwen3nb plan --model encoder --baseline bm25 --margin 0.02 --tier smoke
-    qwen3nb plan --model a,b --baseline bm25 --margin 0.02 --seeds 5 --seed-deviation 0.01
+    qwen3nb plan --model a,b --baseline bm25 --margin 0.02 --deviation 0.3
     """
-    from qwen3nb.analysis.comparison.plan import Plan, make_plan, plan_file, write_plan
+    from qwen3nb.analysis.comparison.plan import Plan, make_plan, plan_notes, write_plan
     from qwen3nb.records.store import load_results
 
     wanted = Plan(tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys, **fields)
     made, planned = make_plan(load_results(results), wanted)
-    file = write_plan(made, out or plan_file())
+    file = write_plan(made, out)
     if as_json:
         opt.print_json({"file": str(file), "plan": asdict(made), "tasks": planned})
     else:
@@ -354,17 +351,17 @@ def plan(
                 "task": each.task,
                 "deviation": each.deviation or "not known: give --deviation",
                 "queries there": each.there or None,
-                f"needed for {made.margin:g}": each.needed
-                or (each.needed_seeds and f"give --seeds {each.needed_seeds} or more"),
+                f"needed for {made.margin:g}": each.needed,
                 "shown by those there": each.detectable,
             }
             for each in planned
         ]
-        note = (
+        sentences = [
             f"Pairs on a task: {made.family}, tested together at {made.alpha:g}; "
-            f"power {made.power:g}; seeds: {made.seeds}; prompts: {made.prompts}. "
-            f"The plan is in {file}"
-        )
-        opt.print_table(rows, note=note)
+            f"power {made.power:g}.",
+            *plan_notes(planned),
+            f"The plan is in {file}",
+        ]
+        opt.print_table(rows, note=" ".join(sentences))
     if not all(each.enough for each in planned):
         sys.exit(TOO_FEW)
