@@ -289,7 +289,7 @@ def test_plan_says_what_each_task_needs_and_writes_the_plan(answer, cli, home):
     assert 'baseline = "n"' in (home / "plan-1.toml").read_text()
     shown = cli("plan", *options, "--margin", "1")
     assert (shown.exit_code, "give --deviation" in shown.stdout) == (0, True)
-    assert "Measured before this plan: m, n." in shown.stdout
+    assert "Measured before this plan: m, n." in " ".join(shown.stdout.split())
     assert (home / "plan-2.toml").is_file()
     again = cli("plan", *options, "--margin", "1", "--out", home / "plan-1.toml")
     assert again.exit_code == 1

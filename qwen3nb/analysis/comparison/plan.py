@@ -33,7 +33,7 @@ from qwen3nb.analysis.stats import paired_tests
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.models.kinds.resolve import find_source
-from qwen3nb.models.kinds.source import SpecError
+from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_file, sha256_json

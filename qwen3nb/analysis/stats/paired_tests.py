@@ -309,7 +309,7 @@ def power_of_rare_wins(effect: float, *, deviation: float, n: int, alpha: float 
     Wins that would have to exceed 1 are 1, and the standard deviation is smaller.
     """
     size = min(1.0, (deviation**2 + effect**2) / effect)
-    equal = _power_of_equal_wins(size, chance=effect / size, n=n, alpha=alpha)
+    equal = _power_of_equal_wins(size, chance=min(1.0, effect / size), n=n, alpha=alpha)
     unequal = _power_of_unequal_wins(min(1.0, 2 * size), effect=effect, n=n, alpha=alpha)
     return min(equal, unequal)
 

@@ -248,11 +248,11 @@ def test_a_comparison_says_whether_it_is_as_planned(planned, tmp_path):
     ],
 )
 def test_a_plan_counts_only_if_it_is_older_than_all_that_it_covers(records, of, planned):
-    said = words(records, planned)
+    note = words(records, planned)
     if not of:
-        assert said.startswith("As planned in plan-1.toml")
+        assert note.startswith("As planned in plan-1.toml")
         return
-    assert said == (
+    assert note == (
         "plan-1.toml does not count: it was made 2026-01-02 09:43 UTC, not before the "
         f"measurement of {of}."
     )
@@ -284,9 +284,9 @@ def test_a_plan_that_was_edited_does_not_count(text, changed, why, planned):
     file.write_text(content)
     assert words(records_of("ab"), planned).startswith("As planned")  # another layout
     file.write_text(content.replace(text, changed))
-    said = words(records_of("ab"), planned)
-    assert said.startswith("plan-1.toml does not count: it ")
-    assert why in said
+    note = words(records_of("ab"), planned)
+    assert note.startswith("plan-1.toml does not count: it ")
+    assert why in note
 
 
 def test_a_plan_of_an_earlier_version_is_read_and_does_not_count(tmp_path):
@@ -295,8 +295,8 @@ def test_a_plan_of_an_earlier_version_is_read_and_does_not_count(tmp_path):
         'power = 0.8\ncorrection = "max-t"\nseeds = 1\nprompts = 1\nmade = "2026-01-01"\n'
         "[queries]\nT = 20\n"
     )
-    said = words(records_of("ab"), tmp_path)
-    assert said.startswith("plan.toml does not count: it has no digest")
+    note = words(records_of("ab"), tmp_path)
+    assert note.startswith("plan.toml does not count: it has no digest")
 
 
 def test_of_several_plans_the_last_before_the_measurement_applies(planned):
@@ -307,12 +307,12 @@ def test_of_several_plans_the_last_before_the_measurement_applies(planned):
     ]
     for number, made, plan in later:
         write_plan(replace(plan, made=made), planned / f"plan-{number}.toml")
-    said = words(records_of("ab"), planned)
-    assert said.startswith("As planned in plan-2.toml (made 2026-01-02 09:50 UTC")
-    assert "Replaced by a later plan: plan-1.toml." in said
-    assert "plan-3.toml does not count: it was made 2026-01-02 10:30 UTC" in said
-    assert "plan-4.toml is missing." in said
-    assert "plan-5" not in said
+    note = words(records_of("ab"), planned)
+    assert note.startswith("As planned in plan-2.toml (made 2026-01-02 09:50 UTC")
+    assert "Replaced by a later plan: plan-1.toml." in note
+    assert "plan-3.toml does not count: it was made 2026-01-02 10:30 UTC" in note
+    assert "plan-4.toml is missing." in note
+    assert "plan-5" not in note
 
 
 def test_what_was_measured_before_or_with_more_seeds_is_a_deviation(tmp_path):
@@ -327,5 +327,5 @@ def test_another_metric_than_the_main_one_is_a_deviation(planned):
     records = records_of("ab")
     for record in records:
         record.per_query["MRR@10"] = dict(record.per_query["nDCG@10"])
-    said = words(records, planned, metric="MRR@10")
-    assert "metric of T: nDCG@10 planned, MRR@10 used" in said
+    note = words(records, planned, metric="MRR@10")
+    assert "metric of T: nDCG@10 planned, MRR@10 used" in note
