@@ -92,6 +92,8 @@ class Score:
     kind: str = ""  # ``reranking`` or ``embedding`` for adapters; else the type of the task
     # score per query id; may be empty
     per_query: Mapping[str, float] = field(default_factory=dict, repr=False)
+    # cluster per query id; empty if queries were sampled one by one, or it is unknown
+    clusters: Mapping[str, str] = field(default_factory=dict, repr=False)
     identity: str = ""  # digest of the weights; empty if unknown
     source: str = ""  # file it was read from
     origin: str = ""  # the program that wrote the file
@@ -235,6 +237,7 @@ def _from_record(file: Path) -> list[Score]:
             per_query=_Column(result.scores, name)
             if metric.how == "mean" and name in result.per_query
             else {},
+            clusters=result.task.clusters,
             identity=result.model.identity,
             source=str(file),
             origin=SCHEMA,

@@ -87,6 +87,8 @@ class TestCollection:
         language: three-letter code of the texts' language; `BM25` stems English only.
         counts: irregularities of the data and their numbers, such as missing judged documents,
             queries without a relevant document, empty texts; without zeros.
+        clusters: cluster per query id, if the data define any, such as an MTEB task's; see
+            `query_clusters`.
     """
 
     name: str
@@ -99,6 +101,7 @@ class TestCollection:
     group: str = ""
     language: str = ENGLISH
     counts: Mapping[str, int] = field(default_factory=dict)
+    clusters: Mapping[str, str] = field(default_factory=dict)
 
     __test__ = False  # keeps pytest from collecting the class
 
@@ -411,6 +414,16 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(f"{name!r:.60}" for name in islice(names, 3)) or "none"
 
 
+def query_clusters(collection: TestCollection) -> dict[str, str]:
+    """Return the cluster of each query: as the data define them, else its only relevant document.
+
+    Empty if queries were sampled one by one.
+    """
+    if collection.clusters:
+        return {query: collection.clusters[query] for query in collection.queries}
+    return shared_documents(collection.qrels)
+
+
 def shared_documents(qrels: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
     """Return the relevant document of each query, as clusters of queries.
 
@@ -570,6 +583,7 @@ def from_mteb(task: Any) -> list[TestCollection]:
             DUPLICATES: len(data["queries"]) + len(data["corpus"]) - len(queries) - len(documents),
         }
         languages = task_languages(task.metadata, subset)
+        cluster_of = getattr(task, "clusters", None)
         collection = TestCollection(
             name if len(parts) == 1 else f"{name}-{subset}-{split}",
             documents,
@@ -581,6 +595,7 @@ def from_mteb(task: Any) -> list[TestCollection]:
             language=ENGLISH
             if ENGLISH in languages
             else min(languages),  # BM25 stems English if present
+            clusters={query: cluster_of(query) for query in queries} if cluster_of else {},
         )
         collections.append(collection.checked(name, counted=counted, zeros=True))
     return collections

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.datasets.collection import TestCollection, find_collections, shared_documents
+from qwen3nb.datasets.collection import TestCollection, find_collections, query_clusters
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem
@@ -187,7 +187,7 @@ class CollectionItem:
                 size={"documents": len(collection.documents), "queries": len(collection.queries)},
                 group=collection.group,
                 counts={**collection.counts, **stage.counts, **work.counts()},
-                clusters=shared_documents(collection.qrels),
+                clusters=query_clusters(collection),
             ),
             score_run(collection.qrels, stage.run, self.measures, zeros=True),
             run,

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+_ROUNDING = 1e-9
 SMALLEST_P = 0.001  # smaller p-values are shown as a bound: the draws cannot resolve them
 _NEGATIVE = re.compile(r"(?<![\w-])-(?=\.?\d)")
 # A number below 1 with two decimals or more, not a version, name, size or duration.
@@ -51,10 +52,26 @@ def typeset(text: str) -> str:
 
 
 def number_text(value: float | None, *, sign: bool = False, digits: int = 3) -> str:
-    """Format a number, or a dash for None."""
+    """Format a number, or a dash for None; with a ``sign``, only 0 is shown as 0."""
     if value is None:
         return "–"
-    return f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
+    if not sign:
+        return f"{value:.{digits}f}"
+    return format(value + 0.0, signed_format(digits, [value]))  # without the sign of -0.0
+
+
+def enough_digits(values: Iterable[float], *, digits: int = 3) -> int:
+    """Return how many decimals show no value as 0 that is not 0; at least ``digits``.
+
+    Values below 1e-9, which rounding leaves, count as 0.
+
+    >>> enough_digits([0.0004, 0.044]), enough_digits([0.0, 0.25]), enough_digits([1e-17])
+    (4, 3, 3)
+    """
+    for value in values:
+        while abs(value) > _ROUNDING and float(f"{value:.{digits}f}") == 0:
+            digits += 1
+    return digits
 
 
 def p_value_text(value: float | None, *, relation: bool = False) -> str:
@@ -74,6 +91,11 @@ def p_value_text(value: float | None, *, relation: bool = False) -> str:
     return f"= {value:.4f}" if relation else f"{value:.4f}"
 
 
+def signed_format(digits: int, values: Iterable[float]) -> str:
+    """Return the format of differences with ``digits`` decimals, or more (`enough_digits`)."""
+    return f"+.{enough_digits(values, digits=digits)}f"
+
+
 def duration_text(seconds: float | None) -> str:
     """Format a duration in milliseconds or seconds, or a dash for None.
 
@@ -91,12 +113,25 @@ def interval_text(
 ) -> str:
     """Format the ends of an interval, or return ``absent`` for None.
 
-    >>> interval_text((-0.1, 0.25))
-    '[-0.100, +0.250]'
+    An end that would be rounded to 0 is shown by its side, as it decides whether 0 is inside.
+
+    >>> interval_text((-0.1, 0.25)), interval_text((0.0004, 0.25))
+    ('[-0.100, +0.250]', '[>0, +0.250]')
     """
     if interval is None:
         return absent
-    return "[" + ", ".join(number_text(end, sign=sign, digits=digits) for end in interval) + "]"
+    return ends_text(interval, f"+.{digits}f" if sign else f".{digits}f")
+
+
+def ends_text(interval: tuple[float, float], spec: str) -> str:
+    """Format the ends of an interval by ``spec``, those that are rounded to 0 by their side."""
+    ends = []
+    for end in interval:
+        text = format(end + 0.0, spec)
+        if abs(end) > _ROUNDING and float(text) == 0:
+            text = ">0" if end > 0 else "<0"
+        ends.append(text)
+    return f"[{', '.join(ends)}]"
 
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

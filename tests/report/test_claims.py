@@ -432,7 +432,8 @@ def test_reranking_is_reported_with_its_test(score, headline):
     result.config["collection"] = "PyDocsSampleRetrieval"
     finding = rerank_finding([make("other"), result], links={"run-judge": "runs/judge.html"})
     assert finding.headline == f"Reranking by judge {headline}"
-    assert f"against its first stage: {score - 0.5:+.3f} [" in finding.evidence
+    interval = "[" if score < 0.5 else "(identical scores on all 50)"
+    assert f"against its first stage: {score - 0.5:+.3f} {interval}" in finding.evidence
     assert "n = 50" in finding.evidence
     assert finding.page == "runs/judge.html"
     assert rerank_finding([make("other")]) is None

@@ -3,14 +3,19 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.differences import significant
-from qwen3nb.analysis.stats.multiple_testing import holm
-from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference, permutation_test
+from qwen3nb.analysis.comparison.alignment import newest_clusters, scores_by
+from qwen3nb.analysis.comparison.differences import (
+    ALPHA,
+    PairedDifference,
+    corrected,
+    paired_difference,
+)
+from qwen3nb.analysis.stats.score_matrix import SystemScores, system_scores
 from qwen3nb.evaluation.studies.ablation import TrainingVariant, V, Variant, VariantResult
-from qwen3nb.metrics.intervals import Array
 
 
 @dataclass(frozen=True)
@@ -20,14 +25,18 @@ class Effect:
     factor: str  # the option, a field of `Variant`, or the component of a training
     level: str  # its setting
     reference: str  # the setting it is compared with
-    estimate: MeanDifference  # mean paired difference with its interval
-    p_value: float  # of the paired permutation test, Holm-corrected over all effects
+    estimate: PairedDifference  # with p-values, corrected over all effects
     settings: int  # number of combinations of the other options that are averaged over
+
+    @property
+    def p_value(self) -> float:
+        """The corrected p-value."""
+        return self.estimate.corrected
 
     @property
     def significant(self) -> bool:
         """Whether the effect is significant; see `differences.significant`."""
-        return significant(self.p_value, self.estimate.interval)
+        return self.estimate.significant(ALPHA)
 
 
 def effects(outcomes: Sequence[VariantResult[Variant]], *, seed: int = 0) -> list[Effect]:
@@ -42,7 +51,7 @@ def effects(outcomes: Sequence[VariantResult[Variant]], *, seed: int = 0) -> lis
     """
     scores = dict(zip((each.variant for each in outcomes), _scores(outcomes), strict=True))
     reference = outcomes[0].variant
-    rows = []
+    compared = []
     for factor in (field.name for field in fields(Variant)):
         base = getattr(reference, factor)
         for level in dict.fromkeys(getattr(variant, factor) for variant in scores):
@@ -50,9 +59,12 @@ def effects(outcomes: Sequence[VariantResult[Variant]], *, seed: int = 0) -> lis
                 continue
             with_it = [variant for variant in scores if getattr(variant, factor) == level]
             without = [replace(variant, **{factor: base}) for variant in with_it]
-            a, b = (np.mean([scores[each] for each in side], axis=0) for side in (with_it, without))
-            rows.append((factor, level, base, a, b, len(with_it)))
-    return _tested(rows, seed)
+            sides = (
+                _mean([scores[variant] for variant in with_it]),
+                _mean([scores[variant] for variant in without]),
+            )
+            compared.append(_Compared(factor, str(level), str(base), *sides, len(with_it)))
+    return _tested(compared, outcomes, seed)
 
 
 def component_effects(
@@ -67,37 +79,68 @@ def component_effects(
         ValueError: outcomes of several tasks or without a score per query, or no two trainings
             that differ in one component.
     """
-    rows = []
+    compared = []
     scored = zip(outcomes, _scores(outcomes), strict=True)
-    for (earlier, b), (later, a) in itertools.combinations(scored, 2):
+    for (earlier, theirs), (later, ours) in itertools.combinations(scored, 2):
         if factor := later.variant.difference(earlier.variant):
             level, base = (
                 f"{each.components.get(factor, 'none')} ({each.name})"
                 for each in (later.variant, earlier.variant)
             )
-            rows.append((factor, level, base, a, b, 1))
-    if not rows:
+            compared.append(_Compared(factor, level, base, ours, theirs, 1))
+    if not compared:
         names = ", ".join(outcome.variant.name for outcome in outcomes)
         raise ValueError(f"no two of these trainings differ in exactly one component: {names}")
-    return _tested(rows, seed)
+    return _tested(compared, outcomes, seed)
 
 
-def _tested(rows: Sequence[tuple[str, str, str, Array, Array, int]], seed: int) -> list[Effect]:
-    """Effects per factor and level, from the scores with the level and with the reference."""
-    adjusted = holm([permutation_test(a, b, seed=seed).p_value for *_, a, b, _ in rows])
+class _Compared(NamedTuple):
+    """A setting and its reference, each with scores by query."""
+
+    factor: str
+    level: str
+    reference: str
+    scores: SystemScores  # with the setting
+    other: SystemScores  # with the reference
+    settings: int
+
+
+def _tested(
+    compared: Sequence[_Compared], outcomes: Sequence[VariantResult[V]], seed: int
+) -> list[Effect]:
+    """Effects per factor and level, corrected as one family."""
+    task = outcomes[0].result.task
+    clusters = newest_clusters(outcome.result for outcome in outcomes)
+    differences = [
+        paired_difference(
+            {row.level: row.scores, f"not {row.level}": row.other},
+            task=task.key,
+            metric=task.main_metric,
+            clusters=clusters,
+            seed=seed,
+        )
+        for row in compared
+    ]
     return [
-        Effect(factor, level, base, mean_difference(a, b), p, count)
-        for (factor, level, base, a, b, count), p in zip(rows, adjusted, strict=True)
+        Effect(row.factor, row.level, row.reference, difference, row.settings)
+        for row, difference in zip(compared, corrected(differences), strict=True)
     ]
 
 
-def _scores(outcomes: Sequence[VariantResult[V]]) -> list[Array]:
-    """Main metric of each query, ordered by query id, of outcomes of one task."""
+def _mean(several: Sequence[SystemScores]) -> SystemScores:
+    """The mean of the scores of several variants on the same queries."""
+    mean = np.mean([one.scores for one in several], axis=0)
+    return system_scores(several[0].queries, mean)
+
+
+def _scores(outcomes: Sequence[VariantResult[V]]) -> list[SystemScores]:
+    """Main metric of each query, of outcomes of one task."""
     if len({outcome.result.task.key for outcome in outcomes}) != 1:
         raise ValueError("expected outcomes of one task")
-    tables = []
-    for task, scores in ((each.result.task, each.result.scores) for each in outcomes):
-        if task.main_metric not in scores:
-            raise ValueError(f"{task.key} has no {task.main_metric} per query")
-        tables.append(scores.sample([task.main_metric])[:, 0])
-    return tables
+    columns = []
+    for outcome in outcomes:
+        metric = outcome.result.task.main_metric
+        if metric not in outcome.result.scores:
+            raise ValueError(f"{outcome.result.task.key} has no {metric} per query")
+        columns.append(scores_by(metric, outcome.result))
+    return columns

@@ -1,21 +1,35 @@
 """Scores of one model on each task, with the paired difference from a baseline.
 
-Baselines are chosen by `qwen3nb.analysis.comparison.alignment`. Differences come from a
-`Comparison` of all models, as on every other page.
+The baseline of a task is the one named, else the reference model with the best score on it, or
+random vectors if no reference model has one (see `qwen3nb.analysis.comparison.alignment`).
+Differences come from a `Comparison` of all models, as on every other page.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from qwen3nb.analysis.comparison.alignment import baselines, in_words
+from qwen3nb.analysis.comparison.alignment import (
+    baselines,
+    in_words,
+    is_floor,
+    reference_models,
+)
+from qwen3nb.analysis.comparison.benchmark_means import (
+    MEAN,
+    column_mean,
+    counted_tasks,
+    ranked_columns,
+)
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate
 from qwen3nb.metrics.intervals import Interval
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.book_settings import book_settings
+
+NO_REFERENCE = "no record of a reference model"
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,9 @@ class AgainstBaseline:
     interval: Interval | None = None  # of the difference, or None
     p_value: float | None = None  # corrected over all pairs of models on the task, or None
     family: int = 0  # number of these pairs
+    correction: str = "none"  # over these pairs; one of `multiple_testing.CORRECTIONS`
+    identical: bool = False  # whether both have the same score on every query
+    missing: tuple[str, ...] = ()  # reference models without any record of the task
     why: str = ""  # why there is no difference; empty if there is one
 
     @property
@@ -80,7 +97,8 @@ def against_baseline(
         tier = ""  # only some queries, such as a rehearsal
     compared = compare(every, baseline=own[0].model.label, tier=tier, seed=seed)
     means = compared.means[0].records(compared.records) if compared.means else []
-    own = [*(each for each in reversed(means) if each.model.identity in identities), *own]
+    ours = [each for each in means if each.model.identity in identities]
+    own = [*reversed(ours or _mean_alone(own, tier)), *own]
     tasks = {each.task.key for each in own}
     candidates = [
         each
@@ -89,28 +107,82 @@ def against_baseline(
         if each.task.key in tasks
     ]
     named = baseline or book_settings().baseline
-    order = baselines(candidates, compared.names, named=named)
-    return [_against(each, candidates, compared, order) for each in own]
+    choice = _Choice(candidates, compared, named)
+    return [_against(each, choice) for each in own]
 
 
-def _against(
-    result: Result, candidates: Iterable[Result], compared: Comparison, order: Sequence[str]
-) -> AgainstBaseline:
+def _mean_alone(results: Sequence[Result], tier: str) -> list[Result]:
+    """Return a record of the mean that represents a tier, for a model without another one."""
+    columns = ranked_columns(tier) if tier else {}
+    for title, column in columns.items():
+        mean = column_mean(column, results)
+        if mean.value is None:
+            continue
+        low, high = mean.interval or (None, None)
+        of_mean = [each for each in results if each.task.key in column.weights]
+        metric = f"mean {column.measure} of {counted_tasks(column.weights, title)}"
+        score = Aggregate(
+            mean.value,
+            low,
+            high,
+            sum(each.main.n for each in of_mean),
+            "mean",
+            (metric,),
+            interval="",
+        )
+        one = of_mean[0]
+        task = TaskInfo(title, MEAN, metric)
+        return [replace(one, task=task, metrics={metric: score}, per_query={metric: {}}, parts=())]
+    return []
+
+
+class _Choice:
+    """The choice of a baseline on each task."""
+
+    def __init__(self, candidates: Sequence[Result], compared: Comparison, named: str) -> None:
+        self.candidates = candidates
+        self.compared = compared
+        self.named = named
+        self.order = baselines(candidates, compared.names, named=named)
+
+    def on(self, task: TaskInfo, column: str) -> Result | None:
+        """Return the record to compare with on a task: named, the best reference, or the floor."""
+        usable = {
+            self.compared.name(other): other
+            for other in self.candidates
+            if (other.task.key, other.task.revision) == (task.key, task.revision)
+            if other.main.value is not None and column in other.per_query
+        }
+        ordered = [usable[name] for name in self.order if name in usable]
+        if not ordered or ordered[0].model.label == self.named:
+            return next(iter(ordered), None)
+        references = [other for other in ordered if not is_floor(other)]
+        if not references:
+            return ordered[0]
+        return max(references, key=lambda other: other.main.value or 0.0)
+
+    def missing(self, task: TaskInfo) -> tuple[str, ...]:
+        """Return the reference models that no record of the task is of, in their order."""
+        ids = reference_models()
+        run = {other.model.spec for other in self.candidates if other.task.key == task.key}
+        run |= {other.model.label for other in self.candidates if other.task.key == task.key}
+        return tuple(name for name, hub_id in ids.items() if not run & {name, hub_id})
+
+
+def _against(result: Result, choice: _Choice) -> AgainstBaseline:
     task, column = result.task, "cosine" if "gold" in result.per_query else result.task.main_metric
     alone = AgainstBaseline(
-        result.model.label, task.key, str(task.type), task.main_metric, task.unit, result.main
+        result.model.label,
+        task.key,
+        str(task.type),
+        task.main_metric,
+        task.unit,
+        result.main,
+        missing=choice.missing(task),
     )
-    usable = {
-        compared.name(each): each
-        for each in candidates
-        if (each.task.key, each.task.revision) == (task.key, task.revision)
-        and each.main.value is not None
-        and column in result.per_query
-        and column in each.per_query
-    }
-    other = next((usable[name] for name in order if name in usable), None)
+    other = choice.on(task, column) if column in result.per_query else None
     if other is None:
-        why = "no record of a reference model"
+        why = NO_REFERENCE
         if task.unit == "draws":
             why = "its draws are not paired"
         elif result.main.how == REPORTED or column not in result.per_query:
@@ -118,14 +190,19 @@ def _against(
         return replace(alone, why=why)
     if result.parts:
         return replace(alone, why="its subsets are paired one by one")
-    paired = compared.between(result, other)
+    paired = choice.compared.between(result, other)
+    if paired is None:
+        return replace(
+            alone, baseline=other.model.label, other=other.main.value, why="no query is shared"
+        )
     return replace(
         alone,
         baseline=other.model.label,
         other=other.main.value,
-        difference=paired.difference if paired else None,
-        interval=paired.interval if paired else None,
-        p_value=paired.corrected if paired else None,
-        family=paired.family if paired else 0,
-        why="" if paired else "no query is shared",
+        difference=paired.difference,
+        interval=paired.interval,
+        p_value=paired.corrected,
+        family=paired.family,
+        correction=paired.correction,
+        identical=paired.identical,
     )

@@ -123,6 +123,25 @@ def newest_clusters(records: Iterable[Result]) -> Mapping[str, str]:
     return newest.task.clusters if newest else {}
 
 
+def clusters_of(result: Result, others: Iterable[Result] = ()) -> Mapping[str, str]:
+    """Return the clusters of a record's queries; of an older record, those of its data.
+
+    Records of rerankings once had none: then those of the newest of the ``others`` on the same
+    data set that has one for each query.
+    """
+    if result.task.clusters:
+        return result.task.clusters
+    collection = str(result.config.get("collection") or result.task.key)
+    queries = set(result.scores.queries)
+    same = [
+        other
+        for other in by_part(others)
+        if collection in (other.task.key, other.task.name, other.task.dataset)
+        and queries <= other.task.clusters.keys()
+    ]
+    return newest_clusters(same)
+
+
 def comparable(one: Result, other: Result) -> bool:
     """Return whether both records score the same queries and data by the first's main metric."""
     metric = one.task.main_metric
@@ -228,6 +247,11 @@ def in_words(baseline: str) -> str:
     """
     of_random = re.fullmatch(rf"{FLOOR}(-\d+)?( \(.*\))?", baseline)
     return f"{baseline} (the floor)" if of_random else baseline
+
+
+def is_floor(result: Result) -> bool:
+    """Return whether a record is of random vectors."""
+    return result.model.spec.partition(":")[0] == FLOOR
 
 
 def reference_models() -> dict[str, str]:

@@ -16,8 +16,7 @@ from qwen3nb.analysis.comparison.differences import (
     paired_differences,
 )
 from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_test
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join, shared_queries
 from qwen3nb.metrics.intervals import Interval, mean_interval
 from qwen3nb.records.record import Result
@@ -235,12 +234,8 @@ def breakdown(
         groups.setdefault(categories.get(query, OTHER), []).append(index)
 
     def row(name: str, members: Sequence[int]) -> CategoryRow:
-        a, b = matrix.scores[:, members]
-        drawn = draw_seed(seed, [matrix.queries[index] for index in members])
-        estimate = mean_difference(a, b)
-        p = permutation_test(a, b, n_resamples=draws, seed=drawn).p_value
-        means = float(a.mean()), float(b.mean())
-        return CategoryRow(name, estimate.n, *means, estimate.difference, estimate.interval, p)
+        (each,) = paired_differences(matrix.at(members), draws=draws, seed=seed)
+        return CategoryRow(name, each.n, *each.means, each.difference, each.interval, each.p_value)
 
     rows = [row(name, members) for name, members in sorted(groups.items())]
     adjusted = adjust([each.p_value for each in rows])

@@ -174,6 +174,11 @@ class Comparison:
         return f"{method} over all pairs of the models compared on each task ({counts})"
 
     @property
+    def test(self) -> str:
+        """The test of differences, in words."""
+        return differences.TEST
+
+    @property
     def method(self) -> str:
         """The correction of p-values, in words."""
         how = self.procedure.correction

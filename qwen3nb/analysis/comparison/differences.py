@@ -19,19 +19,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from qwen3nb.analysis.stats.multiple_testing import MAX_T, adjust, enough_draws
+from qwen3nb.analysis.stats.multiple_testing import MAX_T, NAMES, adjust, enough_draws
 from qwen3nb.analysis.stats.paired_tests import effect_sizes
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, max_t_p_values
-from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, shared_queries
+from qwen3nb.analysis.stats.score_matrix import (
+    Columns,
+    ScoreMatrix,
+    SystemScores,
+    join,
+    shared_queries,
+)
 from qwen3nb.metrics import intervals
 from qwen3nb.metrics.intervals import Array, Interval
-from qwen3nb.utils.format import interval_text, p_value_text
+from qwen3nb.utils.format import interval_text, number_text, p_value_text
 from qwen3nb.utils.hardware import cores
 
 Pair = tuple[str, str]  # names of two systems
 T = TypeVar("T")
 
 ALPHA = 0.05  # default level of the tests
+TEST = "two-sided paired permutation test"  # the test behind each p-value, as pages name it
+HOLM = "holm"
 _HELD = 500_000  # score differences held at once, to bound memory
 _LARGEST = 2000  # in thousandths, the largest difference considered
 
@@ -103,7 +111,7 @@ class PairedDifference:
     difference: float  # mean of a - b
     # see `metrics.intervals.difference_interval`; None for a single query
     interval: Interval | None
-    p_value: float  # two-sided paired permutation test, uncorrected
+    p_value: float  # see `TEST`, uncorrected
     corrected: float  # p-value corrected over its family
     family: int  # number of comparisons in that family
     d_z: float | None  # Cohen's d_z, or None
@@ -112,6 +120,18 @@ class PairedDifference:
     lost: int
     # interval over tasks like these, for a mean over tasks (see `ranking.on_tasks_like_these`)
     like_these: Interval | None = None
+    correction: str = "none"  # how ``corrected`` was made; one of `multiple_testing.CORRECTIONS`
+    units: int = 0  # number of clusters of its queries; 0 if queries were sampled one by one
+
+    @property
+    def identical(self) -> bool:
+        """Whether the two systems have the same score on every query."""
+        return not (self.won or self.lost)
+
+    @property
+    def method(self) -> str:
+        """The test and the correction over its family, in words."""
+        return method_words(self.correction, self.family)
 
     def significant(self, alpha: float) -> bool:
         """Whether it is `significant`."""
@@ -134,11 +154,79 @@ class PairedDifference:
         )
 
     def __str__(self) -> str:
-        ends = interval_text(self.interval, absent="(a single query)")
-        return (
-            f"{self.difference:+.3f} {ends}, p {p_value_text(self.p_value, relation=True)}, "
-            f"corrected {p_value_text(self.corrected, relation=True)}, n = {self.n}"
-        )
+        text = f"{number_text(self.difference, sign=True)} {self.interval_text}"
+        text += f", p {p_value_text(self.p_value, relation=True)}"
+        if self.family > 1:
+            corrected = p_value_text(self.corrected, relation=True)
+            text += f", corrected over {self.family} {corrected}"
+        return f"{text}, n = {self.n}"
+
+    @property
+    def interval_text(self) -> str:
+        """The interval as pages show it: in words for equal scores, or for a single query."""
+        if self.identical and self.n > 1:
+            return f"(identical scores on all {self.n:,})"
+        return interval_text(self.interval, absent="(a single query)")
+
+
+def method_words(correction: str, family: int) -> str:
+    """Name the test of paired differences, and the correction over a family of p-values.
+
+    >>> method_words("holm", 3), method_words("holm", 1)
+    ('two-sided paired permutation test, Holm over 3', 'two-sided paired permutation test')
+    """
+    return ", ".join(filter(None, [TEST, correction_words(correction, family)]))
+
+
+def correction_words(correction: str, family: int, noun: str = "") -> str:
+    """Name the correction over a family of p-values; empty for a single test.
+
+    ``noun`` names the members of the family, such as ``data sets``.
+
+    >>> correction_words("holm", 3), correction_words("holm", 3, "gains")
+    ('Holm over 3', 'Holm over 3 gains')
+    """
+    if family < 2 or correction == "none":
+        return ""
+    return f"{NAMES[correction]} over {family} {noun}".strip()
+
+
+def family_words(differences: Sequence[PairedDifference], noun: str = "") -> str:
+    """Name the test of differences, what corrects their p-values, and how clusters count.
+
+    ``noun`` names the members of the family, such as ``data sets``.
+    """
+    first = next(iter(differences), None)
+    words = TEST
+    if first is not None and (correction := correction_words(first.correction, first.family, noun)):
+        words = f"{TEST}, {correction}"
+    if any(difference.units for difference in differences):
+        words += ", by clusters of queries"
+    return words
+
+
+def paired_difference(
+    columns: Columns,
+    *,
+    task: str = "",
+    metric: str = "",
+    clusters: Mapping[str, str] | None = None,
+    draws: int = DRAWS,
+    seed: int,
+) -> PairedDifference:
+    """Return first - second of two systems, over the queries that both answered, uncorrected.
+
+    The difference, interval and p-value that every page shows for two systems: the same scores
+    and ``clusters`` (a cluster per query id) give the same numbers, whatever else is compared.
+
+    Raises:
+        ValueError: not two systems, no query that both answered, or a value that is not finite.
+    """
+    if len(columns) != 2:
+        raise ValueError(f"expected two systems; got {list(columns)}")
+    matrix = join(columns, task=task, metric=metric, clusters=clusters)
+    (difference,) = paired_differences(matrix, draws=draws, seed=seed)
+    return difference
 
 
 def paired_differences(
@@ -152,9 +240,9 @@ def paired_differences(
 
 def corrected(family: Sequence[PairedDifference]) -> list[PairedDifference]:
     """The same differences with p-values corrected over all of them, by Holm's method."""
-    values = adjust([each.p_value for each in family])
+    values = adjust([each.p_value for each in family], how=HOLM)
     return [
-        replace(each, corrected=p, family=len(family))
+        replace(each, corrected=p, family=len(family), correction=HOLM)
         for each, p in zip(family, values, strict=True)
     ]
 
@@ -162,7 +250,7 @@ def corrected(family: Sequence[PairedDifference]) -> list[PairedDifference]:
 def _p_values(
     matrix: ScoreMatrix, pairs: Sequence[Pair], *, draws: int, seed: int
 ) -> tuple[list[float], list[float]]:
-    """P-values of the two-sided paired permutation test, uncorrected and by MaxT.
+    """P-values of the test, uncorrected and by MaxT.
 
     Scores are rounded relative to the largest one (see `resampling`), or to 1, which makes the
     rounding of scores up to 1 independent of the other systems.
@@ -185,6 +273,7 @@ def _described(
     p_values: Sequence[tuple[float, float]],
     *,
     family: int,
+    correction: str = "none",
 ) -> list[PairedDifference]:
     """The differences of pairs of systems, from their uncorrected and corrected p-values."""
     means = matrix.scores.mean(axis=1).tolist()
@@ -199,6 +288,7 @@ def _described(
         ),
     )
     rows = zip(pairs, _rows(matrix, pairs).tolist(), each, p_values, strict=True)
+    units = len(matrix.sampled) if matrix.clusters else 0
     return [
         PairedDifference(
             task=matrix.task,
@@ -213,6 +303,8 @@ def _described(
             p_value=p_value,
             corrected=corrected,
             family=family,
+            correction=correction,
+            units=units,
         )
         for (a, b), (i, j), (size, interval), (p_value, corrected) in rows
     ]
@@ -398,6 +490,9 @@ class TaskComparison:
         every = self._tests if pairs else {}  # before the scores are joined
         for group in self._groups(pairs):
             tests = [every[frozenset(pair)] for pair in group]
-            described = _described(self.matrix(*_systems(group)), group, tests, family=len(every))
+            matrix = self.matrix(*_systems(group))
+            described = _described(
+                matrix, group, tests, family=len(every), correction=self.correction
+            )
             differences |= zip(group, described, strict=True)
         return [differences[pair] for pair in pairs if pair in differences]

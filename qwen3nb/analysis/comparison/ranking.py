@@ -18,8 +18,15 @@ from functools import partial
 import numpy as np
 import scipy
 
-from qwen3nb.analysis.comparison.differences import ALPHA, Pair, over_pairs, significant
+from qwen3nb.analysis.comparison.differences import (
+    ALPHA,
+    Pair,
+    method_words,
+    over_pairs,
+    significant,
+)
 from qwen3nb.analysis.stats import resampling
+from qwen3nb.analysis.stats.multiple_testing import MAX_T
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics import intervals
 from qwen3nb.metrics.intervals import Array, Interval
@@ -54,6 +61,13 @@ class Ranking:
     queries: tuple[int, ...]  # number of queries of each task
     units: int  # number of tasks; a group counts as one
     name: str = ""  # name of the tasks, such as a benchmark; may be empty
+    family: int = 0  # number of pairs of systems, over which p-values are corrected
+    correction: str = MAX_T  # of the p-values; one of `multiple_testing.CORRECTIONS`
+
+    @property
+    def method(self) -> str:
+        """The test of differences and its correction, in words."""
+        return method_words(self.correction, self.family)
 
 
 def rank_systems(
@@ -65,12 +79,13 @@ def rank_systems(
     name: str = "",
     units: Sequence[str] = (),
     p_values: Sequence[float] = (),
+    correction: str = MAX_T,
 ) -> Ranking:
     """Rank the systems that are in all of ``matrices`` (one per task).
 
     By default, tasks are weighted equally, independent of their number of queries, and each is a
     group (``units``) of its own. Weights are scaled to add up to 1. P-values of all pairs, unless
-    they are known, are from ``n_resamples`` sign flips.
+    they are known with their ``correction``, are from ``n_resamples`` sign flips.
 
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
@@ -116,6 +131,8 @@ def rank_systems(
         queries=tuple(len(matrix.queries) for matrix in matrices),
         units=len(of_units),
         name=name,
+        family=len(p_values),
+        correction=correction,
     )
 
 

@@ -4,10 +4,10 @@ Systems that answered the same queries share one tuple of ids, so they are align
 ids.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,18 @@ class ScoreMatrix:
         Values of clusters are for intervals if ``centred``, else for sign flips (`cluster_values`).
         """
         return cluster_values(values, self.clusters or None, centred=centred)
+
+    def at(self, members: Sequence[int]) -> Self:
+        """Return the scores on the queries at some positions, with their clusters."""
+        clusters = tuple(self.clusters[index] for index in members) if self.clusters else ()
+        if len({*clusters}) == len(clusters):
+            clusters = ()
+        return replace(
+            self,
+            queries=tuple(self.queries[index] for index in members),
+            scores=self.scores[:, list(members)],
+            clusters=clusters,
+        )
 
     def column(self, system: str) -> Array:
         """One system's scores (n,).

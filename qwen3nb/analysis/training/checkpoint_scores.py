@@ -24,7 +24,7 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison import differences
-from qwen3nb.analysis.comparison.alignment import common_revision, scores_by
+from qwen3nb.analysis.comparison.alignment import common_revision, newest_clusters, scores_by
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.stats.score_matrix import SystemScores, join
 from qwen3nb.checkpoints.folder import step_of
@@ -44,6 +44,8 @@ class Trajectory:
     task: str
     metric: str
     records: dict[int, dict[int, Result]] = field(repr=False)  # record by seed, then step
+    # cluster per query id, as in every comparison on the task; empty without clusters
+    clusters: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def scores(self) -> dict[int, dict[int, SystemScores]]:
@@ -79,7 +81,7 @@ def trajectories(
 
     The revision of a task's data with most records is used.
     """
-    given, ordered = list(results), []
+    given, ordered = sorted(results, key=lambda each: each.finished), []
     for task in dict.fromkeys(tasks):
         on_task = [each for each in given if each.task.key == task]
         steps = [(at, each) for each in on_task if (at := training_step(each))]
@@ -93,6 +95,7 @@ def trajectories(
                 new = Trajectory(training, task, wanted, {})
                 by_name.setdefault(training, new).records.setdefault(seed, {})[step] = each
         same = [each for each in on_task if str(each.task.revision) == revision]
+        clusters = newest_clusters(same)
         for name in sorted(by_name):
             for own in by_name[name].records.values():
                 # The checkpoint that a training started from is its step 0, if it has none.
@@ -100,14 +103,16 @@ def trajectories(
                 start = next((starting_record(each.parent, same) for each in folders), None)
                 if start is not None and by_name[name].metric in start.metrics:
                     own[0] = start
-            ordered.append(by_name[name])
+            ordered.append(replace(by_name[name], clusters=clusters))
     return ordered
 
 
 PerStep = Mapping[int, SystemScores | Mapping[str, float]]
 
 
-def gain_and_best(scores: PerStep, *, seed: int) -> tuple[PairedDifference, PairedDifference]:
+def gain_and_best(
+    scores: PerStep, *, seed: int, clusters: Mapping[str, str] | None = None
+) -> tuple[PairedDifference, PairedDifference]:
     """Return the last of two or more steps against the first, and the best against the next best.
 
     The earliest of equal means is the best; its mean is slightly biased upwards by the selection.
@@ -117,12 +122,17 @@ def gain_and_best(scores: PerStep, *, seed: int) -> tuple[PairedDifference, Pair
     Raises:
         ValueError: no query is shared by all.
     """
-    matrix = join({f"step {step}": scores[step] for step in sorted(scores)}, task="checkpoints")
+    columns = {f"step {step}": scores[step] for step in sorted(scores)}
+    matrix = join(columns, task="checkpoints")
     order = np.argsort(-matrix.scores.mean(axis=1), kind="stable")
     best, *others = (matrix.systems[row] for row in order)
-    pairs = [(matrix.systems[-1], matrix.systems[0]), *((best, other) for other in others)]
-    gain, *over_others = differences.paired_differences(matrix, pairs=pairs, seed=seed)
-    return gain, differences.corrected(over_others)[0]
+
+    def difference(first: str, second: str) -> PairedDifference:
+        pair = {first: columns[first], second: columns[second]}
+        return differences.paired_difference(pair, clusters=clusters, seed=seed)
+
+    over_others = differences.corrected([difference(best, other) for other in others])
+    return difference(matrix.systems[-1], matrix.systems[0]), over_others[0]
 
 
 @dataclass(frozen=True)
@@ -149,7 +159,7 @@ def training_summaries(
             f"{each.training}, seed {number}"
             if seeds[each.training] > tasks[each.training]
             else each.training,
-            *gain_and_best(steps, seed=seed),
+            *gain_and_best(steps, seed=seed, clusters=each.clusters),
         )
         for each in trajectories
         for number, steps in each.scores.items()

@@ -34,12 +34,12 @@ import numpy as np
 from scipy import stats
 from scipy.special import stdtrit
 
-from qwen3nb.analysis.comparison.differences import paired_differences
+from qwen3nb.analysis.comparison.differences import HOLM, TEST, paired_difference
 from qwen3nb.analysis.inventory import Score
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
-from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
+from qwen3nb.analysis.stats.score_matrix import join, system_scores
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.choices import one_of
 
@@ -112,7 +112,8 @@ class DataSetScores(NamedTuple):
     """Scores of the S specialists and of their joint runs on one data set."""
 
     values: Array  # (2, S)
-    by_query: tuple[Queries, Array] | None = None  # ids, and scores (n, 2, S), if there are any
+    # names of n sampling units (queries, or clusters of them), and their scores (n, 2, S)
+    by_query: tuple[Queries, Array] | None = None
 
 
 class Measured(NamedTuple):
@@ -444,6 +445,35 @@ def _disagreements(task: str, specialist: Run, joint: Run, required: Sequence[st
     return reasons
 
 
+def clusters_of(scores: Iterable[Score]) -> Mapping[str, str]:
+    """Return the clusters by query id of the newest score that has them."""
+    with_them = [score for score in scores if score.clusters]
+    newest = max(with_them, key=lambda score: score.finished, default=None)
+    return newest.clusters if newest else {}
+
+
+def with_clusters(scores: Iterable[Score], others: Iterable[Score]) -> list[Score]:
+    """Give scores of older records, which lack clusters, those of the same data.
+
+    The clusters are those of the newest of the ``others`` on the task, or on the task that a
+    reranking starts from (``SciFact.bm25-100``: ``SciFact``), that has one for each query.
+    """
+    clustered = [other for other in others if other.clusters]
+    completed = []
+    for score in scores:
+        if score.clusters or not score.per_query:
+            completed.append(score)
+            continue
+        same = [
+            other
+            for other in clustered
+            if score.task == other.task or score.task.startswith(f"{other.task}.")
+            if score.per_query.keys() <= other.clusters.keys()
+        ]
+        completed.append(replace(score, clusters=clusters_of(same)))
+    return completed
+
+
 def _scores(
     task: str, pairs: Sequence[tuple[Run, Run]]
 ) -> tuple[dict[str, DataSetScores], list[str]]:
@@ -458,9 +488,10 @@ def _scores(
             notes.append(f"{task}: {name} is left out, no score of {', '.join(lacking)}")
         elif all(score.per_query for score in own):
             columns = {score.run: score.per_query for score in own}
-            matrix = join(columns, task=f"{task}: {name}")
-            by_query = matrix.scores.reshape(*shape, -1).transpose(2, 1, 0)
-            tables[name] = DataSetScores(by_query.mean(axis=0), (matrix.queries, by_query))
+            matrix = join(columns, task=f"{task}: {name}", clusters=clusters_of(own))
+            values = matrix.scores.mean(axis=1).reshape(shape).T
+            by_unit = matrix.units(matrix.scores).reshape(*shape, -1).transpose(2, 1, 0)
+            tables[name] = DataSetScores(values, (matrix.sampled, by_unit))
             notes += matrix.notes
         else:
             values = np.array([score.value for score in own], dtype=float)
@@ -468,7 +499,7 @@ def _scores(
     return tables, notes
 
 
-QUERIES = "permutation test over queries"
+QUERIES = f"{TEST} over queries"
 SEEDS = "t-test over seeds"
 
 
@@ -491,6 +522,7 @@ class ConfigurationDifference:
     family: int = 0  # number of p-values in that family
     n: int = 0  # number of queries that all runs answered; 0 without scores per query
     unpaired: int = 0  # number of queries that only some of the runs answered
+    units: int = 0  # number of clusters of queries; 0 if queries were sampled one by one
     test: str = SEEDS  # name of the test
     undefined: str = ""  # why there is no p-value, or empty
 
@@ -516,7 +548,7 @@ def configuration_differences(
                 one = ConfigurationDifference(*names, tuple(seeds), by_seed, mean)
                 given.append(_tested(one, pairs, draws, seed))
     tested = [each.p_value for each in given if each.p_value is not None]
-    values = iter(adjust(tested))
+    values = iter(adjust(tested, how=HOLM))
     return [
         each if each.p_value is None else replace(each, corrected=next(values), family=len(tested))
         for each in given
@@ -526,7 +558,7 @@ def configuration_differences(
 def _tested(
     one: ConfigurationDifference, pairs: Sequence[tuple[Score, Score]], draws: int, seed: int
 ) -> ConfigurationDifference:
-    """Add the p-value: a permutation test of the queries' means over seeds, or a t-test."""
+    """Add the p-value: the test of differences on the means over seeds, or a t-test over seeds."""
     columns = {f"{score.system} {score.seed}": score.per_query for pair in pairs for score in pair}
     if not all(columns.values()):
         values = np.array(one.by_seed)
@@ -541,9 +573,14 @@ def _tested(
         return replace(one, test=QUERIES, unpaired=unpaired, undefined=reason)
     joined = join(columns, task=one.task)
     rows = joined.scores.reshape(len(pairs), 2, -1)
-    systems = (one.first, one.second)
-    means = ScoreMatrix(one.task, one.metric, systems, joined.queries, rows.mean(axis=0), {})
-    (tested,) = paired_differences(means, draws=draws, seed=seed)
+    means = {
+        name: system_scores(joined.queries, mean)
+        for name, mean in zip((one.first, one.second), rows.mean(axis=0), strict=True)
+    }
+    clusters = clusters_of([score for pair in pairs for score in pair])
+    tested = paired_difference(
+        means, task=one.task, metric=one.metric, clusters=clusters, draws=draws, seed=seed
+    )
     return replace(
         one,
         by_seed=tuple(float(each) for each in (rows[:, 0] - rows[:, 1]).mean(axis=1)),
@@ -552,5 +589,6 @@ def _tested(
         p_value=tested.p_value,
         n=tested.n,
         unpaired=unpaired,
+        units=tested.units,
         test=QUERIES,
     )

@@ -1,13 +1,13 @@
 """Measure the loss of approximate indexes and compressed vectors on a retrieval task."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections, query_clusters
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder, truncate_dimensions
 from qwen3nb.models.search import faiss_index
@@ -66,6 +66,8 @@ class AnnSuite:
     exact: Mapping[str, float]  # per-query nDCG@10 of exact search
     points: tuple[AnnPoint, ...]  # one per index and setting
     compressed: tuple[Compressed, ...]  # one per size; full float32 vectors first
+    # cluster per query id; empty if queries were sampled one by one
+    clusters: Mapping[str, str] = field(default_factory=dict)
 
 
 def ann_suite(
@@ -147,6 +149,7 @@ def ann_suite(
             exact=_ndcg(collection, exact),
             points=tuple(points),
             compressed=compress(collection, vectors, queries, dimensions=dimensions, unit=unit),
+            clusters=query_clusters(collection),
         )
 
 

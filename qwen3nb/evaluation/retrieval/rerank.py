@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection, find_collections, nonzero, shared_documents
+from qwen3nb.datasets.collection import TestCollection, find_collections, nonzero, query_clusters
 from qwen3nb.datasets.in_memory import table_rows
 from qwen3nb.datasets.mirror import MirrorError, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError, checked_rows, numbered_json_rows
@@ -228,7 +228,7 @@ class RerankItem:
             },
             selection=f"limit{self.limit}" if self.limit else "",
             counts={**self.collection.counts, **self.first.counts},
-            clusters=shared_documents(self.collection.qrels),
+            clusters=query_clusters(self.collection),
         )
 
     def same(self, record: Result, folder: Path) -> bool:

@@ -9,7 +9,7 @@ evaluated, and a ``training.json`` that describes it: ``objective``, ``data``, `
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -107,7 +107,7 @@ def variants(
     added = " ".join(filter(None, [prefix, "…", "EOS" if append_eos else ""]))
     combinations = itertools.product(
         poolings,
-        ["last" if count == 1 else f"mean of last {count}" for count in averages],
+        [_weights(count) for count in averages],
         [PLAIN, added] if prefix or append_eos else [PLAIN],
         ["unit", "kept"] if normalization else ["unit"],
     )
@@ -138,10 +138,18 @@ def ablate(
     Raises:
         CheckpointError: no checkpoints, or they cannot be averaged.
     """
-    folders, outcomes = {}, []
-    for weights in {variant.weights for variant in selected}:
-        count = 1 if weights == "last" else int(weights.rsplit(" ", 1)[1])
-        folders[weights] = averaged(select_checkpoints(Path(training), last=count))
+    outcomes = []
+    averages = {
+        weights: select_checkpoints(Path(training), last=_counted(weights))
+        for weights in dict.fromkeys(variant.weights for variant in selected)
+    }
+    folders = {_weights(len(chosen.folders)): averaged(chosen) for chosen in averages.values()}
+    # Named by the checkpoints that there are: of two, a mean of the last three is one of two.
+    made = [
+        replace(variant, weights=_weights(len(averages[variant.weights].folders)))
+        for variant in selected
+    ]
+    selected = list(dict.fromkeys(made))
     for variant in tqdm(selected, desc="ablation", unit="variant", disable=not show_progress):
         plain = variant.around == PLAIN
         own: dict[str, Any] = {
@@ -153,6 +161,20 @@ def ablate(
         run = _evaluated(folders[variant.weights], {"variant": asdict(variant)}, **options, **own)
         outcomes += [VariantResult(variant, result) for result in run.results]
     return outcomes
+
+
+def _weights(count: int) -> str:
+    """Name the mean of the last ``count`` checkpoints.
+
+    >>> _weights(1), _weights(3)
+    ('last', 'mean of last 3')
+    """
+    return "last" if count == 1 else f"mean of last {count}"
+
+
+def _counted(weights: str) -> int:
+    """Return the number of checkpoints in a name of `_weights`."""
+    return 1 if weights == "last" else int(weights.rsplit(" ", 1)[1])
 
 
 def find_trainings(folder: Path | str) -> list[TrainingVariant]:

@@ -39,10 +39,28 @@ def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cel
     """Return cells for a difference with its interval, and for its corrected and raw p-values."""
     each = difference
     p = p_cell(each.corrected, each.interval, alpha=alpha)
-    return (
-        table.number(each.difference, "+.3f", interval=each.interval, detail=_SINGLE),
-        replace(p, detail=f"raw {p_value_text(each.p_value)}", value=each.corrected),
+    raw = f"raw {p_value_text(each.p_value)}"
+    return difference_cell(each), replace(p, detail=raw, value=each.corrected)
+
+
+def difference_cell(
+    difference: PairedDifference, *, strong: bool = False, spec: str = "+.3f"
+) -> Cell:
+    """Return the cell of a difference, with its interval or that all scores are identical."""
+    cell = table.number(
+        difference.difference, spec, interval=difference.interval, detail=_SINGLE, strong=strong
     )
+    if difference.identical and difference.n > 1:
+        return replace(cell, detail="identical scores")
+    return cell
+
+
+def difference_text(difference: PairedDifference, *, p_value: bool = True) -> str:
+    """Return a difference with its interval and corrected p-value, as all sentences have it."""
+    text = f"{number_text(difference.difference, sign=True)} {difference.interval_text}"
+    if not p_value:
+        return text
+    return f"{text}, p {p_value_text(difference.corrected, relation=True)}"
 
 
 def p_cell(p_value: float | None, interval: Interval | None, *, alpha: float) -> Cell:
@@ -129,8 +147,8 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
     if len(tasks) < 2:
         family = comparison.family(*tasks)
     return (
-        f"Paired over queries: 95 % interval ({interval_words(['paired'])}), two-sided paired "
-        f"permutation test with {max(each.draws for each in shown):,} draws; p corrected by "
+        f"Paired over queries: 95 % interval ({interval_words(['paired'])}), {comparison.test} "
+        f"with {max(each.draws for each in shown):,} draws; p corrected by "
         f"{family}; in bold where the difference is significant: corrected p < {how.alpha:g}, and "
         "the interval excludes 0."
         + (
@@ -180,7 +198,7 @@ def _compared(comparison: Comparison, tasks: Sequence[TaskComparison], *, name: 
         if each is None:
             return Cell("baseline" if model == columns[i].baseline else "–")
         strong = each.significant(comparison.procedure.alpha)
-        return table.number(each.difference, "+.3f", interval=each.interval, strong=strong)
+        return difference_cell(each, strong=strong)
 
     made = Table.of(
         ((name, *(cell(name, i) for i in range(len(columns)))) for name in kept),
@@ -264,8 +282,8 @@ def differences_figure(comparison: Comparison) -> Figure | None:
         draw=lambda width: _draw_differences(comparison, tasks, models, width),
         caption=f"Difference of each model's mean from that of {baseline_text(differences)}, "
         f"paired over the n queries below each panel, with 95 % intervals "
-        f"({interval_words(['paired'])}). Filled: significantly different by the two-sided paired "
-        f"permutation test, corrected p < {how.alpha:g}, {comparison.family()}, and by the "
+        f"({interval_words(['paired'])}). Filled: significantly different by the "
+        f"{comparison.test}, corrected p < {how.alpha:g}, {comparison.family()}, and by the "
         "interval; open: not significantly different. Shaded: differences below "
         f"{how.minimum:g}."
         + f" {len(every) - len(tasks)} tasks are not shown." * (len(every) > len(tasks))
@@ -318,7 +336,7 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
         name="pairs",
         draw=lambda width: _draw_pairs(pairs, alpha, len(tasks), width),
         caption=f"Every pair of models: on how many of {count} the row is significantly above the "
-        "column, paired over the queries that both answered (two-sided paired permutation test, "
+        f"column, paired over the queries that both answered ({comparison.test}, "
         f"corrected p < {alpha:g}, {test}, and an interval that excludes 0)."
         + f" Shown are the baseline and the {len(shown) - 1} models most above it on average; of "
         f"the {len(every)} models compared, comparison.difference(first, second, task=name) in "
@@ -378,7 +396,7 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
         name="lead",
         caption=f"{where}: how far each model is from the best, {best.name} ({metric} "
         f"{main.value or 0.0:.3f}), paired over the same {best.queries}, with the 95 % interval of "
-        f"the difference. Filled: different by the test (paired permutation test, "
+        f"the difference. Filled: different by the test ({comparison.test}, "
         f"{comparison.family(key)}, corrected p < {alpha:g}) and by the interval; open: not."
         + comparison.given(task)
         + table.not_shown(len(best.ahead) - len(shown)),

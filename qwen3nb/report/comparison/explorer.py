@@ -19,17 +19,16 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.analysis.comparison import alignment
-from qwen3nb.analysis.stats.resampling import LEVEL
+from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.per_query import DocumentText, SearchTexts
-from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
+from qwen3nb.report.comparison.compare import difference_text
 from qwen3nb.report.render import table
 from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import MOST_MODELS, Cell, Conclusion, Table
 from qwen3nb.utils.choices import one_of, split_names
-from qwen3nb.utils.format import interval_text
 from qwen3nb.utils.imports import DataFrame
 
 _FAR = 0.5  # differences counted in the conclusion
@@ -327,10 +326,11 @@ def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:
     first, second = explorer.models[:2]
     differences = explorer.matrix.column(first) - explorer.matrix.column(second)
     far, won = int((np.abs(differences) > _FAR).sum()), int((differences > _FAR).sum())
-    ends, n = difference_interval(differences, level=LEVEL), len(differences)
+    (mean,) = paired_differences(explorer.matrix, pairs=[(first, second)], seed=0)
     return Conclusion(
-        f"On {far} of {n} queries of {table.short_task(explorer.matrix.task)} the two best models "
-        f"differ by more than {_FAR:g} in {explorer.matrix.metric}: {first} wins {won} of them and "
-        f"{second} {far - won}. The largest difference is {np.abs(differences).max():.3f}, the "
-        f"mean over all {n} {differences.mean():+.3f} {interval_text(ends)}."
+        f"On {far} of {mean.n} queries of {table.short_task(explorer.matrix.task)} the two best "
+        f"models differ by more than {_FAR:g} in {explorer.matrix.metric}: {first} wins {won} of "
+        f"them and {second} {far - won}. The largest difference is "
+        f"{np.abs(differences).max():.3f}, the mean over all {mean.n} "
+        f"{difference_text(mean, p_value=False)}."
     )

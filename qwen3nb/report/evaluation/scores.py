@@ -1,12 +1,14 @@
 """The scores of one model compared with a baseline: table, forest plot and conclusion."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
-from qwen3nb.analysis.comparison.alignment import reference_models
+from qwen3nb.analysis.comparison.against_baseline import NO_REFERENCE, AgainstBaseline
 from qwen3nb.analysis.comparison.benchmark_means import MEAN
-from qwen3nb.analysis.comparison.differences import ALPHA
+from qwen3nb.analysis.comparison.differences import ALPHA, TEST
+from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.record import Result
@@ -78,11 +80,8 @@ def _table(
             "score\n95 % interval": table.number(each.score, link=files.get(each.task, "")),
         }
         if compared:
-            ends: dict[str, Any] = {"interval": each.interval, "detail": each.why or "no interval"}
             row |= {
-                "Δ\n95 % interval": table.number(
-                    each.difference, "+.3f", strong=each.significant, **ends
-                ),
+                "Δ\n95 % interval": _difference(each),
                 "baseline": table.number(each.other, detail=each.reference),
                 "p\ncorrected": Cell(
                     p_value_text(each.p_value),
@@ -99,9 +98,8 @@ def _table(
     note = f"Intervals: 95 %, {'; '.join(made)}." if made else "These scores have no intervals."
     if compared:
         note += (
-            " In bold: differences Δ from the baseline that are significant (two-sided paired "
-            f"permutation test, p < {ALPHA:g} corrected by step-down MaxT over all pairs of the "
-            "models with scores on the task; and the interval excludes 0)."
+            " In bold: differences Δ from the baseline that are significant (corrected p < "
+            f"{ALPHA:g}, and the interval excludes 0). p: {_method(scores)}."
         )
     return Table.of(
         rows,
@@ -109,6 +107,30 @@ def _table(
         empty=about,
         name=f"scores-{kind}" if kind else "scores",
         caption=f"Scores of {scores[0].model if scores else 'the model'}{kind and f': {kind}'}.",
+    )
+
+
+def _difference(score: AgainstBaseline) -> Cell:
+    """Return the cell of a difference, with its interval or why there is none."""
+    why = score.why or "no interval"
+    cell = table.number(
+        score.difference, "+.3f", interval=score.interval, detail=why, strong=score.significant
+    )
+    return replace(cell, detail="identical scores") if score.identical else cell
+
+
+def _method(scores: Sequence[AgainstBaseline]) -> str:
+    """Name the test of differences and its correction, which may depend on the task."""
+    used = dict.fromkeys(
+        NAMES[each.correction]
+        for each in scores
+        if each.difference is not None and each.family > 1 and each.correction != "none"
+    )
+    if not used:
+        return TEST
+    return (
+        f"{TEST}, corrected by {' or '.join(used)} over all pairs of the models with scores on the "
+        "task, whose number is below p"
     )
 
 
@@ -169,38 +191,82 @@ def evaluation_conclusion(scores: Sequence[AgainstBaseline], *, caution: str = "
     """
     if not scores:
         return Conclusion("No task was finished, so there is no score to speak of.")
+    means = [score for score in scores if score.type == MEAN]
+    tasks = [score for score in scores if score.type != MEAN]
+    sentences = [_of_mean(score) for score in means]
     by_baseline: dict[str, list[AgainstBaseline]] = {}
-    sentences, alone = [], []
-    for each in scores:
-        if each.difference is None:
-            alone += [each] * (each.type != MEAN)
-        elif each.type == MEAN:
-            sentences.append(_one_task(each))
-        else:
-            by_baseline.setdefault(each.reference, []).append(each)
-    for baseline, own in by_baseline.items():
-        verdicts = [each.verdict for each in own]
-        largest = max(own, key=lambda each: abs(each.difference or 0.0))
-        sentences.append(
-            f"Of {len(own)} tasks compared with {baseline}, {own[0].model} is better on "
-            f"{verdicts.count('better')} and worse on {verdicts.count('worse')} by a significant "
-            "paired difference (the largest, on "
-            f"{table.short_task(largest.task)}: {_effect(largest)})."
-            if len(own) > 1
-            else _one_task(own[0])
-        )
-    if alone:  # cannot be compared
-        first = alone[0]
-        searched = any(each.type in ("Retrieval", "Reranking") for each in alone)
-        known = (name for name in reference_models() if name != first.model)
-        baseline = next(name for name in known if searched or not find_source(name).kind.searches)
+    for score in tasks:
+        if score.difference is not None:
+            by_baseline.setdefault(score.reference, []).append(score)
+    sentences += [_counted(compared) for compared in by_baseline.values()]
+    alone = [score for score in tasks if score.difference is None]
+    if alone:
+        sentences.append(_alone(alone, summed_up=bool(means or by_baseline)))
+    if caution:
+        sentences.append(f"{caution}.")
+    return Conclusion(" ".join(sentences))
+
+
+def _of_mean(score: AgainstBaseline) -> str:
+    """Sum up a mean over tasks, with its difference from the baseline if there is one."""
+    if score.difference is not None:
+        return _one_task(score)
+    metric, _, tasks = score.metric.partition(" of ")
+    over = f", over {tasks}" if tasks else ""
+    return f"{score.model} has a {metric} of {table.score_text(score.score)} on {score.task}{over}."
+
+
+def _counted(scores: Sequence[AgainstBaseline]) -> str:
+    """Count the significant differences from one baseline, and name the largest of them."""
+    first, *others = scores
+    if not others:
+        return _one_task(first)
+    clear = [score for score in scores if score.significant]
+    largest = max(clear or scores, key=lambda score: abs(score.difference or 0.0))
+    effect = f"(the largest, on {table.short_task(largest.task)}: {_effect(largest)})"
+    compared = f"Of {len(scores)} tasks compared with {first.reference}, "
+    if not clear:
+        return f"{compared}{first.model} has no significant difference on any {effect}."
+    better = sum(score.verdict == "better" for score in clear)
+    return (
+        f"{compared}{first.model} is better on {better} and worse on {len(clear) - better} by a "
+        f"significant paired difference {effect}."
+    )
+
+
+def _alone(scores: Sequence[AgainstBaseline], *, summed_up: bool) -> str:
+    """State what a model scores on tasks without a difference, and which baseline is missing."""
+    first = scores[0]
+    sentences = []
+    if not summed_up and len(scores) <= MANY:
         sentences.append(
             f"{first.model} scores {first.metric} {table.score_text(first.score)} on "
-            f"{table.short_task(first.task)}, n = {first.score.n}. Tasks without a difference to "
-            f"test: {len(alone)} ({first.why}); run `qwen3nb eval --model {baseline}` on the same "
-            "tasks for a baseline."
+            f"{table.short_task(first.task)}, n = {first.score.n}."
         )
-    return Conclusion(" ".join([*sentences, *([f"{caution}."] if caution else [])]))
+    elif not summed_up:
+        sentences.append(
+            f"{first.model} has scores on {len(scores)} tasks, and no mean over a whole benchmark."
+        )
+    reasons = Counter(score.why for score in scores)
+    words = "; ".join(
+        why if len(reasons) == 1 else f"{count}: {why}" for why, count in reasons.items()
+    )
+    untested = f"Tasks without a difference to test: {len(scores)} ({words})"
+    baseline = _advised([score for score in scores if score.why == NO_REFERENCE])
+    if baseline:
+        untested += f"; run `qwen3nb eval --model {baseline}` on the same tasks for a baseline"
+    return " ".join([*sentences, f"{untested}."])
+
+
+def _advised(scores: Sequence[AgainstBaseline]) -> str:
+    """Return a reference model that has run on none of the tasks, or an empty string."""
+    searched = any(score.type in ("Retrieval", "Reranking") for score in scores)
+    for name in scores[0].missing if scores else ():
+        ran = any(name not in score.missing for score in scores)
+        suited = searched or not find_source(name).kind.searches
+        if suited and not ran and name != scores[0].model:
+            return name
+    return ""
 
 
 def _one_task(each: AgainstBaseline) -> str:
@@ -216,5 +282,7 @@ def _one_task(each: AgainstBaseline) -> str:
 
 def _effect(each: AgainstBaseline) -> str:
     change = each.difference or 0.0
+    if each.identical:
+        return f"{number_text(change, sign=True)}, identical scores on all {each.score.n}"
     effect = table.effect_text(change, each.interval, each.p_value, absent="(no interval)")
     return f"{effect}, n = {each.score.n}"

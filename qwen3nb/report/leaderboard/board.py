@@ -14,8 +14,9 @@ from qwen3nb.analysis.comparison import benchmark_means
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records, pair_results
 from qwen3nb.analysis.comparison.benchmark_means import BenchmarkMean, MeanColumn
 from qwen3nb.analysis.comparison.compare import Comparison, compare
-from qwen3nb.analysis.comparison.differences import ALPHA
+from qwen3nb.analysis.comparison.differences import ALPHA, TEST
 from qwen3nb.analysis.comparison.ranking import FEWEST_TASKS, Ranking, Standing, rank_systems
+from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.kinds.resolve import FUSION_KIND, KINDS
@@ -42,6 +43,7 @@ _NEAR = (
     "not significantly different from the best of its column, as in the table of differences; only "
     "for metrics that are a mean over queries"
 )
+ALL_TASKS = "all tasks"  # title of the ranking on the mean over a tier's tasks
 _MEANS = (
     "Means over the tasks of one benchmark; a group such as CQADupStack counts as one task. No "
     "metric: the main scores, averaged as on MTEB's leaderboard. 95 % intervals, combined from "
@@ -444,6 +446,7 @@ def standings(
                 name=each.task,
                 units=benchmark_means.units_of([part.task for part in each.parts], each.task),
                 p_values=each.p_values,
+                correction=each.correction,
             )
             for each in compared.means
         }
@@ -460,7 +463,7 @@ def standings(
         if len(matrix.systems) > 1:
             boards[matrix.task] = rank_systems([matrix], seed=seed)
     if len(shared := benchmark_means.rankable(matrices)) > 1:
-        boards["all tasks"] = rank_systems(shared, seed=seed)
+        boards[ALL_TASKS] = rank_systems(shared, seed=seed)
     return boards
 
 
@@ -500,8 +503,8 @@ def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
         rows,
         note="Only models with a score on every task are ranked; in a mean over tasks each has the "
         "same weight, a group that of one task. Intervals exclude the ranks of models that are "
-        "significantly better or worse. Letters and intervals: paired permutation test, MaxT over "
-        f"all pairs of a column, alpha {ALPHA:g}, and the interval of the difference."
+        f"significantly better or worse. Letters and intervals: {_methods(boards)}, alpha "
+        f"{ALPHA:g}, and the interval of the difference.{_averaged(boards)}"
         + " Borda: as on MTEB's leaderboard."
         * (widest.units > 1)
         + " Tasks like these: the tasks as a sample, with Student's interval over their means, and "
@@ -510,6 +513,27 @@ def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
         caption="Rank of each model with its interval, on each task or type of task. Models that "
         "share a letter in a column are not significantly different.",
     )
+
+
+def _methods(boards: Mapping[str, Ranking]) -> str:
+    """Name the test behind rankings, and the pairs of each over which it is corrected."""
+    corrections = dict.fromkeys(NAMES[board.correction] for board in boards.values())
+    pairs = dict.fromkeys(plural(board.family, "pair") for board in boards.values())
+    sizes = " or ".join(pairs)
+    return f"{TEST}, {' or '.join(corrections)} over all pairs of models of a column ({sizes})"
+
+
+def _averaged(boards: Mapping[str, Ranking]) -> str:
+    """Name the tasks of a mean over fewer tasks than the other columns show."""
+    mean = boards.get(ALL_TASKS)
+    if mean is None:
+        return ""
+    left_out = [name for name in boards if name not in (*mean.tasks, ALL_TASKS)]
+    tasks = ", ".join(map(short_task, mean.tasks))
+    sentence = f" {ALL_TASKS.capitalize()}: the mean of {tasks}"
+    if left_out:
+        sentence += f"; without {', '.join(map(short_task, left_out))}, which fewer models have"
+    return f"{sentence}."
 
 
 def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:

@@ -21,7 +21,16 @@ from qwen3nb.metrics.intervals import Interval
 from qwen3nb.report.render.html import anchor, escaped_text, styled, unstyled
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.format import escaped, inert_text, interval_text, markdown_table, p_value_text
+from qwen3nb.utils.format import (
+    ends_text,
+    escaped,
+    inert_text,
+    interval_text,
+    markdown_table,
+    number_text,
+    p_value_text,
+    signed_format,
+)
 from qwen3nb.utils.imports import DataFrame
 
 
@@ -48,7 +57,8 @@ def effect_text(
     >>> effect_text(0.05, (0.04, 0.06), 0.0004)
     '+0.050 [+0.040, +0.060], p < 0.001'
     """
-    text = f"{difference:+.3f} {interval_text(interval, absent=absent)}".strip()
+    change = number_text(difference, sign=True)
+    text = f"{change} {interval_text(interval, absent=absent)}".strip()
     return text if p_value is None else f"{text}, p {p_value_text(p_value, relation=True)}"
 
 
@@ -130,11 +140,16 @@ def number(
         return number(value.value, spec, interval=ends, **more)
     if value is None:
         return Cell(absent, **more)
+    signed = _SIGNED.fullmatch(spec)
     if interval is not None:
-        more["detail"] = "[{}]".format(", ".join(format(end, spec) for end in interval))
-    return Cell(format(value, spec), value=value, interval=interval, **more)
+        plain = "[{}]".format(", ".join(format(end, spec) for end in interval))
+        more["detail"] = ends_text(interval, spec) if signed else plain
+    if signed:
+        spec = signed_format(int(signed[1]), [value])
+    return Cell(format(value + 0, spec), value=value, interval=interval, **more)
 
 
+_SIGNED = re.compile(r"\+\.(\d+)f")  # the format of a difference
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")  # within CamelCase
 _N = re.compile(r"\bn = ([\d,]+)")  # in the head of a column

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.analysis.comparison.differences import ALPHA
+from qwen3nb.analysis.comparison.differences import ALPHA, correction_words, family_words
 from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.report.comparison.compare import difference_cell, difference_text
 from qwen3nb.report.render.figure import COLORS, Figure, ForestRow, forest_figure
-from qwen3nb.report.render.table import Conclusion, Table, effect_text, number, short_task
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_task
+from qwen3nb.utils.format import p_value_text
 
 if TYPE_CHECKING:
     from qwen3nb.analysis.comparison.ablation_effects import Effect
     from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
+
+
+_FLOOR = 0.05  # mean score of a metric from 0 to 1 below which a model finds next to nothing
 
 
 def ablation_table(outcomes: Sequence[VariantResult[Variant]]) -> Table:
@@ -52,20 +57,17 @@ def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "eff
             {
                 "option": each.factor,
                 "setting": (each.level, f"instead of {each.reference}"),
-                "difference": number(
-                    each.estimate.difference,
-                    "+.4f",
-                    interval=each.estimate.interval,
-                    detail="no interval",
+                "difference": difference_cell(each.estimate, spec="+.4f"),
+                "p\ncorrected": Cell(
+                    p_value_text(each.p_value), strong=each.significant, value=each.p_value
                 ),
-                "p\nHolm": number(each.p_value, ".4f", strong=each.significant),
             }
             for each in effects
         ),
         note=f"Paired over {effects[0].estimate.n if effects else 0} queries, each averaged over "
         f"the combinations of the other options ({settings}); 95 % interval "
-        f"({interval_words(['paired'])}), two-sided paired permutation test, Holm over these "
-        f"{len(effects)}.",
+        f"({interval_words(['paired'])}); p: {_method(effects)}; in bold: significant, p < "
+        f"{ALPHA:g} and the interval excludes 0.",
         name=f"{kind}-{short_task(task)}-tested",
         caption=f"Effect of each setting compared with the reference{on}.",
     )
@@ -92,9 +94,19 @@ def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "ef
         caption=f"Effect of each option{on}: paired over n = "
         f"{effects[0].estimate.n if effects else 0} queries, each averaged "
         "over the combinations of the other options, with 95 % intervals "
-        f"({interval_words(['paired'])}). Filled marks: significant, two-sided paired permutation "
-        f"test, p < {ALPHA:g} after Holm over these {len(rows)}, and the interval excludes 0.",
+        f"({interval_words(['paired'])}). Filled marks: significant, p < {ALPHA:g} "
+        f"({_method(effects)}), and the interval excludes 0.",
     )
+
+
+def _method(effects: Sequence[Effect]) -> str:
+    """Name the test of the effects and its family."""
+    return family_words([effect.estimate for effect in effects], "effects")
+
+
+def _highest(effects: Sequence[Effect]) -> float:
+    """The largest mean score of a setting."""
+    return max(max(effect.estimate.means) for effect in effects)
 
 
 def ablation_conclusion(measured: Mapping[str, Sequence[Effect]]) -> Conclusion:
@@ -105,14 +117,21 @@ def ablation_conclusion(measured: Mapping[str, Sequence[Effect]]) -> Conclusion:
         if not ordered:
             continue
         clear = [each for each in ordered if each.significant]
-        sentences.append(
-            f"On {short_task(task)} ({ordered[0].estimate.n} queries, Holm over {len(ordered)}), "
-            f"{len(clear)} of {len(ordered)} settings have a significant effect; the largest: "
-            + "; ".join(
-                f"{each.level} instead of {each.reference} ({each.factor}), "
-                + effect_text(each.estimate.difference, each.estimate.interval, each.p_value)
-                for each in clear or ordered[:1]
-            )
-            + "."
+        largest = "; ".join(
+            f"{each.level} instead of {each.reference} ({each.factor}), "
+            f"{difference_text(each.estimate)}"
+            for each in clear or ordered[:1]
         )
+        estimate = ordered[0].estimate
+        correction = correction_words(estimate.correction, estimate.family)
+        tested = ", ".join(filter(None, [f"{estimate.n} queries", correction]))
+        sentences.append(
+            f"On {short_task(task)} ({tested}), {len(clear)} of {len(ordered)} settings have a "
+            f"significant effect; the largest: {largest}."
+        )
+        if _highest(ordered) < _FLOOR:
+            sentences.append(
+                f"The model is at the floor: no setting averages {_FLOOR:g} or more, so options "
+                "can hardly be told apart here."
+            )
     return Conclusion(" ".join(sentences) or "No two settings were compared.")

@@ -6,14 +6,22 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.analysis.comparison.differences import ALPHA, corrected, paired_differences
-from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference
-from qwen3nb.analysis.stats.score_matrix import join
+from qwen3nb.analysis.comparison.differences import (
+    ALPHA,
+    HOLM,
+    TEST,
+    PairedDifference,
+    corrected,
+    correction_words,
+    paired_difference,
+)
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.report.comparison.compare import difference_cell
 from qwen3nb.report.render import table
 from qwen3nb.report.render.figure import COLORS, GREY, Axes, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.table import Cell, Conclusion, Table
+from qwen3nb.utils.format import number_text
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite
@@ -74,7 +82,7 @@ def _row(point: AnnPoint, suite: AnnSuite, best: bool) -> dict[str, Any]:
         speeds[f"single query, ms\n{on}: median, 95 %"] = (f"{speed.p50:.3f}", f"{speed.p95:.3f}")
         bold = best and speed is point.speeds[0]
         speeds[f"queries/s\n{on}"] = Cell(f"{speed.qps:,.0f}", strong=bold)
-    change = _effect(_paired(point.ndcg, suite.exact))
+    change = _effect(_paired(suite, point.ndcg, suite.exact))
     return {
         "index": (point.name, made),
         f"recall@{suite.k}": table.number(_mean_of(point.recall), strong=best),
@@ -85,13 +93,17 @@ def _row(point: AnnPoint, suite: AnnSuite, best: bool) -> dict[str, Any]:
     }
 
 
-def _paired(ours: Mapping[str, float], theirs: Mapping[str, float]) -> MeanDifference:
-    queries = sorted(theirs)
-    return mean_difference([ours[query] for query in queries], [theirs[query] for query in queries])
+def _paired(
+    suite: AnnSuite, ours: Mapping[str, float], theirs: Mapping[str, float]
+) -> PairedDifference:
+    columns = {"ours": ours, "theirs": theirs}
+    return paired_difference(
+        columns, task=suite.task, metric="nDCG@10", clusters=suite.clusters, seed=0
+    )
 
 
-def _effect(paired: MeanDifference) -> str:
-    return table.effect_text(paired.difference, paired.interval, absent="(no interval)")
+def _effect(paired: PairedDifference) -> str:
+    return f"{number_text(paired.difference, sign=True)} {paired.interval_text}"
 
 
 def ann_figure(suite: AnnSuite) -> Figure:
@@ -151,13 +163,13 @@ def compression_table(suite: AnnSuite) -> Table:
     """A row per number of dimensions, a column per kind: the loss in nDCG@10."""
     full, rows = suite.compressed[0], dict[int, dict[str, Any]]()
     for each in suite.compressed:
-        lost = _paired(each.ndcg, full.ndcg)
+        lost = _paired(suite, each.ndcg, full.ndcg)
         bits = table.plural(8 * each.size // each.dimension, "bit")
         row = rows.setdefault(each.dimension, {"dimensions": each.dimension})
         row[f"{each.kind}\n{bits} per dimension"] = (
             Cell(f"{fmean(full.ndcg.values()):.3f}", "itself", strong=True)
             if each is full
-            else table.number(lost.difference, "+.3f", interval=lost.interval, detail="no interval")
+            else difference_cell(lost)
         )
     heads = list(dict.fromkeys(head for row in rows.values() for head in row))
     return Table.of(
@@ -184,18 +196,18 @@ def ann_conclusion(suite: AnnSuite) -> Conclusion:
         text += (
             f"the fastest index with a recall@{suite.k} of {_ENOUGH:g} or more is {best.name}: it "
             f"answers {best.speeds[0].qps:,.0f} queries/s{against}, with nDCG@10 "
-            f"{_effect(_paired(best.ndcg, suite.exact))} to exact search."
+            f"{_effect(_paired(suite, best.ndcg, suite.exact))} to exact search."
         )
     else:
         text += f"no approximate index reaches a recall@{suite.k} of {_ENOUGH:g}."
     full, *rest = suite.compressed
-    pairs = [join({"smaller": each.ndcg, "full": full.ndcg}) for each in rest]
-    tests = corrected([test for pair in pairs for test in paired_differences(pair, seed=0)])
+    tests = corrected([_paired(suite, each.ndcg, full.ndcg) for each in rest])
     lost = [test.significant(ALPHA) and test.difference < 0 for test in tests]
     kept = [each for each, worse in zip(rest, lost, strict=True) if not worse]
     small = min([full, *kept], key=lambda each: each.size)
+    method = correction_words(HOLM, len(tests)) or TEST
     return Conclusion(
-        f"{text} The smallest vectors that show no loss in nDCG@10 (Holm over {len(rest)}, n = "
+        f"{text} The smallest vectors that show no loss in nDCG@10 ({method}, n = "
         f"{suite.queries}) take {small.size:,} bytes per document ({small.kind} of "
         f"{small.dimension} dimensions); whole ones take {full.size:,}."
     )

@@ -8,8 +8,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.differences import ALPHA, significant
+from qwen3nb.analysis.comparison.differences import ALPHA, HOLM, significant
 from qwen3nb.analysis.inventory import Collection, Score, find_outputs, load_all_results
+from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.analysis.training import interference as analysis
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.figure import (
@@ -125,7 +126,8 @@ def interference_report(
     named = [Path(each).expanduser() for each in given if str(each)]
     folders = named or find_outputs(paths.runs()) + [paths.results()] * paths.results().is_dir()
     collection = load_all_results(folders) if folders else Collection(())
-    scores = [score for score in collection.scores if "mode" in score.facts]
+    trained = [score for score in collection.scores if "mode" in score.facts]
+    scores = analysis.with_clusters(trained, collection.scores)
     sources = {score.source for score in scores}
     required = _TASK_STEPS if task_steps else analysis.REQUIRED
     estimates = analysis.interference(scores, required=required)
@@ -364,6 +366,8 @@ def configuration_differences_table(
 ) -> Table:
     """A row per data set and pair of configurations: difference, interval and p-values."""
     family = next((each.family for each in differences if each.family), 0)
+    corrected = f", corrected by {NAMES[HOLM]} over these {family}" if family > 1 else ""
+    clustered = ", by clusters of queries" if any(each.units for each in differences) else ""
     rows: list[dict[str, Any]] = []
     for each in differences:
         raw = each.undefined if each.p_value is None else f"raw {p_value_text(each.p_value)}"
@@ -386,8 +390,8 @@ def configuration_differences_table(
         )
     return Table.of(
         rows,
-        note=f"95 % intervals and two-sided p-values, corrected by Holm over these {family}; "
-        f"corrected p < {ALPHA:g} in bold. With scores per query: permutation test over queries, "
+        note=f"95 % intervals and two-sided p-values{corrected}; "
+        f"corrected p < {ALPHA:g} in bold. With scores per query: {analysis.QUERIES}{clustered}, "
         f"each averaged over the seeds that both have, and the interval "
         f"({interval_words(['paired'])}) over queries; this does not generalise to other seeds. "
         "Without: paired t-test and Student's interval over seeds.",

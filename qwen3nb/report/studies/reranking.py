@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.analysis.comparison import differences
+from qwen3nb.analysis.comparison.alignment import clusters_of
 from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
-from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.trec import load_run
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.metrics.retrieval import Run, ranking
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
+from qwen3nb.records.store import load_results
+from qwen3nb.report.comparison.compare import difference_cell, difference_text
 from qwen3nb.report.evaluation.by_hand import shortened
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, MplFigure, panels, plain
-from qwen3nb.report.render.table import Cell, Conclusion, Table, effect_text, number, short_task
+from qwen3nb.report.render.table import Cell, Conclusion, Table, short_task
 from qwen3nb.utils.format import p_value_text
 from qwen3nb.utils.imports import DataFrame
 
@@ -76,13 +78,7 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
                 "data set": (short_task(gain.task), f"{each.main.n} queries"),
                 f"first stage\n{METRIC}": each.metrics[f"first {METRIC}"],
                 f"reranked\n{METRIC}": each.metrics[METRIC],
-                "Δ\nreranked − first": number(
-                    gain.difference,
-                    "+.3f",
-                    interval=gain.interval,
-                    strong=gain.significant(ALPHA),
-                    detail="a single query",
-                ),
+                "Δ\nreranked − first": difference_cell(gain, strong=gain.significant(ALPHA)),
                 "p\ncorrected": Cell(
                     p_value_text(gain.corrected),
                     f"raw {p_value_text(gain.p_value)}",
@@ -93,29 +89,42 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
             }
             for each, gain in zip(results, gains, strict=True)
         ),
-        note=f"Intervals: 95 %, {interval_words(['widened'])}, over queries; p: two-sided paired "
-        f"permutation test, corrected by Holm over these {len(gains)} data sets; significant "
-        "differences in bold. Documents missed by the first stage cannot be recovered: the best "
-        "order of its candidates is the upper bound.",
+        note=f"Intervals: 95 %, {interval_words(['widened'])}, over queries; p: "
+        f"{differences.family_words(gains, 'data sets')}; significant differences in bold. "
+        "Documents missed by the first stage cannot be recovered: the best order of its candidates "
+        "is the upper bound.",
         name="rerank",
         caption=f"{METRIC} before and after reranking, over all queries of each data set, with "
         "the paired difference.",
     )
 
 
-def rerank_differences(results: Sequence[Result], *, seed: int = 0) -> list[PairedDifference]:
-    """Reranked − first stage, one difference per record, corrected as one family."""
-    matrices = [
-        join(
-            {"reranked": each.per_query[METRIC], "first stage": each.per_query[f"first {METRIC}"]},
-            task=str(each.config["collection"]),
+def rerank_differences(
+    results: Sequence[Result], *, seed: int = 0, others: Iterable[Result] | None = None
+) -> list[PairedDifference]:
+    """Reranked − first stage, one difference per record, corrected as one family.
+
+    Records without clusters of queries have those of the ``others`` on the same data, by default
+    all records.
+    """
+    if others is None:
+        lacking = any(not result.task.clusters for result in results)
+        others = load_results() if lacking else ()
+    searched = [other for other in others if other.task.clusters]
+    gains = [
+        differences.paired_difference(
+            {
+                "reranked": result.per_query[METRIC],
+                "first stage": result.per_query[f"first {METRIC}"],
+            },
+            task=str(result.config["collection"]),
             metric=METRIC,
+            clusters=clusters_of(result, searched),
+            seed=seed,
         )
-        for each in results
+        for result in results
     ]
-    return differences.corrected(
-        [d for matrix in matrices for d in differences.paired_differences(matrix, seed=seed)]
-    )
+    return differences.corrected(gains)
 
 
 def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion:
@@ -126,7 +135,7 @@ def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion
     clear = [each.difference for each in gains if each.significant(ALPHA)]
     won = sum(each > 0 for each in clear)
     gain = max(gains, key=lambda each: abs(each.difference))
-    effect = effect_text(gain.difference, gain.interval, gain.corrected, absent="(a single query)")
+    effect = difference_text(gain)
     return Conclusion(
         f"Reranking with {label} helps on {won} of {len(gains)} data sets and hurts on "
         f"{len(clear) - won}, by a significant paired difference. The largest is on "

@@ -10,7 +10,7 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.analysis import inventory
-from qwen3nb.analysis.comparison.differences import ALPHA
+from qwen3nb.analysis.comparison.differences import ALPHA, family_words
 from qwen3nb.analysis.training import checkpoint_scores
 from qwen3nb.analysis.training.checkpoint_scores import TrainingSummary, Trajectory
 from qwen3nb.checkpoints.folder import step_of, trainer_state
@@ -18,9 +18,10 @@ from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
+from qwen3nb.report.comparison.compare import difference_cell, difference_text
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.model_styles import model_styles
-from qwen3nb.report.render.table import Cell, Conclusion, Table, effect_text, number, short_task
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_task
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.format import number_text, p_value_text
@@ -135,10 +136,8 @@ def gains_table(trainings: Trainings) -> Table:
                 "training": each.name,
                 "first step": (gain.means[1], gain.second),
                 "last step": (gain.means[0], gain.first),
-                "last − first\n95 % interval": number(
-                    gain.difference, "+.3f", interval=gain.interval, detail="no interval"
-                ),
-                "p\nHolm": Cell(
+                "last − first\n95 % interval": difference_cell(gain),
+                "p\ncorrected": Cell(
                     p_value_text(gain.corrected),
                     strong=gain.significant(ALPHA),
                     value=gain.corrected,
@@ -149,11 +148,11 @@ def gains_table(trainings: Trainings) -> Table:
             for each in trainings.summaries
             for gain, best in [(each.gain, each.best)]
         ),
-        note=f"95 % intervals ({interval_words(['paired'])}) and two-sided paired permutation "
-        f"tests over the queries, p by Holm over these {len(trainings.summaries)}; p < {ALPHA:g}, "
-        "and an interval that excludes 0, in bold. First and last are not selected by score, so "
-        "the difference is not biased, unlike the mean of the best step; training again gives "
-        "another model, which a single training cannot show.",
+        note=f"95 % intervals ({interval_words(['paired'])}); p: "
+        f"{family_words([each.gain for each in trainings.summaries], 'gains')}; "
+        f"p < {ALPHA:g}, and an interval that excludes 0, in bold. First and last are not "
+        "selected by score, so the difference is not biased, unlike the mean of the best step; "
+        "training again gives another model, which a single training cannot show.",
         empty="No training has two or more evaluated steps with scores per query.",
         name="gains",
         caption="Gain of each training: its last step against its first, on the same queries.",
@@ -273,12 +272,12 @@ def _in_words(each: TrainingSummary) -> str:
     verb = "raised" if change.difference > 0 else "lowered"
     verb = verb if change.significant(ALPHA) else "shows no effect on"
     clear = best.significant(ALPHA)
-    lead = effect_text(best.difference, best.interval, best.corrected)
+    lead = difference_text(best)
     return (
         f"Training {each.name} {verb} {each.metric} on {short_task(each.task)}: "
         f"{number_text(change.means[1])} at {change.second}, "
         f"{number_text(change.means[0])} at {change.first} "
-        f"({effect_text(change.difference, change.interval, change.corrected)}). "
+        f"({difference_text(change)}). "
         f"{best.first.capitalize()} scores best, {'and' if clear else 'but'} that is "
         f"{'' if clear else 'not '}more than noise: {lead} above {best.second}, the next best."
     )

@@ -19,7 +19,7 @@ from qwen3nb.evaluation.studies.ablation import (
 )
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import ModelInfo, Result, TaskInfo
-from qwen3nb.report.studies.ablation import effects_figure, effects_table
+from qwen3nb.report.studies.ablation import ablation_conclusion, effects_figure, effects_table
 
 BASE = np.linspace(0.1, 0.5, 40)
 
@@ -97,6 +97,24 @@ def test_variants_on_a_real_task(make_checkpoint, tmp_path):
     folders = (tmp_path / "home" / "results" / "ablation").glob("*/seed_0/AuthorSTS.json")
     assert len(list(folders)) == 3
     assert not list((tmp_path / "home" / "results").glob("*/seed_0/*.json"))
+
+
+@pytest.mark.integration
+def test_a_mean_is_named_by_the_checkpoints_that_there_are(make_checkpoint, tmp_path):
+    for step in (10, 20):
+        make_checkpoint(tmp_path / "training" / f"checkpoint-{step}", seed=step)
+    selected = variants(
+        poolings=["mean"], averages=[1, 2, 3], prefix="", append_eos=False, normalization=False
+    )
+    outcomes = ablate(tmp_path / "training", selected, types="STS", show_progress=False)
+    assert [each.variant.weights for each in outcomes] == ["last", "mean of last 2"]
+
+
+def test_a_model_at_the_floor_is_said_to_be(tmp_path):
+    low = np.random.default_rng(0).uniform(0, 0.03, 60)
+    text = "The model is at the floor: no setting averages 0.05 or more"
+    assert text in str(ablation_conclusion({"T": effects(made(low, pooling=0.001))}))
+    assert "floor" not in str(ablation_conclusion({"T": effects(made(low + 0.1, pooling=0.001))}))
 
 
 def trained(name, shift, **components):

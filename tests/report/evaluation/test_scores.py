@@ -1,9 +1,11 @@
 """A model's scores beside a baseline: the table, the plot, the sentence, and the page's trace."""
 
 import pytest
-from helpers.records import make, noisy
+from helpers.records import make, noisy, tier_records
 
 from qwen3nb.analysis.comparison.against_baseline import against_baseline
+from qwen3nb.analysis.comparison.alignment import reference_models
+from qwen3nb.analysis.comparison.benchmark_means import column_mean, ranked_columns
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_model
@@ -67,6 +69,64 @@ def test_the_baseline_has_most_tasks_of_the_reference_models_then_random_is_the_
     assert baselines(*ours) == ["", ""]  # never itself
     old = make("bm25", task=TASKS[0], revision="older", scores=noisy(0.4))
     assert baselines(old) == ["", ""]  # nor on other data
+
+
+def test_only_what_is_significant_is_called_so():
+    """Of two differences that are both noise, the larger is named as what it is."""
+    ours, others = on_tasks("m", 0.505, 0.502), on_tasks("bm25", 0.5, 0.5, seed=1)
+    scores = against_baseline(ours, others)
+    assert not any(score.significant for score in scores)
+    sentence = str(evaluation_conclusion(scores))
+    assert "m has no significant difference on any (the largest, on " in sentence
+    assert "better" not in sentence
+    # Of a significant and a larger one that is not, the significant one is called the largest.
+    wide = [make("m", task=TASKS[0], scores=[0.9, 0.1, 0.9, 0.2]), ours[1]]
+    wide += [make("bm25", task=TASKS[0], scores=[0.2, 0.1, 0.5, 0.6])]
+    low = [
+        make("m", task=TASKS[1], scores=noisy(0.6)),
+        make("bm25", task=TASKS[1], scores=noisy(0.5, seed=1)),
+    ]
+    scores = against_baseline([wide[0], low[0]], [wide[2], low[1]])
+    assert [score.significant for score in scores] == [False, True]
+    assert abs(scores[0].difference) > abs(scores[1].difference)
+    sentence = str(evaluation_conclusion(scores))
+    assert "is better on 1 and worse on 0 by a significant paired difference" in sentence
+    assert "(the largest, on Reranking: " in sentence
+
+
+def test_no_model_that_has_run_is_advised():
+    ours = on_tasks("m", 0.5)
+    old = make("bm25", task=TASKS[0], revision="older", scores=noisy(0.4))
+    sentence = str(evaluation_conclusion(against_baseline(ours, [old])))
+    assert "--model bm25" not in sentence
+    assert "run `qwen3nb eval --model all-MiniLM-L6-v2` on the same tasks" in sentence
+    every = [make(name, task=TASKS[0], revision="older") for name in reference_models()]
+    assert "run `" not in str(evaluation_conclusion(against_baseline(ours, every)))
+
+
+def test_a_tier_is_summed_up_by_its_mean_even_for_a_model_alone():
+    alone = tier_records("m", mean=0.5)
+    scores = against_baseline(alone, [], tier="full")
+    mean = column_mean(next(iter(ranked_columns("full").values())), alone)
+    assert scores[0].score.value == pytest.approx(mean.value)
+    sentence = str(evaluation_conclusion(scores))
+    assert sentence.startswith(f"m has a mean nDCG@10 of {mean.value:.3f} [")
+    assert "on BEIR, over 15 tasks." in sentence
+    assert "scores nDCG@10" not in sentence  # of the first of many tasks
+    some = str(evaluation_conclusion(against_baseline(alone[:-1], [], tier="full")))
+    assert "m scores" not in some
+
+
+def test_the_method_is_the_one_that_was_used():
+    """Models that answered different queries are corrected by Holm, and the note says so."""
+    shorter = make("bm25", task=TASKS[0], scores=noisy(0.5, seed=1)[:30])
+    third = make("random", task=TASKS[0], scores=noisy(0.1, seed=2))
+    scores = against_baseline(on_tasks("m", 0.7), [shorter, third])
+    assert scores[0].correction == "holm"
+    assert "corrected by Holm over all pairs" in scores_table(scores).note
+    assert "MaxT" not in scores_table(scores).note
+    alike = against_baseline(on_tasks("m", 0.7), [*on_tasks("bm25", 0.5, seed=1), third])
+    assert "corrected by step-down MaxT over all pairs" in scores_table(alike).note
 
 
 def test_the_table_names_what_was_left_out_and_no_none():

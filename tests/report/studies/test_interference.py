@@ -298,7 +298,7 @@ def test_p_values_of_gains_are_corrected_over_all_of_them(tmp_path):
     assert (clear[5].strong, noise[5].strong) == (True, False)
     assert clear[4].value == pytest.approx(0.3)
     assert (clear[2].detail, clear[3].detail, clear[6].text) == ("step 100", "step 200", "60")
-    assert "Holm over these 2" in gains_table(trainings).note
+    assert "Holm over 2 gains" in gains_table(trainings).note
     empty = Trainings((), (), (), (), 0)
     assert "No training" in gains_table(empty).note
 

@@ -10,7 +10,7 @@ from helpers.html import HOSTILE, Tags
 
 from qwen3nb.analysis.calibration import read_calibration
 from qwen3nb.analysis.comparison.ablation_effects import Effect
-from qwen3nb.analysis.stats.paired_tests import MeanDifference
+from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.bench.encode import EncodeBench, PrecisionBench
 from qwen3nb.evaluation.embeddings.probes import Clusters, Geometry, LinearProbe, Probes
 from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
@@ -37,7 +37,26 @@ QUERIES = [f"q{i}" for i in range(40)]
 
 def effect(level, difference, p_value, *, factor="pooling", reference="mean"):
     ends = (difference - 0.01, difference + 0.01)
-    return Effect(factor, level, reference, MeanDifference(difference, ends, 0.95, 200), p_value, 8)
+    estimate = PairedDifference(
+        task=TASK,
+        metric="nDCG@10",
+        first=level,
+        second=reference,
+        n=200,
+        unpaired=0,
+        means=(0.4 + difference, 0.4),
+        difference=difference,
+        interval=ends,
+        p_value=p_value / 3,
+        corrected=p_value,
+        family=3,
+        d_z=None,
+        won=100,
+        tied=0,
+        lost=100,
+        correction="holm",
+    )
+    return Effect(factor, level, reference, estimate, 8)
 
 
 NOISE, SMALLER = effect("cls", -0.004, 0.3), effect("last", 0.002, 0.9)
