@@ -158,8 +158,8 @@ def notebooks() -> Path:
 
 def notebook_names() -> list[str]:
     """Names of all notebooks, sorted: ``eval``, and with their folder ``guide/caching``."""
-    files = [*notebooks().glob("*.ipynb"), *notebooks().glob("[!.]*/*.ipynb")]
-    return sorted(notebook_name(file) for file in files)
+    files = [*notebooks().glob("[!.]*.ipynb"), *notebooks().glob("[!.]*/[!.]*.ipynb")]
+    return sorted(notebook_name(file) for file in files if file.is_file())
 
 
 def notebook_name(notebook: Path) -> str:

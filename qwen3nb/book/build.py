@@ -6,6 +6,7 @@
 
 import errno
 import importlib.util
+import logging
 import os
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.execution.page_names import is_measured, is_old, page_name
 from qwen3nb.execution.parameters import one_pass, read_parameters
 from qwen3nb.execution.publish import set_notice
+from qwen3nb.execution.study_paths import in_page, of_page
 from qwen3nb.execution.sweep import Job, failures_text, memory, reusable, sweep
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
@@ -32,9 +34,12 @@ from qwen3nb.report.card import card_text
 from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_folder, read_json, turn
+from qwen3nb.utils.format import escaped
 from qwen3nb.utils.hardware import available_memory
 from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_public
 from qwen3nb.utils.signals import heed_children
+
+log = logging.getLogger(__name__)
 
 # Texts of a built book, except the theme's files in ``_static``.
 _TEXTS = {".html", ".json", ".js", ".ipynb", ".md", ".txt", ".csv", ".tex", ".bib", ".svg", ".css"}
@@ -66,7 +71,7 @@ def page_links(results: Collection[Result]) -> dict[str, str]:
         for run, result in {each.run: each for each in results}.items():
             config = result.config
             values = {name: config.get(name, each.default) for name, each in declared.items()}
-            name = page_name("eval", values, declared)
+            name = page_name("eval", in_page(values), declared)
             if (paths.book_runs() / f"{name}.ipynb").is_file():
                 links[run] = f"{name}.html"
     for result in results:
@@ -135,8 +140,7 @@ def refresh_pages(
         elif name not in _MEASURING:
             (paths.book_runs() / f"{name}.ipynb").unlink(missing_ok=True)
     if lessons:
-        guide = sorted((paths.notebooks() / "guide").glob("*.ipynb"))
-        jobs += [Job(f"guide/{file.stem}", {}) for file in guide]
+        jobs += _lessons()
     with one_pass():  # reads shared dependencies once
         due = [job for job in (*jobs, *_published(shown)) if not reusable(job)]
     outcomes = sweep(due, at_once=at_once) if due else []
@@ -174,10 +178,23 @@ def _with_data(
     }
 
 
+def _lessons() -> Iterator[Job]:
+    """Yield the lessons; one that is no notebook of this package is named and left out."""
+    for file in sorted((paths.notebooks() / "guide").glob("[!.]*.ipynb")):
+        job = Job(f"guide/{file.stem}", {})
+        try:
+            job.resolved()
+        except (ValueError, OSError) as error:
+            log.warning("left out: %s", str(error).splitlines()[0])
+            continue
+        yield job
+
+
 def _published(own: Container[str]) -> Iterator[Job]:
     """Yield the user's runs whose pages depend on records that have changed.
 
-    A page that cannot be run again here, because its model is gone, gets a notice instead.
+    A page that cannot be run again here, because its model or its folder is gone, gets a notice
+    instead.
     """
     for file in sorted(paths.book_runs().glob("*.ipynb")):
         if file.stem in own:
@@ -185,25 +202,37 @@ def _published(own: Container[str]) -> Iterator[Job]:
         try:
             page = read_json(file)
             made = page["metadata"]["qwen3nb"]
-            job = Job(made["notebook"], made["parameters"], file.stem)
+            job = Job(made["notebook"], of_page(made["parameters"]), file.stem)
             reads = made.get("reads") == "results" and job.notebook not in (_LAST, *_MEASURING)
             old = is_old(page)
         except (ValueError, KeyError, TypeError):  # damaged, or not one of ours
             continue
         if "failed" in made or not (reads or old):
             continue
-        why = _why_not(job, page) if old else ""
-        set_notice(
-            file, f"Other models were evaluated since. It cannot be updated: {why}." * bool(why)
-        )
+        unrunnable = _why_not_run(job)
+        why = unrunnable or (_why_not_again(job, page) if old else "")
+        if old:
+            notice = f"Other models were evaluated since. It cannot be updated: {escaped(why)}."
+            set_notice(file, notice if why else "")
+        else:
+            notice = f"It shows the records of its time: {escaped(why)}."
+            set_notice(file, notice if why else "", title="This page cannot be made again")
         if not why:
             yield job
 
 
-def _why_not(job: Job, page: Mapping[str, Any]) -> str:
-    """Return why a page cannot be run again here without measuring again; empty if it can."""
+def _why_not_run(job: Job) -> str:
+    """Return why a page's run cannot start here; empty if it can."""
     try:
         job.resolved()
+    except (ValueError, OSError, RuntimeError) as error:
+        return str(error).splitlines()[0].rstrip(".")
+    return ""
+
+
+def _why_not_again(job: Job, page: Mapping[str, Any]) -> str:
+    """Return why a page cannot be run again here without measuring again; empty if it can."""
+    try:
         needs = memory(job)
     except (ValueError, OSError) as error:
         return str(error).splitlines()[0].rstrip(".")

@@ -4,13 +4,14 @@ They are based on the pages in ``book/runs``, the notes of failed runs and the r
 loaded and nothing is measured.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.execution.parameters import read_parameters
+from qwen3nb.execution.parameters import Parameter, ParameterError, read_parameters
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.records.results import Results
@@ -105,7 +106,9 @@ def _time(text: str | None) -> str:
 def _parameters(ours: dict[str, Any]) -> str:
     """Return the parameters of a run, without those at their defaults."""
     file = paths.notebooks() / f"{ours['notebook']}.ipynb"
-    declared = read_parameters(file) if file.is_file() else {}
+    declared: Mapping[str, Parameter] = {}
+    with suppress(ParameterError, OSError):  # the notebook is gone, or is not one any more
+        declared = read_parameters(file)
     parts = [
         f"{name} {value}"
         for name, value in ours.get("parameters", {}).items()

@@ -21,11 +21,16 @@ import click
 import qwen3nb
 from qwen3nb import paths
 from qwen3nb.cli.main import main
-from qwen3nb.execution.parameters import notebook_title, read_parameters
+from qwen3nb.execution.parameters import (
+    ParameterError,
+    is_text_notebook,
+    notebook_title,
+    read_parameters,
+)
 from qwen3nb.metrics.retrieval import METRICS, RECORDED
 from qwen3nb.report.render.home import formula_link
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
-from qwen3nb.utils.format import markdown_table
+from qwen3nb.utils.format import escaped, markdown_table
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -97,17 +102,40 @@ def _command(name: str, command: click.Command, parent: click.Context) -> str:
 
 
 def parameters_text() -> str:
-    """Return the parameters of the study's notebooks: type, default and meaning."""
+    """Return the parameters of the study's notebooks: type, default and meaning.
+
+    Notebooks of other kinds follow, each with the reason why it has no page.
+    """
     text = []
+    refused = []
     for name in paths.notebook_names():
         notebook = paths.find_notebook(name)
+        try:
+            title = notebook_title(notebook)
+            declared = read_parameters(notebook)
+        except (ParameterError, OSError) as error:
+            refused.append((name, _reason(error, notebook)))
+            continue
         rows = [
-            (f"`{each.name}`", each.type, f"`{each.default!r}`", each.help)
-            for each in read_parameters(notebook).values()
+            (f"`{parameter.name}`", parameter.type, f"`{parameter.default!r}`", parameter.help)
+            for parameter in declared.values()
         ]
         table = _table(("parameter", "type", "default", "what"), rows)
-        text.append(f"## {name}\n\n{notebook_title(notebook)}\n\n{table}")
+        text.append(f"## {name}\n\n{escaped(title)}\n\n{table}")
+    for file in sorted(paths.notebooks().glob("[!.]*")):
+        if is_text_notebook(file):
+            refused.append((file.name, f"a notebook as text; `jupytext --to ipynb {file.name}`"))
+    if refused:
+        text.append(f"## Not run\n\n{markdown_table(('notebook', 'why'), refused)}\n")
     return "\n".join(text)
+
+
+def _reason(error: Exception, notebook: Path) -> str:
+    """Return the first line of an error about a notebook, without its path."""
+    text = error.message if isinstance(error, ParameterError) else str(error)
+    return (
+        text.split("\n")[0].replace(str(notebook), notebook.name).removeprefix(f"{notebook.name}: ")
+    )
 
 
 def tiers_text() -> str:

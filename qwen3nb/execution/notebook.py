@@ -31,7 +31,9 @@ from qwen3nb.execution.parameters import (
     one_pass,
     read_notebook,
     read_parameters,
+    unread_text,
 )
+from qwen3nb.execution.study_paths import at_root
 from qwen3nb.models.kinds.lora import adapter_fingerprint
 from qwen3nb.models.kinds.prompts import names_prompt_set
 from qwen3nb.models.kinds.resolve import default_model, find_source, find_training
@@ -98,7 +100,7 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     if "checkpoint" in values:
         parts["model"] = once(_model_fingerprint, values["checkpoint"], base=values.get("base"))
     data = [each.strip() for each in str(values.get("data", "")).split(",")]
-    inside = (file for each in data if each for file in Path(each).expanduser().rglob("*"))
+    inside = (file for each in data if each for file in at_root(each).rglob("*"))
     if files := sorted(file for file in inside if file.is_file()):
         parts["data"] = [file_stamp(file) for file in files]
     if names_prompt_set(values.get("prompts")):
@@ -106,7 +108,7 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
 
         parts["prompts"] = sha256_file(prompts_file(values["prompts"]))
     if values.get("adapter"):
-        parts["adapter"] = adapter_fingerprint(Path(values["adapter"]).expanduser())
+        parts["adapter"] = adapter_fingerprint(at_root(values["adapter"]))
     if "training" in values:
         folders = list_checkpoints(find_training(values["training"]))
         files = [file for folder in folders for file in open_checkpoint(folder).stamps]
@@ -116,10 +118,8 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
         parts["results"] = once(_results_digests, about.get("folder", ""))
         parts["baseline"] = once(book_settings).baseline
     if "outputs" in values:
-        files = log_files(
-            Path(values["outputs"]).expanduser() if values["outputs"] else paths.runs()
-        )
-        parts["outputs"] = [[str(file), sha256_file(file)] for file in files]
+        files = log_files(at_root(values["outputs"]) if values["outputs"] else paths.runs())
+        parts["outputs"] = [[paths.shown(file), sha256_file(file)] for file in files]
     return sha256_json(parts)
 
 
@@ -139,7 +139,7 @@ def _results_digests(folder: str) -> list[list[str]]:
     digests = []
     for file in sorted(file for each in patterns for file in paths.results().glob(each)):
         if file.is_file():
-            digests.append([str(file), ""])
+            digests.append([paths.shown(file), ""])
             with suppress(OSError):
                 digests[-1][1] = sha256_file(file)
     return digests
@@ -212,6 +212,8 @@ def run_notebook(
     with one_pass(), paths.within(paths.study_of(notebook)), ExitStack() as stack:
         if taken := model_taken(once(read_parameters, notebook), parameters):
             print(taken, file=sys.stderr)
+        if unread := unread_text(once(read_notebook, notebook), once(read_parameters, notebook)):
+            print(unread, file=sys.stderr)
         if not fresh and (done := finished_page(notebook, parameters, name=name)):
             settle(done)
             return done

@@ -16,6 +16,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.execution.parameters import Parameter, declared_parameters, model_of, once
+from qwen3nb.execution.study_paths import at_root
 from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts
 from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
@@ -54,7 +55,7 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
         elif name == "task" and _distinguishes(name, value, declared):
             parts.append(str(value))
         elif _distinguishes(name, value, declared):
-            shown = _folder_slug(Path(value).expanduser()) if name == "outputs" else value
+            shown = _folder_slug(at_root(value)) if name == "outputs" else value
             if name == "prompts" and not names_prompt_set(value):  # may differ only in white space
                 shown = sha256_json(parse_prompts(value))[:6]
             parts.append(f"{name}-{shown}")
@@ -157,7 +158,7 @@ def page_command(
 
 
 def _records(values: Mapping[str, Any]) -> list[Result]:
-    folder = values.get("output_dir") or None
+    folder = at_root(values["output_dir"]) if values.get("output_dir") else None
     return list(once(load_results, folder, adapters=False, whole=False))
 
 

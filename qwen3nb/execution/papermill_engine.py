@@ -113,13 +113,16 @@ class Engine(engines.NBClientEngine):
             check_parameters,
             complete,
             declared_parameters,
+            is_python,
             one_pass,
+            unread_text,
         )
         from qwen3nb.execution.publish import NotebookRun
+        from qwen3nb.execution.study_paths import as_given_here
         from qwen3nb.utils.atomic_files import turn
 
         source = Path(str(options.get("input_path")))
-        if not notebooks.is_ours(nb, source):
+        if not notebooks.is_ours(nb, source) or not is_python(nb):
             return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
         heed_children()  # or the end of a kernel would look like a success
         given = {
@@ -147,11 +150,16 @@ class Engine(engines.NBClientEngine):
                 page = notebooks.page_path(source, values, name=page_name)
                 if not page_name:
                     stack.enter_context(turn(output, what="runs"))
+            if not page_name and (unread := unread_text(nb, declared)):
+                print(unread, file=sys.stderr)
             key = notebooks.run_key({"cells": cells, "metadata": nb.metadata}, values)
+            injected = {**given, **as_given_here({name: values[name] for name in given})}
             if taken := notebooks.model_taken(declared, given):
                 if not page_name:  # otherwise already reported
                     print(taken, file=sys.stderr)
-                nb = parameterize_notebook(nb, {**given, "checkpoint": values["checkpoint"]})
+                injected["checkpoint"] = values["checkpoint"]
+            if injected != given:
+                nb = parameterize_notebook(nb, injected)
             run = NotebookRun(paths.notebook_name(source), values, page, output)
             options["kernel_manager_class"] = GuardedKernels
             options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]

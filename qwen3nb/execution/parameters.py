@@ -17,7 +17,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
+from qwen3nb.execution.study_paths import at_root, in_study
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.types import CACHED, DTYPES, TEMPLATE_NAMES
 from qwen3nb.tiers import TIERS
@@ -46,6 +47,13 @@ _TYPES: dict[str, tuple[tuple[type, ...], Callable[[str], Any]]] = {
     "float": ((float, int), float),
     "bool": ((bool,), {"True": True, "False": False}.__getitem__),
 }
+TEXT_NOTEBOOKS = (".md", ".Rmd", ".qmd", ".py", ".R", ".jl")  # suffixes of notebooks as text
+_HEAD = 4000  # characters of a file in which it says that it is a notebook
+_PARAMETER_TAGS = {"parameters", "injected-parameters"}
+# Ways to read a parameter without writing its name.
+_READS_BY_NAME = re.compile(
+    r"\b(globals|locals|vars|eval|exec|get_ipython)\(|^%run\b", re.MULTILINE
+)
 _PYTHON = {"display_name": "Python 3", "name": "python3"}
 _NARROWING = ("types", "languages", "splits", "subsets")  # of tasks
 # Parameters without effect on a model without weights.
@@ -76,7 +84,7 @@ def check_value(name: str, value: Any) -> None:
     from qwen3nb.models.kinds.resolve import find_training
 
     listed = [each.strip() for each in value.split(",")] if isinstance(value, str) else [value]
-    path = Path(value).expanduser() if isinstance(value, str) and value else None
+    path = at_root(value) if isinstance(value, str) and value else None
     if name in CHOICES:
         one_of(name, value, CHOICES[name])
     elif name in MINIMUM:
@@ -127,7 +135,7 @@ def _check_models(values: Mapping[str, Any], declared: Mapping[str, Parameter]) 
                     f"{name} {values[name]!r} has no effect on {source.spec}; leave it out"
                 )
     for each in map(str.strip, values.get("first_stage", "").split(",")):
-        if each not in ("", "bm25", "given") and not Path(each).is_file():
+        if each not in ("", "bm25", "given") and not at_root(each).is_file():
             once(find_source, each)
 
 
@@ -147,7 +155,8 @@ def check_baseline(values: Mapping[str, Any], declared: Mapping[str, Parameter])
         return
     from qwen3nb.records.store import load_results
 
-    records = load_results(values.get("output_dir") or None, adapters=False, whole=False)
+    folder = at_root(values["output_dir"]) if values.get("output_dir") else None
+    records = load_results(folder, adapters=False, whole=False)
     labels = sorted({each.model.label for each in records})
     try:
         one_of("baseline", re.sub(r" \(.*\)$", "", baseline), labels)  # without its seed
@@ -164,7 +173,7 @@ def model_of(values: Mapping[str, Any]) -> Source:
 
 def _check_data(names: list[str]) -> None:
     """Check folders and names of MTEB tasks."""
-    tasks = [each for each in names if not Path(each).expanduser().is_dir()]
+    tasks = [each for each in names if not at_root(each).is_dir()]
     if lost := [each for each in tasks if "/" in each]:
         raise ValueError(
             f"data {lost[0]!r}: no such folder. A data set of ir_datasets is first written to one, "
@@ -241,8 +250,9 @@ class Parameter:
 
 def read_parameters(notebook: Path) -> dict[str, Parameter]:
     """Return the parameters that a notebook file declares, by name; errors name the file."""
+    content = read_notebook(notebook)
     try:
-        return declared_parameters(read_notebook(notebook))
+        return declared_parameters(content)
     except ParameterError as error:
         raise ParameterError(f"{notebook}: {error.message}") from None
 
@@ -250,55 +260,111 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
 def declared_parameters(notebook: Mapping[str, Any]) -> dict[str, Parameter]:
     """Return the parameters that a notebook declares, by name; empty without a parameters cell.
 
-    Raises ParameterError if several cells are tagged ``parameters``, or a line in one is not
-    ``name: type = literal``.
+    Magics are ignored.
+
+    Raises ParameterError if several cells are tagged ``parameters``, they are not Python, or a line
+    is not ``name: type = literal``.
     """
-    cells = [c for c in notebook["cells"] if "parameters" in c["metadata"].get("tags", ())]
+    cells = [cell for cell in notebook["cells"] if "parameters" in cell_tags(cell)]
     if len(cells) > 1:
         raise ParameterError(f"expected one cell tagged 'parameters'; got {len(cells)}")
-    source = "".join(map(cell_source, cells))
-    declared = (_parameter(node, source.splitlines()) for node in ast.parse(source).body)
+    if not cells:
+        return {}
+    if not is_python(notebook):
+        raise ParameterError(
+            f"its parameters are in {notebook_language(notebook)}; expected Python. "
+            "`papermill NOTEBOOK OUTPUT` runs it without a page"
+        )
+    source = cell_source(cells[0])
+    statements = parsed_cell(source)
+    if statements is None:
+        raise ParameterError("its parameters cell is not Python; expected `name: type = value`")
+    declared = (_parameter(node, source.splitlines()) for node in statements)
     return {parameter.name: parameter for parameter in declared}
 
 
+def parsed_cell(source: str) -> list[ast.stmt] | None:
+    """Return the statements of a code cell without IPython's magics; None if it is not Python."""
+    for text in (source, _without_magics(source)):
+        with suppress(SyntaxError, ValueError, RecursionError):
+            return ast.parse(text).body
+    return None
+
+
+def _without_magics(source: str) -> str:
+    """Blank the lines that are IPython's: ``%magic``, ``!command``, ``?help`` and ``help?``."""
+    lines = []
+    continued = False
+    for line in source.split("\n"):
+        text = line.strip()
+        magic = continued or text.startswith(("%", "!", "?")) or text.endswith("?")
+        continued = magic and text.endswith("\\")
+        lines.append("" if magic else line)
+    return "\n".join(lines)
+
+
 def _parameter(node: ast.stmt, lines: list[str]) -> Parameter:
+    refusal = ParameterError(
+        f"expected a typed parameter, `name: type = value`; got `{ast.unparse(node):.200}`"
+    )
     if (
         not isinstance(node, ast.AnnAssign)
         or not isinstance(node.target, ast.Name)
-        or not isinstance(node.annotation, ast.Name)
-        or node.annotation.id not in _TYPES
         or node.value is None
         or node.end_lineno is None
     ):
-        raise ParameterError(
-            f"expected a typed parameter, `name: type = value`; got `{ast.unparse(node)}`"
-        )
+        raise refusal
+    try:
+        default = ast.literal_eval(node.value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise refusal from None
+    kind = ast.unparse(node.annotation)
+    if kind not in _TYPES or type(default) not in _TYPES[kind][0]:
+        raise refusal
     behind = lines[node.end_lineno - 1].encode()[node.end_col_offset :].decode()
-    return Parameter(
-        name=node.target.id,
-        type=node.annotation.id,
-        default=ast.literal_eval(node.value),
-        help=behind.strip().removeprefix("#").strip(),
-    )
+    comment = behind.strip().removeprefix("#").strip()
+    return Parameter(name=node.target.id, type=kind, default=default, help=comment)
 
 
 def notebook_title(notebook: Path) -> str:
     """Return the first heading of a notebook file, or its name."""
-    cells = [cell for cell in read_notebook(notebook)["cells"] if cell["cell_type"] == "markdown"]
+    cells = [
+        cell for cell in read_notebook(notebook)["cells"] if cell.get("cell_type") == "markdown"
+    ]
     first = cell_source(cells[0]).split("\n")[0] if cells else ""
     return first.removeprefix("# ") if first.startswith("# ") else notebook.stem
 
 
 def read_notebook(notebook: Path) -> dict[str, Any]:
     """Return the JSON of a notebook file; raise ParameterError unless it is of format 4."""
+    if is_text_notebook(notebook):
+        raise ParameterError(
+            f"{notebook} is a notebook as text; `jupytext --to ipynb {notebook}` converts it"
+        )
     try:
-        content = json.loads(notebook.read_text(encoding="utf-8"))
-    except ValueError as error:
+        content = json.loads(notebook.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
         raise ParameterError(f"{notebook} is not a notebook: {error}") from None
-    if not isinstance(content, dict) or "cells" not in content:
+    if isinstance(content, dict) and "worksheets" in content:
+        raise ParameterError(
+            f"{notebook} is a notebook of format 3, expected 4; "
+            f"`jupyter nbconvert --to notebook --inplace {notebook}` converts it"
+        )
+    if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
         raise ParameterError(f"{notebook} is not a notebook of format 4; it has no cells")
+    if not all(map(_is_cell, content["cells"])):
+        raise ParameterError(f"{notebook} is not a notebook; a cell is not one of format 4")
     complete(content)
     return content
+
+
+def _is_cell(cell: object) -> bool:
+    """Return whether a value of JSON is a cell: with a type, and with a source of text."""
+    if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
+        return False
+    source = cell.get("source", "")
+    lines = source if isinstance(source, list) else [source]
+    return all(isinstance(line, str) for line in lines)
 
 
 def complete(notebook: Any) -> None:
@@ -306,27 +372,137 @@ def complete(notebook: Any) -> None:
 
     It depends on the records if it loads them; its language is Python by default.
     """
-    metadata = notebook.setdefault("metadata", {})
-    if "qwen3nb" not in metadata:
+    if not isinstance(notebook.get("metadata"), dict):
+        notebook["metadata"] = {}
+    metadata = notebook["metadata"]
+    for cell in notebook["cells"]:
+        cell.setdefault("source", "")
+        if not isinstance(cell.get("metadata"), dict):
+            cell["metadata"] = {}
+    if not isinstance(metadata.get("qwen3nb"), dict):
         reads = any("load_results" in cell_source(cell) for cell in notebook["cells"])
         metadata["qwen3nb"] = {"reads": "results"} if reads else {}
-    language = metadata.get("language_info", {}).get("name", "python")
+    language = _named(metadata.get("language_info")).get("name", "python")
     kernel = {**_PYTHON, "language": language}
-    metadata["kernelspec"] = kernel | metadata.get("kernelspec", {})
+    metadata["kernelspec"] = kernel | _named(metadata.get("kernelspec"))
+
+
+def _named(value: object) -> dict[str, Any]:
+    """Return an object of JSON without values that are not text; empty for any other value."""
+    fields = value if isinstance(value, dict) else {}
+    return {name: text for name, text in fields.items() if isinstance(text, str)}
+
+
+def notebook_language(notebook: Mapping[str, Any]) -> str:
+    """Return the language of a notebook's kernel, as its metadata name it; Python by default."""
+    metadata = notebook.get("metadata") or {}
+    language = _named(metadata.get("language_info")).get("name", "python")
+    return str(_named(metadata.get("kernelspec")).get("language", language))
+
+
+def is_python(notebook: Mapping[str, Any]) -> bool:
+    """Return whether a notebook's cells are Python."""
+    return notebook_language(notebook).lower() in ("python", "python3", "ipython")
+
+
+def is_text_notebook(file: Path) -> bool:
+    """Return whether a file is a notebook as text, such as jupytext's ``.md`` and ``.py``.
+
+    It names jupytext or a kernel above its text, or marks its cells by ``# %%``.
+    """
+    if file.suffix not in TEXT_NOTEBOOKS or not file.is_file():
+        return False
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        head = lines.read(_HEAD)
+    if file.suffix in (".md", ".Rmd", ".qmd"):
+        front = head.lstrip("\ufeff").startswith("---\n")
+        return front and bool(re.search(r"(?m)^(jupyter|jupytext|kernelspec):", head))
+    return bool(re.search(r"(?m)^# (%%|jupyter:|\+ *(\{|\[|$))|^# +jupytext:", head))
 
 
 def cell_source(cell: Mapping[str, Any]) -> str:
     """Return the source of a cell, which may be stored as a list of lines."""
-    return "".join(cell["source"])
+    return "".join(cell.get("source") or "")
+
+
+def cell_tags(cell: Mapping[str, Any]) -> set[str]:
+    """Return the tags of a cell."""
+    tags = (cell.get("metadata") or {}).get("tags")
+    return {tag for tag in tags if isinstance(tag, str)} if isinstance(tags, list) else set()
+
+
+def unread_parameters(
+    notebook: Mapping[str, Any], declared: Mapping[str, Parameter]
+) -> dict[str, str]:
+    """Return the parameters without effect, by name, and what happens to each instead.
+
+    They are those that no cell reads, or that a cell overwrites before it is read. None if the
+    notebook reads names in other ways, as by ``globals()`` or ``%run``.
+    """
+    cells = [
+        cell
+        for cell in notebook["cells"]
+        if cell.get("cell_type") == "code" and not _PARAMETER_TAGS & cell_tags(cell)
+    ]
+    left = dict.fromkeys(declared, "no cell reads it")
+    overwritten: dict[str, str] = {}
+    if not is_python(notebook):
+        return {}
+    for cell in cells:
+        source = cell_source(cell)
+        statements = parsed_cell(source)
+        if statements is None or _READS_BY_NAME.search(source):
+            return {}
+        magics = set(re.findall(r"\w+", _magics(source)))
+        for name in magics & left.keys():
+            del left[name]
+        for statement in statements:
+            read, stored = _names(statement)
+            for name in read & left.keys():
+                del left[name]
+            for name in stored & left.keys():
+                overwritten[name] = "a cell sets it before it is read"
+                del left[name]
+    return {name: (left | overwritten)[name] for name in declared if name in left | overwritten}
+
+
+def _magics(source: str) -> str:
+    """Return the lines of a cell that are IPython's, not Python's."""
+    python = _without_magics(source).split("\n")
+    lines = zip(source.split("\n"), python, strict=True)
+    return "\n".join(line for line, kept in lines if line != kept)
+
+
+def _names(statement: ast.stmt) -> tuple[set[str], set[str]]:
+    """Return the names that a statement reads, and those that it sets without a condition."""
+    names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+    read = {name.id for name in names if not isinstance(name.ctx, ast.Store)}
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+        read.add(statement.target.id)
+    plain = isinstance(statement, ast.Assign | ast.AnnAssign)
+    stored = {name.id for name in names if plain and isinstance(name.ctx, ast.Store)}
+    return read, stored
+
+
+def unread_text(notebook: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
+    """Return a warning about parameters without effect; empty if there are none."""
+    unread = unread_parameters(notebook, declared)
+    listed = "; ".join(f"{name}: {reason}" for name, reason in unread.items())
+    return f"warning: parameters without effect: {listed}" if listed else ""
 
 
 def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of all declared parameters, with defaults, including the default model.
 
+    Paths are relative to the study; see `qwen3nb.execution.study_paths`.
+
     Unknown names, wrong types and invalid choices are in one ParameterError.
     """
     if not (problems := _mistyped(given, declared)):
-        values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
+        located = in_study(given)
+        values = {
+            name: located.get(name, parameter.default) for name, parameter in declared.items()
+        }
         if values.get("checkpoint") == "":
             from qwen3nb.models.kinds.resolve import default_model
 

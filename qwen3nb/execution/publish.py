@@ -25,6 +25,7 @@ import nbformat
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import mirrored
 from qwen3nb.execution.page_names import baselines_now, page_title
+from qwen3nb.execution.study_paths import at_root
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
 from qwen3nb.records.record import Environment
@@ -195,13 +196,14 @@ class NotebookRun:
         return _below_title(nb, notice, _error_cell(failed))
 
 
-def set_notice(file: Path, text: str) -> None:
+def set_notice(file: Path, text: str, *, title: str = "") -> None:
     """Replace the notice below the title of a page; an empty text removes it."""
     nb = nbformat.read(file, as_version=4)
     before = [each.source for each in nb.cells]
     nb.cells = [each for each in nb.cells if each.get("id") != "failed-old"]
     if text:
-        _below_title(nb, _admonition("This page is older than the results", text, name="old"))
+        title = title or "This page is older than the results"
+        _below_title(nb, _admonition(title, text, name="old"))
     if [each.source for each in nb.cells] != before:
         write_text(file, nbformat.writes(nb) + "\n")
 
@@ -223,7 +225,7 @@ def _names_hub(values: Mapping[str, Any]) -> bool:
     own = [name for key in ("task", "tasks", "data") for name in split_names(values.get(key, ""))]
     tier = TIERS.get(values.get("tier", ""))
     for task in own or (tier.task_keys if tier else ()):
-        if not (task.startswith(("PyDocs", "AuthorSTS")) or Path(task).expanduser().exists()):
+        if not (task.startswith(("PyDocs", "AuthorSTS")) or at_root(task).exists()):
             return True
     for spec in named_models(values):
         with suppress(ValueError):  # no or a broken model; reported by the run

@@ -192,11 +192,12 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any)
         return
     from qwen3nb.evaluation.mteb.plan import require_data
     from qwen3nb.execution.notebook import resolved_parameters
+    from qwen3nb.execution.study_paths import as_given_here
     from qwen3nb.report.evaluation.checked_run import look
     from qwen3nb.report.leaderboard.one_model import plan_by_type_table, preflight_table
 
     opt.hide_library_bars()
-    values = resolved_parameters(paths.find_notebook("eval"), given)
+    values = as_given_here(resolved_parameters(paths.find_notebook("eval"), given))
     values.pop("baseline")
     model, tasks, run, ready = look(**values, fresh=fresh, data_needed=False)
     opt.print_table(plan_by_type_table(ready.planned))
@@ -214,16 +215,24 @@ class _NotebookGroup(CommandGroup):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         try:
             notebook = _notebook(name)
-            title = params.notebook_title(notebook)
         except click.ClickException:
             if ctx.resilient_parsing:  # completion in a shell
                 return None
             raise
+        try:
+            title = params.notebook_title(notebook)
+        except (params.ParameterError, OSError) as error:  # its own command reports it
+            title = f"Cannot be run: {_first_line(error)}"
         own = opt.options(_PARAMETER, _PAGE, _FRESH, opt.CACHE_LIMIT, opt.PASS_ENV)
         command = click.command(
             name, cls=NotebookCommand, notebook=notebook, help=title, writes=True
         )
         return command(own(_run_given))
+
+
+def _first_line(error: Exception) -> str:
+    text = error.message if isinstance(error, click.ClickException) else str(error)
+    return text.split("\n")[0]
 
 
 @click.group("run", cls=_NotebookGroup, subcommand_metavar="NOTEBOOK [ARGS]...")
