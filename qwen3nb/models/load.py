@@ -16,7 +16,7 @@ from qwen3nb.models.kinds.prompts import parse_prompts, prompt_warning
 from qwen3nb.models.kinds.resolve import fetch_model, find_source
 from qwen3nb.models.kinds.source import Settings, Source, described, fingerprint, unchanged
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.types import CACHED, INSTRUCTION, KnownModel, SpecError
+from qwen3nb.models.types import CACHED, KnownModel, SpecError
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.code_version import code_digest, installed_version
@@ -111,9 +111,7 @@ def load_encoder(
         raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
     if source.on_hub:
         source = fetch_model(source)  # only its files show its kind
-    if source.kind.adapts:
-        trained = {"query": "Instruct: {instruction}\nQuery:"}
-        source = replace(source, prompts=trained, instruction=INSTRUCTION)
+    source = source.kind.prompted(source)
     used = source.prompts if given is None else given
     differ = "" if used == source.prompts else "-prompts" if used else "-no-prompts"
     differ += "-int8" * (dtype == "int8")

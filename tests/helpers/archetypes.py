@@ -227,7 +227,7 @@ def adapter(folder, tokenizer, *, kind="CAUSAL_LM", base=True, whole=False):
 
 
 def sentence_adapter(folder, tokenizer):
-    """A SentenceTransformer whose transformer is a PEFT adapter, as that library saves it."""
+    """A SentenceTransformer whose transformer is a PEFT adapter, with the weights of another."""
     sentence()(folder, tokenizer)
     (folder / "config.json").rename(folder / "adapter_config.json")
     return folder

@@ -100,7 +100,7 @@ REFUSED = {
         partial(made.adapter, whole=True),
         "adapter_config.json next to a full model",
     ),
-    "adapter of a SentenceTransformer": (made.sentence_adapter, "transformer is a PEFT adapter"),
+    "adapter of a SentenceTransformer": (made.sentence_adapter, "no adapter_model.safetensors"),
     "GGUF": (made.gguf, "no weights; expected model.safetensors"),
 }
 # Refused as rerankers, by name.

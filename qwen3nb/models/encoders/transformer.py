@@ -29,7 +29,7 @@ class TransformerEncoder(Encoder):
 
     def __init__(self, source: Source, given: Settings) -> None:
         self.device = runtime.pick_device(given.device)
-        stored = source.kind.stored(source.own_folder)
+        stored = source.kind.stored(source)
         pooling = given.pooling or stored.get("pooling") or source.pooling
         if pooling is None:
             raise SpecError(
@@ -43,7 +43,7 @@ class TransformerEncoder(Encoder):
         model = source.kind.model(source, dtype, bidirectional=given.bidirectional)
         check_length(model, given.max_length, f"{source.label}: max_length")
         model = model.to(self.device)
-        self.tokenizer = runtime.load_tokenizer(source.model_folder, model.config)
+        self.tokenizer = runtime.load_tokenizer(source.tokenizer_folder, model.config)
         self._special = runtime.special_tokens(self.tokenizer)
         if given.prefix or given.append_eos:
             end = self.tokenizer.eos_token if given.append_eos else None

@@ -22,7 +22,7 @@ from qwen3nb.checkpoints.folder import ModelFolder, list_checkpoints
 from qwen3nb.checkpoints.provenance import MODEL_FILES, PROVENANCE, read_provenance
 from qwen3nb.models.gate.declared import check_dense, static_files
 from qwen3nb.models.kinds.api import API
-from qwen3nb.models.kinds.lora import ADAPTER, CONFIG, adapter_config
+from qwen3nb.models.kinds.lora import ADAPTER, CONFIG, adapter_config, is_foreign
 from qwen3nb.models.kinds.prompts import named_prompts, stored_prompts
 from qwen3nb.models.kinds.sentence import SENTENCE, STATIC
 from qwen3nb.models.kinds.source import Kind, Settings, Source, fingerprint, registry, safe_label
@@ -320,12 +320,9 @@ def _registered(name: str, *, there: bool = True) -> Source:
 def _folder(spec: str, path: Path) -> Source:
     folder = ModelFolder(path)
     config, modules = folder.has("config.json"), folder.has("modules.json")
+    if not (config or modules) and is_foreign(folder):
+        return adapter_source(path)
     if folder.has(CONFIG) and not config:
-        if modules:
-            raise SpecError(
-                f"{folder}: a sentence-transformers model whose transformer is a PEFT adapter; "
-                "expected a whole model. Merge the adapter into it and save it again"
-            )
         return adapter_source(path)
     if not (config or modules or static_files(folder)):
         raise SpecError(
@@ -349,10 +346,11 @@ def _adapter_base(folder: Path, named: str, *, given: bool) -> Source:
         raise SpecError(f"{folder}: adapter_config.json names no base; give it as base")
     if not given and not Path(named).is_absolute():
         for above in folder.resolve().parents:
+            _refuse_adapter(folder, named, above / named)
             if (above / named / "config.json").is_file():
                 return find_source(str(above / named))
-    if (local := _existing(named)) and (local / CONFIG).is_file():
-        raise SpecError(f"{folder}: its base {named!r} is an adapter; give a whole model as base")
+    if (local := _existing(named)) is not None:
+        _refuse_adapter(folder, named, local)
     try:
         return find_source(named)
     except SpecError as error:
@@ -362,3 +360,12 @@ def _adapter_base(folder: Path, named: str, *, given: bool) -> Source:
             f"{folder}: its base was not found: adapter_config.json names {named!r:.200}, which is "
             "neither a folder nor a known model; give its folder as base (--base, or base=)"
         ) from None
+
+
+def _refuse_adapter(folder: Path, named: str, base: Path) -> None:
+    """Refuse a ``base`` of the adapter in ``folder`` that is an adapter itself."""
+    if (base / CONFIG).is_file() and not (base / "config.json").is_file():
+        raise SpecError(
+            f"{folder}: its base {named!r:.200} is an adapter; give a whole model as base. If it "
+            "was trained on top of that adapter, merge that one into its base first"
+        )

@@ -99,6 +99,10 @@ class Kind:
         """Return whether ``folder`` contains a model of this kind."""
         return False
 
+    def prompted(self, source: Source) -> Source:
+        """Return ``source`` with the prompts of its training, if it has none of its own."""
+        return source
+
     def check(self, source: Source) -> None:
         """Check, before anything is built, that a model can be loaded as declared.
 
@@ -118,7 +122,7 @@ class Kind:
             return {"kind": self.name, "spec": source.spec, "revision": source.revision}
         return dict(self.content(source, source.folder.current()))
 
-    def stored(self, folder: ModelFolder) -> dict[str, Any]:
+    def stored(self, source: Source) -> dict[str, Any]:
         """Return the pooling, normalisation and maximum length stored with the model."""
         return {}
 
@@ -228,6 +232,11 @@ class Source:
     def model_folder(self) -> ModelFolder:
         """The folder of the model; for an adapter, that of its base; see `own_folder`."""
         return (self.base or self).own_folder
+
+    @property
+    def tokenizer_folder(self) -> ModelFolder:
+        """The folder of the tokenizer: an adapter's own with modules of sentence-transformers."""
+        return self.own_folder if self.own_folder.modules else self.model_folder
 
 
 def registry() -> Mapping[str, Mapping[str, Any]]:

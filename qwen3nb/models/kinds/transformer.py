@@ -34,7 +34,8 @@ class _Transformer(FolderKind):
         model = check_weights(folder, encoder=self.encoder_only)
         check_reads_text(model, folder, alone=True)
 
-    def stored(self, folder: ModelFolder) -> dict[str, Any]:
+    def stored(self, source: Source) -> dict[str, Any]:
+        folder = source.own_folder
         return {
             "pooling": folder.config.get("pooling_mode"),
             "normalize": folder.config.get("normalize", True),
@@ -97,7 +98,7 @@ class _Seq2Seq(_Transformer):
         # Any copy of the embedding: they are compared when the model is loaded.
         check_encoder(folder, encoder_tensors(folder, untied=True))
 
-    def stored(self, folder: ModelFolder) -> dict[str, Any]:
+    def stored(self, source: Source) -> dict[str, Any]:
         return {"pooling": "mean", "normalize": True}
 
     def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
@@ -146,16 +147,28 @@ class CausalKind(_Transformer):
 
         return _stock(source.model_folder, dtype, kind=AutoModelForCausalLM)
 
+    def states(self, source: Source, dtype: torch.dtype) -> Any:
+        """Load the model without an output matrix."""
+        return _stock(source.model_folder, dtype)
+
+    def check_states(self, source: Source) -> Any:
+        """Check the model without an output matrix; return it on the meta device."""
+        folder = source.model_folder
+        check_opened(folder)
+        model = check_weights(folder)
+        check_reads_text(model, folder, alone=True)
+        return model
+
     def check_causal(self, source: Source) -> Any:
         """Check the model and its output matrix; return it on the meta device."""
         folder = source.model_folder
         check_opened(folder)
-        for name in folder.config.get("architectures") or ():
-            if not str(name).endswith(_HEADS):
-                raise SpecError(
-                    f"{folder}: {name!r:.80} is not a causal language model, as a yes/no reranker "
-                    f"is; expected a class that ends in {' or '.join(_HEADS)}"
-                )
+        if not has_head(folder):
+            raise SpecError(
+                f"{folder}: {folder.config['architectures'][0]!r:.80} is not a causal language "
+                "model, as a yes/no reranker is; expected a class that ends in "
+                f"{' or '.join(_HEADS)}"
+            )
         model = check_weights(folder, head=True)
         check_reads_text(model, folder, alone=True)
         return model
@@ -176,6 +189,11 @@ class _Reranker(CausalKind):
             f"{source.folder}: a cross-encoder, which scores pairs and has no vectors; "
             "`qwen3nb rerank` and load_reranker run it"
         )
+
+
+def has_head(folder: ModelFolder) -> bool:
+    """Return whether a folder declares a causal language model with its output matrix."""
+    return all(str(name).endswith(_HEADS) for name in folder.config.get("architectures") or ())
 
 
 def check_opened(folder: ModelFolder) -> None:
