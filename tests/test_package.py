@@ -58,7 +58,7 @@ vectors.block_file vectors.cache
 models.inference models.encoders vectors models.search
 models.kinds models.rerankers models.load
 extraction
-datasets.rows datasets.in_memory datasets.pairs datasets.trec
+datasets.rows datasets.in_memory datasets.pairs datasets.training_data datasets.trec
 datasets.mirror
 datasets.pydocs
 datasets.collection datasets.custom

@@ -1,25 +1,24 @@
-"""Read and check rows of data files, plain or gzipped.
+"""Read and check rows of data files, plain or compressed (.gz, .bz2, .xz, .zst).
 
 Problems that other readers ignore (a truncated line, a NaN, a number instead of text) are errors
 here, with file, line and cause. `book/guide/what-is-refused.md` lists the rules.
 
-Memory is limited: a line has at most 16 MiB, and a ``.gz`` file unpacks to at most 200 times its
+Memory is limited: a line has at most 16 MiB, and a compressed file unpacks to at most 200 times its
 size (or 16 MiB). See `size_limit` for how to raise these limits.
 """
 
 import csv
-import gzip
 import math
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
+from qwen3nb.utils.compressed import COMPRESSED, DAMAGED, compression, open_unpacked
 from qwen3nb.utils.format import parse_size
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
@@ -59,8 +58,8 @@ def listed(names: Iterable[str]) -> str:
 
 
 def variant(folder: Path, *names: str) -> Path | None:
-    """Return the first of ``names`` that exists in ``folder``, plain or with ``.gz``."""
-    files = (folder / f"{name}{end}" for name in names for end in ("", ".gz"))
+    """Return the first of ``names`` that exists in ``folder``, plain or compressed."""
+    files = (folder / f"{name}{end}" for name in names for end in ("", *COMPRESSED))
     return next((file for file in files if file.exists()), None)
 
 
@@ -96,7 +95,7 @@ def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int
     A byte order mark is skipped.
 
     Args:
-        file: a regular file, decompressed if its name ends in ``.gz``.
+        file: a regular file, unpacked if its name ends as in `COMPRESSED`.
         most: bytes to read at most, unpacked; see `size_limit`.
 
     Raises:
@@ -105,29 +104,44 @@ def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int
     """
     if file.exists() and not file.is_file():
         raise DataError(f"{file}: not a regular file")
-    number = size = 0
+    packed, limit, much = compression(file), most, ""
     try:
-        how, packed = "", file.suffix == ".gz"
         if packed:
-            how = f" unpacked from {file.stat().st_size:,} bytes"
-            most = unpacked_limit(file) if most is None else min(most, unpacked_limit(file))
-        limit, longest = math.inf if most is None else size_limit(most), size_limit(LINE)
-        with gzip.open(file) if packed else file.open("rb") as raw:
-            for number, line in enumerate(iter(partial(raw.readline, longest + 2), b""), start=1):
-                size += len(line)
-                if len(line) > longest + 1:
-                    too_long = f"the line is longer than {raised_limit(longest)}"
-                    raise DataError(f"{file}:{number}: {too_long}")
-                if size > limit:
-                    much = f"more than {int(limit) >> 20} MiB{how}"
-                    raise DataError(f"{file}:{number}: {much}; {_RAISED}")
-                text = (line.removeprefix(_BOM) if number == 1 else line).decode("utf-8")
-                yield number, text if text.endswith("\n") else f"{text}\n"
-    except UnicodeDecodeError as error:
-        where = f"{file}:{number}"
-        raise DataError(f"{where}: cannot be read (not UTF-8: {error.reason})") from None
-    except (OSError, EOFError, zlib.error) as error:
+            much = f" unpacked from {file.stat().st_size:,} bytes"
+            limit = unpacked_limit(file) if most is None else min(most, unpacked_limit(file))
+        with open_unpacked(file, packed) as raw:
+            yield from stream_lines(raw, where=file, most=limit, source=much)
+    except DAMAGED as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
+
+
+def stream_lines(
+    raw: IO[bytes], *, where: Any, most: int | None = None, source: str = ""
+) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line of an open file; see `numbered_lines`.
+
+    Args:
+        raw: the file, at its start.
+        where: its name, for errors.
+        most: bytes to read at most; see `size_limit`.
+        source: what its bytes come from, for errors.
+    """
+    limit = math.inf if most is None else size_limit(most)
+    longest = size_limit(LINE)
+    size = 0
+    for number, line in enumerate(iter(partial(raw.readline, longest + 2), b""), start=1):
+        size += len(line)
+        if len(line) > longest + 1:
+            raise DataError(f"{where}:{number}: the line is longer than {raised_limit(longest)}")
+        if size > limit:
+            much = f"more than {int(limit) >> 20} MiB{source}"
+            raise DataError(f"{where}:{number}: {much}; {_RAISED}")
+        try:
+            text = (line.removeprefix(_BOM) if number == 1 else line).decode("utf-8")
+        except UnicodeDecodeError as error:
+            cause = f"cannot be read (not UTF-8: {error.reason})"
+            raise DataError(f"{where}:{number}: {cause}") from None
+        yield number, text if text.endswith("\n") else f"{text}\n"
 
 
 def read_text(file: Path, *, most: int) -> str:
@@ -228,14 +242,25 @@ def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list
     Raises:
         DataError: quotes that do not match.
     """
-    csv.field_size_limit(size_limit(LINE))
-    lines = (line for _, line in numbered_lines(file, most=most))
     mark = "\t" if ".tsv" in file.suffixes else ","
+    lines = (line for _, line in numbered_lines(file, most=most))
+    yield from separated_rows(lines, mark, where=file)
+
+
+def separated_rows(
+    lines: Iterable[str], mark: str, *, where: Any
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield last line number and cells of each row of quoted lines, separated by ``mark``.
+
+    Raises:
+        DataError: quotes that do not match; starts with ``where``.
+    """
+    csv.field_size_limit(size_limit(LINE))
     reader = csv.reader(lines, delimiter=mark, strict=True)
     try:
         yield from ((reader.line_num, cells) for cells in reader if cells)
     except csv.Error as error:
-        raise DataError(f"{file}:{reader.line_num}: invalid CSV ({error})") from None
+        raise DataError(f"{where}:{reader.line_num}: invalid CSV ({error})") from None
 
 
 def named_rows(

@@ -21,16 +21,15 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pandas.util import hash_array
 
-from qwen3nb.datasets import rows
 from qwen3nb.datasets.mirror import load_here
-from qwen3nb.datasets.rows import LINE, DataError
+from qwen3nb.datasets.rows import DataError
+from qwen3nb.datasets.training_data import TrainingData, source_texts, strings_of
 from qwen3nb.evaluation.mteb.per_query import by_reader, task_slices
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.run import SEARCH_TYPES
@@ -38,7 +37,6 @@ from qwen3nb.metrics.aggregate import REPORTED, aggregate, numbered
 from qwen3nb.models.search.mteb_rows import joined_document, joined_query
 from qwen3nb.records.record import Result
 from qwen3nb.utils.progress import tqdm
-from qwen3nb.utils.strict_json import parse_json
 
 GRAM = 13  # words of a sequence that counts as found
 FEWEST = 3  # words of a shorter text that does: any text may have one or two
@@ -46,7 +44,6 @@ MOST_HASHES = 1 << 25  # of sequences of documents; 33 million take about 0.7 GB
 KINDS = ("exact", "contained", f"{GRAM}-gram")
 _BATCH = 1 << 21  # characters that are hashed at once
 _EXAMPLES = 3  # of a task
-_JSON = 256 << 20  # bytes of a JSON document, which is not streamed
 _NEVER = np.iinfo(np.int64).max  # the row of what was not found
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # base of polynomials modulo 2^64
 _ALONE = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -89,6 +86,7 @@ class Contamination:
     hits: tuple[str, ...]  # their ids
     examples: tuple[Found, ...]
     sampled: int  # of so many sequences of 13 words, one was looked up
+    wordless: int = 0  # texts without a word, which cannot be found
 
     @property
     def share(self) -> float:
@@ -112,7 +110,7 @@ def task_texts(task: Any) -> list[Texts]:
                 if task.metadata.type == "PairClassification" and len(each) == 1:  # row of lists
                     each = list(zip(*each[0].values(), strict=True))
                 for name, row in zip(numbered(range(len(each))), each, strict=True):
-                    yield from ((part.prefix + name, text) for text in _strings(row))
+                    yield from ((part.prefix + name, text) for text in strings_of(row))
 
         return [Texts(key, "queries", strings)]
     task.convert_v1_dataset_format_to_v2(num_proc=None)
@@ -183,28 +181,34 @@ class _Index:
         return lines
 
 
-def look_up(files: Sequence[Path], sources: Sequence[Texts]) -> list[Contamination]:
-    """Look texts of tasks up in every string of training files, as of `training_files`.
+def look_up(training: TrainingData, sources: Sequence[Texts]) -> list[Contamination]:
+    """Look texts of tasks up in every string of training data, as of `find_training_data`.
 
     Raises:
-        DataError: a file that cannot be read.
+        DataError: a file that cannot be read, or no text in any.
     """
     index = _index(sources)
     starts: list[int] = []  # number of lines before each file
     last = 0
     with tqdm(unit="B", unit_scale=True, desc="training data") as bar:
-        for file in files:
+        for source in training.sources:
             starts.append(last)
-            for lines, texts in _batches(training_texts(file)):
-                numbers = np.array(lines) + starts[-1]
-                last = int(numbers[-1])
-                for _, hashes, text in _sequences(texts, index.lengths):
-                    index.see(hashes, numbers[text])
-                bar.update(sum(map(len, texts)))
+            try:
+                for lines, texts in _batches(source_texts(source, training)):
+                    numbers = np.array(lines) + starts[-1]
+                    last = int(numbers[-1])
+                    for _, hashes, text in _sequences(texts, index.lengths):
+                        index.see(hashes, numbers[text])
+                    bar.update(sum(map(len, texts)))
+            except DataError as error:
+                raise DataError(f"{error}. It was not read, so nothing can be said") from None
+
+    if not training.texts:
+        raise DataError(f"the training data hold no text. {training.summary()}")
 
     def place(line: int) -> str:
         at = bisect_left(starts, line) - 1
-        return f"{files[at].name}:{line - starts[at]}"
+        return f"{training.sources[at].name}:{line - starts[at]}"
 
     return [_seen(source, index, place) for source in sources]
 
@@ -249,9 +253,11 @@ def _looked_for(
 def _seen(source: Texts, index: _Index, place: Callable[[int], str]) -> Contamination:
     """Look at the texts of a task once more: which of them were seen?"""
     ids: set[str] = set()
+    worded: set[str] = set()
     found: dict[str, Found] = {}
     for names, texts in _batches(source.read()):
         ids.update(names)
+        worded.update(name for name, text in zip(names, texts, strict=True) if _words(text))
         first = np.full((len(KINDS), len(texts)), _NEVER, dtype=np.int64)
         for length, hashes, text in _looked_for(source, texts, index.sampled):
             np.minimum.at(first[(length > 0) + (length == GRAM)], text, index.where(hashes))
@@ -267,6 +273,7 @@ def _seen(source: Texts, index: _Index, place: Callable[[int], str]) -> Contamin
         hits=tuple(sorted(found)),
         examples=tuple(sorted(found.values(), key=_rank)[:_EXAMPLES]),
         sampled=index.sampled if source.what == "documents" else 1,
+        wordless=len(ids - worded),
     )
 
 
@@ -307,111 +314,6 @@ def _sequences(
 
 def _hashed(texts: list[str]) -> Hashes:
     return hash_array(np.array(texts, dtype=object), categorize=False)
-
-
-# Training files.
-
-
-def training_files(given: Iterable[Path | str]) -> list[Path]:
-    """Return the files that are given, and those in the folders, in order of their names.
-
-    Raises:
-        DataError: none, or one that does not exist or is of a type that cannot be read.
-    """
-    files: list[Path] = []
-    for path in map(Path, given):
-        if not path.exists():
-            raise DataError(f"{path}: no such file or folder of training data")
-        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-        own = [file for file in inside if file.is_file() and _type(file)]
-        if not own:
-            types = ", ".join(_READERS)
-            raise DataError(f"{path}: expected training data in files of type {types}, or .gz")
-        files += own
-    return files
-
-
-def training_texts(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield the texts of a training file with the number of their line, or row, from 1 on.
-
-    Raises:
-        DataError: it cannot be read; names the file, and the line of a text file.
-    """
-    most = rows.size_limit(rows.unpacked_limit(file))
-    long, size = rows.size_limit(LINE), 0
-    for number, value in _READERS[_type(file)](file):
-        for text in _strings(value):
-            if len(text) > long:
-                raise DataError(f"{file}:{number}: a text of more than {rows.raised_limit(long)}")
-            if (size := size + len(text)) > most:
-                raise DataError(f"{file}:{number}: unpacks to more than {rows.raised_limit(most)}")
-            yield number, text
-
-
-def _type(file: Path) -> str:
-    suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
-    return suffix if suffix in _READERS else ""
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _strings(each)
-
-
-def _document(file: Path) -> Iterator[tuple[int, Any]]:
-    text = "".join(line for _, line in rows.numbered_lines(file, most=_JSON))
-    try:
-        value = parse_json(text)
-    except ValueError as error:
-        lines = "; name a file with an object per line .jsonl"
-        raise DataError(f"{file}: not JSON ({error}){lines}") from None
-    return enumerate(value if isinstance(value, list) else [value], start=1)
-
-
-def _parquet(file: Path) -> Iterator[tuple[int, Any]]:
-    import pyarrow.parquet as pq
-
-    row = 0
-    try:
-        footer = pq.read_metadata(file)
-        groups = map(footer.row_group, range(footer.num_row_groups))
-        mean = max((each.total_byte_size // max(1, each.num_rows) for each in groups), default=0)
-        texts = [each.path for each in footer.schema if each.physical_type == "BYTE_ARRAY"]
-        # A text that the file stores once for many rows is in memory once, too.
-        whole = pq.ParquetFile(file, read_dictionary=texts)
-        size = max(1, min(1024, LINE // (mean + 1)))
-        for batch in whole.iter_batches(batch_size=size, columns=texts):
-            for index in range(len(batch)):
-                row += 1
-                cells = (_cells(column.slice(index, 1)) for column in batch)
-                yield from ((row, value) for value in chain.from_iterable(cells))
-    except (OSError, ValueError) as error:
-        why = " ".join(str(error).split())
-        raise DataError(f"{file}: cannot be read after row {row} ({why})") from None
-
-
-def _cells(array: Any) -> Iterator[Any]:
-    """Return the values of an Arrow array, one at a time, also those of lists and structures."""
-    import pyarrow as pa
-
-    if not pa.types.is_nested(array.type):
-        return (each.as_py() for each in array)
-    inner = array.flatten()  # of structures, an array per field
-    return chain.from_iterable(map(_cells, inner if isinstance(inner, list) else [inner]))
-
-
-_READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {
-    ".jsonl": rows.json_rows,
-    ".json": _document,
-    ".csv": rows.csv_rows,
-    ".tsv": lambda file: ((n, line.split("\t")) for n, line in rows.numbered_lines(file)),
-    ".parquet": _parquet,
-    ".txt": rows.numbered_lines,
-    ".md": rows.numbered_lines,
-}
 
 
 def _batches(pairs: Iterable[tuple[Any, str]]) -> Iterator[tuple[list[Any], list[str]]]:

@@ -349,11 +349,11 @@ DAMAGES = {
     "a pipe in place of a file": (in_its_place(os.mkfifo), (*_TEXTS, ".db")),
     "a folder in place of a file": (in_its_place(Path.mkdir), (*_TEXTS, ".db")),
     "a line of more than 16 MiB": (rewritten(lambda raw: raw + b"x" * (17 << 20)), _TEXTS),
-    "a `.gz` file that unpacks to more than 200 times its size, and 16 MiB": (
+    "a compressed file that unpacks to more than 200 times its size, and 16 MiB": (
         pack_much,
         (".jsonl", ".csv", "collection.tsv"),
     ),
-    "a damaged `.gz` file": (packed(b"{}\n" * 99, cut=30), (".jsonl", ".csv", ".tsv", ".dev")),
+    "a damaged compressed file": (packed(b"{}\n" * 99, cut=30), (".jsonl", ".csv", ".tsv", ".dev")),
     "JSON or TOML nested too deeply": (
         bent(jsonl=_DEEP + b"\n", toml=b"\na = " + _DEEP),
         _JSON,
@@ -483,6 +483,6 @@ def test_an_option_that_errors_name_raises_a_limit_and_counts_are_printed(tmp_pa
 def test_limits_in_the_guide_are_those_of_the_code():
     limits = dict(rows_of("Limits"))
     assert limits["a line, a text in a Parquet file"] == f"{LINE >> 20} MiB"
-    assert limits["a `.gz` file, unpacked"].startswith(f"{RATIO} times its size")
+    assert limits["a compressed file, unpacked"].startswith(f"{RATIO} times its size")
     for name in ("domain", "rerank", "rerank-suite", "rerank-outputs", "analyze"):
         assert "--read-limit" in CliRunner().invoke(main, [name, "--help"]).output

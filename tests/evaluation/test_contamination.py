@@ -1,23 +1,17 @@
 """Texts of tasks planted in training files are found, of each kind, and no others are."""
 
-import csv
-import gzip
-import io
 import json
-import re
 from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 from helpers.records import make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.datasets.rows import DataError
+from qwen3nb.datasets.training_data import find_training_data
 from qwen3nb.evaluation import contamination
-from qwen3nb.evaluation.contamination import Texts, look_up, task_texts, training_files, without
+from qwen3nb.evaluation.contamination import Texts, look_up, task_texts, without
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
 QUERIES = {
@@ -56,7 +50,7 @@ def texts_of(queries, documents=None):
 def looked_up(tmp_path, texts, *, queries=QUERIES, documents=None):
     file = tmp_path / "train.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    return look_up([file], texts_of(queries, documents))
+    return look_up(find_training_data([file]), texts_of(queries, documents))
 
 
 def test_each_kind_is_found_in_the_row_where_it_is_and_nothing_else(tmp_path, monkeypatch):
@@ -74,39 +68,13 @@ def test_each_kind_is_found_in_the_row_where_it_is_and_nothing_else(tmp_path, mo
     assert documents.found == {"exact": 0, "contained": 0, "13-gram": 1}
 
 
-@pytest.mark.parametrize(
-    "suffix", [".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv.gz", ".txt", ".parquet"]
-)
-def test_every_format_of_training_files_is_read(tmp_path, suffix):
-    file = tmp_path / f"train{suffix}"
-    # The year of the last time has more digits than Python's may have.
-    times = pa.array([*range(5), 2**50], pa.timestamp("ms"))
-    table = pa.table({"time": times, "pair": [[text, "other"] for text in TRAINING]})
-    with (gzip.open if suffix.endswith(".gz") else open)(file, "wt") as stream:
-        match suffix.removesuffix(".gz"):
-            case ".jsonl":
-                stream.writelines(json.dumps({"a": {"b": [t]}, "n": 1}) + "\n" for t in TRAINING)
-            case ".json":
-                json.dump([{"text": text} for text in TRAINING], stream)
-            case ".csv" | ".tsv" as kind:
-                rows = csv.writer(stream, delimiter="," if kind == ".csv" else "\t")
-                rows.writerows(["1", text] for text in TRAINING)
-            case ".txt":
-                stream.write("\n".join(TRAINING))
-    if suffix == ".parquet":
-        pq.write_table(table, file)
-    assert training_files([tmp_path]) == [file]
-    found, _ = look_up([file], texts_of(QUERIES))
-    assert {*found.hits} == KINDS.keys()
-
-
 @settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_what_is_found_is_what_sets_of_words_say(tmp_path_factory, data):
     text = st.lists(st.sampled_from("abc"), max_size=22).map(" ".join)
     queries = dict(enumerate(data.draw(st.lists(text, min_size=1, max_size=6))))
     documents = dict(enumerate(data.draw(st.lists(text, max_size=6))))
-    training = data.draw(st.lists(text, min_size=1, max_size=6))
+    training = ["another", *data.draw(st.lists(text, max_size=6))]
     given = {"queries": queries, "documents": documents}
     found, others = looked_up(tmp_path_factory.mktemp("t"), training, **given)
 
@@ -189,47 +157,3 @@ def test_records_without_the_queries_that_were_found(tmp_path):
     clean = without(record, found.hits)
     assert (clean.main.value, clean.main.n) == (0.25, 2)
     assert dict(clean.per_query["nDCG@10"]) == {"q1": 0.5, "q2": 0.0}
-
-
-def _not_unicode():
-    """A table whose only text is not UTF-8."""
-    column = pa.array([b"\xff"]).view(pa.string())
-    file = io.BytesIO()
-    pq.write_table(pa.table({"text": column}), file)
-    return file.getvalue()
-
-
-def _often(text, *, rows=1000):
-    """A small table with a text a thousand times, in as many rows or in lists."""
-    column = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array([text]))
-    if rows < 1000:
-        lists = pa.ListArray.from_arrays(range(0, 1001, 1000 // rows), column)
-        column = pa.StructArray.from_arrays([lists], names=["turns"])
-    file = io.BytesIO()
-    pq.write_table(pa.table({"text": column}), file, compression="zstd")
-    return file.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("gone.jsonl", None, "no such file"),
-        ("data.bin", b"x", "expected training data in files of type .jsonl"),
-        ("bad.jsonl", b'{"a": "b"}\nnot json\n', "bad.jsonl:2: not JSON"),
-        ("bad.parquet", b"PAR1", "cannot be read"),
-        ("big.parquet", _often("x" * (17 << 20)), "big.parquet:1: a text of more than 16 MiB"),
-        ("odd.parquet", _not_unicode(), "odd.parquet: cannot be read after row 1"),
-        ("much.parquet", _often("x" * (1 << 20)), "much.parquet:17: unpacks to more than"),
-        (
-            "chats.parquet",
-            _often("x" * (1 << 20), rows=100),
-            "chats.parquet:2: unpacks to more than 16 MiB",
-        ),
-        ("bad.jsonl.gz", b"plain", "cannot be read"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, message):
-    if content is not None:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=re.escape(message)):
-        look_up(training_files([tmp_path / name]), texts_of(QUERIES))

@@ -167,8 +167,8 @@ def list_tasks(cost: str | None, as_json: bool, **which: str | None) -> None:
     required=True,
     type=opt.FILE,
     metavar="FILE",
-    help="Training file, or a folder of them: JSON Lines, JSON, CSV, TSV, Parquet or text, "
-    "also with .gz; repeatable.",
+    help="Training file, or a folder of them: JSON Lines, JSON, CSV, TSV, Parquet, Arrow, text, "
+    "tar or zip, also compressed; repeatable.",
 )
 @opt.option("--tier", choices=TIERS, default="smoke", help="Tier whose texts are searched for.")
 @opt.TASKS
@@ -188,24 +188,33 @@ def contamination(
 
     Words are compared in lower case, without punctuation. With records in results/, the models'
     scores and differences follow, on all queries and without those found (hits). Exits with 3 if a
-    query was found.
+    query was found. A file that cannot be read is an error: nothing is said of data not read.
 
     \b
     qwen3nb contamination --train data/pairs.jsonl --tier smoke
     qwen3nb contamination --train corpus/ --tasks SciFact,NFCorpus --mirror /data/mirror
     """
-    from qwen3nb.evaluation.contamination import look_up, task_texts, training_files
+    from qwen3nb.datasets.training_data import find_training_data
+    from qwen3nb.evaluation.contamination import look_up, task_texts
     from qwen3nb.evaluation.mteb.select import choose_tasks
 
-    files, chosen = training_files(train), choose_tasks(tier=tier, tasks=tasks)
-    found = look_up(files, [texts for task in chosen for texts in task_texts(task)])
+    training = find_training_data(train)
+    chosen = choose_tasks(tier=tier, tasks=tasks)
+    found = look_up(training, [texts for task in chosen for texts in task_texts(task)])
     queries = [each for each in found if each.texts == "queries" and each.hits]
     scores = [row for each in queries for row in _scores(each, results)]
     if as_json:
         rows = [dict(zip(_SCORES, row, strict=True)) for row in scores]
-        opt.print_json({"texts": list(map(asdict, found)), "scores": rows})
+        read = {
+            "files": len(training.sources),
+            "rows": training.rows,
+            "texts": training.texts,
+            "about": [str(file) for file in training.about],
+            "without_text": dict(training.without_text),
+        }
+        opt.print_json({"training": read, "texts": list(map(asdict, found)), "scores": rows})
     else:
-        _print(found, scores)
+        _print(found, scores, training.summary())
     if queries:
         sys.exit(3)
 
@@ -232,7 +241,9 @@ def _scores(found: Contamination, results: Path | None) -> list[tuple[Any, ...]]
     ]
 
 
-def _print(found: Sequence[Contamination], scores: Sequence[tuple[Any, ...]]) -> None:
+def _print(
+    found: Sequence[Contamination], scores: Sequence[tuple[Any, ...]], training: str
+) -> None:
     from qwen3nb.evaluation.contamination import KINDS
     from qwen3nb.report.render.table import number
 
@@ -241,7 +252,13 @@ def _print(found: Sequence[Contamination], scores: Sequence[tuple[Any, ...]]) ->
         for each in found
     ]
     sampled = max(each.sampled for each in found)
-    note = f"One of {sampled} sequences of documents was looked up." * (sampled > 1)
+    notes = [training]
+    if sampled > 1:
+        notes.append(f"One of {sampled} sequences of documents was looked up.")
+    wordless = sum(each.wordless for each in found)
+    if wordless:
+        notes.append(f"{wordless:,} texts without a word cannot be found.")
+    note = " ".join(notes)
     opt.print_table(counts, "task", "texts", "number", "found", *KINDS, note=note)
     for texts in found:
         for each in texts.examples:
