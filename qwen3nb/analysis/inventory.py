@@ -199,7 +199,8 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
         # Reranked data sets are named with their first stage, such as SciFact.bm25-100.
         kind = "reranking" if "." in file.stem else "embedding"
         one = _of_queries(file, file.stem, {"per_query": {}, **value}, flags, kind)
-        return [replace(one, identity=str(value.get("model", "")))]
+        identity, revision = (str(value.get(key) or "") for key in ("model", "revision"))
+        return [replace(one, identity=identity, revision=revision)]
     return []
 
 
@@ -241,7 +242,7 @@ def _from_record(file: Path) -> list[Score]:
             identity=result.model.identity,
             source=str(file),
             origin=SCHEMA,
-            revision=result.task.revision,
+            revision=result.task.substitute or result.task.revision,
             finished=result.finished,
             facts=_facts(training, {"use": ", ".join(use)}),
             main=name == result.task.main_metric,

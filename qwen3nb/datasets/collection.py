@@ -34,7 +34,7 @@ from qwen3nb.datasets.in_memory import (
     is_table,
     texts_by_id,
 )
-from qwen3nb.datasets.mirror import load_data, local_data
+from qwen3nb.datasets.mirror import load_data, local_data, substitute_of
 from qwen3nb.datasets.rows import (
     CONTROL,
     LARGEST_GRADE,
@@ -89,6 +89,7 @@ class TestCollection:
             queries without a relevant document, empty texts; without zeros.
         clusters: cluster per query id, if the data define any, such as an MTEB task's; see
             `query_clusters`.
+        substitute: revision of a mirror's substitute for the data of an MTEB task, or empty.
     """
 
     name: str
@@ -102,6 +103,7 @@ class TestCollection:
     language: str = ENGLISH
     counts: Mapping[str, int] = field(default_factory=dict)
     clusters: Mapping[str, str] = field(default_factory=dict)
+    substitute: str = ""
 
     __test__ = False  # keeps pytest from collecting the class
 
@@ -596,6 +598,7 @@ def from_mteb(task: Any) -> list[TestCollection]:
             if ENGLISH in languages
             else min(languages),  # BM25 stems English if present
             clusters={query: cluster_of(query) for query in queries} if cluster_of else {},
+            substitute=substitute_of(task),
         )
         collections.append(collection.checked(name, counted=counted, zeros=True))
     return collections

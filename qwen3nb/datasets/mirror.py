@@ -24,6 +24,7 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import MODEL_FILES
 from qwen3nb.hub import HubError, download_into, hub_reachable, hub_reason, hub_session, listing
 from qwen3nb.models.kinds.source import Source
+from qwen3nb.records.record import SUBSTITUTE, is_substitute
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.journal import remembered_digest
 
@@ -106,6 +107,12 @@ def data_revision(task: Any) -> str:
     return current_revision(data["path"], pinned=str(data.get("revision")))
 
 
+def substitute_of(task: Any) -> str:
+    """Return the revision of a mirror's substitute for a task's data; empty for MTEB's own data."""
+    revision = data_revision(task)
+    return revision if is_substitute(revision) else ""
+
+
 def current_revision(id_: str, *, pinned: str) -> str:
     """Return the identity of a data set: a revision, or the digest of a local copy.
 
@@ -117,7 +124,7 @@ def current_revision(id_: str, *, pinned: str) -> str:
         return pinned
     if note := _fetched_note(folder, unchanged=True):
         return note.get("revision") or pinned
-    return f"local-{_content(folder)[:32]}"
+    return f"{SUBSTITUTE}{_content(folder)[:32]}"
 
 
 def is_prepared(task: Any) -> bool:
@@ -126,7 +133,7 @@ def is_prepared(task: Any) -> bool:
 
     path = task.metadata.dataset["path"]
     folder = mirrored(path)
-    name = f"local-{_content(folder)[:32]}" if folder else path.replace("/", "___")
+    name = f"{SUBSTITUTE}{_content(folder)[:32]}" if folder else path.replace("/", "___")
     return path.startswith("qwen3nb/") or Path(datasets.config.HF_DATASETS_CACHE, name).is_dir()
 
 
@@ -154,7 +161,7 @@ def local_data(task: Any) -> Iterator[None]:
     shared = datasets.config.HF_DATASETS_CACHE
     for entry in entries:
         entry.update(local)
-    datasets.config.HF_DATASETS_CACHE = Path(shared) / f"local-{_content(folder)[:32]}"
+    datasets.config.HF_DATASETS_CACHE = Path(shared) / f"{SUBSTITUTE}{_content(folder)[:32]}"
     try:
         yield
     finally:

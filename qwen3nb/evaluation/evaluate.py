@@ -170,7 +170,10 @@ class CollectionItem:
 
     def same(self, record: Result, folder: Path) -> bool:
         """Return whether a record has the same texts, judgements and depth."""
-        same_data = record.task.revision == self.collection.revision
+        same_data = (record.task.revision, record.task.substitute) == (
+            self.collection.revision,
+            self.collection.substitute,
+        )
         return same_data and record.config.get("depth") == DEPTH
 
     def evaluate(self, model: Any, run: Run) -> Result:
@@ -188,6 +191,7 @@ class CollectionItem:
                 group=collection.group,
                 counts={**collection.counts, **stage.counts, **work.counts()},
                 clusters=query_clusters(collection),
+                substitute=collection.substitute,
             ),
             score_run(collection.qrels, stage.run, self.measures, zeros=True),
             run,

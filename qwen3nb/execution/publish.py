@@ -30,7 +30,7 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
 from qwen3nb.records.record import Environment
 from qwen3nb.report.evaluation.run_trace import read_trace
-from qwen3nb.report.render.html import unstyled
+from qwen3nb.report.render.html import data_shown, unstyled
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.choices import split_names
@@ -98,7 +98,7 @@ class NotebookRun:
         """Publish an executed notebook and return True; False for a run without a page."""
         if self.page is None:
             return False
-        nb = without_empty_sections(clean(nb, title=page_title(nb, self.values)))
+        nb = _marked(without_empty_sections(clean(nb, title=page_title(nb, self.values))))
         finished = _second(time.time())
         nb.metadata["qwen3nb"] |= {"key": key, **self._facts(finished=finished)}
         if (trace := read_trace(nb)) is not None:
@@ -189,7 +189,7 @@ class NotebookRun:
 
     def _with_failures(self, nb: Any, failed: FailedRun) -> Any:
         """Return the executed notebook as a page, with a notice below its title."""
-        nb = without_empty_sections(clean(nb, title=self._title(nb)))
+        nb = _marked(without_empty_sections(clean(nb, title=self._title(nb))))
         nb.cells = [cell for cell in nb.cells if RAISES not in _tags(cell)]
         nb.metadata["qwen3nb"] |= self._facts(finished=failed.failed, failed=failed.failed)
         notice = _admonition("Some of it failed", "All other results are below. Failures:")
@@ -282,6 +282,23 @@ def _below_title(nb: Any, *cells: Any) -> Any:
     else:
         nb.cells = [*cells, *nb.cells]
     return nb
+
+
+def _marked(nb: Any) -> Any:
+    """Put a banner below the title of a page with scores on substitutes for MTEB's data."""
+    outputs = [output for cell in nb.cells for output in cell.get("outputs", ())]
+    shown = (
+        "".join(text)
+        for output in outputs
+        for kind, text in output.get("data", {}).items()
+        if kind.endswith("text/html")  # also of glued outputs
+    )
+    data = data_shown("".join(shown))
+    if not data.substitutes:
+        return nb
+    notice = _admonition("Not on MTEB's data", escaped(data.banner), name="data")
+    notice.id = "substitute-data"  # stays when a later run fails
+    return _below_title(nb, notice)
 
 
 def _markdown(name: str, source: str) -> Any:

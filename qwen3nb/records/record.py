@@ -72,6 +72,7 @@ from qwen3nb.utils.secrets import known_secrets
 CHECKSUMS = "checksums.jsonl"
 SCHEMA = "qwen3nb.result/3"
 ONE_FILE = "qwen3nb.result/2"  # with the scores and the best documents in the JSON
+SUBSTITUTE = "local-"  # how the revision of a mirror's folder begins that is not MTEB's data
 _VERSIONS = """
     qwen3nb torch transformers sentence-transformers mteb datasets bm25s numpy scipy scikit-learn
 """.split()  # noqa: SIM905 - a list of words reads better as a line
@@ -90,6 +91,15 @@ class _Files(TypedDict, total=False):
 class _FirstRun(TypedDict):
     name: FileName
     sha256: Name
+
+
+def is_substitute(revision: str) -> bool:
+    """Return whether a revision is that of substitutes for MTEB's data.
+
+    >>> is_substitute("local-0123456789abcdef"), is_substitute("0228b52cf27578f30900b9e5271d331663")
+    (True, False)
+    """
+    return revision.startswith(SUBSTITUTE)
 
 
 @dataclass(frozen=True)
@@ -144,6 +154,14 @@ class TaskInfo:
     # cluster per query id: queries of one document, module or user, treated as dependent by tests;
     # omitted from the file if empty
     clusters: dict[Unicode, Unicode] = field(default_factory=dict)
+    # revision of a mirror's substitute for the data of an MTEB task, where ``revision`` is the
+    # digest of a collection; omitted from the file if empty
+    substitute: Name = ""
+
+    @property
+    def is_substitute(self) -> bool:
+        """Whether the data are a mirror's, in the place of those that MTEB pins."""
+        return is_substitute(self.substitute or self.revision)
 
     @property
     def key(self) -> str:
@@ -395,8 +413,9 @@ def _without_rows(result: Result) -> dict[str, Any]:
         del config["top"]
     value = asdict(replace(result, per_query={}, config=config))
     del value["per_query"], value["checksum"]
-    if not value["task"]["clusters"]:
-        del value["task"]["clusters"]
+    for name in ("clusters", "substitute"):
+        if not value["task"][name]:
+            del value["task"][name]
     return value
 
 

@@ -28,6 +28,7 @@ from qwen3nb.models.kinds.prompts import named_prompts
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.all_results import summarise
@@ -218,6 +219,7 @@ def _measured(own: Sequence[Result], results: Sequence[Result], *, tier: str) ->
     return {
         **shown,
         "many": len(own) > MANY,
+        "substitutes": escaped(DataUsed.of(own).banner),
         "limits": [escaped(limit) for limit in limits],
         "runs": ", ".join(sorted({escaped(result.run) for result in own})),
     }
@@ -283,11 +285,16 @@ def _dumper() -> Any:
 
 
 def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
-    """Yield entries for the hub's index of results: the main score of each split and subset."""
+    """Yield entries for the hub's index of results: the main score of each split and subset.
+
+    Scores on substitutes for a task's data are left out.
+    """
     from huggingface_hub import EvalResult
 
     for result in results:
         task = result.task
+        if task.is_substitute:  # not a score on the data set that the index would name
+            continue
         only = [names[0] if len(names) == 1 else None for names in (task.subsets, task.splits)]
         scores: list[tuple[str | None, str | None, Aggregate]] = [
             (part.subset, part.split, part.score) for part in result.parts

@@ -13,6 +13,7 @@ from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
 from qwen3nb.analysis.training.checkpoint_scores import trajectories
 from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
 from qwen3nb.report.comparison.compare import lead_figure, leaderboard_conclusion
@@ -39,14 +40,26 @@ def headline_lead(
 ) -> str:
     """Return the best model and the distance of the others as HTML: a sentence and a figure.
 
-    As `leaderboard_conclusion`; ``folder`` has all other pages, relative to the landing page.
+    As `leaderboard_conclusion`; ``folder`` has all other pages, relative to the landing page. If
+    any score is on substitutes for MTEB's data, a banner comes first.
     """
     sentence = leaderboard_conclusion(comparison, task=task, results=results)
     if comparison.records:
         sentence = replace(sentence, page=f"{folder}leaderboard.html")
     figure = lead_figure(comparison, task=task)
     drawn = figure._repr_html_() if figure is not None else ""
-    return f'<div class="q-hero">{sentence._repr_html_()}{drawn}</div>'
+    banner = data_banner(comparison.data_used())
+    return f'{banner}<div class="q-hero">{sentence._repr_html_()}{drawn}</div>'
+
+
+def data_banner(data: DataUsed) -> str:
+    """Return the banner of a page with scores on substitute data as HTML; may be empty."""
+    if not data.substitutes:
+        return ""
+    return (
+        '<div class="admonition danger"><p class="admonition-title">Not on MTEB\'s data</p>'
+        f"<p>{escaped_text(data.banner)}</p></div>"
+    )
 
 
 def headline_findings(

@@ -20,6 +20,7 @@ from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.load import load_model
 from qwen3nb.models.types import SpecError
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import latest, load_results
@@ -83,7 +84,13 @@ class ModelReport:
         heads = (f"{task}\n{metric}" for task, metric in columns)
         methods = interval_words(value.interval for r in own for value in r.metrics.values())
         note = f"Intervals: 95 %, {methods}. Avg: of models with all tasks of the type."
-        return Table.of(rows, ("model", *heads, "Avg\nmain metrics"), best=True, note=note)
+        return Table.of(
+            rows,
+            ("model", *heads, "Avg\nmain metrics"),
+            best=True,
+            note=note,
+            data=DataUsed.of(own),
+        )
 
     def comparison_json(self) -> str:
         """The models, their scores by type of task, and the paired differences."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
@@ -56,6 +57,7 @@ _ARTICLE = r"""
 \title{Results}\author{}\date{\today}
 \begin{document}
 \maketitle\sloppy
+\input{data}
 Every figure and table of the results; \texttt{figures.tex} and \texttt{tables.tex} go
 into an article of one's own.\nocite{*}
 \input{tables}
@@ -113,6 +115,11 @@ class PaperContents:
     @cached_property
     def _interference(self) -> interference.InterferenceReport:
         return interference.interference_report(seed=self.seed)
+
+    def data_used(self) -> DataUsed:
+        """The data of the scores that the paper shows."""
+        data = DataUsed.of(self._shown)
+        return data if self._is_part else data | self._interference.data
 
     def figures(self) -> list[Figure]:
         """Return every figure; names of figures of one model contain the model's.
@@ -205,8 +212,8 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
     r"""Write figures, tables, their captions, references, and an article that shows them all.
 
     The folder gets ``figures/*.pdf``, ``tables/*.tex``, ``figures.tex`` and ``tables.tex``
-    (environments with captions and labels, for ``\input``), ``references.bib``, and
-    ``paper.tex``.
+    (environments with captions and labels, for ``\input``), ``data.tex`` (a sentence on scores
+    that are on substitutes for MTEB's data), ``references.bib``, and ``paper.tex``.
 
     Raises:
         ValueError: an unknown style, or as for `PaperContents.figures`.
@@ -219,7 +226,9 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
         for name, figure in figures.items()
     ]
     references = paths.book() / "references.bib"  # missing in a study without a book
+    banner = contents.data_used().banner
     parts = {
+        "data.tex": rf"\textbf{{{latex_text(banner)}}}\par" "\n" if banner else "",
         "figures.tex": "\n".join(_float(n, f, spans=column < page) for n, f in figures.items()),
         "tables.tex": "\n".join(rf"\input{{tables/{file.stem}}}" for file in tables) + "\n",
         "references.bib": references.read_text(encoding="utf-8") if references.is_file() else "",
@@ -239,7 +248,7 @@ def _float(name: str, figure: Figure, *, spans: bool) -> str:
     return rf"""\begin{{{float_}}}
 \centering
 \includegraphics[width={width}]{{figures/{name}}}
-\caption{{{latex_text(figure.caption)}}}
+\caption{{{latex_text(figure.legend)}}}
 \label{{fig:{re.sub("[^A-Za-z0-9]+", "-", name)}}}
 \end{{{float_}}}
 """

@@ -16,6 +16,7 @@ from qwen3nb.analysis.comparison.differences import (
 )
 from qwen3nb.analysis.stats.score_matrix import SystemScores, system_scores
 from qwen3nb.evaluation.studies.ablation import TrainingVariant, V, Variant, VariantResult
+from qwen3nb.records.data_used import NO_SCORES, DataUsed
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Effect:
     reference: str  # the setting it is compared with
     estimate: PairedDifference  # with p-values, corrected over all effects
     settings: int  # number of combinations of the other options that are averaged over
+    data: DataUsed = NO_SCORES  # of the scores
 
     @property
     def p_value(self) -> float:
@@ -110,6 +112,7 @@ def _tested(
 ) -> list[Effect]:
     """Effects per factor and level, corrected as one family."""
     task = outcomes[0].result.task
+    data = DataUsed.of(outcome.result for outcome in outcomes)
     clusters = newest_clusters(outcome.result for outcome in outcomes)
     differences = [
         paired_difference(
@@ -122,7 +125,7 @@ def _tested(
         for row in compared
     ]
     return [
-        Effect(row.factor, row.level, row.reference, difference, row.settings)
+        Effect(row.factor, row.level, row.reference, difference, row.settings, data)
         for row, difference in zip(compared, corrected(differences), strict=True)
     ]
 

@@ -52,6 +52,7 @@ class AgainstBaseline:
     identical: bool = False  # whether both have the same score on every query
     missing: tuple[str, ...] = ()  # reference models without any record of the task
     why: str = ""  # why there is no difference; empty if there is one
+    revision: str = ""  # of the data, or of their substitute; empty for a mean over tasks
 
     @property
     def significant(self) -> bool:
@@ -179,6 +180,7 @@ def _against(result: Result, choice: _Choice) -> AgainstBaseline:
         task.unit,
         result.main,
         missing=choice.missing(task),
+        revision=task.substitute or task.revision,
     )
     other = choice.on(task, column) if column in result.per_query else None
     if other is None:

@@ -23,6 +23,7 @@ from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, MAX_T, NAMES
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics.intervals import Array, correlation_influence
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import QueryScores, sorted_rows
 from qwen3nb.records.store import latest
@@ -84,6 +85,13 @@ class Comparison:
         """Notes on what is not compared with the baseline, and why."""
         notes = [note for task in self.tasks for note in task.notes]
         return tuple(dict.fromkeys([*self.left_out, *notes]))
+
+    def data_used(self, *tasks: str) -> DataUsed:
+        """The data of some tasks or means of benchmarks; by default of all records."""
+        parts = {part.task for mean in self.means if mean.task in tasks for part in mean.parts}
+        wanted = parts.union(tasks)
+        records = (each for (key, _), each in self.records.items() if not tasks or key in wanted)
+        return DataUsed.of(records)
 
     def name(self, result: Result) -> str:
         """Name of the system of a record."""

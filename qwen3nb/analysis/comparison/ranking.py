@@ -30,6 +30,7 @@ from qwen3nb.analysis.stats.multiple_testing import MAX_T
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics import intervals
 from qwen3nb.metrics.intervals import Array, Interval
+from qwen3nb.records.data_used import NO_SCORES, DataUsed
 
 FEWEST_TASKS = 5  # for statements on tasks like these
 
@@ -63,6 +64,7 @@ class Ranking:
     name: str = ""  # name of the tasks, such as a benchmark; may be empty
     family: int = 0  # number of pairs of systems, over which p-values are corrected
     correction: str = MAX_T  # of the p-values; one of `multiple_testing.CORRECTIONS`
+    data: DataUsed = NO_SCORES  # of the scores
 
     @property
     def method(self) -> str:
@@ -80,12 +82,14 @@ def rank_systems(
     units: Sequence[str] = (),
     p_values: Sequence[float] = (),
     correction: str = MAX_T,
+    data: DataUsed = NO_SCORES,
 ) -> Ranking:
     """Rank the systems that are in all of ``matrices`` (one per task).
 
     By default, tasks are weighted equally, independent of their number of queries, and each is a
     group (``units``) of its own. Weights are scaled to add up to 1. P-values of all pairs, unless
-    they are known with their ``correction``, are from ``n_resamples`` sign flips.
+    they are known with their ``correction``, are from ``n_resamples`` sign flips. ``data`` is
+    that of the scores.
 
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
@@ -133,6 +137,7 @@ def rank_systems(
         name=name,
         family=len(p_values),
         correction=correction,
+        data=data,
     )
 
 

@@ -41,6 +41,7 @@ from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import join, system_scores
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
+from qwen3nb.records.record import is_substitute
 from qwen3nb.utils.choices import one_of
 
 Queries = tuple[str, ...]  # their ids
@@ -525,6 +526,7 @@ class ConfigurationDifference:
     units: int = 0  # number of clusters of queries; 0 if queries were sampled one by one
     test: str = SEEDS  # name of the test
     undefined: str = ""  # why there is no p-value, or empty
+    revision: str = ""  # of the data set; of a substitute, if any run used one
 
 
 def configuration_differences(
@@ -545,7 +547,11 @@ def configuration_differences(
             if pairs:
                 by_seed = tuple((a.value or 0.0) - (b.value or 0.0) for a, b in pairs)
                 names, mean = (*key, first, second), float(np.mean(by_seed))
-                one = ConfigurationDifference(*names, tuple(seeds), by_seed, mean)
+                revisions = [score.revision for pair in pairs for score in pair]
+                revision = max(revisions, key=is_substitute)
+                one = ConfigurationDifference(
+                    *names, tuple(seeds), by_seed, mean, revision=revision
+                )
                 given.append(_tested(one, pairs, draws, seed))
     tested = [each.p_value for each in given if each.p_value is not None]
     values = iter(adjust(tested, how=HOLM))

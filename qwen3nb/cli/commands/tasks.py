@@ -92,8 +92,9 @@ def reproduce(models: Sequence[str], tasks: str) -> None:
     """Compare our scores with published ones, where the data are available.
 
     OK: within the score's tolerance; OKish: within five times the tolerance. Exits with 1 on a
-    FAIL, or if no score could be computed; single scores that could not are listed and do not
-    count. Missing data are listed first, with the command that fetches them.
+    FAIL, or if no score could be judged; single scores that could not be computed, and those on a
+    mirror's substitutes for MTEB's data, are listed and do not count. Missing data are listed
+    first, with the command that fetches them.
 
     \b
     qwen3nb reproduce --model all-MiniLM-L6-v2 --mirror /data/mirror
@@ -110,15 +111,20 @@ def reproduce(models: Sequence[str], tasks: str) -> None:
     for done in run(scores, absent=absent):
         reproduced.append(done)
         each = done.published
-        ours = "" if done.value is None else f"{done.value:.4f}"
+        ours = "" if done.value is None else f"{done.value:.4f} {done.reason}".strip()
         click.echo(
-            f"{done.verdict:8} {each.model:20} {each.task:24} published {each.value:.4f} "
+            f"{done.verdict:10} {each.model:20} {each.task:24} published {each.value:.4f} "
             f"± {each.tolerance:g} ({each.source})  ours {ours or done.reason}"
         )
     if absent:
         click.echo(str(missing_error(absent)), err=True)
     if all(done.value is None for done in reproduced):
         raise EvaluationError(f"none of {len(reproduced)} published scores could be computed here")
+    if not any(done.is_judged for done in reproduced):
+        raise EvaluationError(
+            f"none of {len(reproduced)} published scores is judged: the mirror has substitutes for "
+            "MTEB's data; `qwen3nb fetch` gets the data themselves"
+        )
     sys.exit(int(any(done.verdict == "FAIL" for done in reproduced)))
 
 

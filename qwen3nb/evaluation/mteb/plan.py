@@ -33,6 +33,7 @@ from qwen3nb.models.search.bm25 import BM25, LARGE, build_index
 from qwen3nb.models.search.dense import search_options
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import EncoderError
+from qwen3nb.records.record import is_substitute
 from qwen3nb.utils.hardware import available_memory, cores, free_disk, peak_memory, resident_memory
 from qwen3nb.vectors.cache import bytes_per_vector, cache_folder, cache_limit
 from qwen3nb.vectors.encode_file import block_size
@@ -381,7 +382,7 @@ def _parts(task: Any, limit: int, *, read: bool) -> list[_Part]:
     path, revision = task.metadata.dataset["path"], mirror.data_revision(task)
     published = list(_sizes(task, task.metadata.descriptive_stats or {}))
     counted = task.data_loaded or path.startswith("qwen3nb/")
-    if not counted and revision.startswith("local-") and (folder := mirror.mirrored(path)):
+    if not counted and is_substitute(revision) and (folder := mirror.mirrored(path)):
         copied = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         counted = copied < sum(part.characters for part in published)
     if not (read and counted):

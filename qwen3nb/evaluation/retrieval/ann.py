@@ -13,6 +13,7 @@ from qwen3nb.models.encoders.base import Encoder, truncate_dimensions
 from qwen3nb.models.search import faiss_index
 from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.faiss_index import FAMILIES, Speed, Vectors
+from qwen3nb.records.data_used import NO_SCORES, DataUsed
 from qwen3nb.utils.hardware import cores
 from qwen3nb.vectors.encode_file import BLOCK, VectorStore, stored_vectors
 
@@ -68,6 +69,7 @@ class AnnSuite:
     compressed: tuple[Compressed, ...]  # one per size; full float32 vectors first
     # cluster per query id; empty if queries were sampled one by one
     clusters: Mapping[str, str] = field(default_factory=dict)
+    data: DataUsed = NO_SCORES  # the task's
 
 
 def ann_suite(
@@ -150,6 +152,7 @@ def ann_suite(
             points=tuple(points),
             compressed=compress(collection, vectors, queries, dimensions=dimensions, unit=unit),
             clusters=query_clusters(collection),
+            data=DataUsed.of_revisions([(collection.name, collection.substitute)]),
         )
 
 

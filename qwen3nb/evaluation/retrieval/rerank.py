@@ -229,6 +229,7 @@ class RerankItem:
             selection=f"limit{self.limit}" if self.limit else "",
             counts={**self.collection.counts, **self.first.counts},
             clusters=query_clusters(self.collection),
+            substitute=self.collection.substitute,
         )
 
     def same(self, record: Result, folder: Path) -> bool:
@@ -237,6 +238,7 @@ class RerankItem:
         runs = (reranked_run_file(file, record.config), first_run_file(file, record.config))
         return (
             record.config.get("first") == self.first.recipe
+            and record.task.substitute == self.collection.substitute
             and all(run.is_file() for run in runs)
             and not any(run_problems(file, record))
         )

@@ -206,5 +206,6 @@ def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
             "aggregate": {main.lower(): result.main.value},
             "config": each.settings,
             "model": result.model.identity,
+            "revision": result.task.substitute or result.task.revision,
         }
         write_json(each.seed_folder / "results" / f"{result.task.key}.json", value)

@@ -23,6 +23,7 @@ from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
 from qwen3nb.utils.choices import split_names
 
+OTHER_DATA = "on the mirror's substitute for MTEB's data"  # why a score is not judged
 _NEAR = 5  # OKish: within this many tolerances
 
 
@@ -39,7 +40,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A published score with our reproduction, or the reason why the task did not run."""
+    """A published score with our reproduction, or why it did not run or is not judged."""
 
     published: Published
     result: Result | None
@@ -47,10 +48,17 @@ class Reproduction:
     reason: str = ""
 
     @property
+    def is_judged(self) -> bool:
+        """Whether the score can be compared with the published one."""
+        return self.verdict in ("OK", "OKish", "FAIL")
+
+    @property
     def verdict(self) -> str:
-        """``OK``, ``OKish``, ``FAIL``, or ``not run``."""
+        """``OK``, ``OKish``, ``FAIL``, ``not judged`` (on other data), or ``not run``."""
         if self.value is None:
             return "not run"
+        if self.result is not None and self.result.task.is_substitute:
+            return "not judged"
         off = abs(self.value - self.published.value)
         if off <= self.published.tolerance:
             return "OK"
@@ -97,7 +105,8 @@ def reproduce(
 ) -> Iterator[Reproduction]:
     """Reproduce scores one by one, if their data are in the mirror or on the hub.
 
-    Records go to ``results/reproduce``.
+    Records go to ``results/reproduce``. A score on a mirror's substitute for MTEB's data is not
+    judged: it says nothing on the published one.
 
     Args:
         scores: a selection of `published_scores`; by default all.
@@ -130,7 +139,8 @@ def reproduce(
             last = str(error.__cause__ or error).strip().splitlines()[-1].strip()
             yield Reproduction(published, None, None, last.rpartition("Error: ")[2])
             continue
-        yield Reproduction(published, result, value)
+        reason = OTHER_DATA if result.task.is_substitute else ""
+        yield Reproduction(published, result, value, reason)
 
 
 def pydocs_difficulty(

@@ -165,7 +165,8 @@ class CandidateReport:
             "Queries that changed most": self._changes(),
             "Earlier runs": self._trend(),
         }
-        return {title: table for title, table in tables.items() if table.rows}
+        data = self.comparison.data_used()
+        return {title: replace(table, data=data) for title, table in tables.items() if table.rows}
 
     def _recommendations(self) -> Table:
         how = self.comparison.procedure

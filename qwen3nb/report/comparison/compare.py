@@ -109,6 +109,7 @@ def differences_table(
         empty=_note(comparison, wanted),
         name="-".join(["differences", *wanted]) if len(wanted) == 1 else "paired-differences",
         caption=f"Paired differences from {named}, with 95 % intervals and corrected p-values.",
+        data=comparison.data_used(*wanted),
     )
 
 
@@ -207,6 +208,7 @@ def _compared(comparison: Comparison, tasks: Sequence[TaskComparison], *, name: 
         + table.not_shown(len(models) - len(kept)),
         name=name,
         caption=f"Difference of each model from {named}, with its 95 % interval.",
+        data=comparison.data_used(*(task.task for task in columns)),
     )
     return table.transposed(made, first="task") if wide else made
 
@@ -245,6 +247,7 @@ def power_table(comparison: Comparison) -> Table:
         name="power",
         caption=f"Verdicts on the differences from {named}, and the smallest difference that "
         "these queries can detect.",
+        data=comparison.data_used(),
     )
 
 
@@ -289,6 +292,7 @@ def differences_figure(comparison: Comparison) -> Figure | None:
         + f" {len(every) - len(tasks)} tasks are not shown." * (len(every) > len(tasks))
         + table.not_shown(len({each.first for each in differences}) - len(models)),
         alt=f"Forest plots of differences from {comparison.baseline}. {words}.",
+        data=comparison.data_used(*(task.task for task in tasks)),
     )
 
 
@@ -343,6 +347,7 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
         "this notebook gives any pair, corrected alike." * (len(shown) < len(every)),
         alt=f"A matrix of counts of {count}. "
         f"{undecided} of {len(pairs)} pairs are not significantly different.",
+        data=comparison.data_used(*(each.task for each in tasks)),
     )
 
 
@@ -401,6 +406,7 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
         + comparison.given(task)
         + table.not_shown(len(best.ahead) - len(shown)),
         columns=1,
+        data=comparison.data_used(task),
     )
 
 
@@ -419,7 +425,8 @@ def comparison_conclusion(comparison: Comparison) -> Conclusion:
     parts = [_counted(comparison, differences) for differences in (*means, every)]
     if rest := [each for each in every if not each.significant(comparison.procedure.alpha)]:
         parts.append(_open(comparison, rest))
-    return Conclusion(" ".join(filter(None, [*parts, plan_words(comparison)])))
+    text = " ".join(filter(None, [*parts, plan_words(comparison)]))
+    return Conclusion(text, data=comparison.data_used())
 
 
 def _counted(comparison: Comparison, every: Sequence[PairedDifference]) -> str:
@@ -533,4 +540,4 @@ def leaderboard_conclusion(
         text += f", over {best.queries}; no other model can be compared with it."
     if best.unpaired:
         text += f" Not compared for lack of scores: {table.plural(best.unpaired, 'model')}."
-    return Conclusion(text)
+    return Conclusion(text, data=comparison.data_used(task))

@@ -22,10 +22,12 @@ from qwen3nb.analysis.comparison import alignment
 from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.per_query import DocumentText, SearchTexts
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.compare import difference_text
 from qwen3nb.report.render import table
+from qwen3nb.report.render.html import data_attribute
 from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import MOST_MODELS, Cell, Conclusion, Table
 from qwen3nb.utils.choices import one_of, split_names
@@ -69,6 +71,11 @@ class Explorer:
     def __repr__(self) -> str:
         size = f"{len(self.models)} models, {len(self.matrix.queries)} queries"
         return f"<Explorer of {self.matrix.task}: {size}>"
+
+    @property
+    def data(self) -> DataUsed:
+        """The data of the scores."""
+        return DataUsed.of(self.records.values())
 
     @property
     def models(self) -> list[str]:
@@ -179,7 +186,8 @@ class Explorer:
             f"{len(self.matrix.queries)} queries."
         )
         return (
-            f'<div class="q-explorer"><div class="q-controls">{boxes}</div>'
+            f'<div class="q-explorer"{data_attribute(self.data)}>{_note(self.data.text)}'
+            f'<div class="q-controls">{boxes}</div>'
             f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
             '<div class="q-picked"><p class="q-note">The points are drawn in the book, by a '
             f"script; the tables below need none.</p></div>{_note(self.note)}"
@@ -332,5 +340,6 @@ def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:
         f"models differ by more than {_FAR:g} in {explorer.matrix.metric}: {first} wins {won} of "
         f"them and {second} {far - won}. The largest difference is "
         f"{np.abs(differences).max():.3f}, the mean over all {mean.n} "
-        f"{difference_text(mean, p_value=False)}."
+        f"{difference_text(mean, p_value=False)}.",
+        data=explorer.data,
     )

@@ -14,6 +14,7 @@ from qwen3nb.datasets.mirror import load_data, local_data, missing, needs
 from qwen3nb.evaluation.mteb.select import limited, task_key
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.table import Cell, Table, cut, short_task
 from qwen3nb.utils.format import number_text
@@ -136,6 +137,7 @@ def _query_table(model: Any, collection: TestCollection, result: Result, query: 
         name="one-query",
         caption=f"Query {query}: “{shortened(collection.queries[query])}” has {metric} "
         f"{number_text(float(values[query]))} with {result.model.label}.",
+        data=DataUsed.of([result]),
     )
 
 

@@ -11,6 +11,7 @@ from qwen3nb.analysis.comparison.differences import ALPHA, TEST
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.report.render import table
 from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure
@@ -41,6 +42,11 @@ def scores_table(
         title = "Means" if kind == MEAN else kind
         tables.append((f"{title} ({len(own)})", _table(own, files, kind=kind)))
     return Sections(tuple(tables), about)
+
+
+def data_of(scores: Sequence[AgainstBaseline]) -> DataUsed:
+    """Return the data of scores; a mean over tasks has none of its own."""
+    return DataUsed.of_revisions((each.task, each.revision) for each in scores if each.revision)
 
 
 def failures_table(failures: Mapping[str, str]) -> Table:
@@ -107,6 +113,7 @@ def _table(
         empty=about,
         name=f"scores-{kind}" if kind else "scores",
         caption=f"Scores of {scores[0].model if scores else 'the model'}{kind and f': {kind}'}.",
+        data=data_of(scores),
     )
 
 
@@ -156,6 +163,7 @@ def terminal_table(
             for each in scores
         ),
         note=_left_out(skipped),
+        data=data_of(scores),
     )
 
 
@@ -181,6 +189,7 @@ def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
         caption=f"Paired difference of {scores[0].model} from its baseline on each task, with its "
         "95 % interval over queries, pairs or texts. Right of the line: better than the baseline. "
         "Filled: significant; open: no difference is shown.",
+        data=data_of(scores),
     )
 
 
@@ -204,7 +213,7 @@ def evaluation_conclusion(scores: Sequence[AgainstBaseline], *, caution: str = "
         sentences.append(_alone(alone, summed_up=bool(means or by_baseline)))
     if caution:
         sentences.append(f"{caution}.")
-    return Conclusion(" ".join(sentences))
+    return Conclusion(" ".join(sentences), data=data_of(scores))
 
 
 def _of_mean(score: AgainstBaseline) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.analysis.comparison import benchmark_means
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
+from qwen3nb.records.data_used import NO_SCORES, DataUsed
 from qwen3nb.records.record import Result, checksum
 from qwen3nb.records.store import load_failures, load_results
 from qwen3nb.records.verification import SUMMARY, SUMMARY_SCHEMA, scores_of
@@ -39,6 +40,7 @@ class Summary:
     over_tasks: float | None  # mean over all tasks; None without tasks, or with benchmarks
     over_types: float | None  # mean of the means by type, likewise
     missing: dict[str, str]  # requested tasks without a result, with the reason
+    data: DataUsed = NO_SCORES  # of the scores
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as a dictionary for JSON."""
@@ -52,7 +54,9 @@ class Summary:
             }
             for each in self.means
         }
-        return {**vars(self), "means": means}
+        value = {**vars(self), "means": means, "substitutes": sorted(self.data.substitutes)}
+        del value["data"]
+        return value
 
 
 def summarise(
@@ -94,6 +98,7 @@ def summarise(
         over_tasks=fmean(everything) if everything and not means else None,
         over_types=fmean(by_type.values()) if by_type and not means else None,
         missing={key: why.get(key, "not run") for key in requested if key not in records},
+        data=DataUsed.of(records.values()),
     )
 
 

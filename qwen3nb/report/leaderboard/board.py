@@ -5,6 +5,8 @@ For a tier with benchmarks, the means of each come first, then tasks and types.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
@@ -20,6 +22,7 @@ from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.kinds.resolve import FUSION_KIND, KINDS
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.figure import Figure, MplFigure, draw_estimate, grid, panels, plain
@@ -114,7 +117,8 @@ def _scores_table(
                 row.append(number(record.main, link=score_link(record, links), mark=mark))
             else:
                 row.append(Cell(_why_missing(examples[identity], [key])))
-    used = [record.main.interval for own in records.values() for record in own.values()]
+    shown = [record for own in records.values() for key, record in own.items() if key in near]
+    used = [record.main.interval for record in shown]
     return Table.of(
         rows,
         heads,
@@ -122,6 +126,7 @@ def _scores_table(
         note=f"95 % intervals over n ({interval_words(used)}); best of each column in bold, second "
         "best underlined, whether or not they differ significantly (see the paired differences).",
         caption="Scores of all models, with 95 % intervals.",
+        data=DataUsed.of(shown),
     )
 
 
@@ -165,6 +170,7 @@ def record_list(results: Iterable[Result]) -> Table:
         note=f"Intervals: 95 %, {interval_words(each.main.interval for each in listed)}, over n.",
         empty="no records",
         kind="words",
+        data=DataUsed.of(listed),
     )
 
 
@@ -176,6 +182,10 @@ class _Grid:
     records: Mapping[str, Mapping[str, Result]]  # by model identity, then task
     columns: tuple[MeanColumn, ...]  # in the tier's order; none if tasks are shown
     means: Mapping[str, Sequence[BenchmarkMean]]  # by model identity, one per column
+
+    def data_used(self, tasks: Iterable[str]) -> DataUsed:
+        """Return the data of some tasks, by their keys."""
+        return DataUsed.of(own.get(task) for task in tasks for own in self.records.values())
 
 
 def _grid(results: Iterable[Result], tier: str, tasks: Sequence[str] = ()) -> _Grid:
@@ -223,6 +233,7 @@ def _means_table(grid: _Grid, tier: str, links: Mapping[str, str], *, types: boo
         name="types",
         caption=f"The mean over each {'type of task' if types else 'benchmark'} of the tier "
         f"{tier}, with 95 % intervals.",
+        data=grid.data_used({key for column in shown for key in column.weights}),
     )
 
 
@@ -265,6 +276,7 @@ def task_tables(
                 name=f"tasks-{benchmark.name}-{tasks[0]}",
                 caption=f"Scores of all models on the tasks of {benchmark.name}, with 95 % "
                 "intervals.",
+                data=grid.data_used({key for column in columns for key in column.weights}),
             )
             tables.append((title, transposed(table, first="task") if len(tasks) > 1 else table))
     about = "All tasks, by benchmark and type, with the models in the order of the table above."
@@ -399,6 +411,7 @@ def comparison_figure(
         "about a difference: see the paired tests." + not_shown(len(table) - len(shown)),
         alt=f"Panels with a point and an interval per model. "
         f"{' '.join(table.columns[1].split())}: {first or 'no values'}.",
+        data=table.data,
     )
 
 
@@ -447,6 +460,7 @@ def standings(
                 units=benchmark_means.units_of([part.task for part in each.parts], each.task),
                 p_values=each.p_values,
                 correction=each.correction,
+                data=compared.data_used(each.task),
             )
             for each in compared.means
         }
@@ -459,11 +473,19 @@ def standings(
         starts = (i for i, key in enumerate(tasks) if matrix.task.startswith(key))
         return next(starts, len(tasks))
 
+    def data_of(*ranked: ScoreMatrix) -> DataUsed:
+        names = [f"{matrix.task}-" for matrix in ranked]  # of a task, or of a part of it
+        return DataUsed.of(
+            record
+            for record in on_tier
+            if any(name.startswith(f"{record.task.key}-") for name in names)
+        )
+
     for matrix in sorted(matrices, key=position):
         if len(matrix.systems) > 1:
-            boards[matrix.task] = rank_systems([matrix], seed=seed)
+            boards[matrix.task] = rank_systems([matrix], seed=seed, data=data_of(matrix))
     if len(shared := benchmark_means.rankable(matrices)) > 1:
-        boards[ALL_TASKS] = rank_systems(shared, seed=seed)
+        boards[ALL_TASKS] = rank_systems(shared, seed=seed, data=data_of(*shared))
     return boards
 
 
@@ -499,6 +521,7 @@ def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
                 mean = number(standing.mean if standing else None, interval=ends)
                 row["mean\non tasks like these"] = mean
                 row["first\nin draws of tasks"] = number(first, ".0%")
+    data = functools.reduce(operator.or_, (board.data for board in boards.values()))
     return Table.of(
         rows,
         note="Only models with a score on every task are ranked; in a mean over tasks each has the "
@@ -512,6 +535,7 @@ def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
         name="ranks",
         caption="Rank of each model with its interval, on each task or type of task. Models that "
         "share a letter in a column are not significantly different.",
+        data=data,
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES
 from qwen3nb.report.leaderboard.all_results import Summary
@@ -37,6 +38,7 @@ def results_table(results: Sequence[Result]) -> Table:
         note=f"Main metric in bold. Intervals: 95 %, {interval_words(used)}, over n.",
         name="metrics",
         caption="Scores of every task, each with its 95 % interval.",
+        data=DataUsed.of(results),
     )
 
 
@@ -63,6 +65,7 @@ def parts_table(results: Sequence[Result]) -> Table | None:
         "within one subset and split only.",
         name="parts",
         caption="Scores by language, subset and split.",
+        data=DataUsed.of(each for each in results if each.parts),
     )
 
 
@@ -213,6 +216,7 @@ def provenance_table(results: Sequence[Result]) -> Table:
         kind="words",
         name="provenance",
         caption="Provenance of these numbers, a row per score.",
+        data=DataUsed.of(results),
     )
 
 
@@ -282,6 +286,7 @@ def suite_table(summary: Summary) -> Table:
         "mean over different tasks has no unit and only compares models on exactly the same tasks.",
         name="means",
         caption=f"Means of {summary.label} over benchmarks and types of task.",
+        data=summary.data,
     )
 
 
@@ -307,6 +312,7 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> F
         "finds the document or misses it; a peak in the middle: it finds it, but ranks it low."
         f" Tasks with fewer queries that are not shown: {len(every) - len(scores)}.",
         alt=f"Histograms of {metric} over queries: {means}.",
+        data=DataUsed.of(result for result in every if result in largest),
         columns=2 if len(scores) > 1 else 1,
     )
 

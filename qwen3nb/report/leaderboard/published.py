@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.board import by_model
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
     """Return published scores next to ours, or the reason why a score could not be run."""
-    rows = []
+    rows, reproductions = [], list(reproductions)
     for done in reproductions:
         each = done.published
         row: dict[str, Any] = {
@@ -33,8 +34,10 @@ def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
             "verdict": None,
         }
         if done.value is not None:
-            row["ours"] = number(done.value, ".4f")
-            row["difference"] = number(done.value - each.value, "+.4f")
+            row["ours"] = number(done.value, ".4f", detail=done.reason)
+            row["difference"] = Cell("not judged")
+            if done.is_judged:
+                row["difference"] = number(done.value - each.value, "+.4f")
             row["verdict"] = Cell(done.verdict, strong=done.verdict == "FAIL")
         rows.append(row)
     return Table.of(
@@ -45,22 +48,31 @@ def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
         kind="words",
         name="reproduction",
         caption="Published main scores next to ours, with their difference and tolerance.",
+        data=DataUsed.of(done.result for done in reproductions),
     )
 
 
 def reproduction_conclusion(reproductions: Iterable[Reproduction]) -> Conclusion:
     """State how many published scores are reproduced, and the largest deviation."""
     done = list(reproductions)
-    off = [(r, r.value - r.published.value) for r in done if r.value is not None]
+    off = [(r, r.value - r.published.value) for r in done if r.value is not None and r.is_judged]
+    data = DataUsed.of(each.result for each in done)
+    others = sum(each.verdict == "not judged" for each in done)
+    on_others = ""
+    if others:
+        on_others = f" {others} are on a mirror's substitutes for MTEB's data and not judged."
     if not off:
-        return Conclusion(f"No published score could be run here, of {len(done)}.")
+        what = "judged" if others else "run"
+        text = f"No published score could be {what} here, of {len(done)}.{on_others}"
+        return Conclusion(text, data=data)
     worst, by = max(off, key=lambda each: abs(each[1]) / each[0].published.tolerance)
     exact, near = (sum(r.verdict == verdict for r, _ in off) for verdict in ("OK", "OKish"))
     return Conclusion(
         f"{exact} of {len(off)} published scores are reproduced within their tolerance, {near} "
         f"more within five times it. The farthest is {worst.published.model} on "
         f"{worst.published.task}: {by:+.4f}, tolerance {worst.published.tolerance:g}. "
-        f"{len(done) - len(off)} could not be run here."
+        f"{len(done) - len(off) - others} could not be run here.{on_others}",
+        data=data,
     )
 
 
@@ -114,6 +126,7 @@ def expected_table(results: Iterable[Result]) -> Table | None:
         kind="words",
         name="expected",
         caption="Scores expected on STS-B and MS MARCO, and measured.",
+        data=DataUsed.of(newest),
     )
 
 
@@ -162,4 +175,5 @@ def sts_and_msmarco_table(results: Iterable[Result]) -> Table | None:
         note="95 % intervals over pairs or queries; best of each column in bold.",
         name="sts-msmarco",
         caption="Correlations on every STS task, and the metrics on MS MARCO dev.",
+        data=DataUsed.of(given),
     )

@@ -30,8 +30,8 @@ def print_table(table: Table) -> None:
     if not console.is_terminal:
         console.width = max(console.width, _PIPE)
     console.print(shown)
-    if table.note:
-        console.print(_plain(table.note))
+    for note in filter(None, (table.data.text, table.note)):
+        console.print(_plain(note))
 
 
 def _cell(cell: Cell) -> Text:

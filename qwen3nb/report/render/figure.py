@@ -19,7 +19,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qwen3nb.metrics.intervals import Interval
-from qwen3nb.report.render.html import anchor, escaped_text, styled
+from qwen3nb.records.data_used import NO_SCORES, DataUsed
+from qwen3nb.report.render.html import anchor, data_attribute, escaped_text, styled
 from qwen3nb.report.render.table import effect_text
 from qwen3nb.utils.atomic_files import write_bytes
 from qwen3nb.utils.choices import one_of
@@ -153,6 +154,12 @@ class Figure:
     caption: str = ""  # content, n, and test
     alt: str = ""  # alternative text for readers who cannot see the figure
     columns: int = 2  # number of page columns it spans, 1 or 2
+    data: DataUsed = NO_SCORES  # of its scores; the legend names substitutes for MTEB's
+
+    @property
+    def legend(self) -> str:
+        """The caption on one line, and a sentence on substitute data; may be empty."""
+        return _line(f"{self.caption} {self.data.text}")
 
     @cached_property
     def figure(self) -> MplFigure:
@@ -222,10 +229,11 @@ class Figure:
         return f"<Figure {self.name}: {size} ({named})>\n{_line(self.caption)}"
 
     def _repr_html_(self) -> str:
-        text = _line(self.caption)
+        text = self.legend
         caption = f"<figcaption>{escaped_text(text)}</figcaption>" if text else ""
-        name = anchor("fig", self.name, text)
+        name = anchor("fig", self.name, self.caption)
         own = f' id="{name}"' if name else ""
+        own += data_attribute(self.data)
         alone = self.columns == 1 or self._edited
         kind = "q-one" if self.columns == 1 else "q-wide q-only" if alone else "q-wide"
         drawn = f'<div class="{kind}">{self.svg()}</div>'

@@ -2,13 +2,18 @@
 
 On a page of the book, the book's style sheet applies. Elsewhere, such as in JupyterLab, tables and
 figures include a small style sheet (`styled`), which publication removes (`unstyled`).
+
+What shows scores also names their tasks in an attribute (`data_attribute`), from which a page
+learns whether any of its scores are on substitutes for MTEB's data (`data_shown`).
 """
 
 import functools
 import html
+import json
 import re
 from pathlib import Path
 
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.utils.format import typeset
 
 _TAG = "<style data-q>"
@@ -29,6 +34,26 @@ def anchor(prefix: str, name: str, caption: str = "") -> str:
 def escaped_text(text: str) -> str:
     """Return text for a page: escaped, with typeset numbers (see `typeset`)."""
     return html.escape(typeset(text))
+
+
+_DATA = re.compile(r'\bdata-q-used="([^"]*)"')
+
+
+def data_attribute(data: DataUsed) -> str:
+    """Return the attribute of an element whose scores are on these data; may be empty."""
+    if not data.tasks:
+        return ""
+    names = {"tasks": sorted(data.tasks), "substitutes": sorted(data.substitutes)}
+    return f' data-q-used="{html.escape(json.dumps(names), quote=True)}"'
+
+
+def data_shown(page: str) -> DataUsed:
+    """Return the data of all scores in HTML, from these attributes."""
+    data = DataUsed()
+    for match in _DATA.finditer(page):
+        names = json.loads(html.unescape(match[1]))
+        data |= DataUsed(frozenset(names["tasks"]), frozenset(names["substitutes"]))
+    return data
 
 
 def styled(page: str) -> str:

@@ -18,7 +18,8 @@ import numpy as np
 
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import Interval
-from qwen3nb.report.render.html import anchor, escaped_text, styled, unstyled
+from qwen3nb.records.data_used import NO_SCORES, DataUsed
+from qwen3nb.report.render.html import anchor, data_attribute, escaped_text, styled, unstyled
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import (
@@ -211,6 +212,7 @@ class Table:
     name: str = ""  # its id on a page, ``tab-<name>``, and the name of its files
     caption: str = ""  # one sentence above the table
     legend: tuple[tuple[str, str], ...] = ()  # each mark and its meaning
+    data: DataUsed = NO_SCORES  # of its scores; a line below names substitutes for MTEB's
 
     @classmethod
     def of(
@@ -228,7 +230,7 @@ class Table:
         A row has the value of each column by the column's name, all rows the same, or, with
         ``columns``, the values in their order. Without rows, ``empty`` is shown instead of the
         note. With ``best``, the best and second-best values of each column except the first are
-        marked. ``options``: `kind`, `name`, `caption` and `legend`.
+        marked. ``options``: `kind`, `name`, `caption`, `legend` and `data`.
         """
         listed = [row if isinstance(row, Mapping) else tuple(row) for row in rows]
         heads = tuple(columns) or (tuple(listed[0]) if listed else ())
@@ -240,8 +242,9 @@ class Table:
         return cls(heads, shown, note if listed else empty or note, **options)
 
     def notes(self) -> list[str]:
-        """Return the note and the legend, one string per entry."""
-        return [note for note in (self.note, *(f"{m} {text}" for m, text in self.legend)) if note]
+        """Return the line on substitute data, the note and the legend, one string per entry."""
+        legend = (f"{mark} {text}" for mark, text in self.legend)
+        return [note for note in (self.data.text, self.note, *legend) if note]
 
     def to_frame(self, *, intervals: bool = False) -> DataFrame:
         """Return a pandas DataFrame of unrounded numbers (NaN if missing) or texts.
@@ -271,6 +274,7 @@ class Table:
         """
         name = anchor("tab", self.name, self.caption)
         own = f' id="{html.escape(name, quote=True)}"' if name else ""
+        own += data_attribute(self.data)
         above = f'<p class="q-caption">{escaped_text(self.caption)}</p>' if self.caption else ""
         below = "".join(f'<p class="q-note">{escaped_text(note)}</p>' for note in self.notes())
         heads = "".join(map(self._html_head, range(len(self.columns))))
@@ -471,6 +475,7 @@ class Conclusion:
 
     text: str  # plain text; text between backticks is code on a page
     page: str = ""  # page with the numbers, relative to the page that shows it
+    data: DataUsed = NO_SCORES  # of its scores
 
     def __repr__(self) -> str:
         return self.text
@@ -479,7 +484,7 @@ class Conclusion:
         text = _CODE.sub(r"<code>\1</code>", escaped_text(self.text))
         if self.page:
             text += f' <a href="{html.escape(self.page, quote=True)}">The numbers</a>'
-        return styled(f'<p class="q-conclusion">{text}</p>')
+        return styled(f'<p class="q-conclusion"{data_attribute(self.data)}>{text}</p>')
 
 
 MANY = 12  # with more tasks, tables and figures are split by type and folded

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.analysis.comparison.differences import ALPHA, correction_words, family_words
 from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.report.comparison.compare import difference_cell, difference_text
 from qwen3nb.report.render.figure import COLORS, Figure, ForestRow, forest_figure
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_task
@@ -42,7 +45,12 @@ def ablation_table(outcomes: Sequence[VariantResult[Variant]]) -> Table:
         name=f"ablation-{short_task(first.task.key)}",
         caption=f"All {len(ordered)} combinations of options on {short_task(first.task.key)}, best "
         "first.",
+        data=DataUsed.of(each.result for each in ordered),
     )
+
+
+def _data_of(effects: Sequence[Effect]) -> DataUsed:
+    return functools.reduce(operator.or_, (each.data for each in effects), DataUsed())
 
 
 def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "effects") -> Table:
@@ -70,6 +78,7 @@ def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "eff
         f"{ALPHA:g} and the interval excludes 0.",
         name=f"{kind}-{short_task(task)}-tested",
         caption=f"Effect of each setting compared with the reference{on}.",
+        data=_data_of(effects),
     )
 
 
@@ -96,6 +105,7 @@ def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "ef
         "over the combinations of the other options, with 95 % intervals "
         f"({interval_words(['paired'])}). Filled marks: significant, p < {ALPHA:g} "
         f"({_method(effects)}), and the interval excludes 0.",
+        data=_data_of(effects),
     )
 
 
@@ -134,4 +144,6 @@ def ablation_conclusion(measured: Mapping[str, Sequence[Effect]]) -> Conclusion:
                 f"The model is at the floor: no setting averages {_FLOOR:g} or more, so options "
                 "can hardly be told apart here."
             )
-    return Conclusion(" ".join(sentences) or "No two settings were compared.")
+    every = [effect for effects in measured.values() for effect in effects]
+    text = " ".join(sentences) or "No two settings were compared."
+    return Conclusion(text, data=_data_of(every))

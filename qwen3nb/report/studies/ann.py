@@ -70,6 +70,7 @@ def ann_table(suite: AnnSuite) -> Table:
         name="ann",
         caption=f"Every index and setting: recall@{suite.k}, speed, size, and nDCG@10 with its "
         f"paired difference from exact search over n = {suite.queries:,} queries.",
+        data=suite.data,
     )
 
 
@@ -132,6 +133,7 @@ def ann_figure(suite: AnnSuite) -> Figure:
         "right is better; for points on the grey line, no other index is both faster and better. "
         f"Pale bars: 95 % intervals ({interval_words(['widened'])}) of the recall over queries.",
         alt=f"Recall against queries per second of approximate indexes. Frontier: {summary}.",
+        data=suite.data,
     )
 
 
@@ -182,6 +184,7 @@ def compression_table(suite: AnnSuite) -> Table:
         name="compression",
         caption="Fewer dimensions and fewer bits: nDCG@10 of the full vectors by exact search, and "
         f"the paired difference of all others from it over n = {suite.queries:,} queries.",
+        data=suite.data,
     )
 
 
@@ -209,5 +212,6 @@ def ann_conclusion(suite: AnnSuite) -> Conclusion:
     return Conclusion(
         f"{text} The smallest vectors that show no loss in nDCG@10 ({method}, n = "
         f"{suite.queries}) take {small.size:,} bytes per document ({small.kind} of "
-        f"{small.dimension} dimensions); whole ones take {full.size:,}."
+        f"{small.dimension} dimensions); whole ones take {full.size:,}.",
+        data=suite.data,
     )

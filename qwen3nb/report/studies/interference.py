@@ -13,6 +13,7 @@ from qwen3nb.analysis.inventory import Collection, Score, find_outputs, load_all
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.analysis.training import interference as analysis
 from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.report.render.figure import (
     COLORS,
     GREY,
@@ -44,6 +45,11 @@ class InterferenceReport:
     flags: tuple[str, ...]  # anomalies in their files
     scores: tuple[Score, ...] = ()  # scores of the trained adapters
     differences: tuple[analysis.ConfigurationDifference, ...] = ()  # between configurations, tested
+
+    @property
+    def data(self) -> DataUsed:
+        """The data of the scores."""
+        return _data_of(self.scores)
 
     def estimates(self) -> Iterator[tuple[str, analysis.Estimate]]:
         """Yield the estimates of data sets, tasks and means with unique names.
@@ -103,6 +109,10 @@ class InterferenceReport:
                 "flags": list(self.flags),
             }
         )
+
+
+def _data_of(scores: Iterable[Score | analysis.ConfigurationDifference]) -> DataUsed:
+    return DataUsed.of_revisions((each.task, each.revision) for each in scores)
 
 
 def interference_report(
@@ -175,7 +185,7 @@ def write_interference(report: InterferenceReport, folder: Path, *, outputs: Pat
         configuration_differences_table(report.differences),
     )
     folder.mkdir(parents=True, exist_ok=True)
-    shown = [f"\n![{f.name}]({f.name}.svg)\n\n{escaped(f.caption)}\n" for f in figures]
+    shown = [f"\n![{f.name}]({f.name}.svg)\n\n{escaped(f.legend)}\n" for f in figures]
     return [
         write_public(folder / "interference.md", report.to_markdown() + "".join(shown)),
         write_public(folder / "interference.json", report.to_json()),
@@ -216,6 +226,7 @@ def interference_table(report: InterferenceReport) -> Table:
         name="interference",
         caption="Task interference ratio (TIR), the share of the specialist's score that joint "
         "training loses, and the kill gate's verdicts by evidence and by point.",
+        data=report.data,
     )
 
 
@@ -289,6 +300,7 @@ def interference_figure(report: InterferenceReport) -> Figure | None:
         "seeds and, where per-query scores are stored, queries; those that reach the edge go on. "
         "Shaded: the bands of the kill gate.",
         alt=f"Forest plot of the task interference ratio. {words}.",
+        data=report.data,
     )
 
 
@@ -304,7 +316,8 @@ def interference_conclusion(report: InterferenceReport) -> Conclusion:
         refused = sum(len(group.refused) for group in report.interference.groups)
         return Conclusion(
             f"The cost of joint training is unknown: of {report.runs} trained adapters, none is "
-            f"joint and comparable with its specialist ({plural(refused, 'pair')} refused)."
+            f"joint and comparable with its specialist ({plural(refused, 'pair')} refused).",
+            data=report.data,
         )
     worst = max(groups, key=lambda group: group.overall.tir or 0.0)
     each = worst.overall
@@ -321,7 +334,8 @@ def interference_conclusion(report: InterferenceReport) -> Conclusion:
         f"{plural(len(each.seeds), 'seed')}. The kill gate says {each.by_evidence} by evidence, "
         f"and {each.by_point} by point, the rule on the mean alone."
     )
-    return Conclusion(" ".join([text, *(f"Note: {note}." for note in each.notes)]))
+    sentences = [text, *(f"Note: {note}." for note in each.notes)]
+    return Conclusion(" ".join(sentences), data=report.data)
 
 
 def configurations_table(scores: Iterable[Score]) -> Table:
@@ -329,6 +343,7 @@ def configurations_table(scores: Iterable[Score]) -> Table:
 
     Of the scores of one run, task and metric, the newest is used.
     """
+    scores = list(scores)
     cells = _by_seed(scores)
     tasks = sorted({task for _, task in cells})
     rows: list[list[Any]] = []
@@ -348,6 +363,7 @@ def configurations_table(scores: Iterable[Score]) -> Table:
         best=True,
         name="configurations",
         caption="Scores of the trained configurations on each task, means over seeds.",
+        data=_data_of(scores),
     )
 
 
@@ -398,6 +414,7 @@ def configuration_differences_table(
         empty="No two configurations have a seed and a task in common.",
         name="configuration-differences",
         caption="Differences between every two trained configurations on each data set, tested.",
+        data=_data_of(differences),
     )
 
 
@@ -407,6 +424,7 @@ def configurations_figure(scores: Iterable[Score]) -> Figure | None:
     Shows nDCG@10 of `configurations_table`; None if no score has that metric.
     """
     metric = "nDCG@10"
+    scores = list(scores)
     cells = {key: seeds for key, seeds in _by_seed(scores).items() if key[1][2] == metric}
     if not cells:
         return None
@@ -441,4 +459,5 @@ def configurations_figure(scores: Iterable[Score]) -> Figure | None:
         caption=f"{metric} of each trained configuration: mean over seeds, with the sample "
         "standard deviation over seeds as a line where there are several.",
         alt=f"Bars of {metric} per configuration. {words}.",
+        data=_data_of(each for each in scores if each.metric == metric),
     )

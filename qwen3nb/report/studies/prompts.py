@@ -1,7 +1,7 @@
 """What a choice of prompts changes: conclusion, tables and figure, from the records of a set."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from qwen3nb.analysis.comparison.prompt_effects import (
     place,
     prompt_variance,
 )
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.report.render.figure import COLORS, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.table import Conclusion, Table, number, short_task
 
@@ -26,6 +27,11 @@ def _widest(every: Sequence[PromptScores]) -> tuple[Sequence[PromptScores], str]
         return every, ""
     shown = heapq.nlargest(_MOST, every, key=lambda each: float(np.ptp(each.values)))
     return shown, f" Shown: {_MOST:,} of {len(every):,}, with the largest range over prompts."
+
+
+def _data_of(every: Iterable[PromptScores]) -> DataUsed:
+    """Return the data of all records."""
+    return DataUsed.of(record for each in every for row in each.records for record in row)
 
 
 def prompts_conclusion(every: Sequence[PromptScores], pairs: Sequence[PromptPair]) -> Conclusion:
@@ -52,7 +58,7 @@ def prompts_conclusion(every: Sequence[PromptScores], pairs: Sequence[PromptPair
             f" The least certain order: P({least.first.model} > {least.second.model}) = "
             f"{least.probability:.2f}{ends} on {short_task(least.first.task)}."
         )
-    return Conclusion(text)
+    return Conclusion(text, data=_data_of(every))
 
 
 def prompt_place_table(every: Sequence[PromptScores]) -> Table:
@@ -78,6 +84,7 @@ def prompt_place_table(every: Sequence[PromptScores]) -> Table:
         empty=_NONE,
         name="prompts-place",
         caption="Score with a model's own prompts, and with each of a set.",
+        data=_data_of(shown),
     )
 
 
@@ -105,6 +112,7 @@ def prompt_pairs_table(pairs: Sequence[PromptPair]) -> Table:
         empty="Two models on one task are needed.",
         name="prompts-pairs",
         caption="Does a prompt reverse the order of two models?",
+        data=_data_of(scores for pair in shown for scores in (pair.first, pair.second)),
     )
 
 
@@ -127,6 +135,7 @@ def prompt_variance_table(every: Sequence[PromptScores], *, seed: int = 0) -> Ta
         empty="Two prompts and scores per query are needed.",
         name="prompts-variance",
         caption="What a score varies with: queries, prompts, or both together.",
+        data=_data_of(shown),
     )
 
 
@@ -162,4 +171,5 @@ def prompts_figure(every: Sequence[PromptScores]) -> Figure:
             f"{each.values.max():.3f}, default {each.default:.3f}"
             for each in shown
         ),
+        data=_data_of(shown),
     )

@@ -14,6 +14,7 @@ from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.trec import load_run
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.metrics.retrieval import Run, ranking
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.records.store import load_results
@@ -96,6 +97,7 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
         name="rerank",
         caption=f"{METRIC} before and after reranking, over all queries of each data set, with "
         "the paired difference.",
+        data=DataUsed.of(results),
     )
 
 
@@ -140,7 +142,8 @@ def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion
         f"Reranking with {label} helps on {won} of {len(gains)} data sets and hurts on "
         f"{len(clear) - won}, by a significant paired difference. The largest is on "
         f"{short_task(gain.task)}: {METRIC} goes from {gain.means[1]:.3f} to {gain.means[0]:.3f}, "
-        f"{effect}, n = {gain.n}."
+        f"{effect}, n = {gain.n}.",
+        data=DataUsed.of(results),
     )
 
 
@@ -170,6 +173,7 @@ def cases_table(pages: Sequence[Reranked]) -> Table:
         kind="words",
         name="rerank-cases",
         caption="The queries that gained and lost most, with the first document before and after.",
+        data=DataUsed.of(page.result for page in pages),
     )
 
 
@@ -201,4 +205,5 @@ def gain_figure(results: Sequence[Result]) -> Figure:
         caption=f"Gain of reranking in {METRIC}, one bar per query, sorted. {summary}. The mean "
         "gain, its interval and its test are in the table above.",
         alt=f"Sorted gains per query. {summary}.",
+        data=DataUsed.of(results),
     )

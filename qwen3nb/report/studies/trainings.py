@@ -15,6 +15,7 @@ from qwen3nb.analysis.training import checkpoint_scores
 from qwen3nb.analysis.training.checkpoint_scores import TrainingSummary, Trajectory
 from qwen3nb.checkpoints.folder import step_of, trainer_state
 from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
@@ -48,6 +49,12 @@ class Trainings:
     conflicts: tuple[inventory.Conflicts, ...]  # gradient conflicts of joint runs
     problems: tuple[str, ...]  # unreadable files and truncated lines
     seed: int  # of the draws
+
+    @property
+    def data(self) -> DataUsed:
+        """The data of all scores."""
+        by_step = (steps for each in self.trajectories for steps in each.records.values())
+        return DataUsed.of(record for steps in by_step for record in steps.values())
 
     @cached_property
     def summaries(self) -> tuple[TrainingSummary, ...]:
@@ -156,6 +163,7 @@ def gains_table(trainings: Trainings) -> Table:
         empty="No training has two or more evaluated steps with scores per query.",
         name="gains",
         caption="Gain of each training: its last step against its first, on the same queries.",
+        data=trainings.data,
     )
 
 
@@ -257,13 +265,14 @@ def training_conclusion(trainings: Trainings) -> Conclusion:
     if not every:
         return Conclusion(
             "No training has two evaluated checkpoints with scores per query, so nothing can be "
-            "said about its course: extract and evaluate several checkpoints of one training."
+            "said about its course: extract and evaluate several checkpoints of one training.",
+            data=trainings.data,
         )
     own = [each for each in every if each.task == every[0].task]
     sentences = [_in_words(each) for each in own[:_MOST]]
     sentences += [f"{len(own) - _MOST} more are in the table."] * (len(own) > _MOST)
     sentences += [f"Not read: {problem}." for problem in trainings.problems]
-    return Conclusion(" ".join(sentences))
+    return Conclusion(" ".join(sentences), data=trainings.data)
 
 
 def _in_words(each: TrainingSummary) -> str:

@@ -281,6 +281,45 @@ def test_an_interrupted_run_scores_no_query_twice(folder, beir, own_cache, monke
     assert resumed.metrics == whole.metrics
 
 
+SCIFACT_OF_THE_HUB = """---
+configs:
+- {config_name: default, data_files: [{split: test, path: qrels/test.jsonl}]}
+- {config_name: corpus, data_files: [{split: corpus, path: corpus.jsonl}]}
+- {config_name: queries, data_files: [{split: queries, path: queries.jsonl}]}
+---
+"""
+
+
+@pytest.mark.integration
+def test_a_substitute_of_the_mirror_is_recorded(reranker, tmp_path, monkeypatch):
+    """Also where the record's revision is the digest of the collection that was searched."""
+    mirror = tmp_path / "mirror" / "mteb" / "scifact"
+    (mirror / "qrels").mkdir(parents=True)
+    files = {
+        "corpus.jsonl": [{"_id": f"d{i}", "title": "", "text": f"word{i} tail"} for i in range(9)],
+        "queries.jsonl": [{"_id": f"q{i}", "text": f"word{i}"} for i in range(3)],
+        "qrels/test.jsonl": [
+            {"query-id": f"q{i}", "corpus-id": f"d{i}", "score": 1} for i in range(3)
+        ],
+    }
+    for name, rows in files.items():
+        (mirror / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (mirror / "README.md").write_text(SCIFACT_OF_THE_HUB)
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path / "mirror"))
+    (reranked,) = run_suite(reranker, ["SciFact"], depth=3, output=tmp_path)
+    (collection,) = find_collections("SciFact")
+    (searched_task,) = evaluate("bm25", tasks="SciFact", output=tmp_path, show_progress=False)
+    (of_collection,) = evaluate("bm25", collection, output=tmp_path / "b", show_progress=False)
+    revision = searched_task.task.revision
+    assert revision.startswith("local-")
+    for result in (reranked, of_collection):
+        assert result.task.substitute == revision
+        assert result.task.is_substitute
+    monkeypatch.delenv("QWEN3NB_MIRROR")
+    (plain,) = run_suite(reranker, ["PyDocsSampleRetrieval"], depth=3, limit=2)
+    assert not plain.task.is_substitute
+
+
 @pytest.mark.integration
 def test_mteb_runs_it_on_reranking_and_only_on_that(reranker):
     task = embedded_task("PyDocsSampleReranking")

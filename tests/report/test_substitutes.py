@@ -1,0 +1,361 @@
+"""Scores on a mirror's substitutes for MTEB's data are marked wherever they are shown."""
+
+import html
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import nbformat
+import numpy as np
+import pytest
+import yaml
+from helpers.records import RERANKING, RETRIEVAL, amend, benchmark_record, make, tier_records
+from huggingface_hub import ModelCard
+
+import qwen3nb as q
+from qwen3nb.analysis.comparison.ablation_effects import effects
+from qwen3nb.analysis.comparison.against_baseline import against_baseline
+from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.analysis.comparison.prompt_effects import PromptPair, PromptScores
+from qwen3nb.analysis.inventory import Score
+from qwen3nb.analysis.training.checkpoint_scores import trajectories
+from qwen3nb.analysis.training.interference import configuration_differences, interference
+from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
+from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
+from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
+from qwen3nb.execution.publish import NotebookRun
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import fingerprint
+from qwen3nb.records.data_used import DataUsed
+from qwen3nb.records.record import Part, Result
+from qwen3nb.report.card import card_text
+from qwen3nb.report.comparison.candidates import compare_candidates
+from qwen3nb.report.comparison.compare import lead_figure
+from qwen3nb.report.comparison.explorer import explore
+from qwen3nb.report.headline import headline_lead
+from qwen3nb.report.leaderboard.all_results import all_results, summarise
+from qwen3nb.report.leaderboard.board import record_list, standings
+from qwen3nb.report.leaderboard.one_model import results_table
+from qwen3nb.report.model_report import ModelReport
+from qwen3nb.report.paper import PaperContents, write_paper
+from qwen3nb.report.render.figure import Figure
+from qwen3nb.report.render.html import data_shown
+from qwen3nb.report.render.table import Conclusion, Sections, Table, TableChoice
+from qwen3nb.report.studies.interference import InterferenceReport
+from qwen3nb.report.studies.trainings import Trainings
+
+LOCAL, COMMIT = "local-0123456789abcdef0123456789abcdef", "0228b52cf27578f30900b9e5271d331663a030d7"
+LINE = "other data than MTEB's"
+# Views that show no score of a task.
+WITHOUT_SCORES = set(
+    """
+    failed_runs_table runs_table verification_table failures_table cost_table checks_table
+    model_and_run_table calibration_table family_table pydocs_table tier_table checkpoints_table
+    extraction_table refusals_table parity_table probes_table precision_table speed_table
+    Conclusion status_conclusion checks_conclusion calibration_conclusion wilcoxon_conclusion
+    data_conclusion extraction_conclusion parity_conclusion probes_conclusion speed_conclusion
+    speed_figure loss_figure conflict_figure
+    """.split()  # noqa: SIM905 - a list of words reads better as lines
+)
+
+
+def substituted(records, revision=LOCAL):
+    """The records as if their data had this revision."""
+    for record in records:
+        amend(record, "task", revision=revision)
+    return records
+
+
+def two_models(revision=LOCAL):
+    """Two models on a task of retrieval and one of reranking."""
+    rng = np.random.default_rng(0)
+    return [
+        make(label, rng.random(40), task=task, revision=revision)
+        for label in ("m-checkpoint-1", "m-checkpoint-2")
+        for task in (RETRIEVAL, RERANKING)
+    ]
+
+
+def adapters(revision):
+    """Scores of a joint adapter and its specialist, of two seeds."""
+    for seed in (1, 2):
+        for mode, value in (("rank_only", 0.5), ("joint", 0.45)):
+            facts = {"mode": mode, "rank": 4, "base": "tiny", "data_seed": seed, "steps": 9}
+            per_query = {f"q{i}": value + 0.01 * (i % 3) + 0.001 * seed for i in range(30)}
+            mean = float(np.mean([*per_query.values()]))
+            named = (f"{mode}_r4", seed, "SciFact", "nDCG@10", mean)
+            more = {"revision": revision, "facts": facts, "per_query": per_query}
+            yield Score(*named, kind="reranking", **more)
+
+
+def ann_suite(revision):
+    scores = dict.fromkeys(("a", "b", "c"), 0.5)
+    speed = SimpleNamespace(threads=1, qps=9, p50=1.0, p95=2.0, singles=9)
+    point = AnnPoint("flat", "flat", "", None, 0.1, 100, "cpu", scores, scores, (speed,))
+    of_suite = ("m", "SciFact", 9, 3, 8, 10, "cosine", scores, (point,))
+    full = Compressed("float32", 8, 32, scores)
+    half = Compressed("float32", 4, 16, {"a": 0.4, "b": 0.5, "c": 0.3})
+    used = DataUsed.of_revisions([("SciFact", revision)])
+    return AnnSuite(*of_suite, (full, half), data=used)
+
+
+def reranking_records(revision):
+    """A record of reranking; its revision is the digest of a collection."""
+    scores = {f"q{i}": 0.1 * i for i in range(9)}
+    record = make("reranker", scores, task="SciFact.bm25-100")
+    columns = {"first nDCG@10": 0.5, "gain nDCG@10": 0.1, "oracle nDCG@10": 0.9}
+    for name, factor in columns.items():
+        record.per_query[name] = {query: value * factor for query, value in scores.items()}
+        record.metrics[name] = record.metrics["nDCG@10"]
+    record.config["collection"] = "SciFact"
+    amend(record, "task", type="Reranking", revision="d" * 64, substitute=revision)
+    return [record]
+
+
+def views(revision):
+    """Every table, figure and conclusion on tasks, by the name of the function that makes it."""
+    results = two_models(revision)
+    for record in results:
+        record.config["queries"] = dict.fromkeys(record.scores.queries, "text")
+    own = [each for each in results if each.model.label == "m-checkpoint-1"]
+    comparison = compare(results, draws=100)
+    full = substituted([*tier_records("a", mean=0.6), *tier_records("b")], revision)
+    on_full = compare(full, tier="full", draws=100)
+    part = benchmark_record("m", "AmazonCounterfactualClassification")
+    scores = against_baseline(own, results, baseline="m-checkpoint-2")
+    variants = [
+        VariantResult(variant, record)
+        for variant, record in zip(
+            (Variant("mean", 1, "plain", "unit"), Variant("cls", 1, "plain", "unit")),
+            [each for each in results if each.task.key == RETRIEVAL],
+            strict=True,
+        )
+    ]
+    measured = effects(variants)
+    values = ("nDCG@10", (), 0.5, np.array([0.4, 0.6]), ())
+    prompts = [PromptScores(r.model.label, r.task.key, *values, ((r,),)) for r in results[:2]]
+    pairs = [PromptPair(prompts[0], replace(prompts[1]), "", 0.7)]
+    trained = [*adapters(revision)]
+    differences = tuple(configuration_differences(trained, draws=100, seed=0))
+    joint = InterferenceReport(interference(trained), (), 4, (), tuple(trained), differences)
+    steps = Trainings(tuple(trajectories(results, tasks=[RETRIEVAL])), (), (), (), 0)
+    reranked = reranking_records(revision)
+    page = SimpleNamespace(
+        result=reranked[0],
+        collection=SimpleNamespace(
+            name="SciFact",
+            queries={f"q{i}": "text" for i in range(9)},
+            qrels={f"q{i}": {"d": 1} for i in range(9)},
+            documents={"d": "text"},
+        ),
+        first={f"q{i}": {"d": 1.0} for i in range(9)},
+        run={f"q{i}": {"d": 1.0} for i in range(9)},
+    )
+    suite, explorer = ann_suite(revision), explore(results, task=RETRIEVAL)
+    sts = [make("m", task=each, metric="Spearman") for each in ("STS12", "STSBenchmark")]
+    sts = substituted(sts, revision)
+    for record in sts:
+        amend(record, "task", type="STS")
+    expected = substituted([make("e5-base-v2", task="STSBenchmark", metric="Spearman")], revision)
+    stated = Published("bm25", RETRIEVAL, 0.5, 0.01, "mteb")
+    published = [Reproduction(stated, own[0], 0.4)]
+    candidates = compare_candidates(
+        results, current="m-checkpoint-1", task=RETRIEVAL, tested=["nDCG@10"], n_resamples=100
+    )
+    report = ModelReport(
+        "m-checkpoint-1", "x", q.Results(results), (RETRIEVAL, RERANKING), "smoke", {}, {}
+    )
+    tables, conclusions, figures = q.tables, q.conclusions, q.figures
+    made = {
+        "leaderboard": q.leaderboard(results, comparison=comparison),
+        "leaderboard of benchmarks": q.leaderboard(full, tier="full"),
+        "task_tables": tables.task_tables(full, tier="full"),
+        "rank_table": tables.rank_table(standings(results, tier="smoke")),
+        "rank_table of benchmarks": tables.rank_table(
+            standings(full, tier="full", comparison=on_full)
+        ),
+        "headline_table": tables.headline_table(results, tier="smoke"),
+        "record_list": record_list(results),
+        "results_table": results_table(own),
+        "parts_table": tables.parts_table([with_parts(part, revision)]),
+        "provenance_table": tables.provenance_table(own),
+        "suite_table": tables.suite_table(summarise(own)),
+        "scores_table": tables.scores_table(scores),
+        "differences_table": tables.differences_table(comparison),
+        "baseline_tables": tables.baseline_tables(comparison, task=RETRIEVAL),
+        "compared_tables": tables.compared_tables(comparison),
+        "compared_tables of benchmarks": tables.compared_tables(on_full),
+        "power_table": tables.power_table(comparison),
+        "sts_and_msmarco_table": tables.sts_and_msmarco_table(sts),
+        "expected_table": tables.expected_table(expected),
+        "reproduction_table": tables.reproduction_table(published),
+        "reproduction_conclusion": conclusions.reproduction_conclusion(published),
+        "ablation_table": tables.ablation_table(variants),
+        "effects_table": tables.effects_table(measured),
+        "effects_figure": figures.effects_figure(measured),
+        "ablation_conclusion": conclusions.ablation_conclusion({RETRIEVAL: measured}),
+        "ann_table": tables.ann_table(suite),
+        "compression_table": tables.compression_table(suite),
+        "ann_figure": figures.ann_figure(suite),
+        "ann_conclusion": conclusions.ann_conclusion(suite),
+        "prompt_place_table": tables.prompt_place_table(prompts),
+        "prompt_pairs_table": tables.prompt_pairs_table([replace(pairs[0], seed=0)]),
+        "prompts_figure": figures.prompts_figure(prompts),
+        "interference_table": tables.interference_table(joint),
+        "interference_figure": figures.interference_figure(joint),
+        "interference_conclusion": conclusions.interference_conclusion(joint),
+        "configurations_table": tables.configurations_table(trained),
+        "configuration_differences_table": tables.configuration_differences_table(differences),
+        "gains_table": tables.gains_table(steps),
+        "training_conclusion": conclusions.training_conclusion(steps),
+        "rerank_table": tables.rerank_table(reranked),
+        "cases_table": tables.cases_table([page]),
+        "gain_figure": figures.gain_figure(reranked),
+        "rerank_conclusion": conclusions.rerank_conclusion(reranked),
+        "explorer": explorer,
+        "explorer_conclusion": conclusions.explorer_conclusion(explorer),
+        "comparison_conclusion": conclusions.comparison_conclusion(comparison),
+        "leaderboard_conclusion": conclusions.leaderboard_conclusion(comparison, task=RETRIEVAL),
+        "evaluation_conclusion": conclusions.evaluation_conclusion(scores),
+        "baseline_figure": figures.baseline_figure(scores),
+        "comparison_figure": figures.comparison_figure(results, tier="smoke"),
+        "differences_figure": figures.differences_figure(comparison),
+        "pairs_figure": figures.pairs_figure(comparison),
+        "per_query_figure": figures.per_query_figure(results),
+        "lead_figure": lead_figure(comparison, task=RETRIEVAL),
+    }
+    made |= {f"candidates: {title}": table for title, table in candidates.tables().items()}
+    made |= {f"report: {title}": table for title, table in report.tables().items()}
+    return made
+
+
+def with_parts(record, revision):
+    """The record of a task with two subsets."""
+    parts = tuple(Part("test", name, (), record.main, 0.5) for name in ("en", "de"))
+    amend(record, "task", revision=revision)
+    return replace(record, parts=parts)
+
+
+def tables_in(view):
+    if isinstance(view, Sections):
+        return [table for _, table in view.tables]
+    return [*view.variants.values()] if isinstance(view, TableChoice) else [view]
+
+
+@pytest.mark.integration
+def test_every_view_marks_substitutes_and_none_marks_true_copies():
+    marked, plain = views(LOCAL), views(COMMIT)
+    figures = {name: each for name, each in marked.items() if isinstance(each, Figure)}
+    for name, figure in figures.items():  # drawn below: one of them
+        assert LINE in figure.legend, name
+        assert LINE not in plain[name].legend, name
+    for name, view in marked.items():
+        if name in figures and name != "lead_figure":
+            continue
+        page, of_copies = (html.unescape(each._repr_html_()) for each in (view, plain[name]))
+        assert data_shown(view._repr_html_()).substitutes, name
+        assert not data_shown(plain[name]._repr_html_()).substitutes, name
+        assert LINE not in of_copies, name
+        assert isinstance(view, Conclusion) or LINE in page, name
+        for table in tables_in(view):
+            if isinstance(table, Table):
+                assert html.unescape(table.to_html()).count(LINE) == 1, name
+                assert table.to_markdown().count(LINE) == 1, name
+                assert LINE in table.to_latex(), name
+    others = {"query_table", "prompt_variance_table", "prompts_conclusion", "candidates_conclusion"}
+    public = {*q.tables.__all__, *q.figures.__all__, *q.conclusions.__all__}
+    assert public - WITHOUT_SCORES - others <= {*marked}, "a view that this test does not make"
+
+
+def test_a_table_counts_the_tasks_that_it_shows():
+    results = two_models(COMMIT)
+    for record in results:
+        if record.task.key == RERANKING:
+            amend(record, "task", revision=LOCAL)
+    mixed = f"1 of 2 tasks on {LINE}: {RERANKING}."
+    assert q.leaderboard(results).notes()[0] == mixed
+    one = q.leaderboard(results, tasks=[RETRIEVAL])
+    assert not one.data.substitutes
+    assert LINE not in one.to_markdown()
+    assert q.tables.differences_table(compare(results, draws=99), task=RETRIEVAL).data.text == ""
+    full = substituted([*tier_records("a"), *tier_records("b")])
+    (line, *_) = q.leaderboard(full, tier="full").notes()
+    assert line == f"61 of 61 tasks on {LINE}."
+    assert q.leaderboard(full, tier="full").to_html().count("61 of 61") == 1
+
+
+def published_page(outputs, folder):
+    """A page with these outputs, each of a cell."""
+    nb = nbformat.v4.new_notebook(metadata={"qwen3nb": {}})
+    nb.cells = [nbformat.v4.new_markdown_cell("# Title\n\nThe first sentence.")]
+    for data in outputs:
+        output = nbformat.v4.new_output("display_data", data=data)
+        nb.cells.append(nbformat.v4.new_code_cell("show()", outputs=[output]))
+    page = folder / "p.ipynb"
+    NotebookRun("p", {}, page).succeed(nb, key="k")
+    return nbformat.read(page, as_version=4)
+
+
+@pytest.mark.parametrize("kind", ["text/html", "application/papermill.record/text/html"])
+def test_a_page_has_a_banner_above_its_first_sentence(home, kind):
+    true, other = (q.leaderboard(two_models(each)) for each in (COMMIT, LOCAL))
+    shown = [{kind: table._repr_html_()} for table in (true, other)]
+    page = published_page(shown, home / "book" / "runs")
+    title, banner, below = [cell.source for cell in page.cells if cell.cell_type == "markdown"]
+    assert (title, below) == ("# Title", "The first sentence.")
+    assert banner.startswith(":::{admonition} Not on MTEB's data\n:class: danger\n2 of 2 tasks")
+    plain = published_page(shown[:1], home / "book" / "runs")
+    assert plain.cells[0].source == "# Title\n\nThe first sentence."
+
+
+def test_the_landing_page_begins_with_the_banner():
+    lead = headline_lead(compare(two_models(LOCAL), draws=99), task=RETRIEVAL)
+    assert html.unescape(lead).index("Not on MTEB's data") < lead.index("q-conclusion")
+    assert lead.startswith('<div class="admonition')
+    assert "admonition" not in headline_lead(compare(two_models(COMMIT), draws=99), task=RETRIEVAL)
+
+
+def test_the_card_says_so_first_and_the_hub_index_has_no_substitute(encoder_folder):
+    content = fingerprint(find_source(str(encoder_folder)))
+    settings = {"model": content, "pooling": "mean"}
+    tasks = {RETRIEVAL: COMMIT, RERANKING: LOCAL}
+    own = [make("t", task=task, settings=settings, revision=at) for task, at in tasks.items()]
+    text = card_text(encoder_folder, own)
+    _, front, body = text.split("---\n", 2)
+    (index,) = yaml.safe_load(front)["model-index"]
+    assert [each["dataset"]["name"] for each in index["results"]] == [RETRIEVAL]
+    title, banner = [line for line in body.splitlines() if line][:2]
+    assert title.startswith("# Model card")
+    assert banner.startswith(f"> **Not on MTEB's data.** 1 of 2 tasks on {LINE}")
+    alone = card_text(encoder_folder, own[1:])
+    assert "model-index" not in yaml.safe_load(alone.split("---\n")[1])
+    assert "mteb" not in ModelCard(alone).data.tags
+    assert LINE not in card_text(encoder_folder, own[:1])
+
+
+@pytest.mark.integration
+def test_the_paper_says_so_first(tmp_path):
+    contents = PaperContents(two_models(LOCAL), tasks=(RETRIEVAL,))
+    write_paper(contents, tmp_path / "of-substitutes")
+    article = (tmp_path / "of-substitutes" / "paper.tex").read_text()
+    assert article.index(r"\input{data}") < article.index("Every figure and table")
+    stated = (tmp_path / "of-substitutes" / "data.tex").read_text()
+    assert stated.startswith(rf"\textbf{{1 of 1 task on {LINE}: {RETRIEVAL}.")
+    assert LINE in (tmp_path / "of-substitutes" / "figures.tex").read_text()
+    write_paper(PaperContents(two_models(COMMIT), tasks=(RETRIEVAL,)), tmp_path / "of-copies")
+    assert (tmp_path / "of-copies" / "data.tex").read_text() == ""
+
+
+def test_a_record_keeps_the_fact_and_old_records_are_read(tmp_path):
+    new = reranking_records(LOCAL)[0]
+    assert new.task.is_substitute
+    assert Result.load(new.save(tmp_path)).task.substitute == LOCAL
+    (plain,) = reranking_records("")
+    file = plain.save(tmp_path)
+    assert "substitute" not in json.loads(file.read_text())["task"]
+    assert not Result.load(file).task.is_substitute
+    old = make("m", revision=LOCAL)  # a record of before has only a revision
+    assert Result.load(old.save(tmp_path)).task.is_substitute
+    summary = all_results([old], config={}, failures={})["summary"]["m"]
+    assert summary["substitutes"] == [RETRIEVAL]
+    json.dumps(summary)
