@@ -121,13 +121,7 @@ def _widened(
     size = rows.shape[1]
     if size < 2:
         return [None] * len(rows)
-    means = rows.mean(axis=1)
-    deviations = rows - means[:, None]
-    squares = deviations**2
-    variances = squares.mean(axis=1)
-    to_sides = (squares * np.sign(deviations)).mean(axis=1)
-    cubes = np.multiply(squares, deviations, out=squares).mean(axis=1)
-    moments = Moments(means, variances, to_sides, cubes)
+    moments = moments_of(rows)
     lower, upper = widened_ends(moments, low, high, level=level, queries=queries or size)
     return list(zip(lower.tolist(), upper.tolist(), strict=True))
 
@@ -141,16 +135,30 @@ class Moments(NamedTuple):
     cubes: Array  # mean cubes of the deviations
 
 
+def moments_of(rows: Array) -> Moments:
+    """The moments of rows (rows, n)."""
+    means = rows.mean(axis=1)
+    deviations = rows - means[:, None]
+    squares = deviations**2
+    variances = squares.mean(axis=1)
+    to_sides = (squares * np.sign(deviations)).mean(axis=1)
+    cubes = np.multiply(squares, deviations, out=squares).mean(axis=1)
+    return Moments(means, variances, to_sides, cubes)
+
+
 def widened_ends(
-    moments: Moments, low: Array, high: Array, *, level: float, queries: int
+    moments: Moments, low: Array, high: Array, *, level: float | Array, queries: int
 ) -> tuple[Array, Array]:
-    """Lower and upper ends (rows,) of widened intervals, by the formula of `_widened`."""
+    """Lower and upper ends (rows,) of widened intervals, by the formula of `_widened`.
+
+    ``level`` is that of all rows, or of each.
+    """
     n = queries
     means, variances, to_sides, cubes = moments
     spreads = np.sqrt(variances * n / (n - 1))
     skewness = _ratio(cubes, variances**1.5)
     excess = math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))
-    t = _quantile(n - 1, level)
+    t = stdtrit(n - 1, (1 + level) / 2)
     lacking = 1 - ((1 - level) / 2) ** (1 / n) if n > _SHOWS_NOTHING else 1.0
     ends = []
     for sign, distance in ((-1.0, means - low), (1.0, high - means)):

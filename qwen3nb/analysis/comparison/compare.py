@@ -156,8 +156,8 @@ class Comparison:
     def _units(self, difference: PairedDifference) -> Array:
         """Differences on the sampling units (G,): queries, or clusters of them."""
         matrix = self.matrix(difference)
-        ours, theirs = matrix.units(matrix.scores)
-        return ours - theirs
+        ours, theirs = matrix.scores
+        return matrix.units(ours - theirs)
 
     def verdict(self, difference: PairedDifference) -> str:
         """Verdict on a difference; see `differences.verdict`."""

@@ -127,9 +127,8 @@ def mean_difference(
             outside 0 to 1.
     """
     differences = _differences(a, b, level=level)
-    ends = intervals.difference_interval(
-        resampling.cluster_values(differences, cluster), level=level
-    )
+    units = resampling.cluster_values(differences, cluster, level=level)
+    ends = intervals.difference_interval(units, level=level)
     undefined = "" if ends else SINGLE
     return MeanDifference(float(differences.mean()), ends, level, len(differences), undefined)
 
@@ -164,7 +163,8 @@ def permutation_test(
 def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> TestResult:
     """Paired t-test of the mean of a − b, two-sided (`scipy.stats.ttest_rel`).
 
-    With the cluster-robust standard error, if queries have a ``cluster`` (see `mean_difference`).
+    With the cluster-robust standard error, if queries have a ``cluster`` (see `mean_difference`):
+    that of Bell and McCaffrey if one cluster is large (`resampling.large_cluster_error`).
 
     Raises:
         ValueError: as in `mean_difference`.
@@ -173,9 +173,17 @@ def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> T
     n = len(differences)
     if not differences.any():
         return TestResult(0.0, 1.0, n)
-    differences = resampling.cluster_values(differences, cluster)
-    if len(differences) == 1 or _constant(differences):
-        return TestResult(None, None, n, SINGLE if len(differences) == 1 else CONSTANT)
+    mean = float(differences.mean())
+    units = resampling.cluster_values(differences, cluster)
+    if len(units) == 1 or _constant(units):
+        return TestResult(None, None, n, SINGLE if len(units) == 1 else CONSTANT)
+    sizes = np.unique(np.arange(n) if cluster is None else cluster, return_counts=True)[1]
+    if resampling.has_large_cluster(sizes):
+        sums = resampling.cluster_values(differences - mean, cluster, centred=False)
+        error, freedom = resampling.large_cluster_error(sums, sizes)
+        statistic = mean / float(error)
+        return TestResult(statistic, float(2 * scipy.stats.t.sf(abs(statistic), freedom)), n)
+    differences = units
     result = scipy.stats.ttest_1samp(differences, 0.0)
     return TestResult(float(result.statistic), float(result.pvalue), n)
 

@@ -22,7 +22,8 @@ Queries of one document, user or module are not independent: the sampling units 
 queries. All methods for means of independent values apply, given one value per cluster
 (`cluster_values`) instead of one per query. The standard error is then the cluster-robust one
 (Liang and Zeger 1986; Cameron and Miller 2015, with the correction G / (G − 1) and t with G − 1
-degrees of freedom).
+degrees of freedom). If one cluster holds more than an eighth of the queries, it is that of Bell and
+McCaffrey 2002 (CR2, with their degrees of freedom), if that is larger.
 """
 
 import zlib
@@ -33,6 +34,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 from threadpoolctl import ThreadpoolController
 
 from qwen3nb.metrics.intervals import Array, Interval
@@ -46,6 +48,10 @@ LEVEL = 0.95  # of intervals
 _BLOCK = 2_000_000  # counts held at once: 16 MB
 _FLIPS = (256, 2048)  # minimum and maximum of sign flips in a block
 _ALIKE = 1e-4  # share of the lengths of two columns below which their distance is not from products
+_MOST_BITS = 32  # of a number that is a sign flip of all queries
+_ROUNDED = 2.0  # units by which fixed-point scores that are equal may differ
+_COUNTED_PAIRS = 1 << 14  # pairs whose differing queries are counted at once
+_LARGE = 1 / 8  # share of the queries in one cluster
 _COMPARED = 1 << 17  # differences of pairs held at once, to fit a cache of 2 MB
 
 
@@ -86,8 +92,11 @@ def max_t_p_values(
 ) -> tuple[list[float], list[float]]:
     """P-values of the two-sided paired permutation test of pairs of systems, raw and by MaxT.
 
-    A raw p-value is (b + 1) / (R + 1), never 0 (Phipson and Smyth 2010): b of R random sign flips
-    have a difference at least as large as the sample's, up to the rounding of scores.
+    Of n queries, there are 2^n sign flips. If these are no more than R, all are taken, and a raw
+    p-value is the share of those with a difference at least as large as the sample's, up to the
+    rounding of scores. Otherwise b of R random ones have such a difference, and the p-value is
+    (b + 1) / (R + 1), never 0 (Phipson and Smyth 2010), and no less than the smallest that is
+    possible: 2 / 2^m, where m is the number of queries on which the two systems differ.
 
     For step-down MaxT over all pairs, the statistic of a pair is its difference over the root of
     its sum of squares, which sign flips do not change; pairs of large and small variance are thus
@@ -103,7 +112,7 @@ def max_t_p_values(
         pairs: columns (i, j); the difference is ``|sum(scores[:, i] - scores[:, j])|``, in
             which exchanging the two systems on a query flips a sign.
         n_resamples: number of sign flips R.
-        seed: seed of the sign flips, shared by all pairs.
+        seed: seed of the random sign flips, shared by all pairs.
         largest: scores up to it are rounded alike, whatever the others are.
 
     Returns:
@@ -115,6 +124,8 @@ def max_t_p_values(
         return [], []
     n, first, second = len(scores), *np.array(pairs, dtype=np.intp).T
     scale = _scale(scores, largest)
+    every = n <= _MOST_BITS and 1 << n <= n_resamples
+    flips = 1 << n if every else n_resamples
     total = _sums(np.full((1, n // 8 + 1), 255, np.uint8), scores, scale)[0]
     norms = _distances(scores, scale, first, second)
     weights = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
@@ -127,7 +138,8 @@ def max_t_p_values(
 
     def block(start: int) -> NDArray[np.int64]:
         """Count the flips of a block that are as extreme as the sample, per pair and per family."""
-        coins = _coins(seed, start, min(step, n_resamples - start), n)
+        count = min(step, flips - start)
+        coins = _every_flip(start, count, n) if every else _coins(seed, start, count, n)
         sums = np.ascontiguousarray((2 * _sums(coins, scores, scale) - total).T)
         counts = np.zeros((2, len(first)), dtype=np.int64)
         # No pair is further apart than the extremes; where no flip can reach a pair, all are 0.
@@ -153,11 +165,36 @@ def max_t_p_values(
     step = min(max(_BLOCK // n, _FLIPS[0]), _FLIPS[1])
     # One thread per block: threads of a product within it would wait for each other.
     with ThreadPoolExecutor(cores()) as pool, _blas().limit(limits=1):
-        counts = sum(pool.map(block, range(0, n_resamples, step)))
+        counts = sum(pool.map(block, range(0, flips, step)))
     p_values = np.empty((2, len(first)))
-    p_values[:, order] = (counts + 1) / (n_resamples + 1)
+    if every:
+        p_values[:, order] = counts / flips
+    else:
+        random = (counts + 1) / (flips + 1)
+        differ = _differing(scores, scale, first, second, most=flips.bit_length() + 1)
+        p_values[:, order] = np.maximum(random, np.minimum(1.0, np.ldexp(2.0, -differ)))
     p_values[1, order[::-1]] = np.maximum.accumulate(p_values[1, order[::-1]])
     return p_values[0].tolist(), p_values[1].tolist()
+
+
+def _differing(
+    scores: Array, scale: int, first: NDArray[np.intp], second: NDArray[np.intp], *, most: int
+) -> NDArray[np.intp]:
+    """Count the queries on which each pair of systems differs, up to rounding.
+
+    Counts above ``most`` may be too small, but are above it.
+    """
+    counts = np.zeros(len(first), dtype=np.intp)
+    open_pairs = np.arange(len(first))
+    for part in _parts(scores, scale, rows=_COUNTED_PAIRS):
+        for start in range(0, len(open_pairs), _COUNTED_PAIRS):
+            pairs = open_pairs[start : start + _COUNTED_PAIRS]
+            differences = part[:, first[pairs]] - part[:, second[pairs]]
+            counts[pairs] += np.count_nonzero(np.abs(differences) > _ROUNDED, axis=0)
+        open_pairs = open_pairs[counts[open_pairs] <= most]
+        if not len(open_pairs):
+            break
+    return counts
 
 
 @cache
@@ -229,6 +266,12 @@ def _coins(seed: Seed, start: int, count: int, n: int) -> NDArray[np.uint8]:
     return raw.view(np.uint8).reshape(count, words * 8)
 
 
+def _every_flip(start: int, count: int, n: int) -> NDArray[np.uint8]:
+    """The sign flips of n ≤ 32 queries from the ``start``-th on: packed bits (count, 4)."""
+    numbers = np.arange(start, start + count, dtype=np.uint64) << np.uint64(_MOST_BITS - n)
+    return numbers.astype(">u4").view(np.uint8).reshape(count, 4)
+
+
 def _sums(coins: NDArray[np.uint8], scores: Array, scale: int) -> Array:
     """Sums of the fixed-point scores whose coin is 1: (count, S), exact in any order."""
     sums, start = np.zeros((len(coins), scores.shape[1])), 0
@@ -239,12 +282,18 @@ def _sums(coins: NDArray[np.uint8], scores: Array, scale: int) -> Array:
     return sums
 
 
-def cluster_values(values: Array, cluster: ArrayLike | None, *, centred: bool = True) -> Array:
+def cluster_values(
+    values: Array, cluster: ArrayLike | None, *, centred: bool = True, level: float = LEVEL
+) -> Array:
     """Return one value per cluster (…, G), by name, with the same mean as the ``values`` (…, n).
 
     This is ``(G / n) sum(v − mean) + mean`` over a cluster; if not ``centred``, ``(G / n) sum(v)``:
     for sign flips, which change the sign of the sum of a cluster. For clusters of one query each,
     the values are the same; without clusters, they are returned unchanged.
+
+    If one cluster holds more than an eighth of the queries, deviations from the mean are enlarged
+    so that Student's interval of the values at this ``level`` is as long as that of Bell and
+    McCaffrey (`large_cluster_error`). Sums of values are then not values of sums.
 
     Raises:
         ValueError: not one cluster per query.
@@ -255,7 +304,42 @@ def cluster_values(values: Array, cluster: ArrayLike | None, *, centred: bool = 
     if names.shape != (n,):
         raise ValueError(f"expected a cluster for each of {n} queries; got shape {names.shape}")
     order = np.argsort(names, kind="stable")
-    starts = np.unique(names[order], return_index=True)[1]
+    starts, sizes = np.unique(names[order], return_index=True, return_counts=True)[1:]
     mean = values.mean(axis=-1, keepdims=True) if centred else np.zeros(1)
     sums = np.add.reduceat((values - mean)[..., order], starts, axis=-1)
-    return np.asarray(sums * (len(starts) / n) + mean)
+    deviations = sums * (len(starts) / n)
+    if centred and has_large_cluster(sizes):
+        deviations = deviations * _enlarged(deviations, sizes, level=level)
+    return np.asarray(deviations + mean)
+
+
+def has_large_cluster(sizes: NDArray[np.intp]) -> bool:
+    """Whether one of several clusters of different sizes holds over an eighth of the queries."""
+    return len(sizes) > 1 and sizes.max() > sizes.min() and sizes.max() > _LARGE * sizes.sum()
+
+
+def _enlarged(deviations: Array, sizes: NDArray[np.intp], *, level: float) -> Array:
+    """The factor (…, 1) by which deviations of clusters (…, G) are enlarged, at least 1."""
+    count = len(sizes)
+    error, freedom = large_cluster_error(deviations, sizes)
+    usual = np.sqrt((deviations**2).sum(axis=-1) / (count * (count - 1)))
+    quantile = (1 + level) / 2
+    longer = error * stdtrit(freedom, quantile)
+    shorter = usual * stdtrit(count - 1, quantile)
+    ratio = np.divide(longer, shorter, out=np.ones_like(usual), where=shorter > 0)
+    return np.asarray(np.maximum(1.0, ratio)[..., None])
+
+
+def large_cluster_error(deviations: Array, sizes: NDArray[np.intp]) -> tuple[Array, float]:
+    """Standard error (…,) of a mean by CR2, and its degrees of freedom.
+
+    With h the share of the queries in a cluster, the square of its deviation (…, G), as of
+    `cluster_values`, is divided by 1 − h; degrees of freedom are Satterthwaite's for independent
+    queries (Bell and McCaffrey 2002). For clusters of equal size, it is the usual one, and G − 1.
+    """
+    n, count = sizes.sum(), len(sizes)
+    weights = 1 / (1 - sizes / n)
+    error = np.sqrt((deviations**2 * weights).sum(axis=-1)) / count
+    squares = sizes.astype(np.float64) ** 2
+    products = (weights @ squares) ** 2 - weights**2 @ squares**2
+    return error, float(n**2 / (squares.sum() + products / n**2))

@@ -7,16 +7,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.analysis.comparison.differences import (
-    ALPHA,
-    HOLM,
-    TEST,
     PairedDifference,
-    corrected,
-    correction_words,
+    Procedure,
     paired_difference,
 )
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
-from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.metrics.intervals import interval_words, no_worse
 from qwen3nb.report.comparison.compare import difference_cell
 from qwen3nb.report.render import table
 from qwen3nb.report.render.figure import COLORS, GREY, Axes, Figure, MplFigure, grid, panels, plain
@@ -28,6 +24,7 @@ if TYPE_CHECKING:
 
 _MARKERS = "os^DvP"
 _ENOUGH = 0.95  # recall of an index that replaces exact search
+_MARGIN = Procedure().minimum  # a loss that matters, as on the pages of comparisons
 
 
 def _mean_of(values: Mapping[str, float]) -> Aggregate:
@@ -189,7 +186,7 @@ def compression_table(suite: AnnSuite) -> Table:
 
 
 def ann_conclusion(suite: AnnSuite) -> Conclusion:
-    """Compare the fastest good index with exact search; name the smallest vectors without loss."""
+    """Compare the fastest good index with exact search; name the smallest good vectors."""
     text = f"On {suite.documents:,} documents of {table.short_task(suite.task)}, "
     exact = next((each for each in suite.points if each.family == "flat"), None)
     others = (each for each in suite.points if each is not exact)
@@ -203,15 +200,25 @@ def ann_conclusion(suite: AnnSuite) -> Conclusion:
         )
     else:
         text += f"no approximate index reaches a recall@{suite.k} of {_ENOUGH:g}."
-    full, *rest = suite.compressed
-    tests = corrected([_paired(suite, each.ndcg, full.ndcg) for each in rest])
-    lost = [test.significant(ALPHA) and test.difference < 0 for test in tests]
-    kept = [each for each, worse in zip(rest, lost, strict=True) if not worse]
-    small = min([full, *kept], key=lambda each: each.size)
-    method = correction_words(HOLM, len(tests)) or TEST
-    return Conclusion(
-        f"{text} The smallest vectors that show no loss in nDCG@10 ({method}, n = "
-        f"{suite.queries}) take {small.size:,} bytes per document ({small.kind} of "
-        f"{small.dimension} dimensions); whole ones take {full.size:,}.",
-        data=suite.data,
+    return Conclusion(f"{text} {_smallest(suite)}", data=suite.data)
+
+
+def _smallest(suite: AnnSuite) -> str:
+    """Name the smallest vectors that are shown to lose less than the margin.
+
+    The fewer queries, the wider the interval, and the more vectors are not shown to.
+    """
+    full, *compressed = suite.compressed
+    losses = [(each, _paired(suite, each.ndcg, full.ndcg)) for each in compressed]
+    shown = [(each, loss) for each, loss in losses if no_worse(loss.interval, _MARGIN)]
+    if not shown:
+        return (
+            f"No smaller vectors are shown to lose less than {_MARGIN:g} in nDCG@10 (n = "
+            f"{suite.queries}); whole ones take {full.size:,} bytes per document."
+        )
+    smallest, loss = min(shown, key=lambda pair: pair[0].size)
+    return (
+        f"The smallest vectors that are shown to lose less than {_MARGIN:g} in nDCG@10 take "
+        f"{smallest.size:,} bytes per document ({smallest.kind} of {smallest.dimension} "
+        f"dimensions: {_effect(loss)}, n = {suite.queries}); whole ones take {full.size:,}."
     )

@@ -22,10 +22,12 @@ from qwen3nb.analysis.stats.paired_tests import (
     unseen_outlier_could_turn,
 )
 from qwen3nb.analysis.stats.resampling import (
+    cluster_values,
     max_t_p_values,
     percentile_interval,
     resampled_means,
 )
+from qwen3nb.metrics.intervals import difference_intervals
 
 RNG = np.random.default_rng(3)
 A = RNG.beta(0.6, 0.8, size=80)
@@ -205,14 +207,21 @@ def test_corrections_keep_the_order_and_agree_with_scipy(p_values):
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 200), st.integers(0, 2**31), st.sampled_from([1.0, 1e-9, 1e7]))
-def test_resampled_means_are_those_of_the_queries_drawn(n, seed, scale):
+def test_resampled_means_are_of_as_many_queries_drawn_with_replacement(n, seed, scale):
     scores = np.random.default_rng(seed).normal(size=(n, 2)) * scale
-    observed, means = resampled_means(scores, n_resamples=5, seed=seed)
-    generator = np.random.default_rng(seed)
-    picks = [generator.integers(0, n, n, dtype=np.uint16) for _ in range(5)]
-    expected = np.array([scores[each].mean(axis=0) for each in picks])
-    assert means == pytest.approx(expected, abs=1e-12 * scale)
+    observed, means = resampled_means(scores, n_resamples=2000, seed=seed)
     assert observed == pytest.approx(scores.mean(axis=0), abs=1e-12 * scale)
+    assert (means >= scores.min(axis=0) - 1e-12 * scale).all()
+    assert (means <= scores.max(axis=0) + 1e-12 * scale).all()
+    # Of numbered queries, sums are whole; systems share the draws; the variance is that of means.
+    numbers = np.arange(n, dtype=float)[:, None] * np.array([1.0, -3.0])
+    _, drawn = resampled_means(numbers, n_resamples=2000, seed=seed)
+    assert n * drawn == pytest.approx(np.rint(n * drawn), abs=1e-6)
+    assert drawn[:, 1] == pytest.approx(-3 * drawn[:, 0])
+    error = numbers[:, 0].std() / math.sqrt(n)
+    assert drawn[:, 0].mean() == pytest.approx(numbers[:, 0].mean(), abs=0.15 * error + 1e-9)
+    assert drawn[:, 0].std() == pytest.approx(error, rel=0.12, abs=1e-9)
+    assert (resampled_means(numbers, n_resamples=2000, seed=seed)[1] == drawn).all()
 
 
 @pytest.mark.parametrize(
@@ -226,34 +235,72 @@ def test_a_large_family_gets_draws_that_can_show_a_difference(comparisons, draws
     assert enough_draws(comparisons, draws=399, how="none") == 399
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(1, 150), st.integers(2, 9), st.integers(0, 2**31))
-def test_sign_flips_by_definition_for_any_systems(n, systems, seed):
+def by_all_flips(differences):
+    """P-values of pairs (n, pairs), raw and by step-down MaxT, from every assignment of signs."""
+    signs = np.array(list(itertools.product([1.0, -1.0], repeat=len(differences))))
+    observed = np.abs(differences.sum(axis=0))
+    flipped = np.abs(signs @ differences)
+    raw = (flipped >= observed - 1e-9).mean(axis=0)
+    norms = np.linalg.norm(differences, axis=0)
+    norms[norms == 0] = 1.0
+    order = sorted(range(len(observed)), key=lambda pair: -observed[pair] / norms[pair])
+    adjusted, largest = np.zeros(len(observed)), 0.0
+    for rank, pair in enumerate(order):
+        extreme = (flipped / norms)[:, order[rank:]].max(axis=1)
+        share = (extreme >= observed[pair] / norms[pair] - 1e-9).mean()
+        adjusted[pair] = largest = max(largest, share)
+    return raw, adjusted
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 9), st.integers(2, 6), st.integers(0, 2**31))
+def test_of_few_queries_every_sign_flip_is_taken(n, systems, seed):
     scores = np.random.default_rng(seed).integers(0, 5, (n, systems)) / 4
     pairs = list(itertools.combinations(range(systems), 2))
-    raw = np.random.default_rng(seed).bit_generator.random_raw(300 * -(-n // 64)).astype("<u8")
-    signs = 2.0 * np.unpackbits(raw.view(np.uint8).reshape(300, -1), axis=1, count=n) - 1
-    differences = [scores[:, i] - scores[:, j] for i, j in pairs]
-    extremes = [int((abs(signs @ d) >= abs(d.sum()) - 1e-9).sum()) for d in differences]
-    expected = [(extreme + 1) / 301 for extreme in extremes]
-    assert max_t_p_values(scores, pairs, n_resamples=300, seed=seed)[0] == expected
-    few = scores[:, [systems - 1, 0]]
-    (alone, _) = max_t_p_values(few, [(0, 1)], n_resamples=300, seed=seed)
-    assert alone == [expected[pairs.index((0, systems - 1))]]
+    differences = np.array([scores[:, i] - scores[:, j] for i, j in pairs]).T
+    raw, adjusted = max_t_p_values(scores, pairs, n_resamples=512, seed=seed)
+    for found, by_hand in zip((raw, adjusted), by_all_flips(differences), strict=True):
+        assert found == pytest.approx(by_hand, abs=1e-12)
     assert max_t_p_values(scores, [], n_resamples=300, seed=seed) == ([], [])
 
-    # Step by step: the largest statistic of a pair and of all less significant ones.
-    statistics = [d / (np.linalg.norm(d) or 1) for d in differences]
-    flipped = np.abs([signs @ d for d in statistics])
-    observed = np.abs([d.sum() for d in statistics])
-    order = sorted(range(len(pairs)), key=lambda i: -observed[i])
-    adjusted, largest = {}, 0.0
-    for rank, pair in enumerate(order):
-        reached = flipped[order[rank:]].max(axis=0) >= observed[pair] - 1e-9
-        adjusted[pair] = largest = max(largest, (int(reached.sum()) + 1) / 301)
-    p_values, family = max_t_p_values(scores, pairs, n_resamples=300, seed=seed)
-    assert p_values == expected
-    assert family == pytest.approx([adjusted[i] for i in range(len(pairs))], abs=1e-12)
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(14, 150), st.integers(2, 9), st.integers(0, 2**31))
+def test_random_sign_flips_are_shared_and_do_not_depend_on_other_systems(n, systems, seed):
+    scores = np.random.default_rng(seed).integers(0, 5, (n, systems)) / 4
+    pairs = list(itertools.combinations(range(systems), 2))
+    raw, adjusted = max_t_p_values(scores, pairs, n_resamples=300, seed=seed)
+    for pair, alone in zip(pairs, raw, strict=True):
+        few = scores[:, pair[::-1]]
+        assert max_t_p_values(few, [(0, 1)], n_resamples=300, seed=seed)[0] == [alone]
+    assert all(p <= q <= 1 for p, q in zip(raw, adjusted, strict=True))
+    assert {round(p * 301, 6) % 1 for p in raw} <= {0.0}
+    assert max_t_p_values(-scores, pairs, n_resamples=300, seed=seed) == (raw, adjusted)
+    exact = scipy.stats.ttest_rel(scores[:, 0], scores[:, 1]).pvalue
+    if n >= 50:
+        assert raw[0] == pytest.approx(exact, abs=0.12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("won", "tied", "least"),
+    [(8, 0, 2 / 2**8), (5, 195, 2 / 2**5), (1, 99, 1.0), (13, 0, 2 / 2**13), (14, 6, 2 / 2**14)],
+)
+def test_no_p_value_is_below_the_smallest_possible(won, tied, least, seed):
+    differences = np.concatenate([np.linspace(0.1, 0.9, won), np.zeros(tied)])
+    found = permutation_test(differences, 0 * differences, seed=seed).p_value
+    assert found >= least
+    assert found <= max(1.3 * least, 4e-4)
+    if not tied:
+        assert found == least
+    # One cluster of a query that was won and one that ties with it is one sign.
+    pairs = np.repeat(differences, 2) / 2
+    cluster = np.repeat(np.arange(won + tied), 2)
+    assert permutation_test(pairs, 0 * pairs, seed=seed, cluster=cluster).p_value >= least
+    # In a family, the adjusted one is no less.
+    columns = np.stack([0 * differences, differences, -differences], axis=1)
+    for p_values in max_t_p_values(columns, [(0, 1), (0, 2)], n_resamples=10_000, seed=seed):
+        assert min(p_values) >= least
 
 
 def test_max_t_of_pairs_that_are_one_costs_nothing_and_of_independent_ones_what_sidak_says():
@@ -319,3 +366,68 @@ def test_signs_of_a_cluster_flip_together_and_clusters_of_one_change_nothing():
     assert ends == pytest.approx(mean_difference(A, B).interval)
     with pytest.raises(ValueError, match="a cluster for each of 80 queries"):
         t_test(A, B, cluster=["x"])
+
+
+def clustered(generator, sizes, samples, *, correlated=0.9):
+    """Differences (samples, n) without a true one, correlated within clusters, and the clusters."""
+    names = np.repeat(np.arange(len(sizes)), sizes)
+    shared = generator.normal(0, math.sqrt(correlated), (samples, len(sizes)))
+    alone = generator.normal(0, math.sqrt(1 - correlated), (samples, len(names)))
+    return 0.2 * (shared[:, names] + alone), names
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [120] + [6] * 19 + [6],  # half of the queries in one cluster
+        [40] + [10] * 20,  # a sixth
+        [60, 60] + [5] * 24,  # two quarters
+    ],
+)
+def test_a_large_cluster_does_not_make_an_interval_too_short(sizes):
+    differences, names = clustered(np.random.default_rng(2), sizes, 1500)
+    ends = np.array(difference_intervals(cluster_values(differences, names), level=0.95))
+    covered = np.mean((ends[:, 0] <= 0) & (ends[:, 1] >= 0))
+    assert 0.93 <= covered <= 0.98
+    zeros = np.zeros(len(names))
+    rejected = [t_test(row, zeros, cluster=names).p_value < 0.05 for row in differences[:600]]
+    assert np.mean(rejected) <= 0.08
+
+
+def test_the_error_of_a_large_cluster_by_hand():
+    """CR2: residuals of a cluster with the share h are multiplied by (1 − h)^(−1/2)."""
+    sizes = [6, 2, 2, 2]
+    row, names = clustered(np.random.default_rng(3), sizes, 1)
+    (row,) = row
+    mean, n = row.mean(), 12
+    sums = np.array([(row[names == name] - mean).sum() for name in range(4)])
+    shares = np.array(sizes) / n
+    error = math.sqrt((sums**2 / (1 - shares)).sum()) / n
+    # The same by matrices: for y = 1 b + e, with the inverse root of I - H of each cluster, and
+    # the degrees of freedom 2 E² / Var of the estimate if the queries are independent.
+    hat = np.full((n, n), 1 / n)
+    rest = np.eye(n) - hat
+    estimate = np.zeros((n, n))
+    for name in range(4):
+        of = names == name
+        values, vectors = np.linalg.eigh(rest[np.ix_(of, of)])
+        root = vectors @ np.diag(values**-0.5) @ vectors.T
+        column = rest[:, of] @ root @ np.full(of.sum(), 1 / n)
+        estimate += np.outer(column, column)
+    assert error**2 == pytest.approx(row @ estimate @ row)
+    freedom = np.trace(estimate) ** 2 / np.trace(estimate @ estimate)
+    result = t_test(row, np.zeros(n), cluster=names)
+    assert result.statistic == pytest.approx(mean / error)
+    assert result.p_value == pytest.approx(2 * scipy.stats.t.sf(abs(mean / error), freedom))
+    # An interval is as long, where nothing widens it, or longer.
+    low, high = mean_difference(row, np.zeros(n), cluster=names).interval
+    assert high - low >= 2 * error * scipy.stats.t.ppf(0.975, freedom) - 1e-12
+
+
+@pytest.mark.parametrize("sizes", [[5] * 4, [10, 10], [9, 10, 10, 8, 10, 11, 10, 11, 10, 9]])
+def test_clusters_that_are_alike_or_small_have_the_usual_error(sizes):
+    row, names = clustered(np.random.default_rng(4), sizes, 1)
+    values = cluster_values(row, names)[0]
+    n, mean = len(names), row.mean()
+    by_hand = [mean + len(sizes) / n * (row[0][names == g] - mean).sum() for g in range(len(sizes))]
+    assert values == pytest.approx(by_hand, abs=1e-14)

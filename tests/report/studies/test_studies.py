@@ -11,6 +11,7 @@ from helpers.html import HOSTILE, Tags
 from qwen3nb.analysis.calibration import read_calibration
 from qwen3nb.analysis.comparison.ablation_effects import Effect
 from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.analysis.stats.paired_tests import mean_difference
 from qwen3nb.bench.encode import EncodeBench, PrecisionBench
 from qwen3nb.evaluation.embeddings.probes import Clusters, Geometry, LinearProbe, Probes
 from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
@@ -148,8 +149,10 @@ OTHER = bench(1, texts="mixed lengths", difference=1e-3, equal=False)
         (ablated(), "No two settings were compared."),
         (searched(FAST, POOR), "is hnsw: it answers 250 queries/s, exact search 100, with nDCG@"),
         (searched(POOR), "no approximate index reaches a recall@10 of 0.95. "),
-        (searched(smaller=[INT8, BINARY]), "take 8 bytes per document (int8 of 8 dimensions); w"),
-        (searched(smaller=[BINARY]), "take 32 bytes per document (float32 of 8 dimensions); who"),
+        (searched(smaller=[INT8, BINARY]), "take 8 bytes per document (int8 of 8 dimensions: +0"),
+        (searched(smaller=[INT8, BINARY]), "shown to lose less than 0.05 in nDCG@10 take 8 byte"),
+        (searched(smaller=[BINARY]), "No smaller vectors are shown to lose less than 0.05 in nD"),
+        (searched(), "No smaller vectors are shown to lose less than 0.05 in nDCG@10 (n = 40); "),
         (probes_conclusion(probes()), "names the right one of 20 sub-packages for 75.0% ["),
         (
             data_conclusion({"random": RANDOM, "bm25": BM25}),
@@ -173,6 +176,24 @@ OTHER = bench(1, texts="mixed lengths", difference=1e-3, equal=False)
 )
 def test_a_conclusion_follows_from_its_numbers(conclusion, words):
     assert words in str(conclusion)
+
+
+def test_fewer_queries_never_show_a_smaller_loss():
+    losses = np.tile([0.0, -0.04, 0.03, -0.05], 200)
+    smallest = []
+    for count in (800, 400, 200, 40, 8):
+        queries = [f"q{i}" for i in range(count)]
+        full = Compressed("float32", 8, 32, dict.fromkeys(queries, 0.5))
+        half = Compressed("int8", 8, 8, {q: 0.5 + losses[i] for i, q in enumerate(queries)})
+        few = replace(
+            suite([FLAT]), queries=count, compressed=(full, half), exact=full.ndcg, points=()
+        )
+        low, _ = mean_difference([*half.ndcg.values()], [*full.ndcg.values()]).interval
+        shown = "take 8 bytes per document" in str(ann_conclusion(few))
+        assert shown == (low > -0.05)
+        smallest.append(shown)
+    assert smallest == sorted(smallest, reverse=True)
+    assert {True, False} <= {*smallest}
 
 
 # Tables of labels; of none of them, those that a page may show empty.
