@@ -14,6 +14,7 @@ lacks most of its judged documents is refused, because its scores would be meani
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import unicodedata
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -51,23 +52,27 @@ from qwen3nb.datasets.rows import (
 )
 from qwen3nb.datasets.trec import load_run
 from qwen3nb.models.search.mteb_rows import ENGLISH, joined_document, joined_query, task_languages
+from qwen3nb.models.search.words import Words, words_of_languages, words_of_texts
 from qwen3nb.utils.strict_json import first_duplicate
 
+log = logging.getLogger(__name__)
 CONFLICTING = "judgements given twice with different grades, the last one counts"
 NEGATIVE = "judgements with a negative grade, counted as 0"
 MISSING = "judged documents not in the corpus"
 UNANSWERABLE = "queries without a relevant document, left out"
 ZERO = "queries without a relevant document, counted as 0"
+UNWINNABLE = "queries whose relevant documents are not in the corpus, left out"
 UNJUDGED = "queries without judgements, left out"
 UNKNOWN = "judged queries that are not among the queries, left out"
 DUPLICATES = "texts with the id of an earlier one, which they replace"
 TWINS = "documents whose id is another's in a second Unicode form"
+NOTHING_FOUND = "queries for which nothing was retrieved, counted as 0"
 WITHOUT_CANDIDATES = "queries without candidates, counted as 0"
 _MOST = 0.5  # refuse when more than this share of the judged documents is missing
 
-# Data sets whose queries are also documents: MTEB removes a document with the query's own id from
-# the ranking. Lower-case names of their folders in BEIR and on the hub.
-SKIP_SELF = ("arguana", "fever", "fever_test_top_250_only_w_correct-v2", "fiqa", "msmarco", "quora")
+ITSELF = "queries that are also documents, which are left out of their own ranking"
+JUDGED_ITSELF = "queries that are also documents with a judgement, which counts"
+_PREFIX = 8  # characters by which most documents are told from a query
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,9 +87,13 @@ class TestCollection:
         qrels: grade per query and document.
         candidates: documents to rerank per query, if the data provide them.
         ordered: whether the candidates are sorted, best first.
-        skip_self: whether to remove a document with the query's own id from its ranking.
+        skip_self: whether to remove a document with the query's own id from its ranking, as MTEB
+            does for some tasks.
+        itself: per query, the documents which are the query itself and are removed from its
+            ranking; see `documents_of_themselves`. Empty for MTEB tasks, which have a rule.
         group: the group of collections this one is averaged with, or empty.
-        language: three-letter code of the texts' language; `BM25` stems English only.
+        language: three-letter code of the texts' language, if the data declare it; `BM25` reads
+            other texts by their script.
         counts: irregularities of the data and their numbers, such as missing judged documents,
             queries without a relevant document, empty texts; without zeros.
         clusters: cluster per query id, if the data define any, such as an MTEB task's; see
@@ -99,8 +108,9 @@ class TestCollection:
     candidates: Mapping[str, list[str]] | None = None
     ordered: bool = False
     skip_self: bool = False
+    itself: Mapping[str, Sequence[str]] = field(default_factory=dict)
     group: str = ""
-    language: str = ENGLISH
+    language: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     clusters: Mapping[str, str] = field(default_factory=dict)
     substitute: str = ""
@@ -164,9 +174,11 @@ class TestCollection:
     def from_beir(cls, folder: Path | str, *, split: str = "test") -> TestCollection:
         """Read a BEIR folder.
 
-        A document with the query's own id is removed from its ranking only where MTEB does so: in
-        ArguAna, FEVER, FiQA, MS MARCO and Quora (`SKIP_SELF`), by the name of the folder. BEIR's
-        own code always removes it, even if it is judged.
+        Own data follow the same two rules. A document which is the query itself is removed from its
+        ranking, unless it is judged for it (`documents_of_themselves`); BEIR's own code removes
+        every document with the query's id. A judged document that is not in the corpus is left out
+        of the judgements, and a query without another relevant document with it; trec_eval counts
+        it as not retrieved, which lowers the score of every model alike.
 
         Args:
             folder: with corpus.jsonl, queries.jsonl and qrels/<split>.tsv (or .jsonl; or .gz).
@@ -187,39 +199,47 @@ class TestCollection:
         if top_ranked is not None:
             rows = numbered_json_rows(top_ranked, {"query-id": str, "corpus-ids": list})
             candidates = _by_id(top_ranked, rows)
-        own = folder.name.lower() in SKIP_SELF
-        collection = cls(_label(folder), documents, texts, qrels, candidates, skip_self=own)
-        return collection.checked(folder, counted=counts)
+        collection = cls(_label(folder), documents, texts, qrels, candidates)
+        return collection.checked(folder, counted=counts, lost="left out")
 
     def checked(
-        self, where: Any, *, counted: Mapping[str, int] | None = None, zeros: bool = False
+        self,
+        where: Any,
+        *,
+        counted: Mapping[str, int] | None = None,
+        zeros: bool = False,
+        lost: Literal["left out", "not retrieved"] = "not retrieved",
     ) -> TestCollection:
         """Return the collection with only its scored queries, and count irregularities.
 
-        Judged documents may be missing from the corpus, as in some BEIR data sets, and count as
-        not retrieved; most of them must be there. Candidates must not be missing.
+        Judged documents may be missing from the corpus, as in some BEIR data sets; most of them
+        must be there. Candidates must not be missing.
 
         Args:
             where: location, for error messages.
             counted: irregularities counted while reading the data.
             zeros: as MTEB, keep queries whose judgements are all zero, which score 0, and duplicate
                 candidates. Otherwise these queries are left out, and such candidates are refused.
+            lost: what judged documents count as that are not in the corpus.
 
         Raises:
             DataError: no query has a relevant document, a judged query or a candidate has no
                 text, a candidate is given twice, all documents are empty, or most judged
                 documents are missing.
         """
-        relevant = {q: dict(each) for q, each in self.qrels.items() if max([0, *each.values()])}
+        qrels = self.qrels
+        if lost == "left out":
+            qrels = {query: in_corpus(each, self.documents) for query, each in qrels.items()}
+        relevant = {q: dict(each) for q, each in qrels.items() if max([0, *each.values()])}
         if not relevant:
             raise DataError(
                 f"{where}: no query has a relevant document; {len(self.qrels)} are judged"
             )
         scored = {q: dict(each) for q, each in self.qrels.items() if each} if zeros else relevant
-        if lost := sorted(scored.keys() - self.queries.keys()):
+        if without_text := sorted(scored.keys() - self.queries.keys()):
             raise DataError(
-                f"{where}: query {lost[0]!r:.60} is judged but has no text ({len(lost)} in total); "
-                f"ids of queries look like {_some(self.queries)}"
+                f"{where}: query {without_text[0]!r:.60} is judged but has no text "
+                f"({len(without_text)} in total); ids of queries look like {_some(self.queries)}"
             )
         if not any(text.strip() for text in self.documents.values()):
             raise DataError(
@@ -230,7 +250,22 @@ class TestCollection:
         )
         for name, count in (counted or {}).items():
             counts[name] = counts.get(name, 0) + count
+        if lost == "left out":
+            unwinnable = sorted(
+                query
+                for query, each in self.qrels.items()
+                if query not in relevant and max([0, *each.values()]) and query in self.queries
+            )
+            counts[UNWINNABLE] = len(unwinnable)
+            if unwinnable:
+                log.warning("%s: %s: %s", where, UNWINNABLE, listed(unwinnable))
         queries = {query: self.queries[query] for query in sorted(scored)}
+        itself: dict[str, list[str]] = {}
+        clusters = self.clusters
+        if not zeros:
+            clusters = with_copies(clusters or shared_documents(scored), queries)
+            itself, judged_itself = documents_of_themselves(queries, self.documents, scored)
+            counts |= {ITSELF: len(itself), JUDGED_ITSELF: len(judged_itself)}
         counts |= text_counts("documents", self.documents.values())
         counts |= text_counts("queries", queries.values())
         candidates = None
@@ -246,8 +281,18 @@ class TestCollection:
                     raise DataError(f"{where}: candidate {odd!r:.60} {of_query} {cause}")
             counts[WITHOUT_CANDIDATES] = sum(not each for each in candidates.values())
         return replace(
-            self, queries=queries, qrels=scored, candidates=candidates, counts=nonzero(counts)
+            self,
+            queries=queries,
+            qrels=scored,
+            candidates=candidates,
+            itself=itself,
+            clusters=clusters,
+            counts=nonzero(counts),
         )
+
+    def removed(self, query: str) -> Collection[str]:
+        """Return the documents that are removed from the ranking of a query."""
+        return {query} if self.skip_self else self.itself.get(query, ())
 
     def __repr__(self) -> str:
         odd = "".join(f"; {name}: {count:,}" for name, count in self.counts.items())
@@ -272,9 +317,18 @@ class TestCollection:
         for query in sorted(self.candidates or {}):
             digest.update(f"{query}\0{(self.candidates or {})[query]}\1".encode())
         digest.update(f"{self.ordered} {self.skip_self}".encode())
-        if self.language != ENGLISH:
+        for query in sorted(self.itself):
+            digest.update(f"{query}\0{sorted(self.itself[query])}\1".encode())
+        if self.language not in ("", ENGLISH):
             digest.update(self.language.encode())
         return digest.hexdigest()
+
+    @cached_property
+    def words(self) -> Words:
+        """How `BM25` reads the texts: by their language, else by their script."""
+        if self.language:
+            return words_of_languages({self.language})
+        return words_of_texts(self.queries.values(), self.documents.values())
 
 
 def _by_name(where: str, values: Any) -> dict[str, Any]:
@@ -444,6 +498,84 @@ def shared_documents(qrels: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
     return clusters if len({*clusters.values()}) < len(clusters) else {}
 
 
+def in_corpus(grades: Mapping[str, int], documents: Collection[str]) -> dict[str, int]:
+    """Return the grades of documents that are there."""
+    return {document: grade for document, grade in grades.items() if document in documents}
+
+
+def plain_text(text: str) -> str:
+    """Return a text without differences of width, composition, case and blanks.
+
+    >>> plain_text(" Sort  a List ") == plain_text("sort a list")
+    True
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def documents_of_themselves(
+    queries: Mapping[str, str],
+    documents: Mapping[str, str],
+    qrels: Mapping[str, Mapping[str, int]],
+) -> tuple[dict[str, list[str]], set[str]]:
+    """Return the documents which are a query itself: those to remove, and queries judged for them.
+
+    A document is the query itself if it has the same `plain_text`, or the same id and, after a
+    title that is no longer than the rest, the same text. It is removed from the ranking of that
+    query, where it would be first, unless it has a judgement.
+    """
+    texts = {query: plain_text(text) for query, text in queries.items()}
+    by_text: dict[str, list[str]] = {}
+    for query, text in texts.items():
+        if text:
+            by_text.setdefault(text, []).append(query)
+    prefixes = {text[:_PREFIX] for text in by_text}
+    pairs = []
+    for query, text in texts.items():
+        if text and query in documents:
+            document = plain_text(documents[query])
+            if document.endswith(text) and len(document) <= 2 * len(text):
+                pairs.append((query, query))
+    for document, text in documents.items():
+        beginning = plain_text(text.lstrip()[: 8 * _PREFIX])
+        if beginning[:_PREFIX] in prefixes:
+            pairs += [(query, document) for query in by_text.get(plain_text(text), ())]
+    removed: dict[str, list[str]] = {}
+    judged = set()
+    for query, document in dict.fromkeys(pairs):
+        if document in qrels.get(query, {}):
+            judged.add(query)
+        else:
+            removed.setdefault(query, []).append(document)
+    return removed, judged
+
+
+def with_copies(clusters: Mapping[str, str], queries: Mapping[str, str]) -> dict[str, str]:
+    """Return a cluster per query in which copies of a query are together; empty without any.
+
+    Copies have the same `plain_text`. Clusters that share a copy become one.
+
+    >>> with_copies({}, {"q1": "Sort a list", "q2": "sort a  list", "q3": "sort"})
+    {'q1': 'q1', 'q2': 'q1', 'q3': 'q3'}
+    """
+    merged: dict[str, str] = {}  # of clusters
+
+    def first(cluster: str) -> str:
+        while cluster in merged:
+            cluster = merged[cluster]
+        return cluster
+
+    by_text: dict[str, str] = {}
+    together = {query: clusters.get(query, query) for query in queries}
+    for query, text in queries.items():
+        if not (plain := plain_text(text)):
+            continue
+        earlier = first(by_text.setdefault(plain, together[query]))
+        if earlier != first(together[query]):
+            merged[first(together[query])] = earlier
+    together = {query: first(cluster) for query, cluster in together.items()}
+    return together if clusters or len({*together.values()}) < len(together) else {}
+
+
 def text_counts(kind: str, texts: Iterable[str]) -> dict[str, int]:
     """Count texts that are empty, have control characters or are duplicates; counts may be 0.
 
@@ -464,6 +596,11 @@ def text_counts(kind: str, texts: Iterable[str]) -> dict[str, int]:
         f"{kind} with control characters": control,
         f"{kind} equal to another": equal,
     }
+
+
+def nothing_found_by(part: str) -> str:
+    """Return the name of the count of queries for which a part of a fusion found nothing."""
+    return f"queries for which {part}, a part of the fusion, retrieved nothing"
 
 
 def nonzero(counts: Mapping[str, int]) -> dict[str, int]:
@@ -549,7 +686,13 @@ def _from_msmarco(folder: Path) -> TestCollection:
         ranked = load_run(run)
         candidates = {q: sorted(s, key=lambda d, s=s: -s[d]) for q, s in ranked.items()}  # type: ignore[misc]
     collection = TestCollection(
-        "MSMARCO-dev", documents, queries, qrels, candidates, ordered=run is not None
+        "MSMARCO-dev",
+        documents,
+        queries,
+        qrels,
+        candidates,
+        ordered=run is not None,
+        language=ENGLISH,
     )
     return collection.checked(folder, counted=counts)
 

@@ -20,6 +20,7 @@ from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.kinds.prompts import parse_prompts
 from qwen3nb.models.load import known_or_loaded, load_model
 from qwen3nb.models.rerankers import Reranker
+from qwen3nb.models.search.words import stated_words
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import TIERS
 
@@ -169,17 +170,24 @@ class CollectionItem:
         return RECORDED["collection"]
 
     def same(self, record: Result, folder: Path) -> bool:
-        """Return whether a record has the same texts, judgements and depth."""
-        same_data = (record.task.revision, record.task.substitute) == (
-            self.collection.revision,
-            self.collection.substitute,
+        """Return whether a record has the same texts, judgements, depth and words."""
+        return (
+            record.task.revision == self.collection.revision
+            and record.task.substitute == self.collection.substitute
+            and record.config.get("depth") == DEPTH
+            and record.task.clusters == query_clusters(self.collection)
+            and record.config.get("words", "") == self._words(record.model.settings)
         )
-        return same_data and record.config.get("depth") == DEPTH
+
+    def _words(self, settings: Mapping[str, Any]) -> str:
+        """What a record of a model with these settings states on words; see `stated_words`."""
+        return stated_words(settings, [self.collection.words.name])
 
     def evaluate(self, model: Any, run: Run) -> Result:
         """Search the collection and score every query; the run is cached."""
         collection, work = self.collection, Work(model)
         stage = first_stage(collection, model, depth=DEPTH)
+        words = self._words(model.settings)
         result = work.record(
             TaskInfo(
                 name=collection.name,
@@ -195,7 +203,7 @@ class CollectionItem:
             ),
             score_run(collection.qrels, stage.run, self.measures, zeros=True),
             run,
-            config={"depth": DEPTH},
+            config={"depth": DEPTH, **({"words": words} if words else {})},
         )
         return run.with_runs(result, stage.run, collection.qrels)
 

@@ -110,7 +110,7 @@ RECORDED: dict[str, tuple[Measure, ...]] = {
     for kind, names in {
         "task": "nDCG@10 MRR@10 Recall@1 Recall@10 Recall@100 MAP@100",
         "collection": "nDCG@10 MRR@10 Recall@1 Recall@10 Recall@100 P@10 MAP@100",
-        "own data": "MRR@10 nDCG@10 P@5 P@10 Recall@10 Recall@20",
+        "own data": "MRR@10 nDCG@10 P@5 P@10 Recall@10 Recall@20 Judged@10",
         "reranking": "nDCG@10 MRR@10",
     }.items()
 }

@@ -1,12 +1,17 @@
 import json
+from dataclasses import replace
 
 import mteb
 import pytest
+import pytrec_eval
 from datasets import Dataset
 from helpers import TEXTS
 from helpers.mteb_tasks import WORDS, loaded
 
-from qwen3nb.datasets.collection import SKIP_SELF, TestCollection, from_mteb
+from qwen3nb import paths
+from qwen3nb.datasets.collection import ITSELF, JUDGED_ITSELF, TestCollection, from_mteb
+from qwen3nb.datasets.custom.load import load_domain
+from qwen3nb.datasets.trec import read_run
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_model
 from qwen3nb.records.record import safe_name
@@ -46,7 +51,7 @@ def test_what_is_odd_is_counted_and_shown(tmp_path):
         qrels="q1\ta\t1\nq1\tb\t0\nq1\tz\t1\nq1\ta\t2.0\nq2\td\t0\nq4\ta\t1\nq4\ta\t1\n",
     )
     collection = TestCollection.from_beir(folder)
-    assert collection.qrels == {"q1": {"a": 2, "b": 0, "z": 1}, "q4": {"a": 1}}
+    assert collection.qrels == {"q1": {"a": 2, "b": 0}, "q4": {"a": 1}}
     assert collection.counts == {
         "judged documents not in the corpus": 1,
         "queries without a relevant document, left out": 1,
@@ -59,10 +64,58 @@ def test_what_is_odd_is_counted_and_shown(tmp_path):
     assert "2 queries; judged documents not in the corpus: 1; " in repr(collection)
 
 
-def test_a_document_with_the_querys_id_goes_only_where_the_task_says_so(tmp_path):
-    rows = {"corpus": {"1": "x y", "2": "x z"}, "queries": {"1": "x"}, "qrels": "1\t1\t1\n"}
-    assert not TestCollection.from_beir(beir_rows(tmp_path / "cisi", **rows)).skip_self
-    assert TestCollection.from_beir(beir_rows(tmp_path / "ArguAna", **rows)).skip_self
+@pytest.mark.parametrize("name", ["arguana", "mine"])
+def test_a_document_that_is_the_query_goes_in_a_folder_of_any_name(tmp_path, name):
+    """By id and by text; not by an id alone, nor if it is judged."""
+    rows = {
+        "corpus": {"1": "Tax  THEM", "2": "other", "3": "A title. tax them not", "4": "tax them"},
+        "queries": {"1": "tax them", "2": "tax them not", "3": "tax them not", "4": "other"},
+        "qrels": "1\t2\t1\n1\t3\t1\n2\t1\t1\n3\t1\t1\n4\t2\t1\n",
+    }
+    collection = TestCollection.from_beir(beir_rows(tmp_path / name, **rows))
+    assert {query: sorted(each) for query, each in collection.itself.items()} == {
+        "1": ["1", "4"],
+        "3": ["3"],
+    }
+    assert collection.counts[ITSELF] == 2
+    assert collection.counts[JUDGED_ITSELF] == 1
+    assert collection.clusters == {"1": "1", "2": "2", "3": "2", "4": "4"}
+    run = evaluate("bm25", collection, show_progress=False).results[0]
+    assert run.task.counts[ITSELF] == 2
+    renamed = replace(collection, itself={})
+    assert renamed.revision != collection.revision
+
+
+def test_a_query_that_nothing_can_answer_is_left_out_as_in_own_data(tmp_path, caplog):
+    """Both doors agree with pytrec_eval on the judgements of documents that exist."""
+    corpus = {f"d{index}": f"topic{index} words" for index in range(5)}
+    queries = {f"q{index}": f"topic{index}" for index in range(4)}
+    grades = {"q0": {"d0": 1}, "q1": {"d1": 1, "gone1": 1}, "q2": {"gone2": 1}, "q3": {"d3": 1}}
+    lines = [f"{query}\t{name}\t1\n" for query, each in grades.items() for name in each]
+    folder = beir_rows(tmp_path / "b", corpus=corpus, queries=queries, qrels="".join(lines))
+    collection = TestCollection.from_beir(folder)
+    assert collection.counts == {
+        "judged documents not in the corpus": 2,
+        "queries whose relevant documents are not in the corpus, left out": 1,
+    }
+    assert "q2" in caplog.text
+    domain = load_domain(
+        [
+            {"id": query, "query": queries[query], "relevance_grades": dict.fromkeys(each, 3)}
+            for query, each in grades.items()
+        ],
+        [{"id": name, "text": text} for name, text in corpus.items()],
+    )
+    assert domain.dropped == ("q2",)
+    assert domain.counts == collection.counts
+    there = {"q0": {"d0": 1}, "q1": {"d1": 1}, "q3": {"d3": 1}}
+    oracle = pytrec_eval.RelevanceEvaluator(there, {"ndcg_cut.10"})
+    for data in (collection, domain):
+        result = evaluate("bm25", data, show_progress=False, runs=True).results[0]
+        (run,) = (result.path(paths.results()).parent / name for name in result.config["runs"])
+        expected = oracle.evaluate(read_run(run))
+        values = {query: each["ndcg_cut_10"] for query, each in expected.items()}
+        assert result.per_query["nDCG@10"] == pytest.approx(values)
 
 
 @pytest.mark.parametrize(
@@ -74,18 +127,6 @@ def test_a_folder_of_any_name_gives_one_that_is_safe_and_its_own(tmp_path, name)
     assert safe_name(label) == label
     other = TestCollection.from_beir(beir_rows(tmp_path / label.rpartition("-")[0], **rows)).name
     assert other != label
-
-
-@pytest.mark.integration
-def test_the_rule_for_identical_ids_is_that_of_mteb():
-    from qwen3nb.evaluation.mteb.select import tier_tasks
-
-    tasks = [task for task in tier_tasks("full") if task.metadata.type == "Retrieval"]
-    flagged = {
-        task.metadata.dataset["path"].split("/")[1].lower(): bool(task.ignore_identical_ids)
-        for task in tasks
-    }
-    assert {name for name, flag in flagged.items() if flag} == set(SKIP_SELF)
 
 
 def judged_zero():

@@ -43,7 +43,7 @@ def test_queries_and_documents_need_no_files():
     assert (domain.queries, domain.grades) == ({"q1": "one"}, {"q1": {"a": 3}})
     assert domain.revision == load_domain(queries[:1], rows).revision
     assert domain.clusters == {}
-    several = [queries[0] | {"cluster": "a user"}, queries[0] | {"id": "q2"}]
+    several = [queries[0] | {"cluster": "a user"}, queries[0] | {"id": "q2", "query": "two"}]
     assert load_domain(several, rows).clusters == {"q1": "a user", "q2": "q2"}
     for wrong, message in (
         ((queries, rows), r"queries: queries\[1\]: Either 'relevance_grades' or 'expected'"),

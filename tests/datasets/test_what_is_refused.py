@@ -257,6 +257,18 @@ CASES = {
     "a pair judged twice with one grade": more("judgements", ("q0", "d0", 2)),
     "a pair judged twice with two grades: the last counts": more("judgements", ("q0", "d0", 1)),
     "a judged document that is missing": more("judgements", ("q0", "gone", 1)),
+    "a query whose relevant documents are all missing": both(
+        more("queries", ("q9", "other")), more("judgements", ("q9", "gone", 2))
+    ),
+    "a query that is also a document: left out of its own ranking": both(
+        more("queries", ("q9", WORDS[5])), more("judgements", ("q9", "d0", 2))
+    ),
+    "a query that is also a document, and judged for it": both(
+        more("queries", ("q9", WORDS[5])), more("judgements", ("q9", "d5", 2))
+    ),
+    "a query equal to another: one cluster": both(
+        more("queries", ("q9", WORDS[0][:6])), more("judgements", ("q9", "d5", 2))
+    ),
     "a judged document that is there in another Unicode form (NFC, NFD)": both(
         more("documents", ("caf\u00e9", "coffee")), more("judgements", ("q0", "cafe\u0301", 1))
     ),

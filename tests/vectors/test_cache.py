@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.search.bm25 import kept_index
+from qwen3nb.models.search.words import ENGLISH_WORDS
 from qwen3nb.vectors import block_file
 from qwen3nb.vectors import cache as cache_module
 from qwen3nb.vectors.cache import (
@@ -426,7 +427,7 @@ def test_info_names_the_model_of_each_file(cli, folder):
 def test_info_lists_indexes_of_bm25(cli, folder):
     texts = [f"word{i} common" for i in range(30)]
     settings = load_model("bm25").settings
-    kept_index(lambda: texts, english=True, settings=settings)
+    kept_index(lambda: texts, words=ENGLISH_WORDS, settings=settings)
     (index,) = (folder.parent / "bm25").iterdir()
     shown = cli("cache", "info").output
     assert f"index of BM25  30 documents  {total_bytes(index) / 1000:.1f} kB  {index}" in shown

@@ -3,8 +3,10 @@
 The grades of the query file are the ground truth. nDCG uses them as they are; for MRR, precision
 and recall, grades of at least ``relevance_threshold`` are relevant. Grades for missing documents
 are ignored and reported; if most are missing, the data is refused. Queries without a relevant
-document are dropped and reported. An ``expected`` list that contradicts the grades is reported,
-without effect. Irregularities are counted as in a `TestCollection`.
+document are dropped and reported. A document which is the query itself is removed from its ranking
+and reported, unless it is judged. Copies of a query are one cluster. An ``expected`` list that
+contradicts the grades is reported, without effect. Irregularities are counted as in a
+`TestCollection`, by the same rules.
 
 Stars and recency may change scores: a cosine of 0 or more is multiplied by the document's factor
 (`document_factors`); a negative one is divided by it. The factor is positive, so more stars or a
@@ -15,21 +17,29 @@ negative scores too, which reverses the effect of every boost.)
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 from qwen3nb.datasets.collection import (
+    ITSELF,
+    JUDGED_ITSELF,
     UNANSWERABLE,
     UNJUDGED,
+    UNWINNABLE,
+    documents_of_themselves,
+    in_corpus,
     judgement_counts,
     nonzero,
     text_counts,
+    with_copies,
 )
 from qwen3nb.datasets.custom.documents import DocumentLayout, Documents, read_documents
 from qwen3nb.datasets.custom.queries import QueryFile, ScoringSettings, read_queries
 from qwen3nb.datasets.rows import DataError, listed
+from qwen3nb.models.search.words import Words, words_of_texts
 from qwen3nb.utils.atomic_files import canonical, sha256_json
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
@@ -54,8 +64,15 @@ class Domain:
     notes: tuple[str, ...]  # issues in the data, one line each
     # irregularities of the data and their numbers, without zeros
     counts: Mapping[str, int] = field(default_factory=dict)
-    # cluster per scored query, by default its id; empty if no query names one
+    # cluster per scored query, by default its id; empty if no query names one and none are copies
     clusters: Mapping[str, str] = field(default_factory=dict)
+    # per query, the documents which are the query itself and are removed from its ranking
+    itself: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @cached_property
+    def words(self) -> Words:
+        """How `BM25` reads the texts: by their script."""
+        return words_of_texts(self.queries.values(), self.texts.values())
 
     @property
     def relevant(self) -> dict[str, dict[str, int]]:
@@ -101,7 +118,7 @@ def load_domain(
         factors, recipe, missing = document_factors(documents, queries.settings, on=on)
     threshold = queries.settings.relevance_threshold
     grades = {each.id: each.grades for each in queries.queries}
-    known = {query: _known(own, documents.texts) for query, own in grades.items()}
+    known = {query: in_corpus(own, documents.texts) for query, own in grades.items()}
     judged = {q: own for q, own in known.items() if max(own.values(), default=0) >= threshold}
     if not judged:
         raise DataError(
@@ -113,13 +130,25 @@ def load_domain(
     counts = judgement_counts(
         grades, queries=grades, documents=documents.texts, where=queries.file, zeros=False
     )
-    counts[UNANSWERABLE] = len(grades) - len(kept) - counts[UNJUDGED]
+    dropped = tuple(query for query in grades if query not in judged)
+    counts[UNWINNABLE] = sum(
+        max(grades[query].values(), default=0) >= threshold for query in dropped
+    )
+    counts[UNANSWERABLE] = len(dropped) - counts[UNJUDGED] - counts[UNWINNABLE]
+    itself, judged_itself = documents_of_themselves(texts, documents.texts, judged)
+    counts |= {ITSELF: len(itself), JUDGED_ITSELF: len(judged_itself)}
     counts |= text_counts("documents", documents.texts.values())
     counts |= text_counts("queries", texts.values())
+    clusters: dict[str, str] = {}
+    if any(each.cluster for each in kept):
+        clusters = {each.id: each.cluster or each.id for each in kept}
     digest = hashlib.sha256()
     for each, text in sorted(documents.texts.items()):
         digest.update(canonical([each, text, factors[each]]) + b"\n")
-    revision = sha256_json([digest.hexdigest(), texts, judged, threshold, recipe])
+    content: list[Any] = [digest.hexdigest(), texts, judged, threshold, recipe]
+    if itself:
+        content.append(itself)
+    revision = sha256_json(content)
     stem = _UNFIT.sub("-", name or documents.name.split(".")[0]).strip("-._") or "data"
     return Domain(
         name=f"domain-{stem[:60]}-{revision[:8]}",
@@ -131,17 +160,18 @@ def load_domain(
         categories={each.id: each.category for each in kept},
         grades=judged,
         threshold=threshold,
-        dropped=tuple(query for query in grades if query not in judged),
-        notes=(*missing, *_notes(queries, documents.texts, threshold)),
+        dropped=dropped,
+        notes=(*missing, *_notes(queries, documents.texts, threshold), *_of_itself(itself)),
         counts=nonzero(counts),
-        clusters={each.id: each.cluster or each.id for each in kept}
-        if any(each.cluster for each in kept)
-        else {},
+        clusters=with_copies(clusters, texts),
+        itself=itself,
     )
 
 
-def _known(grades: Mapping[str, int], texts: Mapping[str, str]) -> dict[str, int]:
-    return {name: grade for name, grade in grades.items() if name in texts}
+def _of_itself(itself: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each query that is a document."""
+    for query, documents in itself.items():
+        yield f"query {query!r}: is itself a document, left out of its ranking: {listed(documents)}"
 
 
 def _notes(queries: QueryFile, texts: Mapping[str, str], threshold: int) -> Iterator[str]:
@@ -154,7 +184,7 @@ def _notes(queries: QueryFile, texts: Mapping[str, str], threshold: int) -> Iter
         relevant = {name for name, grade in query.grades.items() if grade >= threshold}
         if query.expected and (other := sorted(relevant ^ set(query.expected))):
             yield f"{where}: the grades count, not the expected list: {listed(other)}"
-        if max(_known(query.grades, texts).values(), default=0) < threshold:
+        if max(in_corpus(query.grades, texts).values(), default=0) < threshold:
             yield f"{where}: no document of grade {threshold} or higher, query dropped"
 
 

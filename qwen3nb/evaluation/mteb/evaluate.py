@@ -22,7 +22,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from qwen3nb.datasets.collection import judgement_counts, shared_documents, text_counts
+from qwen3nb.datasets.collection import (
+    NOTHING_FOUND,
+    judgement_counts,
+    nonzero,
+    nothing_found_by,
+    shared_documents,
+    text_counts,
+)
 from qwen3nb.datasets.mirror import data_revision, hub_access, load_data, local_data, needs
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, task_slices
@@ -33,6 +40,8 @@ from qwen3nb.models.rerankers import Reranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.search.fusion import Fusion
+from qwen3nb.models.search.mteb_rows import task_languages
+from qwen3nb.models.search.words import stated_words, words_of_languages
 from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo
 from qwen3nb.utils.atomic_files import named, read_json, turn, write_bytes
 from qwen3nb.utils.journal import noted
@@ -73,12 +82,18 @@ class TaskItem:
         return [(model, self)]
 
     def same(self, record: Result, folder: Path) -> bool:
-        """Return whether a record has the same revision, splits and subsets."""
+        """Return whether a record has the same revision, splits, subsets and words."""
         return (
             record.task.revision == data_revision(self.task)
             and sorted(record.task.splits) == sorted(self.task.eval_splits)
             and sorted(record.task.subsets) == sorted(self.task.hf_subsets)
+            and record.config.get("words", "") == self._words(record.model.settings)
         )
+
+    def _words(self, settings: Mapping[str, Any]) -> str:
+        """What a record of a model with these settings states on words; see `stated_words`."""
+        languages = [task_languages(self.task.metadata, each) for each in self.task.hf_subsets]
+        return stated_words(settings, [words_of_languages(spoken).name for spoken in languages])
 
     def evaluate(self, model: Model, run: Run) -> Result:
         """Return the record of a model; for a whole task, also keep MTEB's own result.
@@ -87,6 +102,8 @@ class TaskItem:
         """
         task, revision, work = self.task, data_revision(self.task), Work(model)
         kept = None if self.limit else run.folder / "mteb"
+        if isinstance(model, Fusion):
+            model.nothing.clear()
         # MTEB shares task objects of a benchmark, whose generators an earlier run has advanced.
         task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
         with hub_access(needs([task])), quiet(), local_data(task):
@@ -96,6 +113,8 @@ class TaskItem:
                 predicted, outcome, file = _by_mteb(model, task, kept, run.batch_size)
                 scores = score_task(task, predicted, outcome)
         top, named = scores.top, getattr(task, "clusters", None)
+        words = self._words(model.settings)
+        counts |= nonzero(nothing_found(scores.run, model))
         result = work.record(
             TaskInfo(
                 name=task.metadata.name,
@@ -120,9 +139,17 @@ class TaskItem:
             run,
             metrics=scores.metrics,
             parts=scores.parts,
-            config={"top": top} if top else {},
+            config={**({"top": top} if top else {}), **({"words": words} if words else {})},
         )
         return run.with_runs(result, scores.run, scores.qrels)
+
+
+def nothing_found(run: Mapping[str, Mapping[str, float]], model: Model) -> dict[str, int]:
+    """Count the queries for which a search found nothing, also by part of a fusion."""
+    counts = {NOTHING_FOUND: sum(not documents for documents in run.values())}
+    if isinstance(model, Fusion):
+        counts |= {nothing_found_by(part): count for part, count in model.nothing.items()}
+    return counts
 
 
 def _by_mteb(

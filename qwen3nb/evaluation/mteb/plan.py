@@ -32,6 +32,7 @@ from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25, LARGE, build_index
 from qwen3nb.models.search.dense import search_options
 from qwen3nb.models.search.exact import search
+from qwen3nb.models.search.words import ENGLISH_WORDS
 from qwen3nb.models.types import EncoderError
 from qwen3nb.records.record import is_substitute
 from qwen3nb.utils.hardware import available_memory, cores, free_disk, peak_memory, resident_memory
@@ -505,10 +506,10 @@ def _measure_search(encoder: Encoder) -> float:
 
 def measure_indexing(model: BM25) -> EncodingSpeed:
     """Index texts of medium length, after a warm-up; the time is that of their characters."""
-    build_index(_sample(_LENGTHS[1], _WARM_UP), english=True, settings=model.settings)
+    build_index(_sample(_LENGTHS[1], _WARM_UP), words=ENGLISH_WORDS, settings=model.settings)
     texts = _sample(_LENGTHS[1], _CHUNK)
     started = time.perf_counter()
-    build_index(texts, english=True, settings=model.settings)
+    build_index(texts, words=ENGLISH_WORDS, settings=model.settings)
     seconds = (time.perf_counter() - started) / (_CHUNK * _LENGTHS[1])
     return EncodingSpeed((0, 10**6), (0, 1e6 * seconds), _PAIR / cores(), _RERANKED_WORDS)
 

@@ -208,7 +208,7 @@ def _search(queries: Vectors, vectors: VectorStore, *, k: int) -> Hits:
 
 def _ndcg(collection: TestCollection, hits: Hits) -> dict[str, float]:
     run = hits.run(collection.queries, list(collection.documents))
-    if collection.skip_self:
-        for query, scores in run.items():
-            scores.pop(query, None)
+    for query, scores in run.items():
+        for document in collection.removed(query):
+            scores.pop(document, None)
     return score_run(collection.qrels, run, [METRIC], zeros=True)[METRIC]

@@ -2,11 +2,12 @@
 
 Search is exact: the cosine of each query with every document, multiplied by boosts, if any. BM25
 scores are boosted likewise; documents without a word of the query are not ranked. A fusion fuses
-the boosted rankings of its parts.
+the boosted rankings of its parts. A document which is the query itself is not ranked.
 """
 
 import statistics
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
@@ -16,17 +17,19 @@ from typing import Any
 
 import numpy as np
 
+from qwen3nb.datasets.collection import NOTHING_FOUND, nonzero, nothing_found_by
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.run import EvaluationRun, Run, UnsupportedError, Work, evaluate_each
-from qwen3nb.metrics.retrieval import RECORDED, rank_documents, score_run
+from qwen3nb.metrics.retrieval import RECORDED, UNJUDGED, Qrels, rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import known_or_loaded, load_model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import search_texts
 from qwen3nb.models.search.fusion import Fusion, fuse
+from qwen3nb.models.search.words import stated_words
 from qwen3nb.models.types import KnownModel
 from qwen3nb.records.record import Result, TaskInfo
 
@@ -141,18 +144,25 @@ class DomainItem:
         return RECORDED["own data"]
 
     def same(self, record: Result, folder: Path) -> bool:
-        """Return whether a record has the same texts, grades, categories, clusters and notes."""
+        """Return whether a record has the same texts, grades, categories, clusters and words."""
         return (
             record.task.revision == self.domain.revision
             and record.task.categories == self.domain.categories
             and record.task.clusters == self.domain.clusters
             and record.config["notes"] == list(self.domain.notes)
+            and record.config.get("words", "") == self._words(record.model.settings)
         )
+
+    def _words(self, settings: Mapping[str, Any]) -> str:
+        """What a record of a model with these settings states on words; see `stated_words`."""
+        return stated_words(settings, [self.domain.words.name])
 
     def evaluate(self, model: Model, run: Run) -> Result:
         """Return the record of a model; ``top`` in its parameters holds the best documents."""
         domain, work = self.domain, Work(model)
-        hits = search_domain(model, domain)
+        nothing: Counter[str] = Counter()
+        hits = search_domain(model, domain, nothing=nothing)
+        words = self._words(model.settings)
         graded = score_run(domain.grades, hits, _GRADED)
         binary = score_run(domain.relevant, hits, [m for m in self.measures if m not in _GRADED])
         result = work.record(
@@ -164,7 +174,7 @@ class DomainItem:
                 main_metric="nDCG@10",
                 size={"documents": len(domain.texts), "queries": len(domain.queries)},
                 categories=dict(domain.categories),
-                counts=dict(domain.counts),
+                counts={**domain.counts, **nonzero(nothing)},
                 clusters=dict(domain.clusters),
             ),
             {name: (graded | binary)[name] for name in self.measures},
@@ -178,6 +188,8 @@ class DomainItem:
                 "queries": dict(domain.queries),
                 "top": {query: rank_documents(scores)[:_TOP] for query, scores in hits.items()},
                 "dimensions": getattr(model, "dimension", None),
+                "judgements": judgements_of(domain.grades, hits),
+                **({"words": words} if words else {}),
             },
         )
         # After the costs are computed.
@@ -186,35 +198,69 @@ class DomainItem:
         return run.with_runs(result, hits, domain.grades)
 
 
-def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Hits:
+def judgements_of(qrels: Qrels, run: Hits, *, depth: int = _TOP) -> dict[str, dict[str, list[int]]]:
+    """Return, per query, the grades of its first documents and of all relevant ones, best first.
+
+    A document without a judgement has the grade `UNJUDGED`. With both, scores can be computed under
+    other assumptions on unjudged documents; see `qwen3nb.analysis.comparison.doubts`.
+    """
+    judgements = {}
+    for query, grades in qrels.items():
+        first = rank_documents(run.get(query, {}))[:depth]
+        ideal = sorted((grade for grade in grades.values() if grade > 0), reverse=True)
+        judgements[query] = {
+            "first": [grades.get(document, UNJUDGED) for document in first],
+            "ideal": ideal,
+        }
+    return judgements
+
+
+def search_domain(
+    model: Model, domain: Domain, *, depth: int = _DEPTH, nothing: Counter[str] | None = None
+) -> Hits:
     """Return the scores of each query's ``depth`` best documents, including ties with the last.
+
+    Queries for which nothing was found are added to ``nothing``, also by part of a fusion.
 
     Raises:
         EncoderError: a vector that is not finite, or zero for a text that is not blank.
     """
+    nothing = Counter() if nothing is None else nothing
+    deeper = depth + max(map(len, domain.itself.values()), default=0)
+    found: Hits = {}
     if isinstance(model, BM25):
-        model.index([{"id": name, "text": text} for name, text in domain.texts.items()])
-        found: Hits = {}
+        rows = [{"id": name, "text": text} for name, text in domain.texts.items()]
+        model.index(rows, words=domain.words)
         for query, text in domain.queries.items():
             scores = model.search([{"id": query, "text": text}], top_k=len(domain.texts))[query]
             # The scores are positive, so the boosts multiply them.
-            lifted = {name: score * domain.factors[name] for name, score in scores.items()}
-            found[query] = _best(lifted, depth)
-        return found
-    if isinstance(model, Fusion):
-        runs = [search_domain(part, domain, depth=_FUSED) for part in model.parts]
-        return {query: _best(scores, depth) for query, scores in fuse(runs).items()}
-    hits = search_texts(
-        model,
-        list(domain.queries.values()),
-        domain.texts.values(),
-        total=len(domain.texts),
-        k=depth,
-        cosine=True,
-        boosts=np.array([domain.factors[name] for name in domain.texts]),
-        keep_ties=True,
-    )
-    return hits.run(domain.queries, list(domain.texts))
+            found[query] = {name: score * domain.factors[name] for name, score in scores.items()}
+    elif isinstance(model, Fusion):
+        runs = []
+        for part in model.parts:
+            empty: Counter[str] = Counter()
+            runs.append(search_domain(part, domain, depth=_FUSED, nothing=empty))
+            nothing[nothing_found_by(part.label)] += empty[NOTHING_FOUND]
+        found = fuse(runs)
+    else:
+        hits = search_texts(
+            model,
+            list(domain.queries.values()),
+            domain.texts.values(),
+            total=len(domain.texts),
+            k=deeper,
+            cosine=True,
+            boosts=np.array([domain.factors[name] for name in domain.texts]),
+            keep_ties=True,
+        )
+        found = hits.run(domain.queries, list(domain.texts))
+    best: Hits = {}
+    for query, scores in found.items():
+        removed = domain.itself.get(query, ())
+        others = {name: score for name, score in scores.items() if name not in removed}
+        best[query] = _best(others, depth)
+        nothing[NOTHING_FOUND] += not others
+    return best
 
 
 def _best(scores: Mapping[str, float], depth: int) -> dict[str, float]:

@@ -21,7 +21,12 @@ from typing import Any
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection, nonzero
+from qwen3nb.datasets.collection import (
+    NOTHING_FOUND,
+    TestCollection,
+    nonzero,
+    nothing_found_by,
+)
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import load_run, write_run
 from qwen3nb.metrics.retrieval import rank_documents
@@ -38,7 +43,6 @@ First = Any  # "bm25", "given", a path, a model, or a list of these
 Scored = Iterator[tuple[str, Mapping[str, float]]]  # a query and the scores of its documents
 _BLOCK = 256  # queries searched at once
 _STRAY = "queries of a run that are not among the queries, left out"
-_EMPTY = "queries for which nothing was retrieved, counted as 0"
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ def first_stage(
         raise ValueError(f"expected a depth of at least 1; got {depth}")
     label, recipe = describe(first)
     recipe = {**recipe, "depth": depth, "data": collection.revision}
+    if _reads_words(recipe) and collection.words.name:
+        recipe["words"] = collection.words.name
     stem = paths.cache() / "first-stage" / sha256_json(recipe)[:32]
     file, note = stem.with_suffix(".trec"), stem.with_suffix(".json")
     if (stage := _kept(file, note, label, recipe, collection.queries)) is not None:
@@ -92,7 +98,7 @@ def first_stage(
     run = search_collection(collection, first, depth=depth, counts=counts)
     if not len(run.scores):
         raise DataError(f"{collection.name}: the first stage {label} found no documents")
-    counts[_EMPTY] = int(np.sum(np.diff(run.offsets) == 0))  # of the run, not of a fusion's parts
+    counts[NOTHING_FOUND] = int(np.sum(np.diff(run.offsets) == 0))
     kept = nonzero(counts)
     digest = ""
     with suppress(DataError):  # an id with white space
@@ -144,6 +150,12 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
     )
 
 
+def _reads_words(recipe: Mapping[str, Any]) -> bool:
+    """Return whether BM25 is part of a first stage."""
+    parts = recipe.get("of", ())
+    return recipe["kind"] in ("bm25", "given") or any(_reads_words(part) for part in parts)
+
+
 def search_collection(
     collection: TestCollection, first: First, *, depth: int, counts: Counter[str] | None = None
 ) -> RunArrays:
@@ -154,9 +166,8 @@ def search_collection(
     counts = Counter() if counts is None else counts
     builder = RunBuilder()
     for query, scores in _scored(collection, first, depth, counts):
-        others = scores
-        if collection.skip_self:
-            others = {name: score for name, score in scores.items() if name != query}
+        removed = collection.removed(query)
+        others = {name: score for name, score in scores.items() if name not in removed}
         builder.add(query, {name: others[name] for name in rank_documents(others)[:depth]})
     return builder.run().of_queries(collection.queries)
 
@@ -170,11 +181,15 @@ def _scored(collection: TestCollection, first: First, depth: int, counts: Counte
             for each in (first.parts if isinstance(first, Fusion) else first)
         ]
         for part in parts:
-            counts.update(part.counts)
+            for name, count in part.counts.items():
+                empty = name == NOTHING_FOUND
+                counts[nothing_found_by(part.label) if empty else name] += count
         for query in collection.queries:
             yield from fuse([{query: part.run[query]} for part in parts]).items()
         return
-    deeper = depth + 1 if collection.skip_self else depth
+    deeper = depth + max(
+        (len(collection.removed(query)) for query in collection.queries), default=0
+    )
     if isinstance(first, Encoder):
         yield from _dense(collection, first, deeper)
     elif isinstance(first, BM25) or first == "bm25":
@@ -195,7 +210,7 @@ def _bm25() -> BM25:
 def _index(collection: TestCollection) -> BM25:
     model = _bm25()
     rows = [{"id": name, "text": text} for name, text in collection.documents.items()]
-    model.index(rows, language=collection.language)
+    model.index(rows, words=collection.words)
     return model
 
 

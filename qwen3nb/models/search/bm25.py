@@ -2,10 +2,9 @@
 
 It runs on bm25s with the settings of MTEB's own baseline for English (``mteb/baseline-bm25s``):
 English stop words, the Snowball stemmer, k1 1.5, b 0.75, Lucene's variant. Texts in other
-languages are neither stemmed nor stripped of stop words, and words are runs of two letters
-or more, so scores on Chinese, Japanese or Thai say little; MTEB's baseline has settings per
-language. Its settings are recorded with every score, because BM25 implementations differ more
-from each other than many models do.
+languages and scripts are read as `qwen3nb.models.search.words` says. Settings and words are
+recorded with every score, because BM25 implementations differ more from each other than many
+models do.
 
 bm25s holds all words of a corpus as Python integers. Here, each block of texts becomes a sparse
 matrix of counts, so that memory is that of the index and the vocabulary; its scores are the same
@@ -13,18 +12,18 @@ bit by bit. Indexes of large corpora are kept on disk and mapped into memory:
 
     <cache>/bm25/<key>/    the files of bm25s, and their SHA-256 in manifest.json
 
-The key is a digest of the texts in order, the parameters and the versions of the libraries, so that
-all runs and all tasks on a corpus share an index.
+The key is a digest of the texts in order, the parameters, the words and the versions of the
+libraries, so that all runs and all tasks on a corpus share an index, and no other.
 """
 
 import hashlib
 import logging
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -36,27 +35,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import Stemmer
-from bm25s.stopwords import STOPWORDS_EN
 from scipy.sparse import coo_array, csc_array, load_npz, save_npz
 
 from qwen3nb import paths
 from qwen3nb.models.kinds.source import Source, mteb_meta
 from qwen3nb.models.search import mteb_rows
+from qwen3nb.models.search.words import (
+    ENGLISH_WORDS,
+    STEMMER,
+    Words,
+    words_of_languages,
+    words_of_texts,
+)
 from qwen3nb.models.types import Identified, Stats
 from qwen3nb.utils import atomic_files
 from qwen3nb.utils.hardware import cores
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
-_WORDS = re.compile(r"\w{2,}")
-_SPACES = {code: " " for code in range(128) if not _WORDS.fullmatch(2 * chr(code))}
 _BLOCK = 1 << 16  # texts whose words are counted at once, and wait in a temporary file
 RECIPE = {
     "method": "lucene",
     "k1": 1.5,
     "b": 0.75,
     "stop_words": "en",
-    "stemmer": "english",
+    "stemmer": STEMMER,
     "other_languages": "no stop words, no stemmer",
 }
 LARGE = 20_000  # documents from which an index is kept; that of fewer takes a second
@@ -66,7 +69,7 @@ class BM25(Identified):
     """BM25 over a corpus, for retrieval and reranking tasks only.
 
     A document that shares no word with the query is not retrieved: its score would be 0, and
-    its rank would depend on its id alone.
+    its rank would depend on its id alone. ``words`` says how the indexed corpus was read.
     """
 
     searches_only = True
@@ -80,9 +83,11 @@ class BM25(Identified):
         self.settings["PyStemmer"] = Stemmer.version()
         self.stats = Stats()
         self._documents: list[str] = []
-        self._english = True
+        self.words = ENGLISH_WORDS
         self._cache = cache  # whether indexes of large corpora are kept
         self._index = bm25s.BM25()
+        self._letters: bm25s.BM25 | None = None  # index of words of one letter, made when needed
+        self._texts: Callable[[], Iterable[str]] = tuple  # of the corpus
 
     def __repr__(self) -> str:
         return (
@@ -96,7 +101,7 @@ class BM25(Identified):
         *,
         task_metadata: Any = None,
         hf_subset: str = "",
-        language: str = mteb_rows.ENGLISH,
+        words: Words | None = None,
         **_: Any,
     ) -> None:
         """Index MTEB's corpus: rows with ``id``, ``text`` and optionally ``title``.
@@ -105,26 +110,27 @@ class BM25(Identified):
             corpus: the rows.
             task_metadata: MTEB's description of the task, which knows its languages.
             hf_subset: the subset of a task with several languages.
-            language: three-letter code of the language, without a task.
+            words: how texts are read, without a task; by default by the script of the corpus.
 
         Raises:
             ValueError: no document has a word.
         """
         started = time.perf_counter()
-        spoken = (
-            mteb_rows.task_languages(task_metadata, hf_subset)
-            if task_metadata is not None
-            else {language}
-        )
-        self._english = mteb_rows.ENGLISH in spoken
-        self._documents = mteb_rows.document_ids(corpus, range(len(corpus)))
-        self.__dict__.pop("_positions", None)  # of an earlier corpus
         texts = partial(mteb_rows.joined_documents, corpus)
-        options: dict[str, Any] = {"english": self._english, "settings": self.settings}
-        if self._cache and len(self._documents) >= LARGE:
-            self._index = kept_index(texts, **options)
+        if task_metadata is not None:
+            self.words = words_of_languages(mteb_rows.task_languages(task_metadata, hf_subset))
         else:
-            self._index = build_index(texts(), **options)
+            self.words = words or words_of_texts([], texts())
+        self._documents = mteb_rows.document_ids(corpus, range(len(corpus)))
+        self._texts, self._letters = texts, None
+        self.__dict__.pop("_positions", None)  # of an earlier corpus
+        try:
+            self._index = self._indexed(self.words)
+        except ValueError:
+            if not self.words.every_script:
+                raise
+            self.words = self.words.of_letters  # of documents such as "C" and "R"
+            self._index = self._indexed(self.words)
         self._count(len(self._documents), started)
 
     def search(
@@ -135,14 +141,15 @@ class BM25(Identified):
         names = [str(row["id"]) for row in queries]
         texts = [mteb_rows.joined_query(row) for row in queries]
         run: dict[str, dict[str, float]] = {}
-        words = self._tokens(texts)
+        words = self.words.split(texts)
+        self._index_letters(texts, words)
         if top_ranked is None:
             with ThreadPoolExecutor(cores()) as threads:
-                best = threads.map(partial(self._best, k=top_k), words)
+                best = threads.map(partial(self._best, k=top_k), texts, words)
                 run = dict(zip(names, best, strict=True))
         else:  # of the candidates those that share a word with the query
-            for name, own in zip(names, words, strict=True):
-                scores = self._scores(own)
+            for name, text, own in zip(names, texts, words, strict=True):
+                scores = self._scores(text, own)
                 known = [each for each in top_ranked.get(name, ()) if each in self._positions]
                 among = {each: float(scores[self._positions[each]]) for each in known}
                 run[name] = {each: value for each, value in among.items() if value > 0}
@@ -152,18 +159,20 @@ class BM25(Identified):
     def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """Return the scores of indexed ``documents`` for one query; 0 without a shared word."""
         started = time.perf_counter()
-        scores = self._scores(self._tokens([query])[0])
+        words = self.words.split([query])
+        self._index_letters([query], words)
+        scores = self._scores(query, words[0])
         self._count(1, started)
         return [float(scores[self._positions[name]]) for name in documents]
 
-    def _best(self, words: Sequence[str], *, k: int) -> dict[str, float]:
-        """Return the scores of the ``k`` best documents for the words of a query.
+    def _best(self, text: str, words: Sequence[str], *, k: int) -> dict[str, float]:
+        """Return the scores of the ``k`` best documents for a query and its words.
 
         Of documents that tie with the k-th, the first in the corpus. In a small one, those that
         bm25s returns, as in all earlier records: NumPy's choice, which depends on the processor,
         and takes a hundred times as long as the rest where most documents score 0.
         """
-        scores = self._scores(words)
+        scores = self._scores(text, words)
         rows = np.flatnonzero(scores > 0)
         if len(rows) > k:
             found = scores[rows]
@@ -176,26 +185,33 @@ class BM25(Identified):
         names = [self._documents[row] for row in rows.tolist()]
         return dict(zip(names, scores[rows].tolist(), strict=True))
 
-    def _scores(self, words: Sequence[str]) -> Any:
-        """Return the score of every document (N,) for the words of a query."""
-        known = [word for word in words if word in self._index.vocab_dict]
+    def _scores(self, text: str, words: Sequence[str]) -> Any:
+        """Return the score of every document (N,) for a query and its words."""
+        index = self._index
+        if self._letters is not None and not words:
+            index, words = self._letters, self.words.of_letters.split([text])[0]
+        known = [word for word in words if word in index.vocab_dict]
         if not known:
             return np.zeros(len(self._documents), dtype=np.float32)
-        return self._index.get_scores(known)
+        return index.get_scores(known)
+
+    def _indexed(self, words: Words) -> bm25s.BM25:
+        """Return the index of the corpus, from the cache if the corpus is large."""
+        if self._cache and len(self._documents) >= LARGE:
+            return kept_index(self._texts, words=words, settings=self.settings)
+        return build_index(self._texts(), words=words, settings=self.settings)
+
+    def _index_letters(self, texts: Sequence[str], words: Sequence[Sequence[str]]) -> None:
+        """Index words of one letter if a query has no others, and its words are not English."""
+        wordless = [text for text, own in zip(texts, words, strict=True) if not own]
+        if self._letters is not None or not self.words.every_script:
+            return
+        if any(self.words.of_letters.split(wordless)):
+            self._letters = self._indexed(self.words.of_letters)
 
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {name: row for row, name in enumerate(self._documents)}
-
-    def _tokens(self, texts: list[str]) -> list[list[str]]:
-        tokens: list[list[str]] = bm25s.tokenize(
-            texts,
-            stopwords=RECIPE["stop_words"] if self._english else None,
-            stemmer=Stemmer.Stemmer(RECIPE["stemmer"]) if self._english else None,
-            return_ids=False,
-            show_progress=False,
-        )
-        return tokens
 
     def _count(self, texts: int, started: float) -> None:
         self.stats.texts += texts
@@ -209,19 +225,20 @@ class BM25(Identified):
 
 
 def kept_index(
-    texts: Callable[[], Iterable[str]], *, english: bool, settings: Mapping[str, Any]
+    texts: Callable[[], Iterable[str]], *, words: Words, settings: Mapping[str, Any]
 ) -> bm25s.BM25:
     """Return the index of texts from the cache; made if it is not there, or damaged.
 
     Args:
         texts: returns the texts from the first; called once more if there is no index yet.
-        english: whether words are stemmed, and stop words left out.
+        words: how texts become words.
         settings: what the index depends on besides; with ``method``, ``k1`` and ``b``.
 
     Raises:
         ValueError: no text has a word.
     """
-    digest = hashlib.sha256(atomic_files.canonical({**settings, "english": english}))
+    read_as = {"english": True} if words == ENGLISH_WORDS else {"words": asdict(words)}
+    digest = hashlib.sha256(atomic_files.canonical({**settings, **read_as}))
     for text in texts():
         data = text.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "little") + data)
@@ -229,7 +246,7 @@ def kept_index(
     with atomic_files.turn(folder, what="indexes"):
         if (kept := _opened(folder)) is not None:
             return kept
-        index = build_index(texts(), english=english, settings=settings)
+        index = build_index(texts(), words=words, settings=settings)
         try:
             with atomic_files.new_folder(folder) as work:
                 index.save(work, show_progress=False)
@@ -264,9 +281,9 @@ def _opened(folder: Path) -> bm25s.BM25 | None:
     return None
 
 
-def build_index(texts: Iterable[str], *, english: bool, settings: Mapping[str, Any]) -> bm25s.BM25:
+def build_index(texts: Iterable[str], *, words: Words, settings: Mapping[str, Any]) -> bm25s.BM25:
     """Return the index of texts in memory; see `kept_index`."""
-    vocabulary, source = _Vocabulary(english=english), map(_spaced, texts)
+    vocabulary, source = _Vocabulary(words), map(words.spaced, texts)
     index = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"])
     with TemporaryDirectory() as folder:
         blocks: list[Path] = []
@@ -287,24 +304,19 @@ def build_index(texts: Iterable[str], *, english: bool, settings: Mapping[str, A
 class _Vocabulary(dict[str, int]):
     """The number of each word, which is that of its stem; -1 for a stop word or a letter."""
 
-    def __init__(self, *, english: bool) -> None:
-        super().__init__(dict.fromkeys(STOPWORDS_EN if english else (), -1))
+    def __init__(self, words: Words) -> None:
+        super().__init__(dict.fromkeys(words.left_out, -1))
         self.stems: dict[str, int] = {}
-        # Without PyStemmer's own cache, which takes longer than it saves.
-        self._stem = Stemmer.Stemmer("english", 0).stemWord if english else str
+        self._shortest = 1 if words.letters else 2
+        self._stem = words.stem
 
     def __missing__(self, word: str) -> int:
         stems = self.stems
-        self[word] = -1 if len(word) < 2 else stems.setdefault(self._stem(word), len(stems))
-        return self[word]
-
-
-def _spaced(text: str) -> str:
-    """Return a text with spaces between its words, which are those that bm25s finds."""
-    lower = text.lower()
-    if lower.isascii():  # words of one letter are left; they are in no vocabulary
-        return lower.translate(_SPACES)
-    return " ".join(_WORDS.findall(lower))
+        number = -1
+        if len(word) >= self._shortest:
+            number = stems.setdefault(self._stem(word), len(stems))
+        self[word] = number
+        return number
 
 
 def _counts(block: list[str], vocabulary: _Vocabulary) -> csc_array:

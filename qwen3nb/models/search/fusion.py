@@ -7,6 +7,7 @@ References:
     Cormack, Clarke and Buettcher 2009 (reciprocal rank fusion, k = 60).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,6 +46,7 @@ class Fusion(Identified):
         self.label = "-plus-".join(part.label for part in parts)
         self.source = source
         self.parts = list(parts)
+        self.nothing: Counter[str] = Counter()  # by part, queries for which it found nothing
         self.settings: dict[str, Any] = {
             "model": {"kind": "fusion"},
             "k": FUSION,
@@ -74,6 +76,8 @@ class Fusion(Identified):
     def search(self, queries: Any, *, top_k: int, **options: Any) -> dict[str, dict[str, float]]:
         """Return the ``top_k`` best documents per query by the sum of reciprocal ranks."""
         runs = [part.search(queries, top_k=_DEEPER * top_k, **options) for part in self._searches]
+        for part, run in zip(self.parts, runs, strict=True):
+            self.nothing[part.label] += sum(not scores for scores in run.values())
         fused = fuse([{q: dict(scores) for q, scores in run.items()} for run in runs])
         return {
             query: {document: scores[document] for document in rank_documents(scores)[:top_k]}

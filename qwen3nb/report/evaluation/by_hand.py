@@ -96,7 +96,8 @@ def _scores(model: Any, collection: TestCollection, text: str) -> dict[str, floa
         rows = model.encode(list(documents.values()), role="passage")
         close = model.similarity(model.encode([text], role="query"), rows)[0]
         return dict(zip(documents, close.tolist(), strict=True))
-    model.index([{"id": name, "text": each} for name, each in documents.items()])
+    rows = [{"id": name, "text": each} for name, each in documents.items()]
+    model.index(rows, words=collection.words)
     return dict(model.search([{"id": "q", "text": text}], top_k=len(documents))["q"])
 
 
@@ -108,8 +109,8 @@ def _query_table(model: Any, collection: TestCollection, result: Result, query: 
         raise ValueError(f"unknown query {query!r} of {result.task.key}; such as: {known}")
     query = query or typical_query(values)
     scores = _scores(model, collection, collection.queries[query])
-    if collection.skip_self:
-        scores.pop(query, None)
+    for document in collection.removed(query):
+        scores.pop(document, None)
     ranked = list(rank_documents(scores))
     grades = collection.qrels[query]
     relevant = {name for name, grade in grades.items() if grade > 0}

@@ -42,6 +42,7 @@ from qwen3nb.report.render.table import (
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark, is_search
 from qwen3nb.utils.choices import split_names
 
+_SEARCHES = ("Retrieval", "Reranking")  # types of tasks that need no vectors
 _NEAR = (
     "not significantly different from the best of its column, as in the table of differences; only "
     "for metrics that are a mean over queries"
@@ -116,7 +117,8 @@ def _scores_table(
                 mark = "†" * (identity in marked)
                 row.append(number(record.main, link=score_link(record, links), mark=mark))
             else:
-                row.append(Cell(_why_missing(examples[identity], [key])))
+                searched = is_search(key) if main is None else main.task.type in _SEARCHES
+                row.append(Cell(_why_missing(examples[identity], searched=searched)))
     shown = [record for own in records.values() for key, record in own.items() if key in near]
     used = [record.main.interval for record in shown]
     return Table.of(
@@ -146,11 +148,14 @@ def _systems_compared(results: Iterable[Result], comparison: Comparison) -> set[
     }
 
 
-def _why_missing(other: Result, tasks: Iterable[str]) -> str:
-    """Return why a model has no result on ``tasks``, inferred from its result on another."""
+def _why_missing(other: Result, *, searched: bool) -> str:
+    """Return why a model has no result on tasks, inferred from its result on another.
+
+    ``searched`` says whether one of the tasks is a search, which needs no vectors.
+    """
     kind = other.model.settings.get("model", {}).get("kind")
     searches_only = kind in (each.name for each in (*KINDS, FUSION_KIND) if each.searches)
-    return "no vectors" if searches_only and not any(map(is_search, tasks)) else "not run"
+    return "no vectors" if searches_only and not searched else "not run"
 
 
 def record_list(results: Iterable[Result]) -> Table:
@@ -246,7 +251,7 @@ def _mean(mean: BenchmarkMean, example: Result) -> Cell | str:
     if mean.value is not None:
         return number(mean.value, interval=mean.interval)
     if not mean.measured and len(mean.missing) == len(mean.column.weights):
-        return _why_missing(example, mean.column.weights)
+        return _why_missing(example, searched=any(map(is_search, mean.column.weights)))
     return Cell(f"{mean.measured} of {mean.column.tasks}", "incomplete")
 
 

@@ -9,14 +9,16 @@ from safetensors.numpy import save_file
 
 import qwen3nb as q
 from qwen3nb.cli.main import main
+from qwen3nb.datasets.collection import ITSELF, NOTHING_FOUND, nothing_found_by
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.custom.queries import ModelEntry, read_queries
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain, search_domain
 from qwen3nb.evaluation.run import EvaluationError
-from qwen3nb.metrics.retrieval import RECORDED
+from qwen3nb.metrics.retrieval import RECORDED, UNJUDGED
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.search.fusion import fuse
+from qwen3nb.models.search.words import Words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.board import cost_table
@@ -246,6 +248,86 @@ def test_the_python_call_makes_the_record_of_the_command(data, home):
     assert done.output.count("record reused, nothing encoded") == 2
     with pytest.raises(EvaluationError, match="1 of 1 models failed"):
         q.evaluate("rondom", domain)
+
+
+WORDS_OF = {  # a word per document, by language; each stands in one document only
+    "zh": ["我们在公园里看见松鼠", "这家餐馆的豆腐好吃"],
+    "th": ["เขาขี่จักรยานไปโรงเรียน", "ห้องสมุดปิดวันอาทิตย์"],
+    "hi": ["बच्चे समुद्र के किनारे", "रसोई में पानी"],
+    "wide": ["Ｒｕｓｔ　ｇｒｅｐ", "Ｐｙｔｈｏｎ　ｓｏｒｔ"],
+}
+ASKED = {
+    "zh": ["松鼠", "豆腐"],
+    "th": ["จักรยาน", "ห้องสมุด"],
+    "hi": ["बच्चे", "पानी"],
+    "wide": ["rust", "PYTHON"],
+}
+
+
+def found_by(spec, texts, queries):
+    """The record of a model on queries of which the n-th asks for the n-th document."""
+    rows = [{"id": f"d{n}", "text": text} for n, text in enumerate(texts)]
+    asked = [
+        {"id": f"q{n}", "query": text, "expected": [f"d{n}"]} for n, text in enumerate(queries)
+    ]
+    return evaluate_domain([spec], load_domain(asked, rows), strict=True).results[0]
+
+
+@pytest.mark.parametrize("language", WORDS_OF)
+def test_bm25_reads_every_script_and_its_record_says_so(home, language):
+    record = found_by("bm25", WORDS_OF[language], ASKED[language])
+    assert record.metrics["MRR@10"].value == 1.0
+    assert record.config["words"] == Words(english=True).name
+    again = found_by("bm25", WORDS_OF[language], ASKED[language])
+    assert again.finished == record.finished
+    assert again.run == record.run  # reused
+
+
+def test_queries_that_found_nothing_are_counted_also_by_part_of_a_fusion(home):
+    texts, queries = ["sort a list", "read a file"], ["sort", "nowhere"]
+    record = found_by("bm25", texts, queries)
+    assert record.task.counts[NOTHING_FOUND] == 1
+    assert "words" not in record.config  # read as English, as records from before
+    assert record.config["judgements"]["q1"] == {"first": [], "ideal": [3]}
+    fused = found_by("bm25+random:16", texts, queries)
+    assert NOTHING_FOUND not in fused.task.counts
+    assert fused.task.counts[nothing_found_by("bm25")] == 1
+
+
+def test_the_query_itself_is_not_ranked_and_copies_are_one_cluster(home):
+    """By hand: the first document is the query; without it, the right one is first."""
+    texts = {"x": "taxes are too high", "c": "high taxes pay for schools", "d": "schools"}
+    rows = [{"id": name, "text": text} for name, text in texts.items()]
+    asked = [
+        {"id": f"q{n}", "query": text, "expected": ["c"]}
+        for n, text in enumerate(["taxes are too high", "Taxes are  TOO high", "schools"])
+    ]
+    domain = load_domain(asked, rows)
+    assert domain.clusters == {"q0": "q0", "q1": "q0", "q2": "q2"}
+    assert domain.itself == {"q0": ["x"], "q1": ["x"], "q2": ["d"]}
+    assert "query 'q0': is itself a document, left out of its ranking: x" in domain.notes
+    for spec in ("bm25", "random:16", "bm25+random:16"):
+        record = evaluate_domain([spec], domain, strict=True).results[0]
+        assert all("x" not in record.config["top"][query] for query in ("q0", "q1"))
+        assert record.task.counts[ITSELF] == 3
+        assert record.task.clusters == domain.clusters
+    scores = evaluate_domain(["bm25"], domain, strict=True).results[0].per_query["MRR@10"]
+    assert scores == {"q0": 1.0, "q1": 1.0, "q2": 1.0}
+
+
+def test_judged_documents_are_counted_as_by_hand(home):
+    """BM25 finds the two documents with the word; one of them is judged, with grade 0."""
+    rows = [
+        {"id": name, "text": text}
+        for name, text in {"a": "sort", "b": "sort it", "c": "x y"}.items()
+    ]
+    asked = [{"id": "q", "query": "sort", "relevance_grades": {"b": 0, "c": 3}}]
+    record = evaluate_domain(["bm25"], load_domain(asked, rows), strict=True).results[0]
+    assert record.metrics["Judged@10"].value == 1.0  # "a" is the query itself
+    rows[0]["text"] = "sort sort"
+    record = evaluate_domain(["bm25"], load_domain(asked, rows), strict=True).results[0]
+    assert record.metrics["Judged@10"].value == 0.5
+    assert record.config["judgements"]["q"] == {"first": [UNJUDGED, 0], "ideal": [3]}
 
 
 def domain_command(*arguments):

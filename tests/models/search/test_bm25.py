@@ -10,6 +10,7 @@ from datasets import Dataset
 from qwen3nb.models.load import load_model
 from qwen3nb.models.search import bm25
 from qwen3nb.models.search.mteb_rows import joined_query
+from qwen3nb.models.search.words import ENGLISH_WORDS, Words
 
 SENTENCE = "runs running runner sorted sorting sorts table tables list lists quickly the of"
 WORDS = SENTENCE.split()
@@ -67,7 +68,8 @@ def test_the_index_is_that_of_bm25s(english, monkeypatch):
     texts = ODD + [" ".join(generator.choice(WORDS, n)) for n in generator.integers(0, 20, 40)]
     texts += ODD
     model = load_model("bm25")
-    index = bm25.build_index(texts, english=english, settings=model.settings)
+    words = ENGLISH_WORDS if english else Words(every_script=False)
+    index = bm25.build_index(texts, words=words, settings=model.settings)
     theirs = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
     options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english")}
     options = options if english else {"stopwords": None}

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import pytest
 
 from qwen3nb.evaluation.evaluate import evaluate
@@ -18,7 +20,7 @@ class Ranking:
     """A search that gives documents in one order, and notes what it was asked."""
 
     def __init__(self, order):
-        self.order, self.asked = order, []
+        self.order, self.asked, self.label = order, [], order
 
     def index(self, corpus, **options):
         self.asked.append((corpus, options))
@@ -33,7 +35,8 @@ def test_each_part_searches_twice_as_deep_and_the_best_are_kept():
     """2 / 63 for c, third in both, beats 1 / 61 for a and e, of which ties take the later name."""
     parts = [Ranking("abcx"), Ranking("efcy")]
     model = Fusion.__new__(Fusion)
-    model._searches = parts
+    model._searches = model.parts = parts
+    model.nothing = Counter()
     model.index(["row"], task_metadata="task")
     run = model.search([{"id": "q"}], top_k=2, top_ranked=None)
     assert run == {"q": {"c": pytest.approx(2 / 63), "e": pytest.approx(1 / 61)}}

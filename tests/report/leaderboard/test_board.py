@@ -34,6 +34,7 @@ from qwen3nb.utils.atomic_files import read_json
 def test_the_leaderboard_names_what_is_missing_and_marks_the_best():
     bm25 = make("bm25", scores=(0.9, 0.9, 0.9), settings={"model": {"kind": "bm25"}})
     sts = make("m", task="AuthorSTS")
+    amend(sts, "task", type="STS")
     table = leaderboard([make("m"), bm25, sts], tier="smoke", links={"run-m": "m.html"})
     first, second = table.rows
     assert [(row[0].text, row[1].text, row[1].strong) for row in table.rows] == [
@@ -102,6 +103,14 @@ def test_the_first_table_has_a_column_per_benchmark(records):
     assert [cell.text for cell in rows["bm25"][4:]] == ["12 of 41", "12 of 41"]
     assert (rows["broken"][1].text, rows["broken"][1].detail) == ("14 of 15", "incomplete")
     assert leaderboard([], tier="full").rows == ()
+
+
+def test_bm25_that_was_not_run_on_ones_data_needs_no_vectors():
+    """A folder's name says nothing; its records say that it is a search."""
+    bm25 = make("bm25", task="easy", settings={"model": {"kind": "bm25"}})
+    records = [make("m", task="easy"), make("m", task="hard"), bm25]
+    texts = {row[0].text: row[2].text for row in leaderboard(records, tasks=["easy", "hard"]).rows}
+    assert texts["bm25"] == "not run"
 
 
 def test_every_task_of_the_tier_is_in_a_section(records):

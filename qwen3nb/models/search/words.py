@@ -1,0 +1,289 @@
+"""What BM25 reads as words: by the declared language of the texts, else by their script.
+
+    English is declared        runs of two letters or more, English stop words and stemmer, as in
+                               MTEB's baseline
+    another language           words of every script, without stop words and stemmer
+    nothing is declared        as for English, unless the texts have letters that this misreads;
+                               then words of every script, with English stop words and stemmer
+
+Words of every script: texts are folded (NFKC, then full case folding), combining marks belong to
+their letter, and scripts without blanks are read as bigrams: Chinese, Japanese, Korean, Thai, Lao,
+Khmer, Burmese, Tibetan and others of their kind. Points of Arabic and Hebrew are left out, as
+most texts are written without them. Words of one letter are searched only if a query has no others.
+
+References:
+    Unicode Standard, chapter 3.13 (NFKC_Casefold); Lucene's CJKBigramFilter.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Any
+
+import bm25s
+import Stemmer
+from bm25s.stopwords import STOPWORDS_EN
+
+from qwen3nb.models.search.mteb_rows import ENGLISH
+
+STEMMER = "english"
+_LATIN = re.compile(r"\w{2,}")
+_SPACES = {code: " " for code in range(128) if not _LATIN.fullmatch(2 * chr(code))}
+_MISREAD_SHARE = 0.01  # of documents, from which texts without a language are read by script
+# Blocks of scripts that are written without blanks between words, and Korean's.
+_WITHOUT_BLANKS = (
+    (0x0E00, 0x0FFF),  # Thai, Lao, Tibetan
+    (0x1000, 0x109F),  # Burmese
+    (0x1100, 0x11FF),  # Korean
+    (0x1780, 0x17FF),  # Khmer
+    (0x1950, 0x19DF),  # Tai Le, New Tai Lue
+    (0x1A20, 0x1AAF),  # Tai Tham
+    (0x1B00, 0x1B7F),  # Balinese
+    (0x3005, 0x3007),  # marks of repetition, zero
+    (0x3021, 0x303C),  # numerals
+    (0x3041, 0x31FF),  # Japanese syllables, Bopomofo, Korean
+    (0x3400, 0x9FFF),  # Chinese
+    (0xA960, 0xA9FF),  # Korean, Javanese, Burmese
+    (0xAA60, 0xAADF),  # Burmese, Tai Viet
+    (0xAC00, 0xD7FF),  # Korean
+    (0xF900, 0xFAFF),  # Chinese
+    (0x1AFF0, 0x1B16F),  # Japanese syllables
+    (0x20000, 0x323AF),  # Chinese
+)
+# Characters within words that are left out: points of Hebrew and Arabic, the Arabic dash for
+# stretching, Tibetan's dot between syllables, joiners, and soft hyphens.
+_POINTS = (
+    (0x0591, 0x05BD),
+    (0x05BF, 0x05BF),
+    (0x05C1, 0x05C2),
+    (0x05C4, 0x05C5),
+    (0x05C7, 0x05C7),
+    (0x0610, 0x061A),
+    (0x064B, 0x0652),
+    (0x0656, 0x065F),
+    (0x0670, 0x0670),
+    (0x06D6, 0x06DC),
+    (0x06DF, 0x06E4),
+    (0x06E7, 0x06E8),
+    (0x06EA, 0x06ED),
+    (0x0640, 0x0640),
+    (0x0F0B, 0x0F0C),
+    (0x00AD, 0x00AD),
+    (0x200B, 0x200D),
+    (0x2060, 0x2060),
+    (0xFE00, 0xFE0F),
+    (0xE0100, 0xE01EF),
+)
+_LEFT_OUT = {code: None for first, last in _POINTS for code in range(first, last + 1)}
+_FULL_WIDTH = ((0xFF01, 0xFFDC),)
+_FOLDED_OTHERWISE = "ßẞςİŉǰΐΰև"  # letters whose case folding is not their lower case
+_DOTTED_I = "i\u0307"  # what is left of İ, which other texts write as i
+
+
+@dataclass(frozen=True)
+class Words:
+    """How texts become words; equal words give equal indexes."""
+
+    english: bool = False  # whether English stop words are left out, and words stemmed
+    every_script: bool = True  # whether scripts other than Latin are read as above
+    letters: bool = False  # whether words of one letter count, too
+
+    @property
+    def name(self) -> str:
+        """What a record states; empty for English words, as in records from before."""
+        if self == ENGLISH_WORDS:
+            return ""
+        language = "English stop words and stemmer" if self.english else "no stop words, no stemmer"
+        return f"words of every script, bigrams where there are no blanks; {language}"
+
+    @property
+    def of_letters(self) -> "Words":
+        """The same words and those of one letter, none of them left out or stemmed."""
+        return Words(every_script=True, letters=True)
+
+    @cached_property
+    def left_out(self) -> frozenset[str]:
+        """The stop words."""
+        return frozenset(STOPWORDS_EN) if self.english else frozenset()
+
+    def split(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the words of each text, stemmed, without stop words."""
+        if self == ENGLISH_WORDS:
+            english: list[list[str]] = bm25s.tokenize(
+                list(texts),
+                stopwords="en",
+                stemmer=Stemmer.Stemmer(STEMMER),
+                return_ids=False,
+                show_progress=False,
+            )
+            return english
+        stem = self.stem
+        return [
+            [stem(word) for word in self.spaced(text).split() if word not in self.left_out]
+            for text in texts
+        ]
+
+    @property
+    def stem(self) -> Callable[[str], str]:
+        """A function that returns the stem of a word.
+
+        Without PyStemmer's own cache, which takes longer than it saves.
+        """
+        return Stemmer.Stemmer(STEMMER, 0).stemWord if self.english else str
+
+    def spaced(self, text: str) -> str:
+        """Return a text with spaces between its words, of which none is stemmed or left out.
+
+        Words of one letter may be left in English texts.
+
+        >>> Words().spaced("ＡＢＣ 打印机")
+        'abc 打印 印机'
+        """
+        if self.every_script:
+            return " ".join(_of_every_script(text, shortest=1 if self.letters else 2))
+        lower = text.lower()
+        if lower.isascii():
+            return lower.translate(_SPACES)
+        return " ".join(_LATIN.findall(lower))
+
+
+ENGLISH_WORDS = Words(english=True, every_script=False)
+_BY_SCRIPT = replace(ENGLISH_WORDS, every_script=True)
+
+
+def words_of_languages(languages: Collection[str]) -> Words:
+    """Return the words of texts in declared languages (ISO 639-3).
+
+    >>> words_of_languages({"eng", "zho"}) == ENGLISH_WORDS, words_of_languages({"deu"}) == Words()
+    (True, True)
+    """
+    return ENGLISH_WORDS if ENGLISH in languages else Words()
+
+
+def words_of_texts(queries: Iterable[str], documents: Iterable[str]) -> Words:
+    """Return the words of texts whose language nobody declares, by their script.
+
+    They are English words unless a query, or a document in a hundred, has letters that English
+    words misread, or a query has words of one letter only.
+    """
+    if any(map(_misread_query, queries)):
+        return _BY_SCRIPT
+    count, misread = 0, 0
+    for document in documents:
+        count += 1
+        misread += _misread(document)
+    if misread and misread >= _MISREAD_SHARE * count:
+        return _BY_SCRIPT
+    return ENGLISH_WORDS
+
+
+def stated_words(settings: Mapping[str, Any], names: Iterable[str]) -> str:
+    """Return what a record states on words: nothing for English ones, or without BM25.
+
+    Args:
+        settings: those of the model.
+        names: `Words.name` of each part of the data.
+    """
+    if not _reads_words(settings):
+        return ""
+    return " / ".join(sorted({*names} - {""}))
+
+
+def _reads_words(settings: Mapping[str, Any]) -> bool:
+    """Return whether a model, or a part of it, is BM25."""
+    kind = settings.get("model", {}).get("kind")
+    return kind == "bm25" or any(_reads_words(part) for part in settings.get("of", ()))
+
+
+def _misread_query(query: str) -> bool:
+    if _misread(query):
+        return True
+    words = query.lower().translate(_SPACES).split()
+    longer = [word for word in words if len(word) > 1 and word not in ENGLISH_WORDS.left_out]
+    return not longer and any(len(word) == 1 for word in words)
+
+
+def _misread(text: str) -> bool:
+    """Return whether English words split or drop a word of a text."""
+    return not text.isascii() and _patterns().misread.search(text) is not None
+
+
+@dataclass(frozen=True)
+class _Patterns:
+    """Regular expressions that need the properties of all characters."""
+
+    run: re.Pattern[str]  # letters of one kind: without blanks (group 1), or a word
+    letter: re.Pattern[str]  # a letter of a script without blanks, with its marks
+    misread: re.Pattern[str]  # a character that English words misread
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> _Patterns:
+    codes = [*range(0x80, 0x20000), *range(0xE0100, 0xE01F0)]
+    marks = [code for code in codes if unicodedata.category(chr(code)).startswith("M")]
+    of_words = ("L", "M", "N")
+    packed = [
+        code
+        for first, last in _WITHOUT_BLANKS
+        for code in range(first, last + 1)
+        if unicodedata.category(chr(code)).startswith(of_words)
+    ]
+    own_marks, packed_codes = set(marks), set(packed)
+    base = _character_class(code for code in packed if code not in own_marks)
+    mark = _character_class(marks)
+    other_mark = _character_class(code for code in marks if code not in packed_codes)
+    every = _character_class(packed)
+    word = rf"(?:[^\W{every}]|[{other_mark}])"
+    odd = _character_class(
+        [*packed, *marks, *_LEFT_OUT, *(c for a, b in _FULL_WIDTH for c in range(a, b + 1))]
+    )
+    return _Patterns(
+        run=re.compile(rf"([{every}][{every}{mark}]*)|{word}+"),
+        letter=re.compile(rf"[{base}][{mark}]*|[{mark}]+"),
+        misread=re.compile(rf"[{odd}{_FOLDED_OTHERWISE}]"),
+    )
+
+
+def _character_class(codes: Iterable[int]) -> str:
+    """Return the inside of a regular expression's ``[…]`` for characters that are not ASCII."""
+    parts, start, last = [], -1, -2
+    for code in sorted({*codes}):
+        if code != last + 1:
+            parts.append((start, last))
+            start = code
+        last = code
+    parts.append((start, last))
+    return "".join(f"{chr(first)}-{chr(end)}" for first, end in parts if first >= 0)
+
+
+def _of_every_script(text: str, *, shortest: int) -> Iterator[str]:
+    """Yield the words of a text of at least ``shortest`` letters; bigrams without blanks.
+
+    With a ``shortest`` of 1, letters of scripts without blanks are words of their own.
+    """
+    for match in _patterns().run.finditer(_folded(text)):
+        if match[1] is None:
+            if len(match[0]) >= shortest:
+                yield match[0]
+            continue
+        letters = _patterns().letter.findall(match[1])
+        if shortest == 1:
+            yield from letters
+        else:
+            for first, second in pairwise(letters):
+                yield first + second
+
+
+def _folded(text: str) -> str:
+    """Return a text without differences of width, composition and case.
+
+    >>> _folded("Ｓtraße")
+    'strasse'
+    """
+    if text.isascii():
+        return text.lower()
+    folded = unicodedata.normalize("NFKC", text).casefold().translate(_LEFT_OUT)
+    return unicodedata.normalize("NFKC", folded.replace(_DOTTED_I, "i"))

@@ -1,0 +1,135 @@
+"""What BM25 reads as words, by hand; and that English is read as by bm25s, token by token."""
+
+import bm25s
+import pytest
+import Stemmer
+
+from qwen3nb.models.load import load_model
+from qwen3nb.models.search import bm25
+from qwen3nb.models.search.words import (
+    ENGLISH_WORDS,
+    Words,
+    stated_words,
+    words_of_languages,
+    words_of_texts,
+)
+
+BY_SCRIPT = Words(english=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("打印机又卡纸", "打印 印机 机又 又卡 卡纸"),
+        ("iPhone手机 12", "iphone 手机 12"),
+        ("ガイド・ｶﾞｲﾄﾞ", "ガイ イド ガイ イド"),
+        ("コンピューター", "コン ンピ ピュ ュー ータ ター"),
+        ("가격이 집", "가격 격이"),
+        ("สวัสดี", "สวั วัส สดี"),
+        ("ພາສາລາວ", "ພາ າສ ສາ າລ ລາ າວ"),
+        ("ភាសា", "ភាសា"),
+        ("မြန်မာ", "မြန် န်မာ"),
+        ("བོད་ཡིག", "བོད དཡི ཡིག"),
+        ("हिन्दी में", "हिन्दी में"),
+        ("தமிழ் மொழி", "தமிழ் மொழி"),
+        ("كِتَابٌ كتـــاب", "كتاب كتاب"),
+        ("שָׁלוֹם שלום", "שלום שלום"),
+        ("می\u200cخواهم", "میخواهم"),
+        ("e\u0301cole ÉCOLE", "école école"),
+        ("Straße STRASSE", "strasse strasse"),
+        ("İstanbul ISTANBUL", "istanbul istanbul"),
+        ("ΟΔΟΣ οδος", "οδοσ οδοσ"),
+        ("Ｒｕｓｔ　ｇｒｅｐ", "rust grep"),
+        ("C R ß 猫", "ss"),
+    ],
+)
+def test_words_of_every_script_by_hand(text, words):
+    assert Words().split([text]) == [words.split()]
+
+
+def test_english_words_are_those_of_bm25s_in_both_readings():
+    texts = ["Running the tests", "naïve CAFÉ tables", "a b1 snake_case x", "", "e-mail o'clock"]
+    options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "show_progress": False}
+    theirs = bm25s.tokenize(texts, return_ids=False, **options)
+    assert ENGLISH_WORDS.split(texts) == theirs
+    assert BY_SCRIPT.split(texts) == theirs
+
+
+@pytest.mark.parametrize(
+    ("queries", "documents", "words"),
+    [
+        (["sort a list"], ["naïve café", "Ca²⁺ μ-opioid, α-synuclein"], ENGLISH_WORDS),
+        (["sort"], ["sort"] * 200 + ["打印"], ENGLISH_WORDS),  # fewer than one in a hundred
+        (["sort"], ["sort"] * 50 + ["ＡＢＣ"], BY_SCRIPT),
+        (["sort"] * 500 + ["打印"], ["sort"], BY_SCRIPT),
+        (["हिन्दी"], ["sort"], BY_SCRIPT),
+        (["C"], ["sort"], BY_SCRIPT),
+        (["to be"], ["sort"], ENGLISH_WORDS),
+        (["to a"], ["sort"], BY_SCRIPT),  # its only word that is no stop word has one letter
+        ([""], ["sort"], ENGLISH_WORDS),
+    ],
+)
+def test_texts_without_a_language_are_read_by_their_script(queries, documents, words):
+    assert words_of_texts(queries, documents) == words
+
+
+def test_a_declared_language_decides_and_a_record_states_it():
+    assert words_of_languages({"zho", "eng"}) == ENGLISH_WORDS
+    assert words_of_languages({"jpn"}) == Words()
+    plain, fusion = {"model": {"kind": "bm25"}}, {"model": {"kind": "fusion"}}
+    assert stated_words(plain, [ENGLISH_WORDS.name]) == ""
+    assert "no stemmer" in stated_words(plain, [Words().name])
+    assert stated_words(fusion | {"of": [{}, plain]}, [Words().name, ""]) == Words().name
+    assert stated_words({"model": {"kind": "qwen3"}}, [Words().name]) == ""
+
+
+def rows(texts):
+    return [{"id": f"d{index}", "text": text} for index, text in enumerate(texts)]
+
+
+def found(documents, query):
+    model = load_model("bm25")
+    model.index(rows(documents), words=words_of_texts([query], documents))
+    scores = model.search([{"id": "q", "text": query}], top_k=5)["q"]
+    ranked = {"q": [row["id"] for row in rows(documents)]}
+    assert model.search([{"id": "q", "text": query}], top_k=5, top_ranked=ranked)["q"] == scores
+    assert model.score(query, [*scores]) == pytest.approx([*scores.values()])
+    return [*scores]
+
+
+def test_a_query_of_letters_is_searched_by_them():
+    documents = ["the C language, a language", "written in R", "C and R", "sort a list"]
+    assert set(found(documents, "C")) == {"d0", "d2"}
+    assert set(found(documents, "the C++")) == {"d0", "d2"}
+    assert found(documents, "C list") == ["d3"]  # it has a word
+    assert found(["猫がいる", "犬がいる"], "猫") == ["d0"]
+    assert found(["C", "R"], "R") == ["d1"]
+
+
+def test_scores_of_letters_by_hand():
+    """One of two documents has it once; lengths 2 and 4: ln(1 + 1.5 / 1.5) / (1 + norm)."""
+    model = load_model("bm25")
+    model.index(rows(["C compiler", "sort a long list"]), words=BY_SCRIPT)
+    norm = 1.5 * (0.25 + 0.75 * 2 / 3)
+    expected = pytest.approx({"d0": 0.6931471805599453 / (1 + norm)}, rel=1e-6)
+    assert model.search([{"id": "q", "text": "C"}], top_k=2)["q"] == expected
+
+
+def test_declared_english_keeps_its_scores_and_finds_no_letters():
+    model = load_model("bm25")
+    model.index(rows(["the C language", "打印机"]), words=ENGLISH_WORDS)
+    for query in ("C", "打印"):
+        assert model.search([{"id": "q", "text": query}], top_k=2)["q"] == {}
+
+
+def test_an_index_of_other_words_is_not_reused(home, monkeypatch):
+    monkeypatch.setattr(bm25, "LARGE", 1)
+    monkeypatch.setenv("QWEN3NB_CACHE", str(home / "cache"))
+    documents, query = rows(["打印机又卡纸", "sorts tables"]), [{"id": "q", "text": "打印 table"}]
+    hits = {}
+    for words in (ENGLISH_WORDS, BY_SCRIPT, Words(), ENGLISH_WORDS):
+        model = load_model("bm25")
+        model.index(documents, words=words)
+        hits[words] = set(model.search(query, top_k=2)["q"])
+    assert hits == {ENGLISH_WORDS: {"d1"}, BY_SCRIPT: {"d0", "d1"}, Words(): {"d0"}}
+    assert len([*(home / "cache" / "bm25").glob("*/manifest.json")]) == 3
