@@ -72,6 +72,7 @@ _MOST = 0.5  # refuse when more than this share of the judged documents is missi
 
 ITSELF = "queries that are also documents, which are left out of their own ranking"
 JUDGED_ITSELF = "queries that are also documents with a judgement, which counts"
+SAME_TEXT = "queries whose text is also a document of another id, which is ranked"
 _PREFIX = 8  # characters by which most documents are told from a query
 
 
@@ -260,12 +261,12 @@ class TestCollection:
             if unwinnable:
                 log.warning("%s: %s: %s", where, UNWINNABLE, listed(unwinnable))
         queries = {query: self.queries[query] for query in sorted(scored)}
-        itself: dict[str, list[str]] = {}
+        itself: dict[str, list[str]] = {}  # by query
         clusters = self.clusters
         if not zeros:
             clusters = with_copies(clusters or shared_documents(scored), queries)
-            itself, judged_itself = documents_of_themselves(queries, self.documents, scored)
-            counts |= {ITSELF: len(itself), JUDGED_ITSELF: len(judged_itself)}
+            itself, counted_itself = documents_of_themselves(queries, self.documents, scored)
+            counts |= counted_itself
         counts |= text_counts("documents", self.documents.values())
         counts |= text_counts("queries", queries.values())
         candidates = None
@@ -516,37 +517,51 @@ def documents_of_themselves(
     queries: Mapping[str, str],
     documents: Mapping[str, str],
     qrels: Mapping[str, Mapping[str, int]],
-) -> tuple[dict[str, list[str]], set[str]]:
-    """Return the documents which are a query itself: those to remove, and queries judged for them.
+) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """Return the documents which are a query itself, to remove from its ranking, and counts.
 
-    A document is the query itself if it has the same `plain_text`, or the same id and, after a
-    title that is no longer than the rest, the same text. It is removed from the ranking of that
-    query, where it would be first, unless it has a judgement.
+    A document is the query itself if it has its id and, after a title that is no longer than the
+    rest, the same `plain_text`. It is removed from the ranking of that query, where it would be
+    first, unless it has a judgement. A document of another id with the query's text may be an
+    answer: it is ranked, and counted.
     """
     texts = {query: plain_text(text) for query, text in queries.items()}
-    by_text: dict[str, list[str]] = {}
+    removed: dict[str, list[str]] = {}
+    judged, ranked = set(), set()
     for query, text in texts.items():
+        if text and query in documents and _is_titled(plain_text(documents[query]), text):
+            if query in qrels.get(query, {}):
+                judged.add(query)
+            else:
+                removed[query] = [query]
+    for document, equal in _equal_texts(texts, documents):
+        for query in equal:
+            if document in qrels.get(query, {}):
+                judged.add(query)
+            elif document != query:
+                ranked.add(query)
+    counts = {ITSELF: len(removed), JUDGED_ITSELF: len(judged), SAME_TEXT: len(ranked)}
+    return removed, counts
+
+
+def _is_titled(document: str, text: str) -> bool:
+    """Return whether a document is a text, perhaps after a title that is no longer."""
+    return document.endswith(text) and len(document) <= 2 * len(text)
+
+
+def _equal_texts(
+    queries: Mapping[str, str], documents: Mapping[str, str]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield each document with the text of queries, and these; queries are `plain_text`."""
+    by_text: dict[str, list[str]] = {}
+    for query, text in queries.items():
         if text:
             by_text.setdefault(text, []).append(query)
     prefixes = {text[:_PREFIX] for text in by_text}
-    pairs = []
-    for query, text in texts.items():
-        if text and query in documents:
-            document = plain_text(documents[query])
-            if document.endswith(text) and len(document) <= 2 * len(text):
-                pairs.append((query, query))
     for document, text in documents.items():
         beginning = plain_text(text.lstrip()[: 8 * _PREFIX])
-        if beginning[:_PREFIX] in prefixes:
-            pairs += [(query, document) for query in by_text.get(plain_text(text), ())]
-    removed: dict[str, list[str]] = {}
-    judged = set()
-    for query, document in dict.fromkeys(pairs):
-        if document in qrels.get(query, {}):
-            judged.add(query)
-        else:
-            removed.setdefault(query, []).append(document)
-    return removed, judged
+        if beginning[:_PREFIX] in prefixes and (equal := by_text.get(plain_text(text))):
+            yield document, equal
 
 
 def with_copies(clusters: Mapping[str, str], queries: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from helpers import TEXTS
 from helpers.mteb_tasks import WORDS, loaded
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import ITSELF, JUDGED_ITSELF, TestCollection, from_mteb
+from qwen3nb.datasets.collection import ITSELF, JUDGED_ITSELF, SAME_TEXT, TestCollection, from_mteb
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.trec import read_run
 from qwen3nb.evaluation.evaluate import evaluate
@@ -66,19 +66,17 @@ def test_what_is_odd_is_counted_and_shown(tmp_path):
 
 @pytest.mark.parametrize("name", ["arguana", "mine"])
 def test_a_document_that_is_the_query_goes_in_a_folder_of_any_name(tmp_path, name):
-    """By id and by text; not by an id alone, nor if it is judged."""
+    """By id and text; not by an id or a text alone, nor if it is judged."""
     rows = {
         "corpus": {"1": "Tax  THEM", "2": "other", "3": "A title. tax them not", "4": "tax them"},
         "queries": {"1": "tax them", "2": "tax them not", "3": "tax them not", "4": "other"},
         "qrels": "1\t2\t1\n1\t3\t1\n2\t1\t1\n3\t1\t1\n4\t2\t1\n",
     }
     collection = TestCollection.from_beir(beir_rows(tmp_path / name, **rows))
-    assert {query: sorted(each) for query, each in collection.itself.items()} == {
-        "1": ["1", "4"],
-        "3": ["3"],
-    }
+    assert collection.itself == {"1": ["1"], "3": ["3"]}
     assert collection.counts[ITSELF] == 2
     assert collection.counts[JUDGED_ITSELF] == 1
+    assert collection.counts[SAME_TEXT] == 1
     assert collection.clusters == {"1": "1", "2": "2", "3": "2", "4": "4"}
     run = evaluate("bm25", collection, show_progress=False).results[0]
     assert run.task.counts[ITSELF] == 2

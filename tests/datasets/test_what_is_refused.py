@@ -260,7 +260,10 @@ CASES = {
     "a query whose relevant documents are all missing": both(
         more("queries", ("q9", "other")), more("judgements", ("q9", "gone", 2))
     ),
-    "a query that is also a document: left out of its own ranking": both(
+    "a query that is also a document, by id and text: left out of its own ranking": both(
+        more("queries", ("d5", WORDS[5])), more("judgements", ("d5", "d0", 2))
+    ),
+    "a query with the text of a document of another id": both(
         more("queries", ("q9", WORDS[5])), more("judgements", ("q9", "d0", 2))
     ),
     "a query that is also a document, and judged for it": both(

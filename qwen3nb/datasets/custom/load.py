@@ -24,8 +24,6 @@ from functools import cached_property
 from typing import Any
 
 from qwen3nb.datasets.collection import (
-    ITSELF,
-    JUDGED_ITSELF,
     UNANSWERABLE,
     UNJUDGED,
     UNWINNABLE,
@@ -135,8 +133,8 @@ def load_domain(
         max(grades[query].values(), default=0) >= threshold for query in dropped
     )
     counts[UNANSWERABLE] = len(dropped) - counts[UNJUDGED] - counts[UNWINNABLE]
-    itself, judged_itself = documents_of_themselves(texts, documents.texts, judged)
-    counts |= {ITSELF: len(itself), JUDGED_ITSELF: len(judged_itself)}
+    itself, counted_itself = documents_of_themselves(texts, documents.texts, judged)
+    counts |= counted_itself
     counts |= text_counts("documents", documents.texts.values())
     counts |= text_counts("queries", texts.values())
     clusters: dict[str, str] = {}
