@@ -256,7 +256,7 @@ WORDS_OF = {  # a word per document, by language; each stands in one document on
     "hi": ["बच्चे समुद्र के किनारे", "रसोई में पानी"],
     "wide": ["Ｒｕｓｔ　ｇｒｅｐ", "Ｐｙｔｈｏｎ　ｓｏｒｔ"],
 }
-ASKED = {
+QUERIES_OF = {
     "zh": ["松鼠", "豆腐"],
     "th": ["จักรยาน", "ห้องสมุด"],
     "hi": ["बच्चे", "पानी"],
@@ -267,18 +267,18 @@ ASKED = {
 def found_by(spec, texts, queries):
     """The record of a model on queries of which the n-th asks for the n-th document."""
     rows = [{"id": f"d{n}", "text": text} for n, text in enumerate(texts)]
-    asked = [
+    query_rows = [
         {"id": f"q{n}", "query": text, "expected": [f"d{n}"]} for n, text in enumerate(queries)
     ]
-    return evaluate_domain([spec], load_domain(asked, rows), strict=True).results[0]
+    return evaluate_domain([spec], load_domain(query_rows, rows), strict=True).results[0]
 
 
 @pytest.mark.parametrize("language", WORDS_OF)
 def test_bm25_reads_every_script_and_its_record_says_so(home, language):
-    record = found_by("bm25", WORDS_OF[language], ASKED[language])
+    record = found_by("bm25", WORDS_OF[language], QUERIES_OF[language])
     assert record.metrics["MRR@10"].value == 1.0
     assert record.config["words"] == Words(english=True).name
-    again = found_by("bm25", WORDS_OF[language], ASKED[language])
+    again = found_by("bm25", WORDS_OF[language], QUERIES_OF[language])
     assert again.finished == record.finished
     assert again.run == record.run  # reused
 
@@ -298,11 +298,11 @@ def test_the_query_itself_is_not_ranked_and_copies_are_one_cluster(home):
     """By hand: the document of the query would be first; without it, the right one is."""
     texts = {"x": "taxes are too high", "c": "high taxes pay for schools", "d": "schools"}
     rows = [{"id": name, "text": text} for name, text in texts.items()]
-    asked = [
+    query_rows = [
         {"id": name, "query": text, "expected": ["c"]}
         for name, text in {"x": "taxes are too high", "y": "Taxes are  TOO high"}.items()
     ]
-    domain = load_domain(asked, rows)
+    domain = load_domain(query_rows, rows)
     assert domain.clusters == {"x": "x", "y": "x"}
     assert domain.itself == {"x": ["x"]}
     assert domain.counts[SAME_TEXT] == 1
@@ -323,8 +323,8 @@ def test_judged_documents_are_counted_as_by_hand(home):
         {"id": name, "text": text}
         for name, text in {"a": "sort", "b": "sort it", "c": "x y"}.items()
     ]
-    asked = [{"id": "q", "query": "sort", "relevance_grades": {"b": 0, "c": 3}}]
-    record = evaluate_domain(["bm25"], load_domain(asked, rows), strict=True).results[0]
+    query_rows = [{"id": "q", "query": "sort", "relevance_grades": {"b": 0, "c": 3}}]
+    record = evaluate_domain(["bm25"], load_domain(query_rows, rows), strict=True).results[0]
     assert record.metrics["Judged@10"].value == 0.5
     assert record.config["judgements"]["q"] == {"first": [0, UNJUDGED], "ideal": [3]}
 
