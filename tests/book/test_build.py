@@ -144,6 +144,14 @@ def test_the_page_of_a_model_is_old_if_its_baseline_is_another(home):
     assert not is_old(page)
     make("bm25", scores=(0.5, 0.5, 0.5), finished="2027-01-01").save()
     assert is_old(page)
+    # Any other model belongs to the family over which the page's p-values are corrected.
+    made["baselines"] = trace.baselines(load_results())
+    assert not is_old(page)
+    make("theirs").save()
+    assert is_old(page)
+    # A stronger reference model becomes the baseline.
+    make("wordllama", scores=(0.9, 0.9, 0.9)).save()
+    assert [name for _, name, _ in trace.baselines(load_results())] == ["wordllama"]
 
 
 def test_a_notice_is_replaced_and_removed(home):

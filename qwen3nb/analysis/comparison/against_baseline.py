@@ -137,6 +137,18 @@ def _mean_alone(results: Sequence[Result], tier: str) -> list[Result]:
     return []
 
 
+def strongest(ordered: Sequence[Result], named: str) -> Result | None:
+    """Return the baseline among records of one task, which are in the order of the rule.
+
+    A ``named`` label comes first, else the reference model with the best score; random vectors are
+    used without any.
+    """
+    if not ordered or ordered[0].model.label == named:
+        return next(iter(ordered), None)
+    references = [other for other in ordered if not is_floor(other)]
+    return max(references, key=lambda other: other.main.value or 0.0, default=ordered[0])
+
+
 class _Choice:
     """The choice of a baseline on each task."""
 
@@ -154,13 +166,7 @@ class _Choice:
             if (other.task.key, other.task.revision) == (task.key, task.revision)
             if other.main.value is not None and column in other.per_query
         }
-        ordered = [usable[name] for name in self.order if name in usable]
-        if not ordered or ordered[0].model.label == self.named:
-            return next(iter(ordered), None)
-        references = [other for other in ordered if not is_floor(other)]
-        if not references:
-            return ordered[0]
-        return max(references, key=lambda other: other.main.value or 0.0)
+        return strongest([usable[name] for name in self.order if name in usable], self.named)
 
     def missing(self, task: TaskInfo) -> tuple[str, ...]:
         """Return the reference models that no record of the task is of, in their order."""

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
+from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline, strongest
 from qwen3nb.analysis.comparison.alignment import baselines, possible_baselines, system_names
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.atomic_files import read_json, sha256_json
 
 _TYPE = "application/vnd.qwen3nb.run+json"
 _CONCLUSION = 'class="q-conclusion"'
@@ -29,27 +29,43 @@ class RunTrace:
     skipped: Mapping[str, str] | None = None  # why a task has no result
 
     def baselines(self, results: Iterable[Result], *, named: str = "") -> list[list[str]]:
-        """Return the baseline of each task by the rule, and the time of its record.
+        """Return what the differences on the page follow from, for each task with a baseline.
 
-        A label ``named`` by the user, in the run or in ``_config.yml``, comes first.
+        This is the task, the name of the baseline by the rule, and a digest of the records of all
+        other models on the task, over which p-values are corrected. A label ``named`` by the user,
+        in the run or in ``_config.yml``, comes first.
         """
         models, tasks = {each.model for each in self.scores}, {each.task for each in self.scores}
-        known = possible_baselines(results, named=named)
-        given = (each for each in known if each.task.key in tasks)
-        others = [each for each in latest(given) if each.model.label not in models]
-        names = system_names(others)
-        order = baselines(others, names, named=named)
-        made = {
-            (each.task.key, names[each.model.identity, each.seed]): each.finished for each in others
-        }
-        of_tasks = (
-            (task, next((name for name in order if (task, name) in made), ""))
-            for task in sorted({task for task, _ in made})
-        )
-        return [[task, name, made[task, name]] for task, name in of_tasks if name]
+        on_tasks = (each for each in results if each.task.key in tasks)
+        others = [each for each in latest(on_tasks) if each.model.label not in models]
+        by_task: dict[str, list[Result]] = {}
+        for other in others:
+            by_task.setdefault(other.task.key, []).append(other)
+        possible = possible_baselines(others, named=named)
+        names = system_names(possible)
+        order = baselines(possible, names, named=named)
+        chosen = []
+        for task, records in sorted(by_task.items()):
+            named_here = {
+                names[each.model.identity, each.seed]: each
+                for each in possible
+                if each.task.key == task and each.main.value is not None
+            }
+            ordered = [named_here[name] for name in order if name in named_here]
+            baseline = strongest(ordered, named)
+            if baseline is not None:
+                name = names[baseline.model.identity, baseline.seed]
+                chosen.append([task, name, _digest(records)])
+        return chosen
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {_TYPE: asdict(self), "text/plain": ""}  # invisible in the notebook
+
+
+def _digest(records: Iterable[Result]) -> str:
+    """Return a digest that changes with any of the records."""
+    made = sorted([each.model.identity, str(each.seed), each.finished] for each in records)
+    return sha256_json(made)[:16]
 
 
 def read_trace(page: Path | Mapping[str, Any]) -> RunTrace | None:
@@ -87,4 +103,6 @@ def _score(value: dict[str, Any]) -> AgainstBaseline:
     score = value["score"]
     parts = {"columns": tuple(score["columns"]), "parts": tuple(score["parts"])}
     ends = value["interval"] and tuple(value["interval"])
-    return AgainstBaseline(**{**value, "score": Aggregate(**{**score, **parts}), "interval": ends})
+    missing = tuple(value.get("missing", ()))  # older pages have none
+    of_page = {"score": Aggregate(**{**score, **parts}), "interval": ends, "missing": missing}
+    return AgainstBaseline(**{**value, **of_page})
