@@ -161,12 +161,16 @@ class FolderKind(Kind):
     def content(self, source: Source, folder: ModelFolder) -> dict[str, Any]:
         """Return digests of the weights, the other files and the modules' folders."""
         extra = self.files(folder)
-        files = {
-            name: folder.sha256(name)
-            for file in sorted(folder.path.rglob("*"))
-            if (name := file.relative_to(folder.path).as_posix()) in extra
-            or (_IDENTIFYING.fullmatch(file.name) and file.is_file())
-        }
+        modules_of_it = [module.folder.path for module in folder.modules]
+        files = {}
+        for file in sorted(folder.path.rglob("*")):
+            name = file.relative_to(folder.path).as_posix()
+            # Other folders, such as checkpoints or exports, are not of this model.
+            inside = any(path in file.parents for path in modules_of_it if path != folder.path)
+            belongs = file.parent == folder.path or inside
+            identifying = belongs and _IDENTIFYING.fullmatch(file.name) and file.is_file()
+            if name in extra or identifying:
+                files[name] = folder.sha256(name)
         weights = self.weights(folder)
         check_checksums(folder)
         digests = {"kind": self.name, "weights": weights.digest, "files": sha256_json(files)}
@@ -184,9 +188,11 @@ class FolderKind(Kind):
 
     def modules(self, folder: ModelFolder) -> dict[str, Weights]:
         """Return the weights of modules of sentence-transformers, such as 2_Dense, by path."""
+        paths_of_modules = {module.folder.path for module in folder.modules}
         return {
             file.parent.name: folder.weights_in(file.relative_to(folder.path).as_posix())
             for file in folder.path.glob("*_*/model.safetensors")
+            if file.parent in paths_of_modules
         }
 
 

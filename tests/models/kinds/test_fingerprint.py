@@ -71,3 +71,17 @@ def test_every_file_of_a_folder_is_part_of_its_identity(write, tokenizer_folder,
         assert fingerprint(source) != before, file.name
         file.write_bytes(content)
     assert fingerprint(source) == before
+
+
+@pytest.mark.parametrize("write", [sentence(lambda m: m.Dense(32, 16)), static])
+def test_files_of_other_models_inside_are_no_part_of_it(write, tokenizer_folder, tmp_path):
+    folder = write(tmp_path / "model", tokenizer_folder)
+    source = find_source(str(folder))
+    before = fingerprint(source)
+    for name in ("old", "checkpoint-5", "3_Backup", "onnx/deep"):
+        inside = folder / name
+        shutil.copytree(tokenizer_folder, inside)
+        (inside / "config.json").write_text('{"model_type": "qwen3"}')
+        weights = next(folder.rglob("*.safetensors"))
+        shutil.copyfile(weights, inside / "model.safetensors")
+    assert fingerprint(source) == before

@@ -1,0 +1,514 @@
+"""Do all pages of a book say the same about one pair, one score, one model?
+
+    python -m benchmarks.agreement STUDY
+
+Reads the executed pages of a study (``book/runs`` and, if the book is built, ``_build/html``) and
+compares what stands in them more than once, also with the records:
+
+- the difference of a pair of models on a task, its interval and its uncorrected p-value;
+- a corrected p-value, for pages that correct over a family of one size;
+- the score of a model on a task, and its interval;
+- bold differences: exactly those whose interval excludes 0 and whose corrected p is below .05;
+- a model that a page advises to run, which has run on one of the page's tasks;
+- a conclusion that stands on several pages.
+
+Numbers are compared as they are shown. The exit status is 1 if anything disagrees.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+
+from qwen3nb.report.render.table import short_task
+from qwen3nb.utils.format import SMALLEST_P, interval_text, number_text, p_value_text
+
+_ALPHA = 0.05
+_END = r"(?:[+-]?[\d.]+|[<>]0)"
+_INTERVAL = re.compile(rf"\[({_END}), ({_END})\]")
+_EFFECT = re.compile(rf"([+-][\d.]+) (\[{_END}, {_END}\]|\(identical scores on all [\d,]+\))")
+_OF_ALT = re.compile(
+    r"(?P<first>[^;:]+) on (?P<task>[^;:]+): (?P<effect>[+-][\d.]+) (?P<ends>\[[^\]]+\]|\([^)]*\)),"
+    r" p (?P<p>[<=] [\d.]+)(?:, corrected over (?P<family>\d+) (?P<corrected>[<=] [\d.]+))?, n = "
+)
+_LEAD = re.compile(
+    rf"^(?P<first>\S.*?) (?:is best|scores highest) on (?P<task>.+?): (?P<metric>\S+) "
+    rf"(?P<score>[\d.]+) (?P<ends>\[{_END}, {_END}\]), ahead of (?P<second>.+?) by "
+    rf"(?P<effect>[\d.]+) (?P<of_effect>\[{_END}, {_END}\])"
+)
+_ADVICE = re.compile(r"run qwen3nb eval --model (\S+) on the same tasks")
+
+
+@dataclass
+class Cell:
+    """One cell of a table: its text, the smaller text below it, and whether it is bold."""
+
+    text: str = ""
+    detail: str = ""
+    strong: bool = False
+
+
+@dataclass
+class PageTable:
+    """A table of a page."""
+
+    name: str
+    caption: str = ""
+    rows: list[list[Cell]] = field(default_factory=list)  # the first one is the header
+
+    @property
+    def heads(self) -> list[Cell]:
+        """The cells of the header."""
+        return self.rows[0] if self.rows else []
+
+    def column(self, start: str) -> int | None:
+        """Return the position of the column whose head starts so, or None."""
+        for index, head in enumerate(self.heads):
+            if f"{head.text} {head.detail}".startswith(start):
+                return index
+        return None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Something that a page says, which may stand elsewhere, too."""
+
+    about: tuple[str, ...]  # what it is about; equal for statements that must agree
+    says: str
+    where: str  # page and table
+
+    def __str__(self) -> str:
+        return f"{self.says}  ({self.where})"
+
+
+class _Reader(HTMLParser):
+    """Collects the tables, conclusions and descriptions of figures of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: list[PageTable] = []
+        self.sentences: list[str] = []
+        self.descriptions: list[str] = []
+        self._cell: Cell | None = None
+        self._detail = 0  # depth of tags within the smaller text
+        self._text: list[str] | None = None  # of a caption or a conclusion
+        self._of = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        kind = values.get("class", "")
+        if tag == "div" and kind == "q-table":
+            self.tables.append(PageTable(values.get("id", "")))
+        if tag == "svg" and "aria-label" in values:
+            self.descriptions.append(plain(values["aria-label"]))
+        if tag == "p" and kind in ("q-caption", "q-conclusion", "q-finding-head"):
+            self._text, self._of = [], kind
+        elif tag == "tr" and self.tables:
+            self.tables[-1].rows.append([])
+        elif tag in ("td", "th") and self.tables and self.tables[-1].rows:
+            self._cell = Cell()
+            self.tables[-1].rows[-1].append(self._cell)
+        elif tag == "span" and self._cell is not None:
+            self._detail += kind == "q-detail" or self._detail > 0
+        elif tag == "strong" and self._cell is not None:
+            self._cell.strong = True
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th"):
+            self._cell, self._detail = None, 0
+        elif tag == "span" and self._detail:
+            self._detail -= 1
+        elif tag == "p" and self._text is not None:
+            text = plain("".join(self._text))
+            if self._of == "q-caption" and self.tables:
+                self.tables[-1].caption = text
+            elif self._of == "q-conclusion":
+                self.sentences.append(text)
+            self._text = None
+
+    def handle_data(self, data: str) -> None:
+        if self._text is not None:
+            self._text.append(data)
+        elif self._cell is not None and self._detail:
+            self._cell.detail += plain(data)
+        elif self._cell is not None:
+            self._cell.text += plain(data)
+
+
+def plain(text: str) -> str:
+    """Return text as it was before typesetting: signs of ASCII, and a zero before the point.
+
+    >>> plain("−.147 [−.205, &lt;0], 95\\xa0%")
+    '-0.147 [-0.205, <0], 95 %'
+    """
+    text = html.unescape(text).replace("−", "-").replace("\u00a0", " ")
+    return re.sub(r"(?<![\d\w])\.(?=\d)", "0.", text)
+
+
+def read_pages(study: Path) -> dict[str, _Reader]:
+    """Return the contents of each page by name: from the built book, else from the notebooks."""
+    pages: dict[str, _Reader] = {}
+    for file in sorted((study / "_build" / "html").rglob("*.html")):
+        if "records" not in file.parts and "_static" not in file.parts:
+            name = str(file.relative_to(study / "_build" / "html"))
+            pages[name.removesuffix(".html")] = _read([file.read_text(encoding="utf-8")])
+    for file in sorted((study / "book" / "runs").glob("*.ipynb")):
+        if f"runs/{file.stem}" not in pages:
+            notebook = json.loads(file.read_text(encoding="utf-8"))
+            outputs = [o for cell in notebook["cells"] for o in cell.get("outputs", ())]
+            texts = ("".join(o.get("data", {}).get("text/html", "")) for o in outputs)
+            pages[f"runs/{file.stem}"] = _read(texts)
+    return pages
+
+
+def _read(texts: Iterable[str]) -> _Reader:
+    reader = _Reader()
+    for text in texts:
+        reader.feed(text)
+    return reader
+
+
+def _pair(first: str, second: str, effect: str, ends: str) -> tuple[tuple[str, str], str]:
+    """Return a pair in the order of its names, and its difference with interval in that order."""
+    first, second = _model(first), _model(second)
+    effect = f"{float(effect):+.3f}"
+    if first > second:
+        first, second = second, first
+        effect = f"{-float(effect) + 0.0:+.3f}"
+        match = _INTERVAL.fullmatch(ends)
+        if match:
+            ends = f"[{_negated(match[2])}, {_negated(match[1])}]"
+    return (first, second), f"{effect} {_ends(ends)}"
+
+
+def _negated(end: str) -> str:
+    if end in ("<0", ">0"):
+        return ">0" if end == "<0" else "<0"
+    return f"{-float(end) + 0.0:+.3f}"
+
+
+def _ends(text: str) -> str:
+    """Return the ends of an interval with signs and three decimals; other text unchanged."""
+    match = _INTERVAL.fullmatch(text)
+    if match is None:
+        return "identical" if "identical" in text else text
+    ends = (end if end in ("<0", ">0") else f"{float(end):+.3f}" for end in match.groups())
+    return f"[{', '.join(ends)}]"
+
+
+def _model(name: str) -> str:
+    return name.removesuffix(" (the floor)").strip()
+
+
+def _p(text: str) -> str:
+    """Return a p-value as shown, without its relation: ``<0.001`` or ``0.0123``."""
+    value = text.replace(" ", "").removeprefix("=")
+    return value.removeprefix("raw")
+
+
+def statements(name: str, page: _Reader) -> Iterator[Statement]:
+    """Yield what a page says about pairs and scores."""
+    model = _subject(page)
+    for table in page.tables:
+        where = f"{name}, {table.name}"
+        if table.caption.startswith("Scores of ") and table.column("task") == 0:
+            yield from _of_model(table, where)
+        elif table.caption.startswith("Paired differences from "):
+            yield from _of_differences(table, where)
+        elif table.caption.startswith("Difference of each model from "):
+            yield from _of_compared(table, where)
+        elif table.caption.startswith("Scores of all models"):
+            yield from _of_board(table, where)
+        elif table.name == "tab-rerank":
+            yield from _of_reranking(table, model, where)
+    for text in page.descriptions:
+        yield from _of_description(text, f"{name}, figure")
+    for text in page.sentences:
+        yield from _of_sentence(text, f"{name}, conclusion")
+
+
+def _subject(page: _Reader) -> str:
+    for sentence in page.sentences:
+        if match := re.match(r"Reranking with (.+?) helps on", sentence):
+            return match[1]
+    return ""
+
+
+def _of_model(table: PageTable, where: str) -> Iterator[Statement]:
+    """Scores of one model: a row per task, with its difference from a baseline."""
+    model = re.sub(r":[^:]*$", "", table.caption.removeprefix("Scores of ").rstrip("."))
+    if model == "every task, each with its 95 % interval":
+        return
+    task, metric, score = (table.column(each) for each in ("task", "metric", "score"))
+    change, baseline, p = (table.column(each) for each in ("Δ", "baseline", "p"))
+    if task is None or metric is None or score is None:
+        return
+    for row in table.rows[1:]:
+        of = (row[task].text, row[metric].text)
+        yield from _scored(model, *of, row[score], where)
+        if change is None or baseline is None or p is None:
+            continue
+        family = re.match(r"\d+", row[p].detail)
+        yield from _differ(
+            model,
+            row[baseline].detail,
+            of,
+            row[change],
+            where,
+            corrected=row[p].text if family else "",
+            family=family[0] if family else "",
+        )
+
+
+def _scored(model: str, task: str, metric: str, cell: Cell, where: str) -> Iterator[Statement]:
+    if not re.fullmatch(r"[\d.]+", cell.text):
+        return
+    about = ("score", _model(model), short_task(task), metric)
+    yield Statement(about, f"{float(cell.text):.3f} {_ends(cell.detail)}".strip(), where)
+
+
+def _differ(
+    first: str,
+    second: str,
+    of: tuple[str, str],
+    cell: Cell,
+    where: str,
+    *,
+    raw: str = "",
+    corrected: str = "",
+    family: str = "",
+) -> Iterator[Statement]:
+    """What a cell says about a pair; where it is bold, also whether that follows."""
+    if not re.fullmatch(r"[+-][\d.]+", cell.text):
+        return
+    pair, says = _pair(first, second, cell.text, cell.detail)
+    about = (*pair, short_task(of[0]), of[1])
+    yield Statement(("difference", *about), says, where)
+    if raw:
+        yield Statement(("p-value", *about), _p(raw), where)
+    if corrected and family:
+        yield Statement(("corrected p-value", *about, family), _p(corrected), where)
+
+
+def _of_differences(table: PageTable, where: str) -> Iterator[Statement]:
+    """Differences from a baseline: a row per model and task."""
+    match = re.match(r"Paired differences from (.+), with 95 % int", table.caption)
+    second, change = match[1] if match else "", table.column("Δ")
+    head = table.heads[change].text if change is not None else ""
+    if second == "the baseline" or " (on " in second:
+        second = head.removeprefix("Δ to ")
+    p = table.column("p")
+    if change is None or p is None or " (on " in second:
+        return
+    for row in table.rows[1:]:
+        task, _, metric = row[0].detail.partition(", ")
+        yield from _differ(
+            row[0].text, second, (task, metric), row[change], where, raw=row[p].detail
+        )
+        significant = _significant(row[p].text, row[change].detail)
+        if row[p].strong != significant:
+            bold = "bold" if row[p].strong else "not bold"
+            says = f"p {row[p].text} with {row[change].detail} is {bold}"
+            yield Statement(("bold", row[0].text, second, task, metric), says, where)
+            yield Statement(
+                ("bold", row[0].text, second, task, metric), "the rule says not", "rule"
+            )
+
+
+def _significant(p: str, ends: str) -> bool:
+    match = _INTERVAL.fullmatch(ends)
+    value = SMALLEST_P / 2 if p.startswith("<") else float(p)
+    if match is None:
+        return value < _ALPHA and ends == "a single query"
+    low, high = match.groups()
+    excludes = low == ">0" or high == "<0"
+    if low not in ("<0", ">0") and high not in ("<0", ">0"):
+        excludes = float(low) > 0 or float(high) < 0
+    return value < _ALPHA and excludes
+
+
+def _of_compared(table: PageTable, where: str) -> Iterator[Statement]:
+    """Differences from a baseline: models by tasks, or tasks by models."""
+    match = re.match(r"Difference of each model from (.+), with its 95", table.caption)
+    second = match[1] if match else ""
+    by_task = bool(table.heads) and table.heads[0].text == "task"
+    for row in table.rows[1:]:
+        for head, cell in zip(table.heads[1:], row[1:], strict=True):
+            task, model = (row[0], head.text) if by_task else (head, row[0].text)
+            metric, _, baseline = task.detail.partition(", n = ")
+            to = baseline.partition(", to ")[2] or second
+            if " (on " not in to:
+                yield from _differ(model, to, (task.text, metric), cell, where)
+
+
+def _of_board(table: PageTable, where: str) -> Iterator[Statement]:
+    """Scores: models by tasks, or tasks by models."""
+    by_task = bool(table.heads) and table.heads[0].text == "task"
+    for row in table.rows[1:]:
+        for head, cell in zip(table.heads[1:], row[1:], strict=True):
+            task, model = (row[0], head.text) if by_task else (head, row[0].text)
+            metric = task.detail.partition(", n = ")[0]
+            plain_cell = Cell(re.sub(r"†$", "", cell.text), cell.detail)
+            yield from _scored(model, task.text, metric, plain_cell, where)
+
+
+def _of_reranking(table: PageTable, model: str, where: str) -> Iterator[Statement]:
+    change, p = table.column("Δ"), table.column("p")
+    if change is None or p is None:
+        return
+    for row in table.rows[1:]:
+        names = (f"{model} reranked", f"{model} first stage")
+        of = (row[0].text, "nDCG@10")
+        yield from _differ(*names, of, row[change], where, raw=row[p].detail)
+
+
+def _of_description(text: str, where: str) -> Iterator[Statement]:
+    """Pairs in the description of a figure: ``m on T: +0.1 [..], p = .., n = 9``."""
+    match = re.match(r"Forest plots of differences from (.+?)\. ", text)
+    if match is None:
+        return
+    for each in _OF_ALT.finditer(text[match.end() :]):
+        pair, says = _pair(each["first"], match[1], each["effect"], each["ends"])
+        about = (*pair, short_task(each["task"]))
+        yield Statement(("difference of main metrics", *about), says, where)
+        if each["corrected"]:
+            corrected = ("corrected p-value of main metrics", *about, each["family"])
+            yield Statement(corrected, _p(each["corrected"]), where)
+
+
+def _of_sentence(text: str, where: str) -> Iterator[Statement]:
+    """The lead of the best model, and what it scores."""
+    match = _LEAD.match(text)
+    if match is None:
+        return
+    of = (short_task(match["task"]), match["metric"])
+    score = Cell(match["score"], match["ends"])
+    yield from _scored(match["first"], *of, score, where)
+    yield Statement(("lead", *of), text, where)
+    change = Cell(f"+{match['effect']}", match["of_effect"])
+    yield from _differ(match["first"], match["second"], of, change, where)
+
+
+def of_records() -> Iterator[Statement]:
+    """What the records of the study say: every pair of models on every task, and trainings."""
+    from qwen3nb.analysis.comparison.compare import compare
+    from qwen3nb.records.store import load_results
+
+    comparison = compare(load_results(adapters=False))
+    for task in (*comparison.tasks, *comparison.correlations):
+        for each in task.among(task.columns):
+            ends = each.interval_text
+            pair, says = _pair(
+                each.first, each.second, number_text(each.difference, sign=True), ends
+            )
+            about = (*pair, short_task(each.task), each.metric)
+            yield Statement(("difference", *about), says, "records")
+            yield Statement(("difference of main metrics", *about[:3]), says, "records")
+            yield Statement(("p-value", *about), _p(p_value_text(each.p_value)), "records")
+            family = str(each.family)
+            corrected = _p(p_value_text(each.corrected))
+            yield Statement(("corrected p-value", *about, family), corrected, "records")
+            main = ("corrected p-value of main metrics", *about[:3], family)
+            yield Statement(main, corrected, "records")
+    for (task, name), record in comparison.records.items():
+        value = record.main
+        if value.value is None:
+            continue
+        ends = None if value.low is None or value.high is None else (value.low, value.high)
+        about = ("score", name, short_task(task), record.task.main_metric)
+        text = interval_text(ends, absent=value.undefined)
+        yield Statement(about, f"{value.value:.3f} {_ends(text)}".strip(), "records")
+
+
+def trainings(pages: dict[str, _Reader]) -> Iterator[Statement]:
+    """The gains of trainings on their page, as differences of the models that were compared."""
+    from qwen3nb.analysis.comparison.alignment import system_names
+    from qwen3nb.analysis.training.checkpoint_scores import trajectories
+    from qwen3nb.records.store import latest, load_results
+
+    results = latest(load_results())
+    names = system_names(load_results(adapters=False))
+    models: dict[tuple[str, str, str], str] = {}
+    for each in trajectories(results, tasks=sorted({r.task.key for r in results})):
+        for seed, steps in each.records.items():
+            for step, record in steps.items():
+                name = names.get((record.model.identity, record.seed), "")
+                for training in (each.training, f"{each.training}, seed {seed}"):
+                    models[training, short_task(each.task), f"step {step}"] = name
+    for page_name, page in pages.items():
+        for table in page.tables:
+            if table.name != "tab-gains":
+                continue
+            for row in table.rows[1:]:
+                task, training = row[0].text, row[1].text
+                first, last = (
+                    models.get((training, task, cell.detail), "") for cell in (row[2], row[3])
+                )
+                if first and last:
+                    of = (task, row[0].detail)
+                    yield from _differ(last, first, of, row[4], f"{page_name}, {table.name}")
+
+
+def advice(pages: dict[str, _Reader], said: Sequence[Statement]) -> Iterator[str]:
+    """Models that a page advises to run on its tasks, although they have run there."""
+    ran = {(each.about[1], each.about[2]) for each in said if each.about[0] == "score"}
+    for name, page in pages.items():
+        tasks = {
+            each.about[2]
+            for each in said
+            if each.about[0] == "score" and each.where.startswith(f"{name}, tab-scores")
+        }
+        for sentence in page.sentences:
+            for model in _ADVICE.findall(sentence.replace("`", "")):
+                there = sorted(task for task in tasks if (model, task) in ran)
+                if there:
+                    yield f"{name} advises to run {model}, which has run on {', '.join(there)}"
+
+
+def disagreements(said: Iterable[Statement]) -> list[str]:
+    """Return a text for each thing about which two statements differ."""
+    by_subject: dict[tuple[str, ...], list[Statement]] = defaultdict(list)
+    for each in said:
+        by_subject[each.about].append(each)
+    found = []
+    for about, several in by_subject.items():
+        different = {each.says: each for each in reversed(several)}
+        if len(different) > 1:
+            lines = "\n  ".join(map(str, different.values()))
+            found.append(f"{about[0]} of {', '.join(about[1:])}:\n  {lines}")
+    return found
+
+
+def main() -> int:
+    """Compare the pages of the study that is named, and print what disagrees."""
+    if len(sys.argv) != 2:
+        print(__doc__)
+        return 2
+    study = Path(sys.argv[1]).resolve()
+    os.environ["QWEN3NB_HOME"] = str(study)
+    pages = read_pages(study)
+    said = [each for name, page in pages.items() for each in statements(name, page)]
+    said += trainings(pages)
+    on_pages = len(said)
+    said += of_records()
+    found = [*disagreements(said), *advice(pages, said)]
+    for each in found:
+        print(each)
+    subjects = len({each.about for each in said})
+    print(f"{len(pages)} pages, {on_pages} statements about {subjects} subjects; ", end="")
+    print(f"{len(found)} disagree" if found else "all agree")
+    if not on_pages:
+        print("no statement was found on the pages: is the study built?")
+    return 1 if found or not on_pages else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
