@@ -403,12 +403,10 @@ def of_records() -> Iterator[Statement]:
     from qwen3nb.records.store import load_results
 
     comparison = compare(load_results(adapters=False))
-    for task in (*comparison.tasks, *comparison.correlations):
-        for each in task.among(task.columns):
-            ends = each.interval_text
-            pair, says = _pair(
-                each.first, each.second, number_text(each.difference, sign=True), ends
-            )
+    for compared in (*comparison.tasks, *comparison.correlations):
+        for each in compared.among(compared.columns):
+            change = number_text(each.difference, sign=True)
+            pair, says = _pair(each.first, each.second, change, each.interval_text)
             about = (*pair, short_task(each.task), each.metric)
             yield Statement(("difference", *about), says, "records")
             yield Statement(("difference of main metrics", *about[:3]), says, "records")
@@ -457,13 +455,13 @@ def trainings(pages: dict[str, _Reader]) -> Iterator[Statement]:
                     yield from _differ(last, first, of, row[4], f"{page_name}, {table.name}")
 
 
-def advice(pages: dict[str, _Reader], said: Sequence[Statement]) -> Iterator[str]:
+def advice(pages: dict[str, _Reader], stated: Sequence[Statement]) -> Iterator[str]:
     """Models that a page advises to run on its tasks, although they have run there."""
-    ran = {(each.about[1], each.about[2]) for each in said if each.about[0] == "score"}
+    ran = {(each.about[1], each.about[2]) for each in stated if each.about[0] == "score"}
     for name, page in pages.items():
         tasks = {
             each.about[2]
-            for each in said
+            for each in stated
             if each.about[0] == "score" and each.where.startswith(f"{name}, tab-scores")
         }
         for sentence in page.sentences:
@@ -473,10 +471,10 @@ def advice(pages: dict[str, _Reader], said: Sequence[Statement]) -> Iterator[str
                     yield f"{name} advises to run {model}, which has run on {', '.join(there)}"
 
 
-def disagreements(said: Iterable[Statement]) -> list[str]:
+def disagreements(stated: Iterable[Statement]) -> list[str]:
     """Return a text for each thing about which two statements differ."""
     by_subject: dict[tuple[str, ...], list[Statement]] = defaultdict(list)
-    for each in said:
+    for each in stated:
         by_subject[each.about].append(each)
     found = []
     for about, several in by_subject.items():
@@ -495,14 +493,14 @@ def main() -> int:
     study = Path(sys.argv[1]).resolve()
     os.environ["QWEN3NB_HOME"] = str(study)
     pages = read_pages(study)
-    said = [each for name, page in pages.items() for each in statements(name, page)]
-    said += trainings(pages)
-    on_pages = len(said)
-    said += of_records()
-    found = [*disagreements(said), *advice(pages, said)]
+    stated = [each for name, page in pages.items() for each in statements(name, page)]
+    stated += trainings(pages)
+    on_pages = len(stated)
+    stated += of_records()
+    found = [*disagreements(stated), *advice(pages, stated)]
     for each in found:
         print(each)
-    subjects = len({each.about for each in said})
+    subjects = len({each.about for each in stated})
     print(f"{len(pages)} pages, {on_pages} statements about {subjects} subjects; ", end="")
     print(f"{len(found)} disagree" if found else "all agree")
     if not on_pages:

@@ -274,8 +274,8 @@ RULE = options(
         "--metric",
         "tested",
         multiple=True,
-        default=("MRR@10", "nDCG@10"),
-        help="Tested metrics; the first one decides.",
+        help="Tested metrics; the first one decides.  [default: the task's main metric, then "
+        "MRR@10 and nDCG@10]",
     ),
     option("--alpha", type=click.FloatRange(0, 1), default=0.05),
     option(

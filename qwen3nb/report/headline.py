@@ -12,6 +12,7 @@ from qwen3nb.analysis.comparison.alignment import comparable, in_words
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
 from qwen3nb.analysis.training.checkpoint_scores import trajectories
+from qwen3nb.analysis.training.interference import SPECIALISTS
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
@@ -111,21 +112,39 @@ def interference_finding(report: InterferenceReport, *, folder: str = "") -> Fin
 def rerank_finding(
     results: Iterable[Result], *, seed: int = 0, links: Mapping[str, str] | None = None
 ) -> Finding | None:
-    """Return the gain by reranking on the data set with most queries; None without records."""
-    measured = [each for each in results if f"first {METRIC}" in each.per_query]
+    """Return the gain of the best reranker on one data set; None without records.
+
+    The data set is the one with most rerankers, then with most queries, so that rerankers are
+    compared on the same data. Adapters that were not trained to rerank are controls, and left out.
+    """
+    others = list(results)
+    every = [each for each in others if f"first {METRIC}" in each.per_query]
+    measured = [each for each in every if not _is_control(each)]
     if not measured:
         return None
-    best = max(measured, key=lambda each: (each.main.n, _value(each)))
+    by_task: dict[str, list[Result]] = {}
+    for record in measured:
+        by_task.setdefault(record.task.key, []).append(record)
+    on_one = max(by_task.values(), key=lambda records: (len(records), records[0].main.n))
+    best = max(on_one, key=_value)
     stage = best.task.key.partition(".")[2]
     own = [each for each in measured if each.model.identity == best.model.identity]
     family = [each for each in own if each.task.key.partition(".")[2] == stage]
-    gain = rerank_differences(family, seed=seed)[family.index(best)]
+    gain = rerank_differences(family, seed=seed, others=others)[family.index(best)]
     where = short_task(gain.task)
+    chosen = f" Chosen as the best of {len(on_one)} rerankers there." if len(on_one) > 1 else ""
     return Finding(
         f"Reranking by {best.model.label} {_effect(gain, where, ALPHA)}",
-        f"{METRIC} on {where} against its first stage: {gain}.",
+        f"{METRIC} on {where} against its first stage: {gain}.{chosen}",
         (links or {}).get(best.run, ""),
     )
+
+
+def _is_control(result: Result) -> bool:
+    """Return whether a record is of an adapter that was trained, but not to rerank."""
+    training = result.config.get("training")
+    mode = str(training.get("mode", "")) if isinstance(training, dict) else ""
+    return bool(mode) and mode != SPECIALISTS["reranking"] and not mode.startswith("joint")
 
 
 def _effect(gap: PairedDifference, where: str, alpha: float) -> str:

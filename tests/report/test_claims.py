@@ -439,6 +439,40 @@ def test_reranking_is_reported_with_its_test(score, headline):
     assert rerank_finding([make("other")]) is None
 
 
+def test_a_control_adapter_is_no_headline_nor_the_largest_score_of_other_data():
+    def judged(label, task, score, mode=""):
+        result = make(label, task=f"{task}.bm25-20", scores=[score] * 50)
+        result.per_query["first nDCG@10"] = dict.fromkeys(result.per_query["nDCG@10"], 0.4)
+        result.config["collection"] = task
+        if mode:
+            result.config["training"] = {"mode": mode}
+        return result
+
+    records = [
+        judged("specialist", "hard", 0.5, "rank_only"),
+        judged("joint", "hard", 0.45, "joint"),
+        judged("control", "hard", 0.6, "emb_only"),
+        judged("elsewhere", "easy", 0.99, "rank_only"),
+    ]
+    finding = rerank_finding(records)
+    assert finding.headline == "Reranking by specialist lifts nDCG@10 by 0.100 on hard"
+    assert finding.evidence.endswith("Chosen as the best of 2 rerankers there.")
+    assert rerank_finding(records[2:3]) is None
+
+
+def test_ranks_name_their_family_and_the_tasks_of_a_mean():
+    results = [
+        make(name, task=task, scores=BASE + 0.01 * i)
+        for i, name in enumerate(NAMES)
+        for task in ("PyDocsSampleRetrieval", "PyDocsSampleReranking")
+    ]
+    extra = "PyDocsSampleClassification"
+    results += [make(name, task=extra, metric="accuracy", scores=BASE) for name in NAMES[1:]]
+    note = rank_table(standings(results, tier="smoke")).note
+    assert "step-down MaxT over all pairs of models of a column (3 pairs or 1 pair)" in note
+    assert "All tasks: the mean of " in note
+
+
 def test_the_landing_page_links_to_the_numbers_and_says_if_there_are_none(home):
     results = [make("best", scores=BASE + 0.1), make("second", scores=BASE)]
     page = headline_lead(compare(results, tier="smoke"), task=TASK, folder="runs/")

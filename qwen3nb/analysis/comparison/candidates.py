@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from qwen3nb.analysis.comparison.alignment import score_columns, system_names
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import (
+    TEST,
     PairedDifference,
     TaskComparison,
+    correction_words,
     paired_differences,
 )
 from qwen3nb.analysis.stats.multiple_testing import adjust
@@ -105,11 +107,12 @@ def decide(differences: Sequence[PairedDifference], *, comparison: Comparison) -
 
 def evidence(each: PairedDifference) -> str:
     """Describe a candidate's difference from the model in use, with interval and test."""
-    over = f", corrected for {each.family} pairs of models" if each.family > 1 else ""
+    corrected = correction_words(each.correction, each.family, "pairs of the models compared")
+    over = f", {corrected}" if corrected else ""
     ends = interval_text(each.interval, absent="(no interval)")
     return (
         f"{each.metric} {each.means[0]:.3f} against {each.means[1]:.3f}, a difference of "
-        f"{each.difference:+.3f} {ends} over {each.n} queries (paired permutation test, "
+        f"{each.difference:+.3f} {ends} over {each.n} queries ({TEST}, "
         f"p {p_value_text(each.corrected, relation=True)}{over})"
     )
 
@@ -120,8 +123,8 @@ def rule(comparison: Comparison, deciding: TaskComparison) -> str:
     return (
         f"Rule: a candidate is taken if it is better by {deciding.metric}, by more than "
         f"{how.minimum:g}. Better or worse: the corrected p-value is below {how.alpha:g} and the "
-        f"interval excludes 0. Equivalent: the interval is within ±{how.minimum:g}. Two-sided "
-        f"paired permutation test ({deciding.draws:,} sign flips), "
+        f"interval excludes 0. Equivalent: the interval is within ±{how.minimum:g}. Test: "
+        f"{comparison.test} ({deciding.draws:,} sign flips), "
         f"{comparison.family(deciding.task)}, by that metric."
         + (f" Queries of a cluster count together: {of}." if (of := deciding.clustered) else "")
     )

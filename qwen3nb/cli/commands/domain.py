@@ -106,6 +106,7 @@ def domain(
     from qwen3nb.metrics.retrieval import RECORDED
 
     rule = {name: options.pop(name) for name in ("tested", "alpha", "threshold")}
+    rule["tested"] = rule["tested"] or ("MRR@10", "nDCG@10")
     for metric in rule["tested"]:
         one_of("metric", metric, RECORDED["own data"])
     opt.hide_library_bars()

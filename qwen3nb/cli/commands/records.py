@@ -169,9 +169,11 @@ def compare(
     qwen3nb compare --baseline encoder --json
 
     Reads the records of `qwen3nb domain`, or of any --task with these metrics per query. A
-    candidate is better or worse by the first metric if the corrected p-value is below alpha and the
-    interval excludes 0. If the difference also exceeds the threshold, the candidate is recommended
-    or fails the gate; so does a newest run that is worse than the one before.
+    candidate is better or worse by the first metric, by default the task's main one, if its p-value
+    is below alpha and the interval excludes 0. P-values are corrected over all pairs of the models
+    compared; with --model, only those named. If the difference also exceeds the threshold, the
+    candidate is recommended or fails the gate; so does a newest run that is worse than the one
+    before.
     """
     from qwen3nb.report.comparison.candidates import compare_candidates
 
@@ -207,8 +209,8 @@ def diff(first: str, second: str, as_json: bool) -> None:
 
     FIRST and SECOND are releases that `qwen3nb freeze` made, by name or path, folders of records,
     or `results`, the study's current records. Added (+), removed (-) and changed (~) records are
-    listed; where scores differ, the difference SECOND − FIRST with its 95 % interval and a paired
-    permutation test, Holm-corrected over all of them; then the libraries and data that differ.
+    listed; where scores differ, the difference SECOND − FIRST with its 95 % interval and its
+    p-value, corrected over all of them; then the libraries and data that differ.
     Exits with 0 if no record differs, 1 if one does, 2 on an error, such as a release that was
     modified.
     """

@@ -12,7 +12,13 @@ from typing import Any
 from qwen3nb.analysis.comparison import candidates
 from qwen3nb.analysis.comparison.alignment import system_names
 from qwen3nb.analysis.comparison.compare import Comparison, compare
-from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison, significant
+from qwen3nb.analysis.comparison.differences import (
+    HOLM,
+    PairedDifference,
+    TaskComparison,
+    significant,
+)
+from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Environment, Result
@@ -22,6 +28,7 @@ from qwen3nb.report.render.table import Cell, Conclusion, Table, number
 from qwen3nb.utils.format import duration_text, escaped, json_text, number_text, p_value_text
 
 _BEST = 5  # documents listed per ranking
+_ALSO_TESTED = ("MRR@10", "nDCG@10")  # next to a task's main metric
 _FEW = 9  # number of queries up to which coverage is not guaranteed; see `analysis.calibration`
 
 
@@ -219,7 +226,7 @@ class CandidateReport:
         )
         left_out = "".join(f" {note}." for note in (*self.left_out, *self.comparison.notes))
         note = (
-            f"p: two-sided paired permutation test, {self.comparison.family(self.task)}; below it "
+            f"p: {self.comparison.test}, {self.comparison.family(self.task)}; below it "
             "the raw p-value. t-test: paired, not corrected. Detectable: the smallest difference "
             f"that these queries show in 80 % of samples, by test and interval.{left_out}"
         )
@@ -239,7 +246,7 @@ class CandidateReport:
             for each in self.breakdowns
             for row in each.rows
         )
-        note = f"{self.tested[0]}; p: Holm over the categories of a model."
+        note = f"{self.tested[0]}; p: {NAMES[HOLM]} over the categories of a model."
         return Table.of(rows, note=note)
 
     def _changes(self) -> Table:
@@ -270,7 +277,8 @@ class CandidateReport:
             }
             for run in self.runs
         )
-        note = "Each run is paired with the one before on the same data; p: Holm over the changes."
+        note = "Each run is paired with the one before on the same data; p: "
+        note += f"{NAMES[HOLM]} over the changes."
         return Table.of(rows, note=note)
 
     def to_markdown(self) -> str:
@@ -380,7 +388,7 @@ def compare_candidates(
     current: str,
     task: str = "",
     models: Sequence[str] = (),
-    tested: Sequence[str] = ("MRR@10", "nDCG@10"),
+    tested: Sequence[str] = (),
     alpha: float = 0.05,
     threshold: float = 0.05,
     most: int = 5,
@@ -391,9 +399,10 @@ def compare_candidates(
 
     Models are given by label or name, by default all with results on the task; the task by its name
     or its data set, by default the only custom data set of the current model, else its only task.
-    The first of the ``tested`` metrics, those with p-values, decides. ``alpha`` is the level of the
-    corrected tests of ``n_resamples`` sign flips, ``threshold`` the smallest difference that
-    matters; ``most`` queries are listed per model.
+    The first of the ``tested`` metrics, those with p-values, decides; by default, the task's main
+    metric, as on all pages, then MRR@10 and nDCG@10 where every model has them. ``alpha`` is the
+    level of the corrected tests of ``n_resamples`` sign flips, ``threshold`` the smallest
+    difference that matters; ``most`` queries are listed per model.
 
     Raises:
         ValueError: an unknown task or model, or nothing to compare; lists what is available.
@@ -402,6 +411,14 @@ def compare_candidates(
     records, left_out = candidates.select_candidates(
         results, current=current, task=task, models=models, tested=tested
     )
+    if not tested:
+        main = records[0].task.main_metric
+        records, left_out = candidates.select_candidates(
+            results, current=current, task=task, models=models, tested=[main]
+        )
+        others = [metric for metric in _ALSO_TESTED if metric != main]
+        shared = [m for m in others if all(m in record.per_query for record in records)]
+        tested = [main, *shared]
     used, name = records[0], records[0].task.key
     metrics = [
         metric

@@ -4,8 +4,9 @@ import json
 import re
 
 import pytest
-from helpers.records import BASE, amend, make, own
+from helpers.records import BASE, amend, make, noisy, own
 
+from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.cli.commands.records import REGRESSION
 from qwen3nb.report.comparison.candidates import compare_candidates
 
@@ -163,3 +164,31 @@ def test_the_model_in_use_is_one_of_several_of_its_label():
     assert compare_candidates([exact, fast], current="now").current == "now (bfloat16)"
     with pytest.raises(ValueError, match=r"'new'.*available: now \(bfloat16\), now \(float32\)"):
         compare_candidates([exact, fast], current="new")
+
+
+FAMILY = (("now", 0.5), ("new", 0.6), ("random", 0.1))
+
+
+def test_the_main_metric_of_the_task_decides_unless_another_is_named():
+    """As on all pages; one metric may rise where the other falls."""
+    records = [make(name, scores=noisy(mean)) for name, mean in (("now", 0.5), ("new", 0.6))]
+    for result, mean in zip(records, (0.6, 0.5), strict=True):
+        queries = list(result.per_query["nDCG@10"])
+        result.per_query["MRR@10"] = dict(zip(queries, noisy(mean).tolist(), strict=True))
+        result.metrics["MRR@10"] = result.metrics["nDCG@10"]
+    by_main = compare_candidates(records, current="now")
+    assert by_main.tested == ("nDCG@10", "MRR@10")
+    assert by_main.decision.use == "new"
+    assert compare_candidates(records, current="now", tested=["MRR@10"]).decision.use == "now"
+    page = compare(records, baseline="now").differences[0]
+    (difference,) = by_main.differences
+    assert (difference.interval, difference.p_value) == (page.interval, page.p_value)
+
+
+def test_a_corrected_p_value_is_given_with_its_family():
+    records = [make(name, scores=noisy(mean, seed=i)) for i, (name, mean) in enumerate(FAMILY)]
+    whole = compare_candidates(records, current="now")
+    assert "step-down MaxT over 3 pairs of the models compared" in whole.headline
+    alone = compare_candidates(records, current="now", models=["new"])
+    assert alone.differences[0].family == 1  # the pair that was asked for
+    assert "MaxT" not in alone.headline

@@ -1,0 +1,106 @@
+"""The script that looks for numbers of a book that disagree."""
+
+import json
+import re
+
+import pytest
+from helpers.records import make, noisy
+
+from benchmarks.agreement import advice, disagreements, read_pages, statements
+from qwen3nb.analysis.comparison.against_baseline import against_baseline
+from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.report.comparison.compare import (
+    compared_tables,
+    differences_figure,
+    differences_table,
+    leaderboard_conclusion,
+)
+from qwen3nb.report.evaluation.scores import evaluation_conclusion, scores_table
+from qwen3nb.report.leaderboard.board import leaderboard
+
+TASK = "PyDocsSampleRetrieval"
+RECORDS = [
+    make(name, scores=noisy(mean, seed=i), task=TASK)
+    for i, (name, mean) in enumerate((("bm25", 0.5), ("m", 0.6), ("random", 0.1)))
+]
+
+
+def page_of(*views):
+    return [view._repr_html_() for view in views if view is not None]
+
+
+def book(folder, **pages):
+    """The pages of a study, each with a cell whose outputs are HTML."""
+    runs = folder / "book" / "runs"
+    runs.mkdir(parents=True)
+    for name, texts in pages.items():
+        outputs = [{"data": {"text/html": [text]}} for text in texts]
+        content = {"cells": [{"outputs": outputs}]}
+        (runs / f"{name}.ipynb").write_text(json.dumps(content), encoding="utf-8")
+    return read_pages(folder)
+
+
+def found(pages):
+    stated = [each for name, page in pages.items() for each in statements(name, page)]
+    return stated, [*disagreements(stated), *advice(pages, stated)]
+
+
+def whole(comparison):
+    return page_of(
+        compared_tables(comparison),
+        differences_table(comparison),
+        differences_figure(comparison),
+        leaderboard_conclusion(comparison, task=TASK),
+        leaderboard(RECORDS, tier="smoke", comparison=comparison),
+    )
+
+
+def test_pages_of_the_same_records_agree(tmp_path):
+    comparison = compare(RECORDS, tier="smoke", baseline="bm25")
+    scores = against_baseline(RECORDS[1:2], [RECORDS[0], RECORDS[2]])
+    model = page_of(scores_table(scores), evaluation_conclusion(scores))
+    stated, wrong = found(book(tmp_path, compare=whole(comparison), model=model))
+    assert wrong == []
+    kinds = {each.about[0] for each in stated}
+    assert {"difference", "p-value", "corrected p-value", "score", "lead"} <= kinds
+    places = {each.where.partition(",")[0] for each in stated if each.about[0] == "difference"}
+    assert places == {"runs/compare", "runs/model"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "subject"),
+    [
+        (lambda text: text.replace("[", "[−.9", 1), "difference of bm25, m, Retrieval, nDCG@10"),
+        (lambda text: text.replace(">.600<", ">.601<", 1), "score of m, Retrieval, nDCG@10"),
+    ],
+)
+def test_a_second_number_for_one_thing_is_found(tmp_path, fault, subject):
+    comparison = compare(RECORDS, tier="smoke", baseline="bm25")
+    first = whole(comparison)
+    scores = against_baseline(RECORDS[1:2], [RECORDS[0], RECORDS[2]])
+    (table,) = page_of(scores_table(scores))
+    start = table.index("data-sort", table.index("<strong>") - 60) if "score" not in subject else 0
+    changed = table[:start] + fault(table[start:])
+    assert changed != table
+    _, wrong = found(book(tmp_path, compare=first, model=[changed]))
+    assert any(each.startswith(subject) for each in wrong), wrong
+
+
+def test_other_draws_a_wrong_bold_and_stale_advice_are_found(tmp_path):
+    comparison = compare(RECORDS, tier="smoke", baseline="bm25", seed=0, draws=500)
+    near = [make("a", scores=noisy(0.5, spread=0.1), task=TASK), *RECORDS[:1]]
+    two = [
+        differences_table(compare(near, baseline="bm25", seed=seed, draws=300))._repr_html_()
+        for seed in (0, 1)
+    ]
+    _, wrong = found(book(tmp_path, one=two[:1], two=two[1:]))
+    assert any(each.startswith("p-value of a, bm25") for each in wrong)
+    (table,) = page_of(differences_table(comparison))
+    bold = re.search(r"<strong>([^<]+)</strong>", table)
+    plain = table.replace(bold[0], bold[1], 1)
+    _, wrong = found(book(tmp_path / "bold", one=[plain]))
+    assert any("is not bold" in each for each in wrong)
+    alone = against_baseline(RECORDS[1:2], [])
+    stale = page_of(scores_table(alone), evaluation_conclusion(alone))
+    _, wrong = found(book(tmp_path / "old", model=stale, compare=whole(comparison)))
+    assert wrong == ["runs/model advises to run bm25, which has run on Retrieval"]
