@@ -23,6 +23,7 @@ from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.kinds.source import Settings, Source
 from qwen3nb.models.modeling import runtime
 from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.models.modeling.qwen3_encoder import check_direction
 from qwen3nb.models.types import SpecError, Vectors, refusing, torch_dtype
 
 _POOLINGS = {rule.stored: name for name, rule in POOLINGS.items()}
@@ -162,6 +163,8 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     elif modules[0].name == "Transformer":
         config = model[0].model.config
         config.return_dict, rows = True, config.get_text_config().vocab_size
+        if modules[0].folder.config.get("is_causal") is False:
+            check_direction(model[0].model, modules[0].folder)
         check_loaded(model.tokenizer, rows=rows, folder=modules[0].folder)
     own_weights(model)
     check_finite(model, folder)

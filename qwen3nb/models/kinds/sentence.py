@@ -4,19 +4,15 @@ from typing import Any
 
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
 from qwen3nb.checkpoints.weights import Weights
+from qwen3nb.models.gate.architecture import check_architecture
 from qwen3nb.models.gate.bounds import check_bounds, check_settings
 from qwen3nb.models.gate.declared import static_files
 from qwen3nb.models.gate.weights import check_length, check_types, check_weights
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
-from qwen3nb.models.kinds.transformer import check_opened, check_reads_text
+from qwen3nb.models.kinds.transformer import ENCODER_DECODERS, check_opened, check_reads_text
 from qwen3nb.models.types import CheckpointError
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
-# Encoder-decoders whose encoder sentence-transformers loads.
-_ENCODER_ONLY = {
-    *("blenderbot", "blenderbot-small", "longt5", "mt5", "prophetnet", "switch_transformers"),
-    *("t5", "t5gemma", "t5gemma2", "udop", "umt5"),
-}
 # Arguments of transformers' loader that would load weights other than those checked here.
 _FOREIGN = {
     *("adapter_kwargs", "cache_dir", "config", "gguf_file", "ignore_mismatched_sizes"),
@@ -48,7 +44,9 @@ class _SentenceTransformer(FolderKind):
             _check_settings(module)
             if module.name in ("CLIPModel", "Transformer"):
                 check_opened(module.folder)
-                encoder = module.folder.config.get("model_type") in _ENCODER_ONLY
+                if module.name == "Transformer":
+                    check_architecture(module.folder)
+                encoder = module.folder.config.get("model_type") in ENCODER_DECODERS
                 alone = _states_alone(module)
                 model = check_weights(module.folder, encoder=encoder, whole=not alone)
                 if alone:

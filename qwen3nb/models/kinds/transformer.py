@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.names import MODEL_TYPES, encoder_tensors
+from qwen3nb.models.gate.architecture import check_architecture
 from qwen3nb.models.gate.bounds import check_settings
 from qwen3nb.models.gate.declared import answers_yes_or_no, as_exported, check_head
 from qwen3nb.models.gate.weights import check_encoder, check_finite, check_weights, own_weights
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 # Tasks in transformers with text architectures, other text architectures, and their parts.
 _TEXT = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "TEXT_ENCODING")
 _TEXT_TYPES = ("canine", "splinter")
+# Encoder-decoders whose encoder is used alone.
+ENCODER_DECODERS = {
+    *("blenderbot", "blenderbot-small", "longt5", "mt5", "prophetnet", "switch_transformers"),
+    *("t5", "t5gemma", "t5gemma2", "udop", "umt5"),
+}
 _TEXT_PARTS = {"attn_config", "decoder", "encoder", "ffn_config"}
 _HEADS = ("ForCausalLM", "LMHeadModel")  # of classes with an output matrix
 
@@ -27,6 +33,7 @@ class _Transformer(FolderKind):
 
     bidirectional = False  # whether it must be bidirectional
     encoder_only = False  # whether it is the encoder of an encoder-decoder
+    of_transformers = True  # whether ``architectures`` are classes of transformers
 
     def check(self, source: Source) -> None:
         folder = source.model_folder
@@ -48,16 +55,15 @@ class _Transformer(FolderKind):
         return TransformerEncoder(source, settings)
 
     def model(self, source: Source, dtype: torch.dtype, *, bidirectional: bool = False) -> Any:
-        from qwen3nb.models.modeling.qwen3_encoder import causal_leak, states_of
+        from qwen3nb.models.modeling.qwen3_encoder import check_direction
 
+        config = source.model_folder.config
+        if self.of_transformers and not bidirectional:
+            advice = "; or run it with bidirectional (--bidirectional)" if self.directed else ""
+            check_architecture(source.model_folder, advice=advice)
         model = self.build(source, dtype, bidirectional=bidirectional).eval()
-        proves = bidirectional or self.bidirectional
-        if proves and not causal_leak(states_of(model), model.config.vocab_size) > 0:
-            raise SpecError(
-                f"{source.model_folder}: this transformers release runs the model causally "
-                "although it should be bidirectional, so its vectors would be wrong. Install "
-                "transformers 5.2 or newer; not every architecture can be made bidirectional"
-            )
+        if bidirectional or self.bidirectional or config.get("is_causal") is False:
+            check_direction(model, source.model_folder)
         return model
 
     def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
@@ -88,6 +94,7 @@ class _Seq2Seq(_Transformer):
 
     name = "seq2seq"
     bidirectional = True
+    of_transformers = False
 
     def matches(self, folder: ModelFolder) -> bool:
         return folder.config.get("model_type") in MODEL_TYPES
@@ -121,8 +128,11 @@ class _EncoderDecoder(_Transformer):
     encoder_only = True
 
     def matches(self, folder: ModelFolder) -> bool:
-        head = check_head(folder)
-        return bool(folder.config.get("is_encoder_decoder")) or "EncoderModel" in head
+        encodes = check_head(folder).endswith("EncoderModel")
+        model_type = folder.config.get("model_type")
+        return bool(folder.config.get("is_encoder_decoder")) or (
+            encodes and model_type in ENCODER_DECODERS
+        )
 
     def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
         return _stock(source.model_folder, dtype).get_encoder()
@@ -169,6 +179,7 @@ class CausalKind(_Transformer):
                 "model, as a yes/no reranker is; expected a class that ends in "
                 f"{' or '.join(_HEADS)}"
             )
+        check_architecture(folder)
         model = check_weights(folder, head=True)
         check_reads_text(model, folder, alone=True)
         return model

@@ -20,6 +20,7 @@ from transformers.utils import ModelOutput
 from qwen3nb.models.batching import batches_by_tokens
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
+from qwen3nb.models.types import SpecError
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.progress import tqdm
 
@@ -195,6 +196,17 @@ def states_of(model: torch.nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda ids, mask: (
         model(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
     )
+
+
+def check_direction(model: torch.nn.Module, folder: object) -> None:
+    """Refuse a model that runs causally although it should be bidirectional, by its ``folder``."""
+    vocabulary = model.config.get_text_config().vocab_size  # type: ignore[operator, union-attr]
+    if not causal_leak(states_of(model), vocabulary) > 0:
+        raise SpecError(
+            f"{folder}: this transformers release runs the model causally although it should be "
+            "bidirectional, so its vectors would be wrong. Install transformers 5.2 or newer; not "
+            "every architecture can be made bidirectional"
+        )
 
 
 @torch.inference_mode()

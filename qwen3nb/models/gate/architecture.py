@@ -1,0 +1,119 @@
+"""Whether the class that a folder names is one of transformers, so that it runs as it was trained.
+
+transformers builds a model from ``model_type`` and ignores ``architectures``. A class of another
+author, such as ``LlamaBiModel``, has the weights of a stock model and may attend in another
+direction, which no file says. Such a folder is refused, unless its direction is known:
+
+- ``is_causal: false``, or the option ``bidirectional``: the loaded model is then measured;
+- an architecture for masked language models, which attends in both directions;
+- another spelling of a stock class, or one that transformers has dropped or renamed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.models.types import CheckpointError
+
+# Classes of the same family that differ in their head alone, of releases that had them.
+_HEADS = ("", "DoubleHeads", "ForCausalLM", "ForConditionalGeneration", "LMHead", "WithLMHead")
+_FRAMEWORKS = re.compile(r"^(Flax|TF)")
+# Names by which a class of an encoder's family says that it reads in one direction.
+_ONE_DIRECTION = re.compile("caus|decoder|lmhead|unidirectional", re.IGNORECASE)
+
+
+def check_architecture(folder: ModelFolder, *, advice: str = "") -> None:
+    """Check that a folder's ``architectures`` are those of its ``model_type`` in transformers.
+
+    Args:
+        folder: a model of transformers.
+        advice: another way out, for the error.
+
+    Raises:
+        CheckpointError: a class whose direction of attention is not known.
+    """
+    config = folder.config
+    if config.get("is_causal") is False:  # measured when it is loaded
+        return
+    names = config.get("architectures") or ()
+    model_type, decoder = str(config.get("model_type")), bool(config.get("is_decoder"))
+    for name in names if isinstance(names, list) else [names] if names else []:
+        if not _known(str(name), model_type, decoder=decoder):
+            raise CheckpointError(
+                f"{folder.path / 'config.json'}: architectures names {name!r:.80}, a class that "
+                f"transformers lacks for {model_type!r:.40}: it may attend in another direction. "
+                "If it is causal, name the stock class there; if not, set is_causal to "
+                f"false{advice}"
+            )
+
+
+def _known(name: str, model_type: str, *, decoder: bool) -> bool:
+    """Return whether the direction of a class is known, for a model of this type."""
+    from transformers.models.auto import modeling_auto
+
+    masked = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    encodes = model_type in masked and not decoder
+    plain = _FRAMEWORKS.sub("", name).casefold()
+    if plain in _folded(_stock_classes(model_type)) or _in_no_table(name, model_type):
+        return True
+    if encodes and _ONE_DIRECTION.search(name):
+        return False
+    if plain in _folded(_spellings(model_type)):
+        return True
+    families = _families(plain)
+    if families:  # a class of another family, which some authors name
+        return (model_type in masked) == any(family in masked for family in families)
+    return encodes
+
+
+def _folded(names: Iterable[str]) -> set[str]:
+    return {name.casefold() for name in names}
+
+
+def _mappings() -> Iterator[dict[str, str | tuple[str, ...]]]:
+    """Yield the tables of transformers from types of models to classes, one per task."""
+    from transformers.models.auto import modeling_auto
+
+    for name in dir(modeling_auto):
+        if name.endswith("_MAPPING_NAMES") and name != "CONFIG_MAPPING_NAMES":
+            yield getattr(modeling_auto, name)
+
+
+def _classes(entry: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (entry,) if isinstance(entry, str) else tuple(entry)
+
+
+def _stock_classes(model_type: str) -> set[str]:
+    """Return the classes of transformers for a type of model, as its tables have them."""
+    return {name for table in _mappings() for name in _classes(table.get(model_type, ()))}
+
+
+def _in_no_table(name: str, model_type: str) -> bool:
+    """Return whether transformers has a class that none of its tables names."""
+    import transformers
+
+    kind = getattr(transformers, name, None) if name.isidentifier() else None
+    return getattr(getattr(kind, "config_class", None), "model_type", None) == model_type
+
+
+def _spellings(model_type: str) -> set[str]:
+    """Return names of classes with other heads than transformers has for a type of model."""
+    from transformers.models.auto import modeling_auto
+
+    stock = _classes(modeling_auto.MODEL_MAPPING_NAMES.get(model_type, ()))
+    families = {name.removesuffix("Model") for name in stock}
+    return {
+        f"{family}{head}{end}" for family in families for head in _HEADS for end in ("", "Model")
+    }
+
+
+def _families(name: str) -> set[str]:
+    """Return the types of models that have a class, whose ``name`` is in lower case."""
+    return {
+        model_type
+        for table in _mappings()
+        for model_type, entry in table.items()
+        if name in _folded(_classes(entry))
+    }
