@@ -114,9 +114,9 @@ def test_a_bidirectional_class_runs_in_its_direction_or_not_at_all(named):
     config = AutoConfig.from_pretrained(folder)
     config.is_causal = False
     model = AutoModel.from_pretrained(folder, config=config).eval()
-    asked = encoded(folder, bidirectional=True)
+    chosen = encoded(folder, bidirectional=True)
     declared = encoded(named(architectures=["LlamaBiModel"], is_causal=False))
-    for vectors, rows in (asked, declared):
+    for vectors, rows in (chosen, declared):
         for vector, row in zip(vectors, rows, strict=True):
             with torch.no_grad():
                 mean = model(torch.tensor([row])).last_hidden_state[0].mean(0)
