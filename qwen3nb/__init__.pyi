@@ -8,6 +8,7 @@ from qwen3nb import tables as tables
 from qwen3nb.analysis.comparison.changes import diff as diff
 from qwen3nb.analysis.comparison.compare import compare as compare
 from qwen3nb.checkpoints.averaging import average_checkpoints as average_checkpoints
+from qwen3nb.checkpoints.folder import list_checkpoints as list_checkpoints
 from qwen3nb.datasets.collection import TestCollection as TestCollection
 from qwen3nb.evaluation.embeddings.sanity_check import sanity_check as sanity_check
 from qwen3nb.evaluation.embeddings.sts import evaluate_sts as evaluate_sts
@@ -16,6 +17,9 @@ from qwen3nb.evaluation.parity import parity as parity
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain as evaluate_domain
 from qwen3nb.evaluation.retrieval.rerank import rerank as rerank
 from qwen3nb.evaluation.training import TrainingEvaluator as TrainingEvaluator
+from qwen3nb.extraction.loading import (
+    verify_sentence_transformers_loading as verify_sentence_transformers_loading,
+)
 from qwen3nb.metrics.retrieval import score_rankings as score_rankings
 from qwen3nb.models.encoders.base import Encoder as Encoder
 from qwen3nb.models.load import load_encoder as load_encoder

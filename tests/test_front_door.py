@@ -17,8 +17,8 @@ NAMES = """
 Encoder Figure Qwen3EncoderConfig Qwen3EncoderModel Qwen3EncoderPooler Reranker Result Results Table
 TestCollection TrainingEvaluator
 average_checkpoints check_and_evaluate compare diff evaluate evaluate_domain evaluate_sts
-extract leaderboard load_encoder load_reranker load_results parity rerank sanity_check
-score_rankings verify
+extract leaderboard list_checkpoints load_encoder load_reranker load_results parity rerank
+sanity_check score_rankings verify verify_sentence_transformers_loading
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 NAMESPACES = ["conclusions", "datasets", "figures", "paths", "stats", "studies", "tables"]
 

@@ -20,6 +20,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -448,8 +449,8 @@ def step_of(folder: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def list_checkpoints(folder: Path | str) -> list[Path]:
-    """Return the numbered checkpoints in ``folder``, sorted by step.
+def list_checkpoints(folder: Path | str, pattern: str = "*") -> list[Path]:
+    """Return the numbered checkpoints in ``folder`` whose names match ``pattern``, sorted by step.
 
     Raises:
         CheckpointError: there are none, or two have the same step.
@@ -458,13 +459,14 @@ def list_checkpoints(folder: Path | str) -> list[Path]:
     numbered = sorted(
         (step, path)
         for path in (folder.iterdir() if folder.is_dir() else ())
-        if path.is_dir() and (step := step_of(path)) is not None
+        if path.is_dir() and fnmatch(path.name, pattern) and (step := step_of(path)) is not None
     )
     if not numbered:
         missing = "" if folder.is_dir() else "no such folder; "
         hint = f"; {folder.name} is one: give {folder.parent}" if step_of(folder) else ""
+        matching = "" if pattern == "*" else f" that match {pattern!r}"
         raise CheckpointError(
-            f"{folder}: {missing}expected folders named checkpoint-N, found none{hint}"
+            f"{folder}: {missing}expected folders named checkpoint-N{matching}, found none{hint}"
         )
     for (step, path), (next_step, other) in pairwise(numbered):
         if step == next_step:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qwen3nb import paths
+from qwen3nb.cli.spellings import respelled
 from qwen3nb.utils.atomic_files import explained
 from qwen3nb.utils.signals import heed_children
 from qwen3nb.utils.terminal import guarded_streams, say
@@ -32,21 +33,6 @@ if TYPE_CHECKING:
 # What PyTorch, CUDA and oneDNN say.
 _MEMORY = re.compile("allocate memory|out of memory|could not create a (primitive|memory)")
 _COMPLETING = "_QWEN3NB_COMPLETE"  # set by a shell's completion
-# Spellings of options from REQUIREMENTS.md: accepted, but not listed.
-_REQUIRED_SPELLINGS = {
-    "extract": {"--checkpoint": "--model", "--output": "--out"},
-    "average": {"--checkpoint-dir": "--training", "--output": "--out", "--last-n": "--last"},
-    "quick": {"--encoder-path": "--model"},
-    "report": {
-        "--encoder-path": "--model",
-        "--output-dir": "--out",
-        "--retrieval-num-docs": "--limit",
-    },
-    "card": {"--eval-results": "--results", "--output": "--out"},
-    "rerank-outputs": {"--checkpoint": "--adapter", "--eval-tier": "--tier"},
-    "rerank-suite": {"--eval-tier": "--tier"},
-    "analyze": {"--output-dir": "--outputs"},
-}
 
 
 class Command(click.Command):
@@ -79,11 +65,13 @@ class Command(click.Command):
         return super().get_short_help_str(limit=1000)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; spellings of REQUIREMENTS.md are accepted."""
-        listed = _REQUIRED_SPELLINGS.get(self.name or "", {})
-        words = (str(each).partition("=") for each in args)
+        """Parse the arguments; other spellings of options are accepted, see `respelled`."""
+        parameters = self.get_params(ctx)
+        known = {name for each in parameters for name in (*each.opts, *each.secondary_opts)}
+        positional = any(isinstance(each, click.Argument) for each in parameters)
+        words = [str(word) for word in args]
         return super().parse_args(
-            ctx, [listed.get(name, name) + equals + value for name, equals, value in words]
+            ctx, respelled(self.name or "", words, known, positional=positional)
         )
 
     def invoke(self, ctx: click.Context) -> Any:

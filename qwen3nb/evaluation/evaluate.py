@@ -1,6 +1,7 @@
 """Evaluate a model on MTEB tasks, test collections or custom data."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,19 +11,22 @@ from qwen3nb.datasets.collection import TestCollection, find_collections, query_
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem
-from qwen3nb.evaluation.mteb.select import suite_tasks
+from qwen3nb.evaluation.mteb.select import check_types, suite_tasks
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import data_name, rerank
 from qwen3nb.evaluation.run import EvaluationRun, Job, Run, Work, evaluate_each
 from qwen3nb.metrics.retrieval import RECORDED, score_run
-from qwen3nb.models.encoders.wrapped import WrappedEncoder
+from qwen3nb.models.encoders.wrapped import WrappedEncoder, with_tokenizer
 from qwen3nb.models.kinds.prompts import parse_prompts
 from qwen3nb.models.load import known_or_loaded, load_model
 from qwen3nb.models.rerankers import Reranker
 from qwen3nb.models.search.words import stated_words
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.choices import split_names
+
+log = logging.getLogger(__name__)
 
 DEPTH = 100  # documents per query of a collection
 Data = TestCollection | Path | str
@@ -34,6 +38,7 @@ def evaluate(
     *,
     tier: str = "smoke",
     tasks: Iterable[Any] | str | None = None,
+    types: Sequence[str] | str = (),
     limit: int = 0,
     output: Path | str | None = None,
     seed: int = 0,
@@ -58,20 +63,23 @@ def evaluate(
     listed. A reranker reranks BM25's candidates; see `rerank`.
 
     Args:
-        model: a model spec, such as ``bm25`` or a folder; a loaded model; or any object with
-            ``encode(texts)``, such as a SentenceTransformer.
+        model: a model spec, such as ``bm25`` or a folder; a loaded model; any object with
+            ``encode(texts)``, such as a SentenceTransformer; or a pair of a model and its
+            tokenizer.
         data: one or more test collections, or their folders, instead of MTEB tasks; or custom
             queries and documents from `load_domain`, evaluated as by `qwen3nb domain`.
         tier: name of a tier; see `TIERS`.
         tasks: MTEB task objects or names to run instead of a tier, or one comma-separated
             string of names; an empty string means the tier's tasks.
+        types: types of these tasks to run, such as ``["Retrieval", "STS"]``; by default all.
         limit: maximum number of queries, of rows, and of documents in addition to the judged ones;
             0 for no limit. A limited task has a different name and is left out of MTEB's own
             results.
         output: folder for records; by default `paths.results`.
         seed: seed, part of the records' path.
         batch_size: texts per batch.
-        prompts: as for `load_encoder`, for a model named by its spec; part of the model's identity.
+        prompts: as for `load_encoder`, for a model named by its spec or an object with ``encode``;
+            part of the model's identity.
         query_prefix: prompt of queries; with ``doc_prefix``, an alternative to ``prompts``.
         doc_prefix: prompt of passages.
         base: base model of a LoRA adapter named by its spec.
@@ -111,16 +119,24 @@ def evaluate(
     named = isinstance(model, str | Path)
     use: dict[str, Any] = {"prompts": parse_prompts(prompts), "base": base or None}
     use = {name: value for name, value in use.items() if value is not None}
+    if isinstance(model, tuple) and len(model) == 2:
+        label = label or type(model[0]).__name__
+        model = with_tokenizer(*model)
+    if not isinstance(model, str | Path | Model):
+        model = WrappedEncoder(model, label=label, fingerprint=fingerprint, **how)
+        label = fingerprint = ""
+        if "prompts" in use:
+            model = model.prompted(use.pop("prompts"))
     if use and not named:
         raise ValueError(
             f"{' and '.join(use)} are for a model named by its spec; give them to load_encoder"
         )
-    if not isinstance(model, str | Path | Model):
-        model = WrappedEncoder(model, label=label, fingerprint=fingerprint, **how)
-    elif label or fingerprint:
+    if label or fingerprint:
         raise ValueError("label and fingerprint are for objects with encode(); a model has its own")
     if isinstance(data, str) and data in TIERS:
         raise ValueError(f"{data!r} is a tier: give tier={data!r}; data are folders or collections")
+    if data is not None and types:
+        raise ValueError(f"expected either data, or types of tasks; got both, types={types!r}")
     if data is not None and (tasks is not None or limit):
         raise ValueError(
             "expected either data, or tasks with an optional limit; got both; "
@@ -132,6 +148,8 @@ def evaluate(
         return evaluate_domain([model], data, **options, **use)
     # Refuse mistyped tasks before loading a model, which may take minutes.
     selected = suite_tasks(tier=tier, tasks=tasks) if data is None else []
+    if types:
+        selected = _of_types(selected, types)
     if named:
         how |= use
         model = known_or_loaded(str(model), partial(load_model, str(model), **how), how)
@@ -141,7 +159,7 @@ def evaluate(
         if isinstance(model, Reranker):
             return rerank(model, listed, **options)
         jobs += [(data_name(each), partial(_find, model, each)) for each in listed]
-    elif not tasks and isinstance(model, Reranker):
+    elif not tasks and not types and isinstance(model, Reranker):
         return rerank(model, tier=tier, limit=limit, **options)
     else:
         options["config"] = {**(config or {}), "tier": tier}
@@ -149,6 +167,19 @@ def evaluate(
         jobs += [(item.key, partial(item.on, model)) for item in items]
     kind = "tasks" if data is None else "collections"
     return evaluate_each(jobs, Run(**options), label=model.label, kind=kind)
+
+
+def _of_types(tasks: Sequence[Any], types: Sequence[str] | str) -> list[Any]:
+    """Return the tasks of these types; a type that none has is named."""
+    wanted = split_names(types) if isinstance(types, str) else list(types)
+    absent = check_types(wanted, tasks)
+    found = [task for task in tasks if task.metadata.type in wanted]
+    if not found:
+        present = sorted({str(task.metadata.type) for task in tasks})
+        raise ValueError(f"no task of the types {wanted}; these tasks have {', '.join(present)}")
+    if absent:
+        log.warning("no task of the types %s among these; not evaluated", ", ".join(absent))
+    return found
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,35 @@ class Aggregate:
     # interval
     interval: Annotated[str, choice("", *INTERVALS)] = ""
 
+    def __float__(self) -> float:
+        """Return the value, so that an aggregate compares with a number, and prints as one.
+
+        >>> score = reported(0.8132, n=5)
+        >>> score > 0.75, score <= 0.75, f"{score:.2f}"
+        (True, False, '0.81')
+
+        Raises:
+            ValueError: it is undefined.
+        """
+        if self.value is None:
+            raise ValueError(f"expected a score; it is undefined ({self.undefined})")
+        return float(self.value)
+
+    def __lt__(self, other: float) -> bool:
+        return float(self) < float(other)
+
+    def __le__(self, other: float) -> bool:
+        return float(self) <= float(other)
+
+    def __gt__(self, other: float) -> bool:
+        return float(self) > float(other)
+
+    def __ge__(self, other: float) -> bool:
+        return float(self) >= float(other)
+
+    def __format__(self, how: str) -> str:
+        return format(float(self), how) if how else str(self)
+
 
 def reported(value: float, *, n: int) -> Aggregate:
     """Return a value from another program; without per-query values it has no interval.

@@ -15,7 +15,7 @@ from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
+from qwen3nb.evaluation.mteb.select import choose_tasks, suite_tasks, task_key
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.load import load_model
@@ -158,6 +158,7 @@ def report_model(
     baselines: Sequence[str] = (),
     tier: str = "smoke",
     tasks: Sequence[str] | str = (),
+    types: Sequence[str] | str = (),
     limit: int = 0,
     seed: int = 0,
     batch_size: int = 32,
@@ -167,7 +168,8 @@ def report_model(
     """Evaluate ``model`` and its baselines on the same tasks, and compare them.
 
     Stored records are reused. A baseline or a task that fails does not stop the others. Models are
-    given by their specs; MTEB tasks named in ``tasks`` replace the tier's. ``limit``, ``seed`` and
+    given by their specs; MTEB tasks named in ``tasks`` replace the tier's; of these, only those of
+    ``types`` are run, such as ``STS``, if there are any. ``limit``, ``seed`` and
     ``batch_size`` are those of `evaluate`; ``options`` are options of `load_encoder` for the model,
     not for the baselines.
 
@@ -176,7 +178,10 @@ def report_model(
         EvaluationError: the model has no result.
     """
     names = ",".join([tasks] if isinstance(tasks, str) else tasks)
-    keys = [task_key(task, limit=limit) for task in suite_tasks(tier=tier, tasks=names)]
+    chosen = suite_tasks(tier=tier, tasks=names)
+    if types:
+        chosen = suite_tasks(tier=tier, tasks=choose_tasks(tier=tier, tasks=names, types=types))
+    keys = [task_key(task, limit=limit) for task in chosen]
     own = load_model(model, batch_size=batch_size, show_progress=show_progress, **options)
     config: dict[str, Any] = {
         "tier": tier,
@@ -191,7 +196,8 @@ def report_model(
         try:
             each = load_model(spec, show_progress=show_progress) if isinstance(spec, str) else spec
             identities.append(each.identity)
-            evaluate(each, **config, show_progress=show_progress)
+            how = {**config, "tasks": chosen} if types else config
+            evaluate(each, **how, show_progress=show_progress)
         except (EvaluationError, SpecError, OSError) as error:
             failures[name] = str(error)
     write_all_results()

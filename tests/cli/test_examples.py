@@ -82,6 +82,7 @@ READ = {
     "paper --style neurips": False,
     "quick Qwen/Qwen3-0.6B": False,
     "report": False,
+    "report --encoder_path": True,
     "report --model encoder --baselines bm25,all-MiniLM-L6-v2": True,
     "reproduce --mirror": False,
     "rerank-outputs": False,

@@ -108,11 +108,13 @@ def test_a_page_made_in_notebooks_is_made_again_from_anywhere(study, monkeypatch
     (page,) = paths.book_runs().glob("mine*.ipynb")
     made = nbformat.read(page, 4).metadata["qwen3nb"]
     assert made["parameters"] == {"outputs": "outputs", "x": 1}
-    (study / "outputs" / "later").mkdir()
     moved = study.rename(tmp_path / "moved")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("QWEN3NB_HOME", str(moved))
     (job,) = build._published({})
+    assert job.finished()  # a move alone changes nothing
+    (moved / "outputs" / "later").mkdir()
+    (moved / "outputs" / "later" / "config.yaml").write_text("")
     assert not job.finished()
     (outcome,) = build.sweep([job], show_progress=False)
     assert outcome.status == "done", outcome.reason

@@ -84,6 +84,7 @@ def _contents(*, tier: str | None, models: Sequence[str], tasks: str, seed: int)
 )
 @opt.option("--tier", choices=TIERS, default="smoke", help="The tier to run.")
 @opt.TASKS
+@opt.option("--types", default="", help="Types of these tasks, separated by commas, such as STS.")
 @opt.LIMIT
 @opt.out_option("output", default=Path("eval_results"), help="Folder of the report.")
 @opt.FACTS
@@ -125,7 +126,11 @@ def report(model: str, baselines: str, output: Path, facts: Path | None, **optio
 @click.command(cls=Command, study=paths.results, unless=["results"])
 @opt.paths_given(model="--model")
 @opt.out_option("output", help="File to write.  [default: README.md of the model]")
-@opt.RESULTS
+@opt.option(
+    "--results",
+    type=opt.FILE,
+    help="Folder of the records, or an all_results.json.  [default: results/]",
+)
 @opt.TIER
 @opt.CARD
 def card(
@@ -144,9 +149,31 @@ def card(
     from qwen3nb.records.results import richest_tier
     from qwen3nb.report.card import card_text
 
+    if results is not None and results.is_file():
+        model, results = _of_summary(results, model)
     records = readable_records(results, adapters=False)
     text = card_text(model, records, tier=tier or richest_tier(records), **stated)
     click.echo(write_public(output or model / "README.md", text))
+
+
+def _of_summary(file: Path, model: Path) -> tuple[Path, Path]:
+    """Return the model and the folder of the records behind an ``all_results.json``.
+
+    It has the scores alone; a card needs their intervals, which are in the records.
+    """
+    try:
+        summary = read_json(file)
+        label, folder = summary["model"], summary["model_path"]
+    except (ValueError, KeyError, TypeError):
+        raise click.UsageError(
+            f"{file}: expected an all_results.json of `qwen3nb report`, or a folder of records"
+        ) from None
+    if not model.is_dir() and str(model) == label:
+        model = paths.root() / str(folder)
+    beside = file.parent
+    records = beside if any(beside.glob("*/seed_*/*.json")) else paths.results()
+    click.echo(f"scores and intervals are those of the records in {records}", err=True)
+    return model, records
 
 
 @click.command(cls=Command, writes=True)

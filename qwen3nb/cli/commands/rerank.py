@@ -24,6 +24,11 @@ _MAX_LENGTH = opt.option(
     default=512,
     help="Tokens per pair; the document is truncated first, then the query.",
 )
+_BATCH_SIZE = opt.option(
+    "--batch-size",
+    least=1,
+    help="Pairs of the greatest length per forward pass; changes the speed, not the scores.",
+)
 _MODEL = opt.options(
     opt.model_option(required=True, help="A causal language model: a folder or hub id."),
     opt.option("--adapter", type=opt.FILE, help="A LoRA adapter for it."),
@@ -38,8 +43,9 @@ _MODEL = opt.options(
         "--batch-tokens",
         "budget",
         least=1,
-        help="Tokens per forward pass; changes the speed, not the scores.  [default: by device]",
+        help="Tokens per forward pass, instead of --batch-size.  [default: by device]",
     ),
+    _BATCH_SIZE,
     opt.DEVICE,
     opt.DTYPE,
 )
@@ -67,7 +73,17 @@ def _load(*, model: str, **settings: Any) -> Reranker:
     from qwen3nb.models.rerankers import load_reranker
 
     opt.hide_library_bars()
+    settings["budget"] = _budget(
+        settings.pop("batch_size"), settings["max_length"], settings["budget"]
+    )
     return load_reranker(model, **settings)
+
+
+def _budget(batch_size: int | None, max_length: int, tokens: int | None) -> int | None:
+    """Return the tokens per forward pass; None for those of the device."""
+    if tokens is None and batch_size is not None:
+        return batch_size * max_length
+    return tokens
 
 
 @click.command(cls=Command)
@@ -125,7 +141,7 @@ def rerank_suite(
     from qwen3nb.evaluation.retrieval.rerank import rerank as run
 
     of_model = ("model", "adapter", "instruction", "max_length", "template", "device", "dtype")
-    reranker = _load(**{name: values.pop(name) for name in (*of_model, "budget")})
+    reranker = _load(**{name: values.pop(name) for name in (*of_model, "budget", "batch_size")})
     stage = load_first(*first, prompts=prompts)
     _show(lambda: run(reranker, data or None, tier=tier, first=stage, **values), _suite_lines)
 
@@ -189,10 +205,15 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
 )
 @_DEPTH
 @_MAX_LENGTH
+@_BATCH_SIZE
 @opt.DEVICE
 @opt.DTYPE
 def rerank_outputs(
-    outputs: Path | None, checkpoint: Path | None, embedding_tasks: tuple[str, ...], **values: Any
+    outputs: Path | None,
+    checkpoint: Path | None,
+    embedding_tasks: tuple[str, ...],
+    batch_size: int | None,
+    **values: Any,
 ) -> None:
     """Evaluate every adapter under OUTPUTS as a reranker, and as an encoder if trained as one.
 
@@ -215,6 +236,9 @@ def rerank_outputs(
         _need_one(values["data"], values["tier"])
     opt.hide_library_bars()
     tasks = choose_tasks(tasks=embedding_tasks) if embedding_tasks else []
+    if batch_size is not None:
+        values |= {"budget": _budget(batch_size, values["max_length"], None)}
+        values |= {"batch_size": batch_size}
     _show(lambda: evaluate_trained(folder, embedding_tasks=tasks, **values), _record_lines)
 
 

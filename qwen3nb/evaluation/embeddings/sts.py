@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
 
+from qwen3nb.datasets.in_memory import is_table
 from qwen3nb.datasets.mirror import MirrorError, load_data, load_here, local_data
 from qwen3nb.datasets.pairs import scored_pairs
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.metrics.aggregate import Aggregate, aggregate, numbered
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.encoders.wrapped import WrappedEncoder
+from qwen3nb.models.encoders.wrapped import WrappedEncoder, with_tokenizer
 from qwen3nb.models.load import load_encoder
 from qwen3nb.utils.choices import one_of
 
@@ -68,6 +68,16 @@ class STSScores:
     pearson: Aggregate
     per_query: dict[str, dict[str, float]]
 
+    @property
+    def dataset_name(self) -> str:
+        """Name of the pairs, the same as ``dataset``."""
+        return self.dataset
+
+    @property
+    def num_samples(self) -> int:
+        """Number of pairs."""
+        return self.spearman.n
+
     @classmethod
     def of(cls, pairs: STSPairs, similarities: Sequence[float]) -> Self:
         """Correlate the similarity of each pair with its gold score."""
@@ -116,15 +126,15 @@ def local_sts_benchmark() -> STSPairs | None:
     return replace(pairs, stand_in=len(pairs.gold) != _BENCHMARK_PAIRS)
 
 
-def read_pairs(file: Path) -> STSPairs:
+def read_pairs(source: Any, *, name: str = "custom") -> STSPairs:
     """Read pairs of sentences as `scored_pairs` does; raise DataError for an invalid row."""
-    first, second, gold = zip(*scored_pairs(file, of="sentences"), strict=True)
-    return STSPairs(file.name.split(".")[0], first, second, gold)
+    if isinstance(source, Path):
+        name = source.name.split(".")[0]
+    first, second, gold = zip(*scored_pairs(source, of="sentences"), strict=True)
+    return STSPairs(name, first, second, gold)
 
 
-def evaluate_sts(
-    model: Any, data: STSPairs | Path | str | tuple[Sequence[str], Sequence[str], Sequence[float]]
-) -> STSScores:
+def evaluate_sts(model: Any, data: Any) -> STSScores:
     """Correlate the cosine similarity of each pair with its gold score.
 
     Correlations do not depend on the scale of the gold scores, so they are not rescaled.
@@ -132,31 +142,43 @@ def evaluate_sts(
     >>> pairs = (["a cat", "rain", "sort a list"], ["a dog", "list.sort", "list.sort"], [3, 0, 4])
     >>> evaluate_sts("random", pairs).spearman.n
     3
+    >>> rows = [{"sentence1": "a", "sentence2": word, "score": n} for n, word in enumerate("bcd")]
+    >>> evaluate_sts("random", rows).num_samples
+    3
 
     Args:
-        model: an encoder, or its spec; any object with ``encode(texts)``; or a pair of a model with
-            ``encode(texts, tokenizer)`` and its tokenizer.
-        data: three lists (sentences, sentences, gold scores), a file as for `read_pairs`, the
-            name of a set as for `sts_pairs`, or pairs from either.
+        model: an encoder, or its spec; any object with ``encode(texts)``; or a pair of a model and
+            its tokenizer, as `with_tokenizer` takes them.
+        data: three lists (sentences, sentences, gold scores); rows with ``sentence1``,
+            ``sentence2`` and ``score``, as a list of dictionaries or a data frame; a file as for
+            `read_pairs`; the name of a set as for `sts_pairs`; or pairs from either.
 
     Raises:
         ValueError: unknown set; the message lists the choices.
         DataError: lists of different lengths, or an invalid row.
         TypeError: another kind of ``model``.
     """
+    if is_table(model) and not is_table(data):  # in the other order
+        model, data = data, model
+    pairs = _pairs_of(data)
     encoder = load_encoder(model) if isinstance(model, str | Path) else model
     if isinstance(model, tuple):
-        inner, tokenizer = model
-        one_argument = SimpleNamespace(encode=lambda texts: inner.encode(texts, tokenizer))
-        encoder = WrappedEncoder(one_argument, label=type(inner).__name__)
+        encoder = WrappedEncoder(with_tokenizer(*model), label=type(model[0]).__name__)
     elif not isinstance(encoder, Encoder):
         encoder = WrappedEncoder(encoder)
+    vectors = encoder.encode([*pairs.first, *pairs.second])
+    one, other = np.split(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 2)
+    return STSScores.of(pairs, (one * other).sum(axis=1).tolist())
+
+
+def _pairs_of(data: Any) -> STSPairs:
+    """Return pairs given in any of the forms that `evaluate_sts` takes."""
+    if isinstance(data, STSPairs):
+        return data
     if isinstance(data, str | Path):
         file = Path(data).expanduser()
-        data = read_pairs(file) if file.is_file() else sts_pairs(str(data))
-    elif not isinstance(data, STSPairs):
-        first, second, gold = data
-        data = STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))
-    vectors = encoder.encode([*data.first, *data.second])
-    one, other = np.split(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 2)
-    return STSScores.of(data, (one * other).sum(axis=1).tolist())
+        return read_pairs(file) if file.is_file() else sts_pairs(str(data))
+    if is_table(data):
+        return read_pairs(data)
+    first, second, gold = data
+    return STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))

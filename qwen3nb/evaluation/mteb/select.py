@@ -89,6 +89,15 @@ def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
     return split_groups(_named(each) if isinstance(each, str) else each for each in tasks)
 
 
+def check_types(types: Iterable[str], tasks: Iterable[Any]) -> list[str]:
+    """Return the ``types`` that none of the tasks has; refuse one that MTEB does not know."""
+    present = {task.metadata.type for task in tasks}
+    absent = [name for name in types if name not in present]
+    for name in absent:
+        _check_known("type", name, (every.type for every in _metadata()))
+    return absent
+
+
 def choose_tasks(
     *,
     tier: str = "",
@@ -133,9 +142,7 @@ def choose_tasks(
         found = tier_tasks(tier)
     else:
         found = list(mteb.get_tasks())
-    present = {task.metadata.type for task in found}
-    for each in (name for name in types if name not in present):
-        _check_known("type", each, (every.type for every in _metadata()))
+    check_types(types, found)
     narrowed = bool(languages or splits or subsets)
     found = split_groups(found) if narrowed else found
     found = [task for task in found if not types or task.metadata.type in types]

@@ -128,7 +128,8 @@ def evaluate_trained(
         training: training configuration of a single adapter; see `find_trained`.
         base: base model of the adapters; None for the one named in each adapter.
         embedding_tasks: MTEB tasks for the adapters that embed, instead of the tier's.
-        options: ``device``, ``dtype`` and ``max_length`` (of a pair), as in `load_reranker`;
+        options: ``device``, ``dtype``, ``budget`` and ``max_length`` (of a pair), as in
+            `load_reranker`;
             ``msmarco`` and ``depth``, as in `rerank`; ``limit`` and the others of `evaluate`,
             except the seed, which is that of each training.
 
@@ -138,9 +139,13 @@ def evaluate_trained(
         EvaluationError: data sets or tasks failed; the records of the others are saved.
     """
     listed, tasks = list(data), list(embedding_tasks)
+    groups: tuple[tuple[str, ...], ...] = (
+        ("max_length", "budget"),
+        ("device", "dtype"),
+        ("msmarco", "depth"),
+    )
     of_pairs, placed, of_search = (
-        {name: options.pop(name) for name in names if name in options}
-        for names in (("max_length",), ("device", "dtype"), ("msmarco", "depth"))
+        {name: options.pop(name) for name in names if name in options} for names in groups
     )
     runs: list[tuple[str, EvaluationRun]] = []
     for each in find_trained(outputs, training=training):

@@ -1,7 +1,10 @@
 """Any object with ``encode(texts)`` as an encoder, such as a SentenceTransformer in memory."""
 
+import json
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,66 @@ from qwen3nb.models.gate.declared import check_object
 from qwen3nb.models.kinds.prompts import used_prompts
 from qwen3nb.models.kinds.source import IN_MEMORY, Settings, Source
 from qwen3nb.models.types import EncoderError, Vectors
+
+_AT_ONCE = 32  # texts per batch of a plain transformers model
+_TOKENS = 512  # its longest text, unless its tokenizer states a smaller one
+
+
+def with_tokenizer(model: Any, tokenizer: Any) -> SimpleNamespace:
+    """Return an object with ``encode(texts)`` from a model and its tokenizer.
+
+    A model with ``encode(texts, tokenizer)`` pools itself. Of any other, such as an ``AutoModel``,
+    the token states are pooled as its configuration says (``pooling_mode``, ``normalize``), or its
+    folder for sentence-transformers, else by their mean.
+    """
+    if callable(getattr(model, "encode", None)):
+        return SimpleNamespace(encode=lambda texts: model.encode(texts, tokenizer))
+    if not callable(model) or not hasattr(model, "config"):
+        raise TypeError(
+            "expected a model with encode(texts, tokenizer), or a transformers model; got "
+            f"{type(model).__name__}"
+        )
+    how, normalize = _declared_pooling(model)
+    longest = min(_TOKENS, int(getattr(tokenizer, "model_max_length", _TOKENS)))
+
+    def encode(texts: Sequence[str]) -> Vectors:
+        import torch
+
+        from qwen3nb.models.modeling.pooling import pool
+
+        pooled = []
+        for start in range(0, len(texts), _AT_ONCE):
+            batch = tokenizer(
+                list(texts[start : start + _AT_ONCE]),
+                padding=True,
+                truncation=True,
+                max_length=longest,
+                return_tensors="pt",
+            ).to(getattr(model, "device", "cpu"))
+            with torch.inference_mode():
+                states = model(**batch).last_hidden_state
+            pooled.append(pool(states, batch["attention_mask"], how=how, normalize=normalize))
+        return torch.cat(pooled).cpu().numpy()
+
+    return SimpleNamespace(encode=encode, device=getattr(model, "device", "cpu"))
+
+
+def _declared_pooling(model: Any) -> tuple[str, bool]:
+    """Return the pooling of a transformers model, and whether its vectors have length 1."""
+    from qwen3nb.models.modeling.pooling import POOLINGS
+
+    mode = getattr(model.config, "pooling_mode", None)
+    if mode in POOLINGS:
+        return mode, bool(getattr(model.config, "normalize", False))
+    folder = Path(str(getattr(model, "name_or_path", "")))
+    try:
+        stored = json.loads((folder / "1_Pooling" / "config.json").read_bytes())
+        flags = {name for name, value in stored.items() if value is True}
+        flags.add(str(stored.get("pooling_mode")))
+    except (OSError, ValueError, AttributeError):
+        return "mean", False
+    found = [name for name, each in POOLINGS.items() if flags & {each.flag, each.stored}]
+    return (found[0] if len(found) == 1 else "mean"), False
 
 
 class WrappedEncoder(Encoder):

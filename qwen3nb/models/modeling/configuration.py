@@ -67,6 +67,17 @@ class Qwen3EncoderConfig(Qwen3Config):
             self.pad_token_id = None  # the default is not in this vocabulary
         super().__post_init__(**others)
 
+    @property
+    def rope_theta(self) -> float:
+        """The base of the rotary positions; transformers keeps it in ``rope_parameters``."""
+        stored: Mapping[str, Any] = getattr(self, "rope_parameters", None) or {}
+        return float(stored.get("rope_theta", _ROPE_THETA))
+
+    @rope_theta.setter
+    def rope_theta(self, value: float) -> None:
+        stored: Mapping[str, Any] = getattr(self, "rope_parameters", None) or {}
+        self.rope_parameters = {**stored, "rope_theta": value}
+
     @classmethod
     def from_encoder_decoder_config(
         cls, config: Any, pooling_mode: str = "mean", normalize_embeddings: bool = True

@@ -1,0 +1,129 @@
+"""Other spellings of options: accepted, but not listed.
+
+The design documents write options with underscores (``--output_dir``), by the names of their own
+scripts (``--encoder_path``, ``--run_sts``), and several values after one option
+(``--baselines e5-base gte-base``). Each is rewritten to the option of the command.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+
+import click
+
+# By command, and for every command under the empty name: the option that another spelling stands
+# for. It applies where the command has that option, and none of the other name.
+_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "": {
+        "--encoder-path": "--model",
+        "--model-name": "--model",
+        "--model-path": "--model",
+        "--model-name-or-path": "--model",
+        "--output": "--out",
+        "--output-dir": "--out",
+        "--output-path": "--out",
+        "--retrieval-num-docs": "--limit",
+        "--mteb-tasks": "--tasks",
+        "--eval-tier": "--tier",
+        "--eval-results": "--results",
+    },
+    "extract": {"--checkpoint": "--model"},
+    "average": {"--checkpoint-dir": "--training", "--last-n": "--last", "--best-n": "--best"},
+    "report": {"--qwen3-baseline-path": "--baselines"},
+    "rerank-outputs": {"--checkpoint": "--adapter"},
+    "analyze": {"--output-dir": "--outputs"},
+}
+# Flags that select tasks: the MTEB type; empty if the command runs them without it.
+_FLAGS: Mapping[str, str] = {
+    "--run-sts": "STS",
+    "--run-retrieval": "Retrieval",
+    "--run-mteb": "",
+    "--compare-baselines": "",
+}
+# Options whose values may follow each other; they are joined with commas, as in one value.
+_LISTS = ("--baselines", "--tasks", "--types")
+# What to write instead where a command does not have the option.
+_INSTEAD: Mapping[str, str] = {
+    "--baselines": "`qwen3nb report --model M --baselines A,B` compares models",
+    "--qwen3-baseline-path": "`qwen3nb report --model M --baselines PATH` compares models",
+    "--compare-baselines": "`qwen3nb report --model M --baselines A,B` compares models",
+    "--run-sts": "`qwen3nb eval --model M --types STS` runs these tasks",
+    "--run-retrieval": "`qwen3nb eval --model M --types Retrieval` runs these tasks",
+    "--run-mteb": "`qwen3nb eval --model M --tier fast` runs MTEB's tasks",
+    "--mteb-tasks": "`qwen3nb eval --model M --tasks A,B` runs these tasks",
+    "--retrieval-num-docs": "`qwen3nb eval --model M --limit N` bounds a task",
+}
+
+
+def respelled(
+    command: str, arguments: Sequence[str], known: Collection[str], *, positional: bool = False
+) -> list[str]:
+    """Return the arguments of a command with every option in its own spelling.
+
+    Args:
+        command: its name.
+        arguments: of the command line, without the command.
+        known: the spellings that the command has.
+        positional: whether it has arguments without an option; values are then not joined.
+
+    Raises:
+        click.UsageError: an option of the design documents that the command lacks; the message says
+            what to write.
+    """
+    spellings = {**_OPTIONS[""], **_OPTIONS.get(command, {})}
+    rewritten: list[str] = []
+    added: list[tuple[str, str]] = []
+    left = list(arguments)
+    while left and left[0] != "--":
+        word = left.pop(0)
+        written, equals, value = word.partition("=")
+        option = _spelling(written, spellings, known)
+        if option in _FLAGS and option not in known and "--tasks" in known:
+            if kind := _FLAGS[option]:
+                added.append(("--types", kind))
+            continue
+        if option not in known and option in _INSTEAD:
+            raise click.UsageError(f"No such option {written!r}: {_INSTEAD[option]}.")
+        rewritten.append(option + equals + value)
+        if option in _LISTS and not equals:
+            values = _leading_values(left, most=1 if positional else len(left))
+            del left[: len(values)]
+            if option != _hyphenated(written):  # one of several models
+                rewritten.pop()
+                added.append((option, ",".join(values)))
+            elif values:
+                rewritten.append(",".join(values))
+    for option, value in added:
+        _add(rewritten, option, value)
+    return [*rewritten, *left]
+
+
+def _hyphenated(option: str) -> str:
+    return option.replace("_", "-") if option.startswith("--") else option
+
+
+def _spelling(option: str, spellings: Mapping[str, str], known: Collection[str]) -> str:
+    """Return the command's own spelling of an option; the option itself if it has none."""
+    if not option.startswith("--") or option in known:
+        return option
+    hyphenated = _hyphenated(option)
+    if hyphenated in known:
+        return hyphenated
+    meant = spellings.get(hyphenated, "")
+    return meant if meant in known else hyphenated
+
+
+def _leading_values(arguments: Sequence[str], *, most: int) -> list[str]:
+    """Return the values that follow an option."""
+    values = itertools.takewhile(lambda word: not word.startswith("-"), arguments)
+    return list(itertools.islice(values, most))
+
+
+def _add(arguments: list[str], option: str, value: str) -> None:
+    """Add a value to the list of an option, in place."""
+    if option in arguments[:-1]:
+        position = len(arguments) - 1 - arguments[::-1].index(option) + 1
+        arguments[position] = f"{arguments[position]},{value}"
+    else:
+        arguments += [option, value]

@@ -1,0 +1,53 @@
+"""Whether sentence-transformers loads a model as it is configured."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from qwen3nb.checkpoints.types import CheckpointError, SpecError
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.types import EncoderError, refusing
+
+log = logging.getLogger(__name__)
+_TEXTS = ("a text", "another, longer text about sorting a list of words", "")
+_TOLERANCE = 1e-4  # of the largest norm; other kernels and paddings differ by 1e-6
+
+
+def verify_sentence_transformers_loading(folder: Path | str) -> bool:
+    """Return whether sentence-transformers loads ``folder`` and computes its vectors.
+
+    They are compared with those of `load_encoder`. A folder without ``modules.json`` counts as not
+    loaded: sentence-transformers would silently pool it by the mean. A warning says why it fails.
+
+    Raises:
+        ImportError: sentence-transformers is not installed.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    reason = ""
+    try:
+        if not (Path(folder) / "modules.json").is_file():
+            raise CheckpointError("it has no modules.json, so its pooling is not known")
+        encoder = load_encoder(folder, device="cpu", prompts={}, cache=False)
+        ours = encoder.encode(list(_TEXTS))
+        with refusing(folder, "sentence-transformers cannot load it"):
+            model = SentenceTransformer(str(folder), device="cpu")
+            theirs = model.encode(list(_TEXTS), prompt="", show_progress_bar=False)
+        reason = _difference(np.asarray(theirs, dtype=np.float32), ours)
+    except (SpecError, EncoderError) as error:
+        reason = str(error).split("\n")[0]
+    if reason:
+        log.warning("%s: not as sentence-transformers loads it: %s", folder, reason)
+    return not reason
+
+
+def _difference(theirs: np.ndarray, ours: np.ndarray) -> str:
+    """Return how two arrays of vectors differ; empty if they don't, but for rounding."""
+    if theirs.shape != ours.shape:
+        return f"its vectors have {theirs.shape[1]} dimensions, expected {ours.shape[1]}"
+    difference = float(np.abs(theirs - ours).max())
+    bound = _TOLERANCE * float(np.linalg.norm(ours, axis=1).max())
+    if difference <= bound:  # NaN is not
+        return ""
+    return f"its vectors differ by {difference:.1e}, expected at most {bound:.1e}"
