@@ -13,6 +13,7 @@ from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
     TaskComparison,
     best_first,
+    correction_words,
     significant,
 )
 from qwen3nb.analysis.comparison.plan import plan_words
@@ -55,12 +56,17 @@ def difference_cell(
     return cell
 
 
-def difference_text(difference: PairedDifference, *, p_value: bool = True) -> str:
-    """Return a difference with its interval and corrected p-value, as all sentences have it."""
+def difference_text(difference: PairedDifference, *, p_value: bool = True, noun: str = "") -> str:
+    """Return a difference with its interval and corrected p-value, as all sentences have it.
+
+    With the correction and its family, if ``noun`` names the members, such as ``gains``.
+    """
     text = f"{number_text(difference.difference, sign=True)} {difference.interval_text}"
     if not p_value:
         return text
-    return f"{text}, p {p_value_text(difference.corrected, relation=True)}"
+    text += f", p {p_value_text(difference.corrected, relation=True)}"
+    family = correction_words(difference.correction, difference.family, noun)
+    return f"{text}, {family}" if noun and family else text
 
 
 def p_cell(p_value: float | None, interval: Interval | None, *, alpha: float) -> Cell:
@@ -434,7 +440,12 @@ def _counted(comparison: Comparison, every: Sequence[PairedDifference]) -> str:
     how = comparison.procedure
     shown = [each for each in every if each.significant(how.alpha)]
     tasks = {each.task for each in every}
-    over = f"{len(tasks)} tasks" if len(tasks) > 1 else table.short_task(every[0].task)
+    over = table.short_task(every[0].task)
+    if len(tasks) > 1:
+        others = sorted({task for task, _ in comparison.records} - tasks)
+        names = ", ".join(map(table.short_task, others[:_MOST_NAMED]))
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        over = f"{len(tasks)} tasks" + (f" (not on {names}{more})" if others else "")
     corrected = f"after correction ({comparison.method} over all pairs of models on each task)"
     if how.correction == "none":
         corrected = "without a correction"

@@ -294,4 +294,5 @@ def _effect(each: AgainstBaseline) -> str:
     if each.identical:
         return f"{number_text(change, sign=True)}, identical scores on all {each.score.n}"
     effect = table.effect_text(change, each.interval, each.p_value, absent="(no interval)")
-    return f"{effect}, n = {each.score.n}"
+    family = f" over {each.family} pairs" if each.family > 1 else ""
+    return f"{effect}{family}, n = {each.score.n}"

@@ -137,7 +137,7 @@ def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion
     clear = [each.difference for each in gains if each.significant(ALPHA)]
     won = sum(each > 0 for each in clear)
     gain = max(gains, key=lambda each: abs(each.difference))
-    effect = difference_text(gain)
+    effect = difference_text(gain, noun="data sets")
     return Conclusion(
         f"Reranking with {label} helps on {won} of {len(gains)} data sets and hurts on "
         f"{len(clear) - won}, by a significant paired difference. The largest is on "

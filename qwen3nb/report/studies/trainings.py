@@ -277,16 +277,25 @@ def training_conclusion(trainings: Trainings) -> Conclusion:
 
 def _in_words(each: TrainingSummary) -> str:
     """Describe the gain of one training on its task, and its best step."""
-    change, best = each.gain, each.best
+    change = each.gain
     verb = "raised" if change.difference > 0 else "lowered"
     verb = verb if change.significant(ALPHA) else "shows no effect on"
-    clear = best.significant(ALPHA)
-    lead = difference_text(best)
+    tested = difference_text(change, noun="gains")
     return (
         f"Training {each.name} {verb} {each.metric} on {short_task(each.task)}: "
         f"{number_text(change.means[1])} at {change.second}, "
         f"{number_text(change.means[0])} at {change.first} "
-        f"({difference_text(change)}). "
-        f"{best.first.capitalize()} scores best, {'and' if clear else 'but'} that is "
-        f"{'' if clear else 'not '}more than noise: {lead} above {best.second}, the next best."
+        f"({tested}). {_best_in_words(each)}"
     )
+
+
+def _best_in_words(summary: TrainingSummary) -> str:
+    """Say which step scores best, and whether it is shown to; of two steps, the gain says that."""
+    best = summary.best
+    scores_best = f"{best.first.capitalize()} scores best"
+    if {best.first, best.second} == {summary.gain.first, summary.gain.second} and best.family == 1:
+        return f"{scores_best} of the two."
+    lead = f"{difference_text(best, noun='other steps')} above {best.second}, the next best."
+    if best.significant(ALPHA):
+        return f"{scores_best}, and that is more than noise: {lead}"
+    return f"{scores_best}, but that is not more than noise: {lead}"
