@@ -19,7 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from qwen3nb.analysis.stats.multiple_testing import MAX_T, NAMES, adjust, enough_draws
+from qwen3nb.analysis.stats.multiple_testing import (
+    MANY_QUERIES,
+    MAX_T,
+    NAMES,
+    adjust,
+    enough_draws,
+    skewed,
+)
 from qwen3nb.analysis.stats.paired_tests import effect_sizes
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, max_t_p_values
 from qwen3nb.analysis.stats.score_matrix import (
@@ -453,9 +460,27 @@ class TaskComparison:
 
     @cached_property
     def correction(self) -> str:
-        """The procedure's correction; Holm instead of MaxT where pairs have different queries."""
+        """The procedure's correction, or Holm's method in place of MaxT.
+
+        This is so where pairs have different queries, and where their differences are `skewed`.
+        """
         how = self.procedure.correction
-        return "holm" if how == MAX_T and len(self._groups(self._pairs)) > 1 else how
+        if how != MAX_T:
+            return how
+        groups = self._groups(self._pairs)
+        if len(groups) > 1 or any(map(self._skewed, groups)):
+            return HOLM
+        return MAX_T
+
+    def _skewed(self, pairs: Sequence[Pair]) -> bool:
+        """Whether differences of pairs that share queries are too skewed for MaxT."""
+        queries = shared_queries([self.columns[name].queries for name in _systems(pairs)])
+        clusters = {self.clusters.get(query, query) for query in queries}
+        if len(clusters) >= MANY_QUERIES:
+            return False  # without reading the scores
+        matrix = self.matrix(*_systems(pairs))
+        units = matrix.units(matrix.scores, centred=False)
+        return skewed(units.T, _rows(matrix, pairs).tolist())
 
     @property
     def p_values(self) -> list[float]:
