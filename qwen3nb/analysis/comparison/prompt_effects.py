@@ -2,14 +2,20 @@
 
 ``P(A > B)`` is the probability that A scores higher than B if each gets a prompt at random: the
 share of all pairs of a prompt of A and a prompt of B in which A's mean score is higher, ties
-counting half (Bouthillier et al. 2021). Its interval is a bootstrap's, of percentiles: each
-resample draws queries, the same for both models, and the prompts of each, with replacement.
+counting half (Bouthillier et al. 2021). Its interval has two parts, whose lengths add up in
+quadrature on each side: that of the prompts, a score interval for two small samples (Newcombe 2006,
+method 5), and that of the queries, the percentiles of a bootstrap that draws queries, the same for
+both models. A bootstrap of few prompts is too short: of three, it has no length in half of the
+samples if one model is nearly always better.
 
 The variance of scores is split for a crossed design: every query was answered with every prompt and
 every seed, once. The model is random effects, ``y = m + q + p + s + qp + qs + ps + e``, whose
 components are estimated from the mean squares by the method of moments (Searle, Casella and
 McCulloch 1992, chapter 4), and their intervals by generalised pivots: each mean square is divided
-by a draw of its chi-squared distribution (Weerahandi 1993), assuming normally distributed effects.
+by a draw of its chi-squared distribution (Weerahandi 1993), which assumes normally distributed
+effects. Where the means of the levels of a factor are not normal, its degrees of freedom follow
+from their kurtosis (Box 1953), and where this leaves less than a quarter of them, there are no
+intervals: rare levels with large effects decide then, and a sample has too few.
 """
 
 import itertools
@@ -20,7 +26,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy  # loads scipy.stats on first use, which takes a second
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import scores_by
@@ -35,6 +43,9 @@ from qwen3nb.records.store import PROMPTS, load_results, result_files
 from qwen3nb.records.verification import unchanged_record
 
 Factors = tuple[str, ...]
+_LEVELS_OF_TEST = 8  # fewest levels of a factor for tests of normality, and
+_NORMAL, _FAR_FROM_NORMAL = 0.05, 0.001  # their levels
+_LEAST_FREEDOM = 0.25  # share of the degrees of freedom below which there are no intervals
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,7 @@ class Component:
     factors: Factors  # such as ``("query", "prompt")``; of all factors, also what is left over
     variance: float  # estimate; below 0 where the data show less than the others would cause
     share: float  # of the sum of all components, of which those below 0 count as 0
-    interval: Interval  # of the share
+    interval: Interval | None  # of the share; None if levels with large effects are rare
     df: int  # degrees of freedom
 
     @property
@@ -67,7 +78,14 @@ def variance_components(
     df = {each: math.prod(values.shape[axis] - 1 for axis in each) for each in sets}
     squares = {each: _sum_of_squares(values, each) / df[each] for each in sets}
     generator = np.random.default_rng(seed)
-    drawn = {each: squares[each] * df[each] / generator.chisquare(df[each], DRAWS) for each in sets}
+    freedom: dict[tuple[int, ...], float] = dict(df)
+    holds = True
+    for axis in range(values.ndim):
+        others = tuple(other for other in range(values.ndim) if other != axis)
+        share, far = _usable_freedom(values.mean(axis=others))
+        freedom[axis,] = df[axis,] * share
+        holds = holds and not (far and share < _LEAST_FREEDOM)
+    drawn = {each: squares[each] * f / generator.chisquare(f, DRAWS) for each, f in freedom.items()}
     estimates = {each: _component(squares, each, values.shape) for each in sets}
     draws = np.maximum(np.stack([_component(drawn, each, values.shape) for each in sets]), 0.0)
     total = math.fsum(max(0.0, float(each)) for each in estimates.values())
@@ -77,11 +95,27 @@ def variance_components(
             tuple(factors[axis] for axis in each),
             float(estimates[each]),
             max(0.0, float(estimates[each])) / total if total else 0.0,
-            resampling.percentile_interval(share, level=LEVEL),
+            resampling.percentile_interval(share, level=LEVEL) if holds else None,
             df[each],
         )
         for each, share in zip(sets, shares, strict=True)
     ]
+
+
+def _usable_freedom(means: Array) -> tuple[float, bool]:
+    """The share of the degrees of freedom left by the kurtosis of the means (k,) of levels.
+
+    1 unless a test finds that they are not normal; also whether they are far from that.
+    """
+    count = len(means)
+    if count < _LEVELS_OF_TEST or np.ptp(means) <= _NEAR:
+        return 1.0, False
+    p_value = min(scipy.stats.skewtest(means).pvalue, scipy.stats.kurtosistest(means).pvalue)
+    kurtosis = float(scipy.stats.kurtosis(means, bias=False))
+    if p_value >= _NORMAL or kurtosis <= 0:
+        return 1.0, False
+    usual = 2 / (count - 1)  # of a relative variance of a mean square
+    return usual / (usual + kurtosis / count), bool(p_value < _FAR_FROM_NORMAL)
 
 
 def _sum_of_squares(values: Array, axes: tuple[int, ...]) -> float:
@@ -108,6 +142,7 @@ def _component(
 
 
 RESAMPLES = 2000
+_NEAR = 1e-9  # to 0 or 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,13 +318,37 @@ def superiority(
         np.concatenate(columns, axis=1), n_resamples=RESAMPLES, seed=drawn
     )
     count = columns[0].shape[1]
-    generator = np.random.default_rng((*drawn, 1))
-    sides = []
-    for side in (resampled[:, :count], resampled[:, count:]):
-        chosen = generator.integers(0, side.shape[1], side.shape)
-        sides.append(np.take_along_axis(side, chosen, axis=1))
-    interval = resampling.percentile_interval(_share(*sides), level=LEVEL)
-    return float(_share(means[None, :count], means[None, count:])[0]), interval
+    probability = float(_share(means[None, :count], means[None, count:])[0])
+    of_queries = resampling.percentile_interval(
+        _share(resampled[:, :count], resampled[:, count:]), level=LEVEL
+    )
+    of_prompts = score_interval(probability, count, columns[1].shape[1])
+    below = math.hypot(probability - of_queries[0], probability - of_prompts[0])
+    above = math.hypot(of_queries[1] - probability, of_prompts[1] - probability)
+    return probability, (max(0.0, probability - below), min(1.0, probability + above))
+
+
+def score_interval(
+    probability: float, first: int, second: int, *, level: float = LEVEL
+) -> Interval:
+    """Interval of P(A > B) from samples of these sizes, without assumptions on their spread.
+
+    Ends t of ``(p − t)² = z² V(t)``, where V is the variance of Hanley and McNeil 1982, with the
+    mean of the two sizes in place of each (Newcombe 2006, method 5).
+    """
+    z = float(ndtri((1 + level) / 2))
+
+    def lower(estimate: float) -> float:
+        def excess(end: float) -> float:
+            ties = (1 - end) / (2 - end) + end / (1 + end)
+            variance = end * (1 - end) * (1 + ((first + second) / 2 - 1) * ties) / first / second
+            return (estimate - end) ** 2 - z**2 * variance
+
+        if estimate <= _NEAR:
+            return 0.0
+        return float(scipy.optimize.brentq(excess, 0.0, min(estimate, 1 - _NEAR)))
+
+    return lower(probability), 1 - lower(1 - probability)
 
 
 def _share(first: Array, second: Array) -> Array:

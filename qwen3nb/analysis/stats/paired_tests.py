@@ -327,7 +327,8 @@ def _power_of_equal_wins(size: float, *, chance: float, n: int, alpha: float) ->
     fewest = max(0, math.floor(n * chance - _FAR * spread))
     most = min(n, math.ceil(n * chance + _FAR * spread))
     wins = np.arange(fewest, most + 1)
-    sums = (wins * size**1, wins * size**2, wins * size**3)
+    numbers = wins.astype(np.float64)
+    sums = (numbers * size, numbers * size**2, numbers * size**3)
     means = sums[0] / n
     below = np.where(size < means, wins, 0)
     squares_below = below * (size - means) ** 2 + (n - wins) * means**2

@@ -108,7 +108,8 @@ def prompt_pairs_table(pairs: Sequence[PromptPair]) -> Table:
         ),
         note="A is the better one by default. B passes A if its best prompt exceeds A's default. "
         "P(A > B): share of the pairs of a prompt of A and one of B in which A scores higher; "
-        f"interval: 95 %, percentiles of {RESAMPLES:,} resamples of queries and of prompts." + left,
+        f"interval: 95 %, Newcombe's over prompts, with percentiles of {RESAMPLES:,} resamples of "
+        "queries." + left,
         empty="Two models on one task are needed.",
         name="prompts-pairs",
         caption="Does a prompt reverse the order of two models?",
@@ -131,7 +132,7 @@ def prompt_variance_table(every: Sequence[PromptScores], *, seed: int = 0) -> Ta
         rows,
         note="Shares of the variance of the score of one query with one prompt: crossed random "
         "effects by the method of moments; the last holds what is left over. Intervals: 95 %, by "
-        "generalised pivots." + left,
+        "generalised pivots; none where a few levels with large effects decide." + left,
         empty="Two prompts and scores per query are needed.",
         name="prompts-variance",
         caption="What a score varies with: queries, prompts, or both together.",

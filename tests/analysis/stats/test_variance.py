@@ -71,3 +71,25 @@ def test_shares_and_their_intervals_in_simulation():
 def test_equal_scores_have_no_variance():
     components = variance_components(np.full((3, 2), 0.5), ("query", "prompt"))
     assert [(each.variance, each.share) for each in components] == [(0, 0)] * 3
+
+
+@pytest.mark.parametrize(("effects", "least"), [("exponential", 0.84), ("lognormal", None)])
+def test_shares_hold_or_have_no_interval_where_query_effects_are_not_normal(effects, least):
+    shown = covered = 0
+    for seed in range(100):
+        generator = np.random.default_rng(seed)
+        if effects == "exponential":
+            queries = generator.exponential(size=(200, 1)) - 1
+        else:
+            queries = generator.lognormal(size=(200, 1)) / np.sqrt((np.e - 1) * np.e)
+        prompts = 0.2 * generator.normal(size=(1, 10))
+        scores = queries + prompts + generator.normal(0, 0.3, (200, 10))
+        query, *_ = variance_components(scores, ("query", "prompt"), seed=seed)
+        if query.interval is not None:
+            shown += 1
+            covered += query.interval[0] <= 1 / (1 + 0.04 + 0.09) <= query.interval[1]
+    if least is None:
+        assert shown <= 20
+    else:
+        assert shown >= 70
+        assert covered / shown >= least

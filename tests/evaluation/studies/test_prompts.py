@@ -10,15 +10,14 @@ from helpers.records import make
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.prompt_effects import (
-    RESAMPLES,
     PromptScores,
     place,
     prompt_pairs,
     prompt_variance,
     read_prompt_scores,
+    score_interval,
     superiority,
 )
-from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.models.kinds.prompts import QueryPrompt, read_prompts
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import SpecError
@@ -127,25 +126,56 @@ def test_of_many_pairs_the_least_certain_are_shown():
     assert "Shown: 1,000 of 1,035" in table.note
 
 
-def test_the_probability_and_its_interval_against_a_direct_computation():
+def test_the_probability_by_hand_and_its_interval_by_properties():
     first, second = drawn("a", 0.05, 1), drawn("b", 0.0, 2, prompts=3)
-    probability, interval = superiority(first, second, seed=3)
+    probability, (low, high) = superiority(first, second, seed=3)
     wins = [float(x > y) + 0.5 * (x == y) for x in first.values for y in second.values]
     assert probability == pytest.approx(np.mean(wins))
-    seed = draw_seed(3, sorted(first.queries))
-    queries, prompts = np.random.default_rng(seed), np.random.default_rng((*seed, 1))
-    order = [first.queries.index(each) for each in sorted(first.queries)]
-    rows = [queries.integers(0, 30, 30, dtype=np.uint16) for _ in range(RESAMPLES)]
-    chosen = [prompts.integers(0, count, (RESAMPLES, count)) for count in (4, 3)]
-    shares = []
-    for row, ours, theirs in zip(rows, *chosen, strict=True):
-        a, b = (each.scores[order][row].mean(axis=(0, 2)) for each in (first, second))
-        shares.append(np.mean([(a[i] > b[j]) + 0.5 * (a[i] == b[j]) for i in ours for j in theirs]))
-    assert interval == pytest.approx(np.quantile(shares, [0.025, 0.975]))
-    assert superiority(second, first, seed=3)[0] == pytest.approx(1 - probability)
+    assert 0 <= low < probability < high <= 1
+    # No shorter than the part of the prompts; reversed for the other order.
+    of_prompts = score_interval(probability, 4, 3)
+    assert low <= of_prompts[0]
+    assert high >= of_prompts[1]
+    reversed_order = superiority(second, first, seed=3)
+    assert reversed_order[0] == pytest.approx(1 - probability)
+    assert reversed_order[1] == pytest.approx((1 - high, 1 - low), abs=0.03)
+    assert superiority(first, second, seed=3) == (probability, (low, high))
     for other in (second, replace(second, queries=first.queries)):
         (pair,) = prompt_pairs([first, other], seed=3)
-        assert (pair.probability, pair.interval) == (probability, interval)
+        assert (pair.probability, pair.interval) == (probability, (low, high))
+
+
+@pytest.mark.parametrize(("won", "sizes"), [(0.98, (20, 20)), (1.0, (3, 3)), (0.5, (5, 8))])
+def test_the_score_interval_by_its_equation(won, sizes):
+    """Hanley and McNeil's variance, with exponential scores, at the ends."""
+    mean = sum(sizes) / 2
+    for end in score_interval(won, *sizes):
+        if end in (0.0, 1.0):
+            continue
+        larger, smaller = end / (2 - end), 2 * end**2 / (1 + end)
+        variance = end * (1 - end) + (mean - 1) * (larger - end**2 + smaller - end**2)
+        assert abs(won - end) == pytest.approx(1.95996 * np.sqrt(variance / np.prod(sizes)), 1e-4)
+    assert score_interval(1 - won, *sizes) == pytest.approx(
+        tuple(1 - end for end in reversed(score_interval(won, *sizes)))
+    )
+
+
+@pytest.mark.integration  # bootstraps of 300 studies
+@pytest.mark.parametrize("prompts", [3, 8])
+def test_the_interval_holds_where_one_model_is_nearly_always_better(prompts):
+    """The difference is three standard deviations of the prompts: P = Φ(3 / √2) = .983."""
+    covered = []
+    for seed in range(150):
+        generator = np.random.default_rng(seed)
+        models = []
+        for label, mean in (("a", 0.65), ("b", 0.5)):
+            effects = generator.normal(mean, 0.05, prompts)
+            scores = effects[None, :, None] + generator.normal(0, 0.2, (100, prompts, 1))
+            values = scores.mean(axis=(0, 2))
+            models.append(scored(label, mean, values, scores))
+        low, high = superiority(*models, seed=seed)[1]
+        covered.append(low <= 0.983 <= high)
+    assert np.mean(covered) >= 0.91
 
 
 def test_the_variance_is_split_by_query_prompt_and_seed():
