@@ -45,7 +45,8 @@ from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
 
 log = logging.getLogger(__name__)
-SEARCH_TYPES = ("Retrieval", "Reranking")
+SEARCH_TYPES = ("Retrieval", "Reranking")  # of tasks whose queries are scored here
+INSTRUCTED_TYPES = ("InstructionRetrieval", "InstructionReranking")  # searched, scored by MTEB
 _NOTE = ".error.txt"  # next to the record's path: why it could not be computed
 _MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z]\w*(?::|$))")  # module in front of an error's class
 
@@ -213,10 +214,11 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
                     earlier = None if run.fresh else stored(model, item, run)
                     if earlier is None and isinstance(model, KnownModel):
                         model = model.load()
-                    results.append(earlier or item.evaluate(model, run))
+                    result = earlier or item.evaluate(model, run)
                     if earlier is None:
-                        results[-1].save(run.folder)
+                        result.save(run.folder)
                         file.with_suffix(_NOTE).unlink(missing_ok=True)
+                    results.append(result)  # only what is on disk
                 reused += [item.name] * (earlier is not None)
                 file = None
         except UnsupportedError as reason:

@@ -34,7 +34,14 @@ from qwen3nb.datasets.mirror import data_revision, hub_access, load_data, local_
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, task_slices
 from qwen3nb.evaluation.mteb.select import limited, quiet, selection, task_key
-from qwen3nb.evaluation.run import SEARCH_TYPES, EvaluationError, Run, UnsupportedError, Work
+from qwen3nb.evaluation.run import (
+    INSTRUCTED_TYPES,
+    SEARCH_TYPES,
+    EvaluationError,
+    Run,
+    UnsupportedError,
+    Work,
+)
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers import Reranker
 from qwen3nb.models.search.bm25 import BM25
@@ -47,6 +54,7 @@ from qwen3nb.utils.atomic_files import named, read_json, turn, write_bytes
 from qwen3nb.utils.journal import noted
 
 Model = Encoder | BM25 | Fusion | Reranker
+_OTHERS = {"image": "images", "audio": "sound"}  # modalities of tasks, as words
 
 
 @dataclass(frozen=True)
@@ -70,10 +78,15 @@ class TaskItem:
 
     def unsuited(self, model: Model) -> str:
         """Return why the model does not support the task; empty if it does."""
+        others = sorted({*self.task.metadata.modalities} - {"text"})
+        if others:
+            names = " and ".join(_OTHERS.get(name, name) for name in others)
+            return f"only text is evaluated, and its data have {names}"
         if isinstance(model, Reranker):
             return "" if self.task.metadata.type == "Reranking" else f"{model.label} reranks only"
-        vectors = not model.searches_only or self.task.metadata.type in SEARCH_TYPES
-        return "" if vectors else f"{model.label} has no vectors"
+        searched = self.task.metadata.type in (*SEARCH_TYPES, *INSTRUCTED_TYPES)
+        suited = searched or not model.searches_only
+        return "" if suited else f"{model.label} has no vectors"
 
     def on(self, model: Model) -> list[tuple[Any, Self]]:
         """Return the model with the task; raise UnsupportedError if it does not support it."""
@@ -168,20 +181,22 @@ def _by_mteb(
         searched = DenseSearch(model)
     with tempfile.TemporaryDirectory() as scratch, named(Path(scratch).parent):
         # Always a new folder: MTEB appends to an existing prediction file.
-        predictions, written = Path(scratch, "predictions"), Path(scratch, "results")
+        predictions, cached = Path(scratch, "predictions"), Path(scratch, "results")
         with _predictions(task) as predicted:
             outcome = mteb.evaluate(
                 searched,
                 task,
-                cache=mteb.ResultCache(written) if results else None,
+                cache=mteb.ResultCache(cached) if results else None,
                 overwrite_strategy="always",
                 prediction_folder=predictions,
                 encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
                 show_progress_bar=False,
                 co2_tracker=False,
             ).task_results[0]
-        kept = keep_results(written, results) if results else {}
-        predicted = predicted or read_json(predictions / task.prediction_file_name)
+        kept = keep_results(cached, results) if results else {}
+        written = predictions / task.prediction_file_name
+        if not predicted and written.is_file():
+            predicted = dict(read_json(written))
         return predicted, outcome, kept.get(f"{task.metadata.name}.json", "")
 
 

@@ -18,7 +18,7 @@ score such as ``p-MRR``), the record has MTEB's value, without an interval.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -137,8 +137,11 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
             run |= {f"{part.prefix}{query}": ranked.get(query, {}) for query in judged}
         elif kind in _NAMED:
             entry = entries[part.split, part.subset]
-            own = _values(task, part, predicted[part.subset][part.split], entry)
-        for column, values in own.items():
+            part_predicted = predicted.get(part.subset, {}).get(part.split)
+            own = _values(task, part, part_predicted, entry)
+            if not own:  # a form that is not known here: MTEB's score stands alone
+                named, main, columns = {}, str(task.metadata.main_score), {}
+        for column, values in own.items() if named else ():
             columns.setdefault(column, {}).update(
                 {f"{part.prefix}{query}": float(value) for query, value in values.items()}
             )
@@ -177,19 +180,30 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
 
 
 def _values(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
-    """Return the columns of a task that is not a search; none for types only MTEB scores."""
+    """Return the columns of a task that is not a search; none if only MTEB can score it."""
     match task.metadata.type:
-        case "STS":
+        case "STS" if predicted and "score" in part.data.column_names:
             pairs = {"cosine": predicted["cosine_scores"], "gold": part.data["score"]}
             return {name: numbered(values) for name, values in pairs.items()}
-        case "Classification":
+        case "Classification" if predicted and task.label_column_name in part.data.column_names:
             count, labels = len(predicted), part.data[task.label_column_name]
             right = (sum(row[i] == label for row in predicted) for i, label in enumerate(labels))
             return {"accuracy": numbered(each / count for each in right)}
         case "Clustering":
-            levels = scores["v_measures"].values()
-            return {"v_measure": numbered((value for level in levels for value in level), digits=2)}
+            values = list(_numbers(scores.get("v_measures")))
+            return {"v_measure": numbered(values, digits=2)} if values else {}
     return {}
+
+
+def _numbers(values: Any) -> Iterator[float]:
+    """Yield the numbers in lists: of each level of labels, or in older tasks of each set."""
+    if isinstance(values, Mapping):
+        values = list(values.values())
+    if isinstance(values, Sequence):
+        for inner in values:
+            yield from _numbers(inner)
+    elif values is not None:
+        yield float(values)
 
 
 def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:

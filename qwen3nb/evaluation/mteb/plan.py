@@ -90,8 +90,9 @@ class _Part:
 
     @property
     def documents(self) -> int:
-        """Texts of the corpus that is searched; 0 if none is."""
-        return round(self.columns["documents"][0]) if self.queries else 0
+        """Texts of the corpus that is searched; 0 if none is, or if it is of images."""
+        texts, _ = self.columns.get("documents", (0.0, 0.0))
+        return round(texts) if self.queries else 0
 
     @property
     def characters(self) -> float:

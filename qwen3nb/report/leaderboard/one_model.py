@@ -106,11 +106,26 @@ def checks_table(checks: Iterable[Any]) -> Table:
     )
 
 
+def _unsuited(preflight: Preflight) -> dict[str, list[str]]:
+    """Return the tasks that the model does not support, by the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for task in preflight.planned:
+        runs = task.status in ("to run", "there")
+        if not runs and task.task not in preflight.left_out:
+            by_reason.setdefault(task.status, []).append(task.task)
+    return by_reason
+
+
 def preflight_table(preflight: Preflight) -> Table:
     """Return the needs of a run compared with the machine, and the expected time."""
     left = sum(each.status == "to run" for each in preflight.planned)
     note = f"{left} of {len(preflight.planned)} tasks to run."
     note += "".join(f" Left out: {task} ({why})." for task, why in preflight.left_out.items())
+    for reason, names in _unsuited(preflight).items():
+        note += f" Left out: {names[0]}"
+        if len(names) > 1:
+            note += f" and {len(names) - 1:,} more"
+        note += f" ({reason})."
     if preflight.minutes is not None:
         note += (
             f" They take about {preflight.minutes:,.0f} minutes here, from their sizes and the "
