@@ -102,6 +102,12 @@ class Score:
     # how the run was trained; see `FACTS`
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
     main: bool = True  # whether it is the task's main metric
+    collection: str = ""  # the data set of a reranking, whose task also names the first stage
+
+    @property
+    def data_set(self) -> str:
+        """The name of the data, without a first stage."""
+        return self.collection or self.task
 
     @property
     def run(self) -> str:
@@ -200,7 +206,8 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
         kind = "reranking" if "." in file.stem else "embedding"
         one = _of_queries(file, file.stem, {"per_query": {}, **value}, flags, kind)
         identity, revision = (str(value.get(key) or "") for key in ("model", "revision"))
-        return [replace(one, identity=identity, revision=revision)]
+        collection = _name(file, value["dataset"]) if kind == "reranking" else ""
+        return [replace(one, identity=identity, revision=revision, collection=collection)]
     return []
 
 
@@ -246,6 +253,7 @@ def _from_record(file: Path) -> list[Score]:
             finished=result.finished,
             facts=_facts(training, {"use": ", ".join(use)}),
             main=name == result.task.main_metric,
+            collection=str(result.config.get("collection") or ""),
         )
         for name, metric in result.metrics.items()
     ]

@@ -79,11 +79,16 @@ class ModelReport:
             of_type = [record for record in records if record.task.key in keys]
             values = {pair: r.metrics[pair[1]] for r in of_type for pair in _shown(r)}
             main = {r.task.key: r.main.value for r in of_type if r.main.value is not None}
-            mean = sum(main.values()) / len(main) if len(main) == len(keys) else None
+            metrics = {record.task.main_metric for record in of_type}
+            is_averaged = len(main) == len(keys) and len(metrics) == 1  # unlike ones have no mean
+            mean = sum(main.values()) / len(main) if is_averaged else None
             rows.append((name, *(values.get(pair, "not run") for pair in columns), mean))
         heads = (f"{task}\n{metric}" for task, metric in columns)
         methods = interval_words(value.interval for r in own for value in r.metrics.values())
-        note = f"Intervals: 95 %, {methods}. Avg: of models with all tasks of the type."
+        note = (
+            f"Intervals: 95 %, {methods}. Avg: of models with all tasks of the type, if their main "
+            "metrics are the same."
+        )
         return Table.of(
             rows,
             ("model", *heads, "Avg\nmain metrics"),

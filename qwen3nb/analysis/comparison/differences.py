@@ -343,11 +343,20 @@ def over_pairs(
 
 
 def best_first(differences: Iterable[PairedDifference]) -> list[str]:
-    """First systems of differences: those with most, then those with the largest mean."""
+    """First systems of differences: those with most, then those with the largest mean.
+
+    Differences in unlike metrics have no mean: their ranks on each task are averaged instead.
+    """
+    every = list(differences)
+    alike = len({each.metric for each in every}) == 1
+    on_task: dict[tuple[str, str], list[float]] = {}
+    for each in every:
+        on_task.setdefault((each.task, each.metric), []).append(each.difference)
     own: dict[str, list[float]] = {}
-    for each in differences:
-        own.setdefault(each.first, []).append(each.difference)
-    return sorted(own, key=lambda name: (-len(own[name]), -fmean(own[name]), name))
+    for each in every:
+        rank = sum(other > each.difference for other in on_task[each.task, each.metric])
+        own.setdefault(each.first, []).append(-each.difference if alike else rank)
+    return sorted(own, key=lambda name: (-len(own[name]), fmean(own[name]), name))
 
 
 @dataclass(frozen=True)

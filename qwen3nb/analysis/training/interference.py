@@ -8,6 +8,10 @@ A joint run is paired with the specialists of its seed that agree in the require
 difference in rank, base, data or steps would be mistaken for interference. Runs that cannot be
 compared are reported with the reason.
 
+Unlike metrics are never averaged: the mean of a task, and that of the tasks, are over the data sets
+with one metric that both tasks have, if they share any. Other data sets are estimated one by one.
+On the tier ``fast``, SciFact, NFCorpus and FiQA2018 are averaged, by nDCG@10, for both tasks.
+
 The kill gate decides whether there is enough interference to be worth treating. There are two
 verdicts: by evidence (the default), which is INCONCLUSIVE if the interval over seeds and queries
 crosses a threshold or there is only one seed, and by point estimate.
@@ -160,9 +164,10 @@ def estimate(
 def mean_estimate(tasks: Sequence[Measured], *, left_out: Sequence[str], gate: Gate) -> Estimate:
     """Estimate the mean TIR of the tasks, over the seeds that all tasks have.
 
-    Omitted tasks are reported, and make the verdict by evidence INCONCLUSIVE.
+    Omitted tasks, each with its reason, are reported, and make the verdict by evidence
+    INCONCLUSIVE.
     """
-    notes = [f"without {name}, which has no pair" for name in left_out]
+    notes = [f"without {name_and_reason}" for name_and_reason in left_out]
     given = [each for each in tasks if each.estimate.tir is not None]
     lacking = [each.estimate.name for each in tasks if each.estimate.tir is None]
     notes += [f"without {name}, which has no TIR" for name in lacking]
@@ -287,6 +292,8 @@ def query_error(moved: Sequence[Array]) -> tuple[float, float]:
     return math.sqrt(total), total**2 / float((parts**2 / (sizes - 1)).sum())
 
 
+_UNKNOWN = "main_score"  # the metric of a file that names none
+
 SPECIALISTS = {"reranking": "rank_only", "embedding": "emb_only"}
 DEFINITION = (
     "TIR = (specialist − joint) / specialist, per seed: the share of the specialist's score "
@@ -328,6 +335,20 @@ class Group:
     datasets: tuple[Estimate, ...]  # one estimate per task and data set
     refused: tuple[str, ...]  # pairs that are not comparable, with the reason
     missing: tuple[str, ...]  # missing runs and scores
+    metric: str = ""  # of all data sets that are averaged over; empty without any
+    # names of the data sets that are averaged over, by task
+    averaged: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def basis(self) -> str:
+        """The metric and the data sets that the mean rests on, in words; may be empty."""
+        if not self.metric:
+            return ""
+        names, *others = self.averaged.values()
+        if others and all({*sets} == {*names} for sets in others):
+            return f"{self.metric} on {in_words(names)} for both tasks"
+        parts = [f"{in_words(sets)} for {kind}" for kind, sets in self.averaged.items()]
+        return f"{self.metric} on {'; on '.join(parts)}"
 
 
 @dataclass(frozen=True)
@@ -384,8 +405,9 @@ def _group(
     joint: Sequence[Run], known: Sequence[Run], required: Sequence[str], gate: Gate
 ) -> Group:
     """Compare the runs of one joint configuration with the specialists among the ``known`` runs."""
-    tasks: list[Measured] = []
-    datasets, refused, missing, notes = [], [], [], []
+    given: dict[str, list[_DataSet]] = {}
+    refused, missing, notes = [], [], []
+    seeds: dict[str, tuple[int | None, ...]] = {}
     for task, mode in SPECIALISTS.items():
         candidates = [run for run in known if run.mode == mode]
         pairs = []
@@ -399,15 +421,35 @@ def _group(
                 refused.append(f"{task}: {reason}")
             else:
                 pairs.append((specialist, run))
-        scores, left_out = _scores(task, pairs)
+        seeds[task] = tuple(run.seed for _, run in pairs)
+        given[task], left_out = _data_sets(task, pairs)
         notes += left_out
-        seeds = tuple(run.seed for _, run in pairs)
-        for name, each in scores.items():
-            datasets.append(estimate(f"{task}: {name}", seeds, [each], gate=gate).estimate)
-        if scores:
-            tasks.append(estimate(task, seeds, list(scores.values()), gate=gate))
+    metric = common_metric({task: [each.metric for each in own] for task, own in given.items()})
+    alike = {task: [each for each in own if each.metric == metric] for task, own in given.items()}
+    shared = set.intersection(*({each.label for each in own} for own in alike.values()))
+    datasets, tasks, averaged = [], list[Measured](), dict[str, tuple[str, ...]]()
+    for task, own in given.items():
+        for each in own:
+            one = estimate(f"{task}: {each.name}", seeds[task], [each.scores], gate=gate)
+            datasets.append(one.estimate)
+        counted = [each for each in alike[task] if not shared or each.label in shared]
+        for each in own:
+            if each.metric != metric:
+                why = f"which is of {metric}; it has {each.metric}"
+                notes.append(f"{task}: {each.name} is not part of the mean, {why}")
+            elif shared and each.label not in shared:
+                why = "which is over the data sets of both tasks"
+                notes.append(f"{task}: {each.name} is not part of the mean, {why}")
+        if counted:
+            scores = [each.scores for each in counted]
+            tasks.append(estimate(task, seeds[task], scores, gate=gate))
+            averaged[task] = tuple(dict.fromkeys(each.label for each in counted))
     measured = {each.estimate.name for each in tasks}
-    left = [task for task in SPECIALISTS if task not in measured]
+    left = [
+        f"{task}, which has no {metric if given[task] else 'pair'}"
+        for task in SPECIALISTS
+        if task not in measured
+    ]
     return Group(
         system=joint[0].system,
         overall=mean_estimate(tasks, left_out=left, gate=gate),
@@ -415,7 +457,32 @@ def _group(
         datasets=tuple(datasets),
         refused=tuple(refused),
         missing=(*missing, *notes),
+        metric=metric,
+        averaged=averaged,
     )
+
+
+def common_metric(metrics: Mapping[str, Sequence[str]]) -> str:
+    """Return the metric that most tasks have, then most data sets; the first of equals.
+
+    ``metrics``: those of each task's data sets. Empty without any.
+
+    >>> common_metric({"reranking": ["nDCG@10"], "embedding": ["Spearman", "Spearman", "nDCG@10"]})
+    'nDCG@10'
+    """
+    every = [metric for own in metrics.values() for metric in own]
+    tasks_with = {metric: sum(metric in own for own in metrics.values()) for metric in every}
+    return max(tasks_with, key=lambda metric: (tasks_with[metric], every.count(metric)), default="")
+
+
+def in_words(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence.
+
+    >>> in_words(["SciFact", "NFCorpus", "FiQA2018"])
+    'SciFact, NFCorpus and FiQA2018'
+    """
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _specialist(
@@ -475,29 +542,44 @@ def with_clusters(scores: Iterable[Score], others: Iterable[Score]) -> list[Scor
     return completed
 
 
-def _scores(
-    task: str, pairs: Sequence[tuple[Run, Run]]
-) -> tuple[dict[str, DataSetScores], list[str]]:
-    """Return scores on the data sets that all pairs have, and a note on each of the others."""
+class _DataSet(NamedTuple):
+    """The scores of pairs of runs on one data set, by one metric."""
+
+    name: str  # with the first stage of a reranking
+    label: str  # without it
+    metric: str
+    scores: DataSetScores
+
+
+def _data_sets(task: str, pairs: Sequence[tuple[Run, Run]]) -> tuple[list[_DataSet], list[str]]:
+    """Return the data sets that all pairs have by one metric, and a note on each of the others."""
     runs = [run for pair in pairs for run in pair]  # specialist and joint of each seed in turn
-    shape, tables, notes = (len(pairs), 2), {}, []
+    shape, found, notes = (len(pairs), 2), list[_DataSet](), []
     for name in dict.fromkeys(name for run in runs for name in run.scores[task]):
         given = [run.scores[task].get(name) for run in runs]
         own = [score for score in given if score is not None and score.value is not None]
+        metrics = [*dict.fromkeys(score.metric for score in own)]
         if len(own) < len(runs):
             lacking = [run.name for run, each in zip(runs, given, strict=True) if each not in own]
             notes.append(f"{task}: {name} is left out, no score of {', '.join(lacking)}")
-        elif all(score.per_query for score in own):
+            continue
+        if len(metrics) > 1:
+            notes.append(f"{task}: {name} is left out, its runs have {' and '.join(metrics)}")
+            continue
+        # A metric without a name may be another on each data set.
+        metric = f"{_UNKNOWN} of {name}" if metrics[0] == _UNKNOWN else metrics[0]
+        if all(score.per_query for score in own):
             columns = {score.run: score.per_query for score in own}
             matrix = join(columns, task=f"{task}: {name}", clusters=clusters_of(own))
             values = matrix.scores.mean(axis=1).reshape(shape).T
             by_unit = matrix.units(matrix.scores).reshape(*shape, -1).transpose(2, 1, 0)
-            tables[name] = DataSetScores(values, (matrix.sampled, by_unit))
+            scores = DataSetScores(values, (matrix.sampled, by_unit))
             notes += matrix.notes
         else:
             values = np.array([score.value for score in own], dtype=float)
-            tables[name] = DataSetScores(values.reshape(shape).T)
-    return tables, notes
+            scores = DataSetScores(values.reshape(shape).T)
+        found.append(_DataSet(name, own[0].data_set, metric, scores))
+    return found, notes
 
 
 QUERIES = f"{TEST} over queries"

@@ -23,6 +23,7 @@ from qwen3nb.models.rerankers import load_reranker
 from qwen3nb.models.types import INSTRUCTION, SpecError
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_json
 
 # Training mode -> whether the adapter can also embed.
@@ -124,7 +125,8 @@ def evaluate_trained(
         outputs: see `find_trained`.
         data: data sets to rerank; see `rerank`.
         tier: name of a tier, instead of ``data``: adapters that embed are also evaluated on all its
-            tasks. If neither is given, the tier in the adapter's training configuration.
+            tasks, of ``fast`` on the three retrieval sets that they rerank. If neither is given,
+            the tier in the adapter's training configuration.
         training: training configuration of a single adapter; see `find_trained`.
         base: base model of the adapters; None for the one named in each adapter.
         embedding_tasks: MTEB tasks for the adapters that embed, instead of the tier's.
@@ -163,7 +165,8 @@ def evaluate_trained(
             shown = options.get("show_progress", True)
             encoder = load_encoder(each.folder, base=base, show_progress=shown, **how)
             run["config"] = {"training": _snapshot(each, "embedding")}
-            done.append(evaluate(encoder, tasks=tasks or None, **run))
+            of_tier = [*TIERS["fast"].reranking] if own == "fast" else None
+            done.append(evaluate(encoder, tasks=tasks or of_tier, **run))
         _write_back(each, [result for one in done for result in one])
         runs += [(f"{each.configuration}/seed_{each.seed}: ", one) for one in done]
     joined = EvaluationRun(

@@ -35,12 +35,15 @@ class Summary:
 
     label: str  # name of the model
     means: tuple[benchmark_means.BenchmarkMean, ...]  # means of benchmarks requested as a whole
-    by_type: dict[str, float]  # mean main score over the tasks of each MTEB type
+    # mean main score over the tasks of each MTEB type, if they have one metric
+    by_type: dict[str, float]
     tasks: dict[str, int]  # number of tasks of each type; a group of tasks counts as one
-    over_tasks: float | None  # mean over all tasks; None without tasks, or with benchmarks
+    # mean over all tasks; None without tasks, with benchmarks, or if their metrics are unlike
+    over_tasks: float | None
     over_types: float | None  # mean of the means by type, likewise
     missing: dict[str, str]  # requested tasks without a result, with the reason
     data: DataUsed = NO_SCORES  # of the scores
+    metrics: tuple[str, ...] = ()  # main metrics of the tasks, sorted
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as a dictionary for JSON."""
@@ -87,19 +90,31 @@ def summarise(
         for column in benchmark_means.benchmark_columns(benchmark)
     )
     types = _by_type(records)
-    by_type = {name: fmean(values) for name, values in types.items()}
+    by_type = {
+        name: fmean(values) for name, values in types.items() if len(_metrics(records, name)) == 1
+    }
     everything = [value for values in types.values() for value in values]
+    metrics = _metrics(records)
+    is_averaged = bool(everything) and not means and len(metrics) == 1
     why = reasons or {}
     return Summary(
         label=next(iter(names.values()), ""),
         means=means,
         by_type=by_type,
         tasks={name: len(values) for name, values in types.items()},
-        over_tasks=fmean(everything) if everything and not means else None,
-        over_types=fmean(by_type.values()) if by_type and not means else None,
+        over_tasks=fmean(everything) if is_averaged else None,
+        over_types=fmean(by_type.values()) if is_averaged else None,
         missing={key: why.get(key, "not run") for key in requested if key not in records},
         data=DataUsed.of(records.values()),
+        metrics=metrics,
     )
+
+
+def _metrics(records: Mapping[str, Result], kind: str = "") -> tuple[str, ...]:
+    """Return the main metrics of tasks, by MTEB's names if it ran them; optionally of a type."""
+    tasks = [record.task for record in records.values() if kind in ("", record.task.type)]
+    names = {task.mteb.metric if task.mteb else task.main_metric for task in tasks}
+    return tuple(sorted(names))
 
 
 def _by_type(records: Mapping[str, Result]) -> dict[str, list[float]]:

@@ -450,9 +450,9 @@ def standings(
 ) -> dict[str, Ranking]:
     """Rank the models on each of a tier's tasks with per-query scores, and on their mean.
 
-    The mean is over the tasks that most models have: models that lack one of them are not ranked
-    but listed with the reason. A tier with benchmarks has a ranking per benchmark and type instead.
-    Tasks with fewer than two models are left out.
+    The mean is over the tasks that most models have, by metric if they have several: models that
+    lack one of them are not ranked but listed with the reason. A tier with benchmarks has a ranking
+    per benchmark and type instead. Tasks with fewer than two models are left out.
     """
     if TIERS[tier].benchmarks:
         compared = comparison or compare(results, tier=tier, seed=seed)
@@ -489,8 +489,14 @@ def standings(
     for matrix in sorted(matrices, key=position):
         if len(matrix.systems) > 1:
             boards[matrix.task] = rank_systems([matrix], seed=seed, data=data_of(matrix))
-    if len(shared := benchmark_means.rankable(matrices)) > 1:
-        boards[ALL_TASKS] = rank_systems(shared, seed=seed, data=data_of(*shared))
+    by_metric: dict[str, list[ScoreMatrix]] = {}  # unlike metrics have no mean
+    for matrix in matrices:
+        by_metric.setdefault(matrix.metric, []).append(matrix)
+    for metric, own in by_metric.items():
+        shared = benchmark_means.rankable(own)
+        if len(shared) > 1:
+            title = ALL_TASKS if len(by_metric) == 1 else f"{ALL_TASKS} by {metric}"
+            boards[title] = rank_systems(shared, seed=seed, data=data_of(*shared))
     return boards
 
 
@@ -553,16 +559,18 @@ def _methods(boards: Mapping[str, Ranking]) -> str:
 
 
 def _averaged(boards: Mapping[str, Ranking]) -> str:
-    """Name the tasks of a mean over fewer tasks than the other columns show."""
-    mean = boards.get(ALL_TASKS)
-    if mean is None:
-        return ""
-    left_out = [name for name in boards if name not in (*mean.tasks, ALL_TASKS)]
-    tasks = ", ".join(map(short_task, mean.tasks))
-    sentence = f" {ALL_TASKS.capitalize()}: the mean of {tasks}"
-    if left_out:
-        sentence += f"; without {', '.join(map(short_task, left_out))}, which fewer models have"
-    return f"{sentence}."
+    """Name the tasks of each mean over tasks, and those that the other columns show besides."""
+    sentences = []
+    for title, mean in boards.items():
+        if not title.startswith(ALL_TASKS):
+            continue
+        tasks = ", ".join(map(short_task, mean.tasks))
+        sentence = f" A{title[1:]}: the mean of {tasks}"
+        left_out = [name for name in boards if name not in (*mean.tasks, ALL_TASKS)]
+        if title == ALL_TASKS and left_out:
+            sentence += f"; without {', '.join(map(short_task, left_out))}, which fewer models have"
+        sentences.append(f"{sentence}.")
+    return "".join(sentences)
 
 
 def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:

@@ -286,19 +286,22 @@ def suite_table(summary: Summary) -> Table:
         if mean.value is not None:
             value = replace(number(mean.value, interval=mean.interval), text=f"{mean.value:.4f}")
         rows.append((mean.column.name, mean.column.measure, tasks, value))
+    apart = ""
     if not summary.means:
-        values = (
-            *((name, summary.tasks[name], value) for name, value in summary.by_type.items()),
-            ("mean over tasks", sum(summary.tasks.values()), summary.over_tasks),
-            ("mean over types", len(summary.by_type), summary.over_types),
-        )
+        values = [(kind, summary.tasks[kind], summary.by_type.get(kind)) for kind in summary.tasks]
+        if len(summary.metrics) > 1:
+            apart = f" Unlike metrics are not averaged: {', '.join(summary.metrics)}."
+        else:
+            values.append(("mean over tasks", sum(summary.tasks.values()), summary.over_tasks))
+            values.append(("mean over types", len(summary.by_type), summary.over_types))
         for name, n, score in values:
             rows.append((name, "main score", n, number(score, ".4f", absent="undefined")))
     return Table.of(
         rows,
         ("mean", "metric", "tasks", "value\n95 % interval"),
-        note=f"Missing: {gone or 'nothing'}. A mean of a benchmark needs a score on every task; a "
-        "mean over different tasks has no unit and only compares models on exactly the same tasks.",
+        note=f"Missing: {gone or 'nothing'}. A mean of a benchmark needs a score on every task. "
+        "Where it averages several metrics, it is MTEB's mean. Another mean only compares models "
+        f"on exactly the same tasks.{apart}",
         name="means",
         caption=f"Means of {summary.label} over benchmarks and types of task.",
         data=summary.data,

@@ -220,7 +220,8 @@ def interference_table(report: InterferenceReport) -> Table:
         rows,
         note="Negative where the joint model is better; ± shows the variance between trainings. "
         "Intervals: Student's t over seeds and, with scores per query, queries. Compared: the same "
-        f"seed and the same {', '.join(estimates.required)}. {estimates.gate.text}",
+        f"seed and the same {', '.join(estimates.required)}. {estimates.gate.text}"
+        + "".join(f" {line}" for line in _bases(estimates)),
         empty=f"{report.runs} trained adapters in {', '.join(report.folders) or 'runs'}, and none "
         "of them joint: nothing to compare.",
         name="interference",
@@ -228,6 +229,15 @@ def interference_table(report: InterferenceReport) -> Table:
         "training loses, and the kill gate's verdicts by evidence and by point.",
         data=report.data,
     )
+
+
+def _bases(estimates: analysis.Interference) -> list[str]:
+    """Return a sentence on the data sets that the mean of each joint configuration rests on."""
+    return [
+        f"The mean of {group.system} rests on {group.basis}; no other data set is averaged."
+        for group in estimates.groups
+        if group.basis
+    ]
 
 
 def _percent(share: float | None, *, sign: bool = True, digits: int = 2) -> str:
@@ -332,7 +342,7 @@ def interference_conclusion(report: InterferenceReport) -> Conclusion:
         f"Joint training {shows}: TIR {_percent(each.tir, digits=1)} %"
         f"{f' [{ends[0]}, {ends[1]}]' if ends else ''} of {worst.system} over "
         f"{plural(len(each.seeds), 'seed')}. The kill gate says {each.by_evidence} by evidence, "
-        f"and {each.by_point} by point, the rule on the mean alone."
+        f"and {each.by_point} by point, the rule on the mean alone. It rests on {worst.basis}."
     )
     sentences = [text, *(f"Note: {note}." for note in each.notes)]
     return Conclusion(" ".join(sentences), data=report.data)

@@ -99,6 +99,20 @@ def test_systems_with_most_tasks_come_first_then_the_best():
     assert best_first(comparison.differences) == ["high", "low", "few"]
 
 
+def test_unlike_metrics_are_ranked_and_not_averaged_to_find_the_best():
+    """ "wide" is far above on the scale of one metric, and last by the two others."""
+    means = {"wide": (0.9, 0.3, 0.3), "even": (0.5, 0.4, 0.4), "base": (0.2, 0.2, 0.2)}
+    metrics = ("nDCG@10", "MAP@10", "accuracy")
+    results = [
+        make(name, task=f"T{i}", metric=metric, scores=noisy(mean))
+        for name, of_model in means.items()
+        for i, (metric, mean) in enumerate(zip(metrics, of_model, strict=True))
+    ]
+    tasks = ["T0", "T1", "T2"]
+    comparison = compare(results, tasks=tasks, baseline="base", draws=50)
+    assert best_first(comparison.differences) == ["even", "wide"]
+
+
 TASK = "PyDocsSampleRetrieval"
 
 

@@ -11,7 +11,11 @@ from scipy import stats
 from qwen3nb.analysis.inventory import Score
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.training.interference import Gate, configuration_differences, interference
-from qwen3nb.report.studies.interference import configuration_differences_table
+from qwen3nb.report.studies.interference import (
+    InterferenceReport,
+    configuration_differences_table,
+    interference_conclusion,
+)
 from qwen3nb.utils.format import json_text
 
 RNG = np.random.default_rng(8)
@@ -213,6 +217,104 @@ def test_two_matching_specialists_are_refused_and_data_sets_are_averaged():
     (group,) = interference(scores).groups
     tirs = {each.name: each.tir for each in (*group.datasets, *group.tasks)}
     assert tirs == pytest.approx({"reranking: A": 0.5, "reranking: B": 0.0, "reranking": 0.4})
+
+
+TICKET = {
+    # the specialist's and the joint model's score of each seed, by data set
+    "reranking": {
+        "SciFact": ((0.70, 0.60), (0.72, 0.61)),
+        "NFCorpus": ((0.30, 0.25), (0.31, 0.27)),
+        "FiQA2018": ((0.40, 0.30), (0.42, 0.33)),
+    },
+    "embedding": {
+        "SciFact": ((0.60, 0.30), (0.61, 0.32)),
+        "NFCorpus": ((0.28, 0.14), (0.29, 0.16)),
+        "FiQA2018": ((0.35, 0.20), (0.36, 0.21)),
+    },
+}
+SENTENCES = {"STSBenchmark": ((0.80, 0.10), (0.81, 0.12)), "SICK-R": ((0.75, 0.05), (0.7, 0.1))}
+
+
+def tier_fast(*, without=(), more=()):
+    """Both tasks on the tier's retrieval sets; embedding also on its STS sets, by Spearman."""
+    scores = []
+    for kind, sets in TICKET.items():
+        stage = ".bm25-100" if kind == "reranking" else ""
+        own = sets | (SENTENCES if kind == "embedding" else {})
+        for name, by_seed in own.items():
+            if (kind, name) in without:
+                continue
+            for seed, (specialist, joint) in enumerate(by_seed, start=1):
+                both = pair(seed, specialist, joint, kind=kind, task=f"{name}{stage}")
+                metric = "Spearman" if name in SENTENCES else "nDCG@10"
+                scores += [
+                    dataclasses.replace(each, metric=metric, collection=name) for each in both
+                ]
+    return [*scores, *more]
+
+
+def tir_of_the_ticket(names):
+    """By hand: the mean over both tasks and seeds of the share of the mean that is lost."""
+    shares = []
+    for sets in TICKET.values():
+        for seed in (0, 1):
+            specialist, joint = np.mean([sets[name][seed] for name in names], axis=0)
+            shares.append((specialist - joint) / specialist)
+    return float(np.mean(shares))
+
+
+def test_the_gate_on_tier_fast_is_over_three_retrieval_sets_by_one_metric():
+    (group,) = interference(tier_fast()).groups
+    assert group.overall.tir == pytest.approx(
+        tir_of_the_ticket(["SciFact", "NFCorpus", "FiQA2018"])
+    )
+    assert group.basis == "nDCG@10 on SciFact, NFCorpus and FiQA2018 for both tasks"
+    tirs = {each.name: each.tir for each in group.datasets}
+    assert tirs["embedding: STSBenchmark"] == pytest.approx((0.7 / 0.8 + 0.69 / 0.81) / 2)
+    why = "is not part of the mean, which is of nDCG@10; it has Spearman"
+    assert sorted(line for line in group.missing if why in line) == [
+        f"embedding: {name} {why}" for name in ("SICK-R", "STSBenchmark")
+    ]
+    text = str(interference_conclusion(report_of(tier_fast())))
+    assert "It rests on nDCG@10 on SciFact, NFCorpus and FiQA2018 for both tasks." in text
+
+
+def report_of(scores):
+    return InterferenceReport(interference(scores), (), 4, (), tuple(scores))
+
+
+def test_with_a_set_missing_the_gate_names_what_it_rests_on():
+    lacking = tier_fast(without=[("reranking", "NFCorpus")])
+    (group,) = interference(lacking).groups
+    assert group.overall.tir == pytest.approx(tir_of_the_ticket(["SciFact", "FiQA2018"]))
+    assert group.basis == "nDCG@10 on SciFact and FiQA2018 for both tasks"
+    text = "\n".join(group.missing)
+    assert (
+        "embedding: NFCorpus is not part of the mean, which is over the data sets of both" in text
+    )
+    assert group.basis in str(interference_conclusion(report_of(lacking)))
+    # Tasks without a data set in common each have their own.
+    apart = [*pair(1, 0.5, 0.4, task="A"), *pair(1, 0.5, 0.3, task="B", kind="embedding")]
+    assert interference(apart).groups[0].basis == "nDCG@10 on A for reranking; on B for embedding"
+
+
+def test_tasks_without_a_common_metric_have_no_common_mean():
+    only_sts = tier_fast(without=[("embedding", name) for name in TICKET["embedding"]])
+    (group,) = interference(only_sts).groups
+    assert [each.name for each in group.tasks] == ["reranking"]
+    assert group.overall.by_evidence == "INCONCLUSIVE"
+    assert "without embedding, which has no nDCG@10" in group.overall.notes
+    unnamed = [
+        dataclasses.replace(each, metric="main_score")
+        for name in "AB"
+        for each in pair(1, 0.5, 0.4, task=name)
+    ]
+    (group,) = interference(unnamed).groups
+    assert group.basis == "main_score of A on A for reranking"
+    runs = pair(1, 0.5, 0.4)
+    mixed = [runs[0], dataclasses.replace(runs[1], metric="MRR@10")]
+    (group,) = interference(mixed).groups
+    assert "reranking: SciFact is left out, its runs have nDCG@10 and MRR@10" in group.missing
 
 
 def test_required_facts_can_be_declared():

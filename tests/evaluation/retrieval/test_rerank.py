@@ -21,13 +21,15 @@ from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.retrieval import rerank as module
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import dataset_rows, rerank, searched
-from qwen3nb.evaluation.run import EvaluationError
+from qwen3nb.evaluation.run import EvaluationError, EvaluationRun
+from qwen3nb.evaluation.studies import lora_runs
 from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers import Reranker, load_reranker
 from qwen3nb.models.search.fusion import fuse
 from qwen3nb.models.types import SpecError
+from qwen3nb.records.results import Results
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.board import cost_table
@@ -400,6 +402,27 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
     assert back["per_query"] == results[2].per_query["nDCG@10"]
     assert back["aggregate"] == {"ndcg@10": results[2].main.value}
     assert back["config"]["training"]["mode"] == "rank_only"
+
+
+@pytest.mark.parametrize(
+    ("tier", "expected"), [("fast", ["FiQA2018", "NFCorpus", "SciFact"]), ("pydocs", None)]
+)
+def test_an_adapter_embeds_what_it_reranks_on_tier_fast(monkeypatch, tmp_path, tier, expected):
+    trained = lora_runs.TrainedAdapter("joint_r2", 42, "joint", tmp_path / "a" / "b" / "final", {})
+    evaluated_tasks = []
+
+    def noted(*model, **options):
+        evaluated_tasks.append(options.get("tasks"))
+        return EvaluationRun(Results([]), (), {}, {}, label="a", kind="evaluations", folder="")
+
+    monkeypatch.setattr(lora_runs, "find_trained", lambda *_, **__: [trained])
+    monkeypatch.setattr(lora_runs, "rerank", noted)
+    monkeypatch.setattr(lora_runs, "evaluate", noted)
+    for name in ("load_reranker", "load_encoder"):
+        monkeypatch.setattr(lora_runs, name, lambda *_, **__: None)
+    evaluate_trained(tmp_path, tier=tier)
+    embedded = evaluated_tasks[1] and sorted(evaluated_tasks[1])
+    assert embedded == expected
 
 
 def test_outputs_that_are_none_say_what_was_looked_for(folder, tmp_path):

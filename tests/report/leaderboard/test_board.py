@@ -164,6 +164,22 @@ def test_ranks_have_intervals_and_ties_share_a_letter():
     assert [row[-1].text for row in table.rows] == ["1", "2", "3"]
 
 
+def test_ranks_over_tasks_are_by_metric():
+    """nDCG@10 of two tasks is averaged, the accuracy of a third is not."""
+    results = on_both({"a": (0.8, 0.7), "b": (0.4, 0.4)})
+    kind = "PyDocsSampleClassification"
+    results += [
+        make(name, task=kind, metric="accuracy", scores=noisy(mean))
+        for name, mean in (("a", 0.5), ("b", 0.9))
+    ]
+    boards = standings(results, tier="smoke")
+    assert [*boards][3:] == ["all tasks by nDCG@10"]
+    assert {*boards["all tasks by nDCG@10"].tasks} == {RETRIEVAL, RERANKING}
+    note = rank_table(boards).note
+    assert "All tasks by nDCG@10: the mean of" in note
+    assert "all tasks" in standings(results[:4], tier="smoke")
+
+
 def test_a_model_without_a_task_is_named_and_not_ranked_over_all():
     """It leads on the first task: there, it is in row 1 of the leaderboard, too."""
     results = on_both({"search": (0.8, None), "encoder": (0.6, 0.5), "other": (0.4, 0.4)})

@@ -80,6 +80,27 @@ def test_means_by_type_and_over_all_with_groups_and_gaps():
         summarise([*results, make("n")])
 
 
+def test_unlike_metrics_have_no_mean():
+    def one(name, kind, metric, value):
+        result = make("m", task=name)
+        amend(result, "task", type=kind, mteb=MTEBScore(metric, value))
+        return result
+
+    alike = [one("A", "STS", "spearman", 0.8), one("B", "STS", "spearman", 0.6)]
+    unlike = [*alike, one("C", "Retrieval", "ndcg", 0.3)]
+    summary = summarise(unlike)
+    assert summary.by_type == pytest.approx({"STS": 0.7, "Retrieval": 0.3})
+    assert (summary.over_tasks, summary.over_types) == (None, None)
+    assert summary.metrics == ("ndcg", "spearman")
+    table = suite_table(summary)
+    assert [row[0].text for row in table.rows] == ["Retrieval", "STS"]
+    assert "Unlike metrics are not averaged: ndcg, spearman." in table.note
+    assert summarise(alike).over_tasks == pytest.approx(0.7)
+    within = summarise([*alike, one("D", "STS", "pearson", 0.2)])
+    assert (within.by_type, within.tasks) == ({}, {"STS": 3})
+    assert [cell.text for cell in suite_table(within).rows[0]][2:] == ["3", "undefined"]
+
+
 def test_benchmarks_that_were_requested_whole_have_their_own_means():
     wanted = TIERS["full"].task_keys
     summary = summarise(tier_records("m", without=["STS12"]), requested=wanted)
