@@ -44,7 +44,7 @@ from qwen3nb.records.verification import unchanged_record
 
 Factors = tuple[str, ...]
 _LEVELS_OF_TEST = 8  # fewest levels of a factor for tests of normality, and
-_NORMAL, _FAR_FROM_NORMAL = 0.05, 0.001  # their levels
+_NORMAL, _FAR_FROM_NORMAL = 0.05, 1e-5  # their levels
 _LEAST_FREEDOM = 0.25  # share of the degrees of freedom below which there are no intervals
 
 

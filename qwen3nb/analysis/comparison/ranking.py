@@ -33,6 +33,8 @@ from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
 
 FEWEST_TASKS = 5  # for statements on tasks like these
+_MOST_EQUAL = 0.4  # share of tasks with the same mean, up to this many digits
+_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -178,12 +180,16 @@ def unit_means(means: Array, shares: Array, units: Sequence[str]) -> Array:
 
 
 def on_tasks_like_these(values: Array) -> Interval | None:
-    """Interval of a mean over tasks like these; None for fewer than five.
+    """Interval of a mean over tasks like these; None for fewer than five, or if many are equal.
 
     Student's interval over the means of the tasks (T,). A bootstrap of five tasks covers .84, not
-    .95.
+    .95. If more than two fifths of the means are equal, such as differences of 0, rare tasks decide
+    that a sample may lack: with four of five at 0, the interval of five tasks would cover .57.
     """
     if len(values) < FEWEST_TASKS:
+        return None
+    _, counts = np.unique(np.round(values, _DIGITS), return_counts=True)
+    if counts.max() > _MOST_EQUAL * len(values):
         return None
     return intervals.student_interval(values, level=resampling.LEVEL)
 

@@ -26,6 +26,7 @@ from functools import lru_cache
 import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 
 from qwen3nb.analysis.stats import resampling
 from qwen3nb.metrics import intervals
@@ -33,6 +34,7 @@ from qwen3nb.metrics.intervals import Array, Interval
 
 CONSTANT = "the differences are all the same, so they have no spread to test against"
 SINGLE = "a single query has no spread"
+_SHOWN = 0.8  # share of new samples that show equivalence with the number of queries needed
 _FAR = 9.0  # standard deviations from the mean beyond which nothing is counted
 _SAMPLES = 2000  # simulated, of rare wins
 _MANY_WINS = 400  # from so many on, their mean is nearly normal
@@ -251,28 +253,35 @@ def queries_to_show(
 ) -> int | None:
     """Return the number of queries that would show a difference within ±``margin``.
 
-    This is the smallest m for which the interval of m queries with differences distributed like
-    these (n,) is within the margin; n if it already is. None if the mean is outside the margin, or
-    for a single query.
+    This is the smallest m for which four of five new samples of m queries, with differences
+    distributed like these (n,), have an interval within the margin; n if this sample has one. With
+    the interval as long as these differences make it, the mean of m is normal around theirs. None
+    if the mean is outside the margin, or for a single query.
 
     Raises:
         ValueError: a margin that is not above 0.
     """
     if not (margin > 0 and math.isfinite(margin)):
         raise ValueError(f"expected a margin above 0; got {margin}")
-    n = len(differences)
-    if n < 2 or abs(differences.mean()) >= margin:
+    n, mean = len(differences), float(differences.mean())
+    if n < 2 or abs(mean) >= margin:
         return None
+    if intervals.within(intervals.difference_interval(differences, level=level), margin):
+        return n
+    deviation = float(differences.std(ddof=1))
 
     def shown(queries: int) -> bool:
-        return intervals.within(
-            intervals.difference_intervals(differences[None], level=level, queries=queries)[0],
-            margin,
-        )
+        (ends,) = intervals.difference_intervals(differences[None], level=level, queries=queries)
+        if ends is None or not deviation:
+            return intervals.within(ends, margin)
+        error = deviation / math.sqrt(queries)
+        # The mean may rise, or fall, until one of the ends is at the margin.
+        rise, fall = margin - ends[1], margin + ends[0]
+        return float(ndtr(rise / error) - ndtr(-fall / error)) >= _SHOWN
 
-    high = next((n << i for i in range(60) if shown(n << i)), None)
-    if high is None or high == n:
-        return high
+    high = next((n << i for i in range(1, 60) if shown(n << i)), None)
+    if high is None:
+        return None
     few = high // 2
     return few + bisect_left(range(few, high), True, key=shown)
 

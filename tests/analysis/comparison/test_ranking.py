@@ -107,7 +107,7 @@ def test_other_tasks_like_these_are_a_draw_of_five_or_more():
     means = [0.4, 0.45, 0.4, 0.45, 0.8, 0.5]
     half = scipy.stats.t.ppf(0.975, 5) * np.std(means, ddof=1) / np.sqrt(6)
     assert by_name["s1"].like_these == pytest.approx((0.5 - half, 0.5 + half))
-    assert by_name["s0"].like_these == pytest.approx((0.5, 0.5))
+    assert by_name["s0"].like_these is None  # all tasks are equal: rare ones may be lacking
     assert (ranking.units, by_name["s0"].borda, by_name["s1"].borda) == (6, 1, 2)
     # Without the fifth task, (5/6)^6 of the draws, s1 cannot be first.
     assert by_name["s0"].first + by_name["s1"].first == pytest.approx(1)

@@ -431,3 +431,15 @@ def test_clusters_that_are_alike_or_small_have_the_usual_error(sizes):
     n, mean = len(names), row.mean()
     by_hand = [mean + len(sizes) / n * (row[0][names == g] - mean).sum() for g in range(len(sizes))]
     assert values == pytest.approx(by_hand, abs=1e-14)
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(0.0, 0.2), (0.02, 0.15), (-0.03, 0.1)])
+def test_four_of_five_new_samples_of_the_size_needed_show_equivalence(mean, deviation):
+    generator = np.random.default_rng(6)
+    sample = generator.normal(0, 1, 40)
+    sample = mean + deviation * (sample - sample.mean()) / sample.std(ddof=1)
+    needed = queries_to_show(sample, margin=0.05)
+    again = generator.choice(sample, (600, needed))
+    ends = difference_intervals(again, level=0.95)
+    shown = np.mean([low > -0.05 and high < 0.05 for low, high in ends])
+    assert 0.74 < shown < 0.88
