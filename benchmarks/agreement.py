@@ -97,23 +97,28 @@ class _Reader(HTMLParser):
         self.tables: list[PageTable] = []
         self.sentences: list[str] = []
         self.descriptions: list[str] = []
+        self._open = False  # whether the last of these tables goes on
         self._cell: Cell | None = None
         self._detail = 0  # depth of tags within the smaller text
         self._text: list[str] | None = None  # of a caption or a conclusion
         self._of = ""
+        self._added = ""  # the tag of what the book adds to it: its number, or a link
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
         kind = values.get("class", "")
         if tag == "div" and kind == "q-table":
             self.tables.append(PageTable(values.get("id", "")))
+            self._open = True
         if tag == "svg" and "aria-label" in values:
             self.descriptions.append(plain(values["aria-label"]))
-        if tag == "p" and kind in ("q-caption", "q-conclusion", "q-finding-head"):
+        if tag == "p" and kind in ("q-caption", "q-conclusion"):
             self._text, self._of = [], kind
-        elif tag == "tr" and self.tables:
+        elif self._text is not None and (tag == "a" or kind == "q-number"):
+            self._added = tag
+        elif tag == "tr" and self._open:
             self.tables[-1].rows.append([])
-        elif tag in ("td", "th") and self.tables and self.tables[-1].rows:
+        elif tag in ("td", "th") and self._open and self.tables[-1].rows:
             self._cell = Cell()
             self.tables[-1].rows[-1].append(self._cell)
         elif tag == "span" and self._cell is not None:
@@ -122,12 +127,16 @@ class _Reader(HTMLParser):
             self._cell.strong = True
 
     def handle_endtag(self, tag: str) -> None:
+        if tag == self._added:
+            self._added = ""
+        if tag == "table":
+            self._open = False
         if tag in ("td", "th"):
             self._cell, self._detail = None, 0
         elif tag == "span" and self._detail:
             self._detail -= 1
         elif tag == "p" and self._text is not None:
-            text = plain("".join(self._text))
+            text = " ".join(plain("".join(self._text)).split())
             if self._of == "q-caption" and self.tables:
                 self.tables[-1].caption = text
             elif self._of == "q-conclusion":
@@ -136,7 +145,8 @@ class _Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._text is not None:
-            self._text.append(data)
+            if not self._added:
+                self._text.append(data)
         elif self._cell is not None and self._detail:
             self._cell.detail += plain(data)
         elif self._cell is not None:

@@ -36,6 +36,7 @@ from qwen3nb.report.headline import (
 from qwen3nb.report.leaderboard.board import leaderboard, rank_table, standings
 from qwen3nb.report.paper import PaperContents
 from qwen3nb.report.studies.interference import interference_report
+from qwen3nb.report.studies.reranking import rerank_conclusion
 from qwen3nb.tiers import BENCHMARKS, GROUPS
 from qwen3nb.utils.format import interval_text, p_value_text, typeset
 
@@ -458,6 +459,42 @@ def test_a_control_adapter_is_no_headline_nor_the_largest_score_of_other_data():
     assert finding.headline == "Reranking by specialist lifts nDCG@10 by 0.100 on hard"
     assert finding.evidence.endswith("Chosen as the best of 2 rerankers there.")
     assert rerank_finding(records[2:3]) is None
+
+
+def test_a_model_is_best_only_if_it_is_shown_to_be_ahead_of_all():
+    swinging = BASE - 0.03 + np.where(np.arange(len(BASE)) % 2, 0.45, -0.45)
+    names = {"a": BASE, "b": BASE - 0.02, "c": swinging}
+    records = [make(name, task=TASK, scores=scores) for name, scores in names.items()]
+    comparison = compare(records, tier="smoke")
+    ahead = {each.second: each for each in find_best(comparison, task=TASK).ahead}
+    assert ahead["b"].significant(ALPHA)
+    assert not ahead["c"].significant(ALPHA)
+    sentence = str(leaderboard_conclusion(comparison, task=TASK))
+    assert sentence.startswith("a scores highest on Retrieval: ")
+    assert sentence.endswith(
+        "a difference that these 200 queries show. It is not shown to be ahead of c."
+    )
+    both = compare(records[:2], tier="smoke")
+    assert str(leaderboard_conclusion(both, task=TASK)).startswith("a is best on Retrieval")
+    same = compare([records[0], make("z", task=TASK, scores=BASE)], tier="smoke")
+    sentence = str(leaderboard_conclusion(same, task=TASK))
+    assert "level with z on every query, not a difference" in sentence
+
+
+def test_reranking_that_is_not_significant_is_not_said_to_help():
+    def gain(task, *gains):
+        result = make("judge", task=f"{task}.bm25-20", scores=[0.5 + each for each in gains])
+        result.per_query["first nDCG@10"] = dict.fromkeys(result.per_query["nDCG@10"], 0.5)
+        result.config["collection"] = task
+        return result
+
+    noise = gain("noise", 0.5, -0.3, 0.5, -0.1, 0.45, 0.15)
+    sentence = str(rerank_conclusion([noise]))
+    assert "is not shown to help or to hurt on any of 1 data sets. The largest diff" in sentence
+    clear = gain("clear", *[0.1] * 30, *[0.2] * 30)
+    sentence = str(rerank_conclusion([noise, clear]))
+    assert "helps on 1 of 2 data sets and hurts on 0" in sentence
+    assert "The largest of these is on clear: " in sentence  # though noise differs more
 
 
 def test_ranks_name_their_family_and_the_tasks_of_a_mean():

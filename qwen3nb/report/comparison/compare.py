@@ -533,20 +533,27 @@ def leaderboard_conclusion(
         return Conclusion(text)
     alpha = comparison.procedure.alpha
     shown = next((each for each in best.ahead if each.significant(alpha)), None)
-    clear = shown is not None and shown is best.ahead[0]
+    next_shown = shown is not None and shown is best.ahead[0]
+    open_ = [each.second for each in best.ahead if not each.significant(alpha)]
     score = f"{best.record.task.main_metric} {table.score_text(best.record.main)}"
-    text = f"{best.name} {'is best' if clear else 'scores highest'} on "
+    text = f"{best.name} {'is best' if shown and not open_ else 'scores highest'} on "
     text += f"{table.short_task(best.record.task.key)}: {score}"
 
     def lead(each: PairedDifference) -> str:
+        if each.identical and each.n > 1:
+            return f"level with {each.second} on every query"
         ends = interval_text(each.interval, sign=False, absent=f"({_SINGLE})")
         return f"ahead of {each.second} by {each.difference:.3f} {ends}"
 
     if best.ahead:
-        text += f", {lead(best.ahead[0])}, {'' if clear else 'not '}a difference that these "
+        text += f", {lead(best.ahead[0])}, {'' if next_shown else 'not '}a difference that these "
         text += f"{best.queries} show."
-        if shown and not clear:
+        if shown and not next_shown:
             text += f" It is {lead(shown)}, which they do show."
+        if next_shown and open_:
+            names = ", ".join(open_[:_MOST_NAMED])
+            more = f" and {len(open_) - _MOST_NAMED} more" if len(open_) > _MOST_NAMED else ""
+            text += f" It is not shown to be ahead of {names}{more}."
     else:
         text += f", over {best.queries}; no other model can be compared with it."
     if best.unpaired:

@@ -134,16 +134,21 @@ def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion
     if not results:
         return Conclusion("Nothing was reranked.")
     label, gains = results[0].model.label, rerank_differences(results, seed=seed)
-    clear = [each.difference for each in gains if each.significant(ALPHA)]
-    won = sum(each > 0 for each in clear)
-    gain = max(gains, key=lambda each: abs(each.difference))
-    effect = difference_text(gain, noun="data sets")
+    clear = [gain for gain in gains if gain.significant(ALPHA)]
+    helped = sum(gain.difference > 0 for gain in clear)
+    largest = max(clear or gains, key=lambda gain: abs(gain.difference))
+    metric = f"{METRIC} goes from {largest.means[1]:.3f} to {largest.means[0]:.3f}"
+    effect = f"{difference_text(largest, noun='data sets')}, n = {largest.n}"
+    where = short_task(largest.task)
+    if not clear:
+        return Conclusion(
+            f"Reranking with {label} is not shown to help or to hurt on any of {len(gains)} data "
+            f"sets. The largest difference is on {where}: {metric}, {effect}."
+        )
     return Conclusion(
-        f"Reranking with {label} helps on {won} of {len(gains)} data sets and hurts on "
-        f"{len(clear) - won}, by a significant paired difference. The largest is on "
-        f"{short_task(gain.task)}: {METRIC} goes from {gain.means[1]:.3f} to {gain.means[0]:.3f}, "
-        f"{effect}, n = {gain.n}.",
-        data=DataUsed.of(results),
+        f"Reranking with {label} helps on {helped} of {len(gains)} data sets and hurts on "
+        f"{len(clear) - helped}, by a significant paired difference. The largest of these is on "
+        f"{where}: {metric}, {effect}."
     )
 
 

@@ -279,7 +279,7 @@ def _in_words(each: TrainingSummary) -> str:
     """Describe the gain of one training on its task, and its best step."""
     change = each.gain
     verb = "raised" if change.difference > 0 else "lowered"
-    verb = verb if change.significant(ALPHA) else "shows no effect on"
+    verb = verb if change.significant(ALPHA) else "is not shown to change"
     tested = difference_text(change, noun="gains")
     return (
         f"Training {each.name} {verb} {each.metric} on {short_task(each.task)}: "
@@ -295,7 +295,7 @@ def _best_in_words(summary: TrainingSummary) -> str:
     scores_best = f"{best.first.capitalize()} scores best"
     if {best.first, best.second} == {summary.gain.first, summary.gain.second} and best.family == 1:
         return f"{scores_best} of the two."
-    lead = f"{difference_text(best, noun='other steps')} above {best.second}, the next best."
+    lead = f"above {best.second}, the next best, by {difference_text(best, noun='other steps')}."
     if best.significant(ALPHA):
         return f"{scores_best}, and that is more than noise: {lead}"
     return f"{scores_best}, but that is not more than noise: {lead}"

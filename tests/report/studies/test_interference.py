@@ -278,7 +278,7 @@ MANY = [each for name in "abcde" for each in steps_of(name, 0.2, 0.5, other=0.01
     [
         (UP, "Training a raised nDCG@10 on Retrieval: 0.200 at step 100, 0.500 at step 300 (+0.3"),
         (DOWN, "lowered nDCG@10 on Retrieval: 0.500 at step 100, 0.200 at step 300"),
-        (UNCLEAR, "Training a shows no effect on nDCG@10 on Retrieval: 0.300 at step 100"),
+        (UNCLEAR, "Training a is not shown to change nDCG@10 on Retrieval: 0.300 at step 100"),
         (steps_of("a", 0.3), "No training has two evaluated checkpoints"),
         (SEEDS, "Training a, seed 2 raised"),
         (MANY, "2 more are in the table."),
