@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from qwen3nb.models.encoders.base import ADDED, Encoder, beside_blanks
+from qwen3nb.models.encoders.padding import UNPADDED, check_repeatable, depends_on_padding
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.gate.weights import check_finite, check_length, own_weights
 from qwen3nb.models.inference.int8_layers import COMPUTATION, calibration_rows
@@ -80,7 +81,12 @@ class SentenceTransformerEncoder(Encoder):
             )
         self.normalize = own or bool(given.normalize)
         self.runner = _runner(self._model, given, normalize=self.normalize)
-        attention = self.runner.attention if self.runner else None
+        self._padding = True  # whether sentence-transformers may pad texts
+        if self.runner is None and self._static is None:
+            self._check_padding(source, given)
+        inner = getattr(self._model[0], "model", None)
+        # BigBird attends to all tokens from its first short text on.
+        attention = self.runner.attention if self.runner else getattr(inner, "attention_type", None)
         version = importlib.metadata.version("sentence-transformers").split(".")[0]
         super().__init__(
             source,
@@ -90,6 +96,7 @@ class SentenceTransformerEncoder(Encoder):
                 **self._comparison(source, given),
                 "versions": {**runtime.library_versions(), "sentence-transformers": version},
                 **({"attention": attention} if attention else {}),
+                **({} if self._padding else UNPADDED),
                 **({"int8": COMPUTATION} if given.dtype == "int8" else {}),
             },
         )
@@ -100,7 +107,42 @@ class SentenceTransformerEncoder(Encoder):
             self.runner.batch_size = self.batch_size
             return self.runner.encode(texts, self._tokenise, done=self._tick)
         self.stats.cut += self._truncated(texts)
-        return beside_blanks(self._padded, texts)
+        if self._padding:
+            return beside_blanks(self._padded, texts)
+        vectors = np.empty((len(texts), self.width), dtype=np.float32)
+        by_length: dict[int, list[int]] = {}
+        for index, length in enumerate(self._lengths(texts)):
+            by_length.setdefault(length, []).append(index)
+        for same in by_length.values():
+            vectors[same] = beside_blanks(self._padded, [texts[index] for index in same])
+        return vectors
+
+    def _lengths(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text."""
+        from transformers import PreTrainedTokenizerBase
+
+        if not isinstance(self.tokenizer, PreTrainedTokenizerBase):
+            return [len(self.tokenizer.tokenize(text)) for text in texts]
+        rows, _ = runtime.token_rows(self.tokenizer, texts, max_length=self.max_length)
+        return [len(row) for row in rows]
+
+    def _check_padding(self, source: Source, given: Settings) -> None:
+        """Run without padding if it changes vectors; see `qwen3nb.models.encoders.padding`."""
+
+        def encode(texts: Sequence[str]) -> Vectors:
+            vectors: Vectors = self._model.encode(
+                list(texts), prompt="", batch_size=len(texts), show_progress_bar=False
+            )
+            return np.asarray(vectors, dtype=np.float32)
+
+        words = "a text"
+        if self._tokenless is not None and self._tokenless(words):  # a vocabulary without it
+            words = " ".join(list(self.tokenizer.get_vocab())[:2])
+        options = {"words": words, "dtype": given.dtype}
+        with refusing(source.own_folder, "it cannot run a text"):
+            self._padding = not depends_on_padding(encode, **options)
+            if not self._padding:
+                check_repeatable(encode, source.label, **options)
 
     def _padded(self, texts: Sequence[str]) -> Vectors:
         """Return vectors computed by sentence-transformers."""

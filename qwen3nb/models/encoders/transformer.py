@@ -8,13 +8,14 @@ without a LoRA adapter; and the encoders of other encoder-decoders such as T5Gem
 from collections.abc import Sequence
 
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.padding import LONGEST, UNPADDED, check_repeatable, depends_on_padding
 from qwen3nb.models.gate.weights import check_length
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.kinds.source import Settings, Source
 from qwen3nb.models.modeling import runtime
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround
-from qwen3nb.models.types import SpecError, Vectors, torch_dtype
+from qwen3nb.models.types import SpecError, Vectors, refusing, torch_dtype
 
 MAX_LENGTH = 512
 
@@ -59,6 +60,10 @@ class TransformerEncoder(Encoder):
             batch_size=given.batch_size,
             linear="int8" if given.dtype == "int8" else "auto",
         )
+        if self.runner.way == "padded":
+            self._check_padding(source, given)
+        # BigBird attends to all tokens from its first short text on.
+        attention = getattr(model, "attention_type", attention)
         super().__init__(
             source,
             given,
@@ -71,9 +76,27 @@ class TransformerEncoder(Encoder):
                 "causal": source.kind.directed and not given.bidirectional,
                 # Packing changes nothing beyond rounding; another kernel in 16 bits does.
                 "attention": self.runner.attention or attention,
+                **({} if self.runner.padding else UNPADDED),
                 "versions": runtime.library_versions(),
             },
         )
+
+    def _check_padding(self, source: Source, given: Settings) -> None:
+        """Run without padding if it changes vectors; see `qwen3nb.models.encoders.padding`."""
+        # Without the last positions, which some models leave out.
+        positions = getattr(self.runner.model.config, "max_position_embeddings", None)
+        longest = min(LONGEST, self.max_length, max((positions or LONGEST + 4) - 4, 1))
+
+        def encode(texts: Sequence[str]) -> Vectors:
+            rows, _ = runtime.token_rows(self.tokenizer, texts, max_length=longest)
+            return self.runner.vectors(rows)
+
+        self.runner.batch_size = None
+        with refusing(source.own_folder, "it cannot run a text"):
+            self.runner.padding = not depends_on_padding(encode, dtype=given.dtype)
+            if not self.runner.padding:
+                check_repeatable(encode, source.label, dtype=given.dtype)
+        self.runner.batch_size = given.batch_size
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         self.runner.batch_size = self.batch_size

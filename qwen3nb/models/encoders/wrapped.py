@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.models.encoders.base import Encoder, beside_blanks
+from qwen3nb.models.encoders.padding import UNPADDED, check_repeatable, depends_on_padding
 from qwen3nb.models.gate.declared import check_object
 from qwen3nb.models.kinds.prompts import used_prompts
 from qwen3nb.models.kinds.source import IN_MEMORY, Settings, Source
@@ -122,6 +123,12 @@ class WrappedEncoder(Encoder):
         self._options = (
             {"prompt": "", "batch_size": batch_size, "show_progress_bar": False} if named else {}
         )
+        padding = True
+        if named:  # its texts are padded to the longest of a batch
+            padding = not depends_on_padding(self._embed_any)
+        if not padding:
+            self._options["batch_size"] = 1
+            check_repeatable(self._embed_any, type(model).__name__)
         vector = self._embed_any(["a text"])[0]
         self.width, self.normalize = len(vector), abs(float(np.linalg.norm(vector)) - 1) < 1e-3
         self.device = str(getattr(model, "device", "cpu"))
@@ -138,7 +145,10 @@ class WrappedEncoder(Encoder):
                 else {},
             ),
             Settings(batch_size=batch_size, cache=bool(fingerprint), show_progress=show_progress),
-            settings={"fingerprint": fingerprint or f"none, run {uuid.uuid4().hex}"},
+            settings={
+                "fingerprint": fingerprint or f"none, run {uuid.uuid4().hex}",
+                **({} if padding else UNPADDED),
+            },
         )
 
     @property

@@ -60,6 +60,7 @@ class Runner:
 
     Attributes:
         way: how the model runs: ``packed``, ``varlen`` or ``padded``.
+        padding: whether texts of different lengths may share a pass, where they are padded.
         onednn: whether its linear layers run in oneDNN.
         attention: what about attention changes vectors beyond rounding: ``varlen``, ``bfloat16``
             if the rest is in ``int8``, or None.
@@ -96,6 +97,7 @@ class Runner:
         one_of("linear", linear, _LINEARS)
         self.model, self.pooling, self.normalize = model, pooling, normalize
         self.batch_size = batch_size
+        self.padding = True
         model.config.use_cache = False  # encoding does not need cached keys and values
         device = model.device.type
         least = budget or tokens_per_pass(model)
@@ -165,8 +167,25 @@ class Runner:
         Raises:
             EncoderError: memory runs out on a single text.
         """
-        hidden = int(self.model.config.get_text_config().hidden_size)
-        result = np.zeros((len(rows), hidden), dtype=np.float32)
+        if self.padding:
+            return self._vectors(rows, done)
+        by_length: dict[int, list[int]] = {}
+        for index, row in enumerate(rows):
+            by_length.setdefault(len(row), []).append(index)
+        result = np.zeros((len(rows), self._hidden), dtype=np.float32)
+        for length in sorted(by_length, reverse=True):
+            same = by_length[length]
+            result[same] = self._vectors([rows[index] for index in same], done)
+        return result
+
+    @property
+    def _hidden(self) -> int:
+        """H, the length of a vector."""
+        return int(self.model.config.get_text_config().hidden_size)
+
+    def _vectors(self, rows: Rows, done: Callable[[int], None] | None) -> Vectors:
+        """Return the vectors of rows that may be padded; see `vectors`."""
+        result = np.zeros((len(rows), self._hidden), dtype=np.float32)
         full = [index for index, row in enumerate(rows) if len(row)]
         running: list[tuple[list[int], Callable[[], Vectors]]] = []
 
