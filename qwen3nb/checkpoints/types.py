@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FLOATS = {"F32": 4, "BF16": 2, "F16": 2}  # dtypes that weights may have, and their sizes in bytes
+MEANS = {"F64": 8, **FLOATS}  # dtypes that have a mean; tensors of others are counters or indexes
 
 
 class SpecError(ValueError):
@@ -30,6 +31,11 @@ class TensorEntry:
     def count(self) -> int:
         """Number of values."""
         return math.prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return self.stop - self.start
 
     def check_float(self) -> None:
         """Refuse a dtype that is not in `FLOATS`."""

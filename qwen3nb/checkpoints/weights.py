@@ -40,8 +40,16 @@ _DTYPES = {
     "float64": "F64",
     "int64": "I64",
     "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint64": "U64",
+    "uint32": "U32",
+    "uint16": "U16",
     "uint8": "U8",
     "bool": "BOOL",
+    "complex64": "C64",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
 }
 
 
@@ -174,10 +182,15 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
 
 
 def torch_dtypes() -> dict[str, Any]:
-    """Return the torch dtype for each name in `FLOATS`."""
+    """Return the torch dtype for each name in `MEANS`."""
     import torch
 
-    return {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+    return {
+        "F64": torch.float64,
+        "F32": torch.float32,
+        "BF16": torch.bfloat16,
+        "F16": torch.float16,
+    }
 
 
 def read_torch(file: Path) -> dict[str, TensorEntry]:
@@ -254,7 +267,9 @@ def _torch_entry(file: Path, name: str, value: Tensor, ends: list[int]) -> Tenso
         )
     dtype = _DTYPES.get(str(value.dtype).removeprefix("torch."))
     if dtype is None:
-        raise CheckpointError(f"{file}: {name} is {value.dtype}; expected float weights")
+        raise CheckpointError(
+            f"{file}: {name} is {value.dtype}, which safetensors does not have; save it as float32"
+        )
     storage = value.untyped_storage()
     width = value.element_size()
     offset, held = int(value.storage_offset()) * width, int(storage.nbytes())

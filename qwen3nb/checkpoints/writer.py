@@ -3,7 +3,8 @@
 The mean of several checkpoints, an encoder in another precision and a plain copy are all described
 by pieces that map source tensors to output tensors. Values are processed block by block, so memory
 does not grow with the model, and hashed on the way, so sources are read once. Sums are in float32
-for any stored dtype (summed in bf16, ten bf16 checkpoints are off by 9e-3; in float32, by 1e-7).
+for any stored dtype but float64 (summed in bf16, ten bf16 checkpoints are off by 9e-3; in float32,
+by 1e-7).
 
 The safetensors library writes whole dictionaries only. The format allows more: 8 bytes
 of header length, a JSON header padded with spaces to a multiple of 8, then the tensors;
@@ -16,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
+from qwen3nb.checkpoints.types import MEANS, CheckpointError, TensorEntry
 from qwen3nb.checkpoints.weights import combined_digest, torch_dtypes
 from qwen3nb.utils.atomic_files import may_replace, named
 
@@ -34,18 +36,28 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _BLOCK = 1 << 18  # values; fits into the processor's cache
+_COPIED = 1 << 20  # bytes of a block that is copied
 _THREADS = 4
 _ZEROS = 0.25  # share of exact zeros above which a matrix is reported
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One output tensor: the mean of one tensor per source."""
+    """One output tensor: the mean of one tensor per source.
+
+    A dtype that has no mean (integers, truth values, complex numbers and 8-bit floats, whose scale
+    is elsewhere) is copied, if it is equal in all sources.
+    """
 
     name: str | None  # the name in the output; None to only read and check the sources
     dtype: str  # the dtype of the output, such as ``BF16``
     # the tensor's name in each checkpoint, in the order of the checkpoints
     sources: tuple[str, ...]
+
+    @property
+    def has_mean(self) -> bool:
+        """Whether it is computed, not copied."""
+        return self.dtype in MEANS
 
 
 @dataclass
@@ -92,8 +104,9 @@ def write_pieces(
         format: stored in the file's metadata; transformers 4 only loads ``pt``.
 
     Raises:
-        CheckpointError: a tensor with another dtype or values that are not finite, or a file that
-            changed while it was read. ``file`` is then incomplete.
+        CheckpointError: a tensor with another dtype or values that are not finite, one without a
+            mean that differs, or a file that changed while it was read. ``file`` is then
+            incomplete.
         OSError: a file that cannot be read or written; names it.
     """
     header, transfers = _layout(checkpoints, pieces, format)
@@ -132,7 +145,7 @@ def _layout(
 ) -> tuple[bytes, list[_Transfer]]:
     """Return the header, and the offset of each piece."""
     # Wider types first, so that every tensor starts at a multiple of its size.
-    ordered = sorted(pieces, key=lambda p: (p.name is None, -FLOATS[p.dtype], p.name or ""))
+    ordered = sorted(pieces, key=lambda p: (p.name is None, -_width(p.dtype), p.name or ""))
     fields: dict[str, Any] = {"__metadata__": {"format": format}}
     transfers, position = [], 0
     for piece in ordered:
@@ -141,10 +154,12 @@ def _layout(
             for checkpoint, name in zip(checkpoints, piece.sources, strict=True)
         ]
         for entry in entries:
-            entry.check_float()
+            if entry.dtype != piece.dtype:
+                entry.check_float()
         transfers.append(_Transfer(piece, entries, position))
         if piece.name is not None:
-            stop = position + entries[0].count * FLOATS[piece.dtype]
+            size = entries[0].count * MEANS[piece.dtype] if piece.has_mean else entries[0].size
+            stop = position + size
             fields[piece.name] = {
                 "dtype": piece.dtype,
                 "shape": entries[0].shape,
@@ -159,27 +174,66 @@ def _layout(
     return header, transfers
 
 
+def _width(dtype: str) -> int:
+    """Return the size of a value in bytes, at least."""
+    bits = re.search(r"\d+", dtype)
+    return max(1, int(bits[0]) // 8) if bits else 1
+
+
 def _run(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> None:
-    """Read one tensor of each source block by block, and write their mean."""
+    """Read one tensor of each source block by block, and write their mean or their copy."""
+    if transfer.piece.has_mean:
+        _write_mean(transfer, sources, out)
+    else:
+        _write_copy(transfer, sources, out)
+
+
+def _write_copy(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> None:
+    """Write a tensor that has no mean, which must be equal in all sources."""
+    first, *others = transfer.entries
+    hashes = [hashlib.sha256() for _ in transfer.entries]
+    for start in range(0, first.size, _COPIED):
+        length = min(_COPIED, first.size - start)
+        blocks = []
+        for entry, digest in zip(transfer.entries, hashes, strict=True):
+            block = bytearray(length)
+            _fill(sources[entry.file], memoryview(block), entry, entry.start + start)
+            digest.update(block)
+            blocks.append(block)
+        for entry, block in zip(others, blocks[1:], strict=True):
+            if block != blocks[0]:
+                raise entry.error(
+                    f"is {entry.dtype}, which has no mean, and differs from that in {first.file}; "
+                    "average checkpoints in which it is equal, or save them without it"
+                )
+        if transfer.piece.name is not None:
+            _write(out, memoryview(blocks[0]), transfer.offset + start)
+    transfer.constant = False
+    transfer.hashes = [digest.hexdigest() for digest in hashes]
+    transfer.written = transfer.hashes[0]
+
+
+def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> None:
     import torch
 
     dtypes, piece = torch_dtypes(), transfer.piece
-    count, width, dtype = transfer.entries[0].count, FLOATS[piece.dtype], dtypes[piece.dtype]
+    count, width, dtype = transfer.entries[0].count, MEANS[piece.dtype], dtypes[piece.dtype]
     hashes = [hashlib.sha256() for _ in transfer.entries]
     buffers = [
-        torch.empty(min(_BLOCK, count) * FLOATS[entry.dtype], dtype=torch.uint8)
+        torch.empty(min(_BLOCK, count) * MEANS[entry.dtype], dtype=torch.uint8)
         for entry in transfer.entries
     ]
-    total = torch.empty(min(_BLOCK, count), dtype=torch.float32)
+    summed = torch.float64 if piece.dtype == "F64" else torch.float32
+    total = torch.empty(min(_BLOCK, count), dtype=summed)
     written = hashlib.sha256()
     copied = [entry.dtype for entry in transfer.entries] == [piece.dtype]
     for start in range(0, count, _BLOCK):
         size = min(_BLOCK, count - start)
         blocks = []
         for entry, buffer, digest in zip(transfer.entries, buffers, hashes, strict=True):
-            raw = buffer[: size * FLOATS[entry.dtype]]
+            raw = buffer[: size * MEANS[entry.dtype]]
             view = raw.numpy().data
-            _fill(sources[entry.file], view, entry, entry.start + start * FLOATS[entry.dtype])
+            _fill(sources[entry.file], view, entry, entry.start + start * MEANS[entry.dtype])
             digest.update(view)
             blocks.append(raw.view(dtypes[entry.dtype]))
         mean = _mean(blocks, total[:size], transfer.entries)
@@ -199,7 +253,7 @@ def _run(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> No
 
 
 def _mean(blocks: Sequence[Tensor], total: Tensor, entries: Sequence[TensorEntry]) -> Tensor:
-    """Return the float32 mean of the blocks in ``total``; raise if it is not finite."""
+    """Return the mean of the blocks in ``total``; raise if it is not finite."""
     total.copy_(blocks[0])
     for block in blocks[1:]:
         total.add_(block)
@@ -211,7 +265,8 @@ def _mean(blocks: Sequence[Tensor], total: Tensor, entries: Sequence[TensorEntry
             if not block.isfinite().all():
                 raise entry.not_finite()
         if not total.isfinite().all():
-            raise _too_large(entries[0], "float32, in which the mean is computed")
+            computed = str(total.dtype).removeprefix("torch.")
+            raise _too_large(entries[0], f"{computed}, in which the mean is computed")
     return total
 
 

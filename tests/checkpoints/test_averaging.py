@@ -3,6 +3,7 @@
 import json
 import time
 
+import numpy as np
 import pytest
 import torch
 from helpers.checkpoints import folder_with, save_bin
@@ -281,3 +282,67 @@ def test_the_metric_is_that_of_the_step(tmp_path):
     ):
         with pytest.raises(CheckpointError, match=message):
             metric(history)
+
+
+WITHOUT_MEAN = {
+    "I64": torch.arange(700),
+    "I32": torch.arange(6, dtype=torch.int32).reshape(2, 3),
+    "I8": torch.zeros(2, 3, dtype=torch.int8),
+    "U8": torch.tensor(7, dtype=torch.uint8),
+    "BOOL": torch.tensor([[True, False], [False, True]]),
+    "C64": torch.tensor([1 + 2j, 3 - 1j]),
+    "F8_E4M3": torch.tensor([0.5, -2.0]).to(torch.float8_e4m3fn),
+    "F8_E5M2": torch.tensor([0.5, -2.0]).to(torch.float8_e5m2),
+    "empty": torch.empty(0, dtype=torch.int64),
+}
+
+
+@pytest.mark.parametrize("save", ["safetensors", "bin"])
+def test_what_has_no_mean_is_copied_if_it_is_equal(tmp_path, save):
+    """Also beside floats of odd lengths: every tensor lies at a multiple of its size."""
+    folders = []
+    for name, value in (("a", 1.0), ("b", 2.0)):
+        tensors = {"w": torch.full((3,), value).bfloat16(), **WITHOUT_MEAN}
+        if save == "bin":
+            folders.append(save_bin(tmp_path / name, tensors))
+        else:
+            folders.append(folder_with(tmp_path / name, dict(tensors)))
+    output = average_checkpoints(folders, tmp_path / "mean")
+    mean = load_file(output / "model.safetensors")
+    assert torch.equal(mean["w"], torch.full((3,), 1.5).bfloat16())
+    for name, tensor in WITHOUT_MEAN.items():
+        assert mean[name].dtype == tensor.dtype
+        assert mean[name].shape == tensor.shape
+        assert (
+            mean[name].numpy(force=True).tobytes() == tensor.numpy().tobytes()
+            if (tensor.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2))
+            else torch.equal(mean[name].float(), tensor.float())
+        )
+    metadata = json.loads((output / "averaging_metadata.json").read_text())
+    assert metadata["warnings"] == []
+    check_checksums(ModelFolder(output))
+
+
+@pytest.mark.parametrize("name", [name for name in WITHOUT_MEAN if name != "empty"])
+def test_what_has_no_mean_and_differs_is_refused_by_its_name(tmp_path, name):
+    tensor = WITHOUT_MEAN[name]
+    other = tensor.clone()
+    other.view(torch.uint8).reshape(-1)[-1] ^= 1
+    first = folder_with(tmp_path / "a", {"w": torch.ones(2), "counter.x": tensor})
+    second = folder_with(tmp_path / "b", {"w": torch.ones(2), "counter.x": other})
+    with pytest.raises(CheckpointError, match=r"counter\.x is .* has no mean, and differs"):
+        average_checkpoints([first, second], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
+
+
+def test_the_mean_of_doubles_is_a_double(tmp_path):
+    values = torch.randn(3, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    values[:, 0] = torch.tensor([1e300, 3e300, 2e300])  # beyond float32
+    folders = [folder_with(tmp_path / str(n), {"w": each}) for n, each in enumerate(values.clone())]
+    output = average_checkpoints(folders, tmp_path / "mean")
+    mean = load_file(output / "model.safetensors")["w"]
+    assert mean.dtype == torch.float64
+    np.testing.assert_allclose(mean.numpy(), values.numpy().mean(axis=0), rtol=1e-15, atol=1e-16)
+    other = folder_with(tmp_path / "inf", {"w": torch.full((300,), torch.inf).double()})
+    with pytest.raises(CheckpointError, match="NaN or infinity"):
+        average_checkpoints([folders[0], other], tmp_path / "x")
