@@ -198,8 +198,12 @@ class ModelFolder(os.PathLike[str]):
                 return self._stripped(single)
             if self.has(index):
                 return self._sharded(self.path / index)
+        hint = ""
+        if "snapshots" in self.path.parts:  # a pickle is not downloaded unasked
+            hint = ". If the hub has them as .bin alone, `hf download ID --local-dir DIR` gets them"
         raise CheckpointError(
             f"{self.path}: no weights; expected {' or '.join(_FORMATS)}, or shards with an index"
+            f"{hint}"
         )
 
     def weights_in(self, name: str) -> Weights:

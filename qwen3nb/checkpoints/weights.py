@@ -207,8 +207,8 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
             ends = _ends(file, handle)
         except (zipfile.BadZipFile, KeyError) as error:
             raise CheckpointError(
-                f"{file}: not written by torch.save (1.6 or newer), or truncated ({error}); "
-                "save it again as safetensors (the default of save_pretrained)"
+                f"{file}: not written by torch.save (1.6 or newer), or truncated ({error}). "
+                f"`python -m qwen3nb.checkpoints.to_safetensors {file}` converts an older one"
             ) from None
     state = _load_without_data(file)
     if not isinstance(state, dict):
@@ -280,7 +280,8 @@ def _torch_entry(file: Path, name: str, value: Tensor, ends: list[int]) -> Tenso
         )
     if not value.is_contiguous():
         raise CheckpointError(
-            f"{file}: {name} is not contiguous; save its .contiguous(), or save as safetensors"
+            f"{file}: {name} is not contiguous; "
+            f"`python -m qwen3nb.checkpoints.to_safetensors {file}` converts it"
         )
     begin = int(storage._checkpoint_offset or 0)
     room = ends[bisect(ends, begin)] - begin

@@ -195,9 +195,12 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     for module in modules:
         if module.name in ("StaticEmbedding", "Transformer"):
             check_tokenizer(module.folder)
+    # A pickle was checked to have only tensors, which is how transformers reads it.
+    files = modules[0].folder.weights.files if modules[0].name == "Transformer" else []
+    safe = all(file.suffix == ".safetensors" for file in files)
     with refusing(folder, "sentence-transformers cannot load it"):
         model = SentenceTransformer(
-            str(folder), device=device, model_kwargs={"dtype": dtype, "use_safetensors": True}
+            str(folder), device=device, model_kwargs={"dtype": dtype, "use_safetensors": safe}
         ).eval()
     if modules[0].name == "StaticEmbedding":
         check_loaded(model.tokenizer, rows=model[0].num_embeddings, folder=folder)

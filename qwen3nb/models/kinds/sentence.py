@@ -39,7 +39,7 @@ class _SentenceTransformer(FolderKind):
 
     def check(self, source: Source) -> None:
         folder = source.own_folder
-        (check_opened if folder.has("config.json") else check_settings)(folder)
+        (check_opened if _is_transformer(folder) else check_settings)(folder)
         for module in folder.modules:
             _check_settings(module)
             if module.name in ("CLIPModel", "Transformer"):
@@ -63,7 +63,7 @@ class _SentenceTransformer(FolderKind):
             # sentence-transformers checks the rest.
 
     def weights(self, folder: ModelFolder) -> Weights:
-        if folder.has("config.json"):
+        if _is_transformer(folder):
             return super().weights(folder)
         return _module_weights(folder.modules[0]) or folder.weights
 
@@ -104,6 +104,17 @@ class _Static(FolderKind):
 
 
 SENTENCE, STATIC = _SentenceTransformer(), _Static()
+
+
+def _is_transformer(folder: ModelFolder) -> bool:
+    """Return whether the folder itself has a transformer.
+
+    Before release 2 of the library, it was in ``0_Transformer``; the ``config.json`` above named
+    the release alone.
+    """
+    return folder.has("config.json") and any(
+        module.folder.path == folder.path for module in folder.modules
+    )
 
 
 def _states_alone(module: SentenceModule) -> bool:
