@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 from helpers import TEXTS
 from helpers.checkout import write_checkout
-from helpers.leftovers import (  # noqa: F401 - hooks
-    pytest_configure,
-    pytest_runtest_logreport,
-    pytest_unconfigure,
-)
+from helpers.leftovers import pytest_configure, pytest_runtest_logreport  # noqa: F401 - hooks
 
 # Before any library reads them, here and in the programs that the tests start.
 os.environ["HF_HUB_OFFLINE"] = "1"

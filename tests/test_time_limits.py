@@ -57,6 +57,14 @@ def run_pytest(folder, *options, seconds, hang):
     return done, pids
 
 
+def wait_for_the_end(pids):
+    """Of all that was started; the watcher looks once a second."""
+    deadline = time.monotonic() + 30
+    while any(map(runs, pids.values())):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def runs(pid):
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -69,7 +77,8 @@ def test_a_test_that_hangs_fails_and_leaves_no_process(tmp_path):
     done, pids = run_pytest(tmp_path, seconds=1, hang="time.sleep(60)")
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert "Timeout (>1.0s)" in done.stdout
-    assert not any(map(runs, pids.values()))
+    assert not runs(pids["test"])
+    wait_for_the_end(pids)
 
 
 @pytest.mark.integration
@@ -78,10 +87,7 @@ def test_a_test_in_native_code_ends_with_its_process(tmp_path):
     done, pids = run_pytest(tmp_path, *options, seconds=1, hang=NATIVE)
     assert done.returncode == 1
     assert "1 passed" not in done.stdout  # the process has ended before the second test
-    deadline = time.monotonic() + 30
-    while any(map(runs, pids.values())):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for_the_end(pids)
 
 
 def test_every_test_has_a_limit(pytestconfig):

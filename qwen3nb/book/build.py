@@ -28,7 +28,7 @@ from qwen3nb.execution.publish import set_notice
 from qwen3nb.execution.study_paths import in_page, of_page
 from qwen3nb.execution.sweep import Job, failures_text, memory, reusable, sweep
 from qwen3nb.records.record import Result
-from qwen3nb.records.results import richest_tier
+from qwen3nb.records.results import newest, richest_tier
 from qwen3nb.records.store import latest, load_results
 from qwen3nb.report.card import card_text
 from qwen3nb.report.render.home import record_link
@@ -90,14 +90,14 @@ def write_card_page(
     page = paths.book_runs() / "card.md"
     if model is None:
         extracted = [
-            (result.finished, folder)
+            result
             for result in latest(results)
-            if ((folder := paths.root() / result.model.spec) / PROVENANCE).is_file()
+            if (paths.root() / result.model.spec / PROVENANCE).is_file()
         ]
         if not extracted:
             page.unlink(missing_ok=True)
             return None
-        model = max(extracted)[1]
+        model = paths.root() / newest(extracted).model.spec
     return write_public(page, card_text(model, results, tier=tier, front=False))
 
 

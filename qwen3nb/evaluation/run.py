@@ -35,6 +35,7 @@ from qwen3nb.records.record import (
     RunCost,
     TaskInfo,
     result_path,
+    used_again,
 )
 from qwen3nb.records.results import Results
 from qwen3nb.records.side_files import ResultError, run_path
@@ -212,6 +213,8 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
                 file = record_path(model, item, run)
                 with turn(file, what="evaluates"):  # other processes then find the saved record
                     earlier = None if run.fresh else stored(model, item, run)
+                    if earlier is not None:
+                        used_again(file, earlier.checksum)
                     if earlier is None and isinstance(model, KnownModel):
                         model = model.load()
                     result = earlier or item.evaluate(model, run)

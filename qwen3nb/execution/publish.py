@@ -62,8 +62,15 @@ class NotebookRun:
     page: Path | None  # path of its page; None for a run without a page
     partial: Path | None = None  # path of the notebook while it is executed
     started: float = field(default_factory=time.time)  # start time in seconds since the epoch
+    before: float = 0.0  # seconds that it ran before this object was made
     # file with its output, in a sweep
     log: str = field(default_factory=lambda: os.environ.get(LOG, ""))
+    made: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Its duration so far, also if the wall clock is set back meanwhile."""
+        return round(self.before + time.monotonic() - self.made, 1)
 
     @contextmanager
     def watched(self, nb: Any) -> Iterator[None]:
@@ -132,7 +139,7 @@ class NotebookRun:
             message=text,
             started=_second(self.started),
             failed=_second(time.time()),
-            seconds=round(time.time() - self.started, 1),
+            seconds=self.seconds,
             more=tuple(more),
         )
         if ran_to_its_end(nb):
@@ -149,7 +156,7 @@ class NotebookRun:
             "notebook": self.notebook,
             "parameters": self.values,
             **times,
-            "seconds": round(time.time() - self.started, 1),
+            "seconds": self.seconds,
             "commit": git_commit(paths.root()),
             "versions": {name: installed[name] for name in _MAIN if installed.get(name)},
         }

@@ -241,9 +241,9 @@ def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
     with turn(
         log, what="sweeps", waiting=lambda: tqdm.write(other), give_up=lambda: executor.stopped
     ):
-        started = time.time()
+        started, clock = time.time(), time.monotonic()
         if not fresh and reusable(job):
-            seconds = time.time() - started
+            seconds = time.monotonic() - clock
             return RunOutcome(job.name, 0, seconds, notebook=job.notebook, log=log, reused=True)
         earlier = failed_run(job.name)
         command = _command(job, fresh=fresh)
@@ -251,9 +251,11 @@ def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
             command = _run_parts(command, job.values, executor)
         ended = executor.run(command, log=log)
         failed = ended.exit_status != 0 and not executor.stopped  # not if stopped by us
-        seconds = ended.seconds or time.time() - started
+        seconds = ended.seconds or time.monotonic() - clock
         ended = replace(ended, notebook=job.notebook, log=log, seconds=seconds)
-        return replace(ended, reason=_reason(job, ended, started, earlier)) if failed else ended
+        if failed:
+            ended = replace(ended, reason=_reason(job, ended, started, earlier))
+        return ended
 
 
 def _run_parts(command: Command, values: Mapping[str, Any], executor: RayExecutor) -> Command:
@@ -320,7 +322,9 @@ def _reason(job: Job, ended: RunOutcome, started: float, earlier: FailedRun | No
         partial = partial_folder() / f"{job.name}.ipynb"
         executed = partial if partial.is_file() else None
         name = paths.notebook_name(notebook)
-        run = NotebookRun(name, job.values, job.page, executed, started, str(log))
+        run = NotebookRun(
+            name, job.values, job.page, executed, started, ended.seconds, log=str(log)
+        )
         text = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         printed = lines[-1] if lines else "it printed nothing"

@@ -19,13 +19,14 @@ JSON.
 from __future__ import annotations
 
 import functools
+import glob
 import json
 import platform
 import re
 import reprlib
 import stat
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,7 +50,7 @@ from qwen3nb.records.side_files import (
 )
 from qwen3nb.utils.atomic_files import read_json, sha256_json, turn, write_json
 from qwen3nb.utils.code_version import installed_version
-from qwen3nb.utils.journal import noted
+from qwen3nb.utils.journal import Journal, append, noted
 from qwen3nb.utils.schema import (
     Amount,
     Count,
@@ -242,6 +243,8 @@ class Result:
         finished: time of completion, UTC, ISO 8601.
         checksum: as stored in the file, see `checksum`; empty if there is none.
         parts: splits and subsets over which the scores are averaged; empty if there is only one.
+        place: its place among all records ever written to its folder or used again there, from 1;
+            0 if unknown. Set by `load_results`, and not stored.
     """
 
     model: ModelInfo
@@ -258,6 +261,7 @@ class Result:
     finished: Moment = ""
     checksum: Name = field(default="", compare=False)
     parts: tuple[Part, ...] = ()
+    place: int = field(default=0, compare=False)
 
     def __repr__(self) -> str:
         """Model, task and main score with its interval."""
@@ -385,7 +389,8 @@ def _checked(value: dict[str, Any], where: Path | str, *, per_query: Any) -> Res
     Raises:
         ResultError: names the file and the field.
     """
-    result: Result = _validated(Result, {**value, "per_query": per_query}, where)
+    fields = {**value, "per_query": per_query, "place": 0}
+    result: Result = _validated(Result, fields, where)
     if result.task.main_metric not in result.metrics:
         main = shortened(result.task.main_metric)
         raise ResultError(f"{where}: task.main_metric: {main} is not among the metrics")
@@ -412,7 +417,7 @@ def _without_rows(result: Result) -> dict[str, Any]:
     if isinstance(config.get("top"), Mapping):
         del config["top"]
     value = asdict(replace(result, per_query={}, config=config))
-    del value["per_query"], value["checksum"]
+    del value["per_query"], value["checksum"], value["place"]
     for name in ("clusters", "substitute"):
         if not value["task"][name]:
             del value["task"][name]
@@ -446,9 +451,44 @@ def in_checksums(record: Path, digest: str) -> AbstractContextManager[None]:
     A listed record that is missing was removed; a record whose checksum is not listed was written
     by another program.
     """
-    base = record.absolute().parents[2]
-    name = record.absolute().relative_to(base).as_posix()
-    return noted(base / CHECKSUMS, f"{name} {digest}")
+    return noted(record.absolute().parents[2] / CHECKSUMS, in_list(record, digest))
+
+
+def in_list(record: Path, digest: str) -> str:
+    """Return how the list of a folder names a record: its path in the folder, and its checksum."""
+    file = record.absolute()
+    return f"{file.relative_to(file.parents[2]).as_posix()} {digest}"
+
+
+def places(folder: Path) -> dict[str, int]:
+    """Return the place of each record in the list of ``folder``; see `Result.place`.
+
+    The keys are path and checksum, as in the list.
+    """
+    return {key: place for place, key in enumerate(Journal(folder / CHECKSUMS).keys(), start=1)}
+
+
+def used_again(record: Path, digest: str) -> None:
+    """Note that a record is that of the model which its label now names.
+
+    Of several records under one label, tables show the one that was written or used last. The list
+    grows only if there is a later one.
+    """
+    file = record.absolute()
+    base, label = file.parents[2], file.parents[1].name.rpartition("-")[0]
+    named = base.glob(f"{glob.escape(label)}-*/{file.parent.name}/{glob.escape(file.name)}")
+    others = {
+        other.relative_to(base).as_posix()
+        for other in named
+        if other != file and other.parents[1].name.rpartition("-")[0] == label
+    }
+    if not others:
+        return
+    key, place = in_list(file, digest), places(base)
+    later = [each for each in place if place[each] > place.get(key, 0)]
+    if any(each.rpartition(" ")[0] in others for each in later):
+        with suppress(OSError):  # a study that cannot be written can be read
+            append(base / CHECKSUMS, key, True)
 
 
 def checksum(value: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -161,11 +162,15 @@ class Results(Sequence[Result]):
         Raises:
             ValueError: a metric that no record has; lists the available ones.
         """
-        frame = self.to_frame(all_metrics=bool(metric)).sort_values("finished")
+        records = from_oldest(self)
         if metric:
-            frame = frame[frame["metric"] == one_of("metric", metric, sorted({*frame["metric"]}))]
-        newest = frame.drop_duplicates(["model", "task"], keep="last")
-        return newest.pivot(index="model", columns="task", values="value")
+            one_of("metric", metric, sorted({name for record in self for name in record.metrics}))
+            records = [record for record in records if metric in record.metrics]
+        last = {(record.model.label, record.task.key): record for record in records}
+        frame = Results(last.values()).to_frame(all_metrics=bool(metric))
+        if metric:
+            frame = frame[frame["metric"] == metric]
+        return frame.pivot(index="model", columns="task", values="value")
 
     def compare(self, **options: Any) -> Any:
         """Compare the models query by query; for the options see `qwen3nb.compare`."""
@@ -281,6 +286,26 @@ def _located(record: Result) -> Iterator[tuple[str, str, str]]:
 def _is_model(record: Result, name: str) -> bool:
     model = record.model
     return name in (model.label, model.spec) or (len(name) >= 8 and model.identity.startswith(name))
+
+
+def from_oldest(records: Iterable[Result]) -> list[Result]:
+    """Return records in the order in which they were made; see `Result.place`.
+
+    The wall clock decides only where a place is unknown, as it may have been set back.
+    """
+    return sorted(records, key=functools.cmp_to_key(_age))
+
+
+def _age(one: Result, other: Result) -> int:
+    """Return a negative number if the first record is older, 0 if neither is."""
+    if one.place and other.place:
+        return one.place - other.place
+    return (one.finished > other.finished) - (one.finished < other.finished)
+
+
+def newest(records: Iterable[Result]) -> Result:
+    """Return the record that was made last; see `from_oldest`."""
+    return from_oldest(records)[-1]
 
 
 def richest_tier(results: Iterable[Result]) -> str:

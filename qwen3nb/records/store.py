@@ -1,15 +1,16 @@
 """Find, load and verify the records on disk."""
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.records.record import Result
-from qwen3nb.records.results import Results
+from qwen3nb.records.record import Result, in_list, places
+from qwen3nb.records.results import Results, from_oldest
 from qwen3nb.records.side_files import ResultError
 from qwen3nb.records.verification import (
     Verifier,
@@ -55,14 +56,26 @@ def load_results(
             (``qwen3nb.evaluation.studies.lora_runs``), which leaderboards leave out.
         whole: whether to check the files next to each record, too.
     """
-    records, unreadable = [], {}
-    for file in result_files(folder):
+    found: dict[Path, Result] = {}
+    unreadable = {}
+    base = Path(folder) if folder else paths.results()
+    for file in result_files(base):
         try:
-            records.append(unchanged_record(file, alone=not whole))
+            record = unchanged_record(file, alone=not whole)
+            found[file] = record
         except ResultError as error:
             unreadable[paths.shown(file)] = str(error)
-    results = Results(records, unreadable=unreadable)
+    results = Results(placed(found, base), unreadable=unreadable)
     return results if adapters else results.without_adapters
+
+
+def placed(records: Mapping[Path, Result], folder: Path) -> list[Result]:
+    """Return the records of ``folder``, by file, with their places; see `Result.place`."""
+    listed = places(folder)
+    return [
+        replace(record, place=listed.get(in_list(file, record.checksum), 0))
+        for file, record in records.items()
+    ]
 
 
 def result_files(folder: Path | str | None = None) -> list[Path]:
@@ -215,14 +228,17 @@ def latest(results: Iterable[Result]) -> list[Result]:
     """Return only the latest of records that differ in the model's content alone.
 
     An overwritten checkpoint is another model with the same label; its old records stay on disk,
-    but tables leave them out.
+    but tables leave them out. The latest is the one that was written, or used again, last; see
+    `qwen3nb.records.results.from_oldest`.
     """
-    newest: dict[tuple[Any, ...], Result] = {}
-    for result in results:
-        key = (*model_use(result), result.task.key)
-        if key not in newest or newest[key].finished <= result.finished:
-            newest[key] = result
-    return list(newest.values())
+    results = list(results)
+    last = {_row(result): result for result in from_oldest(results)}
+    return [last[row] for row in dict.fromkeys(map(_row, results))]
+
+
+def _row(result: Result) -> tuple[Any, ...]:
+    """Return a key shared by the records of which tables show one."""
+    return (*model_use(result), result.task.key)
 
 
 def model_use(result: Result) -> tuple[Any, ...]:

@@ -30,6 +30,7 @@ from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
+from qwen3nb.records.results import newest
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.all_results import summarise
 from qwen3nb.report.leaderboard.board import leaderboard
@@ -238,7 +239,10 @@ def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
     ways: dict[str, list[Result]] = {}
     for record in newest_records(same)[0]:
         ways.setdefault(record.model.identity, []).append(record)
-    return max(ways.values(), key=lambda own: (len(own), max(r.finished for r in own)), default=[])
+    most = max(map(len, ways.values()), default=0)
+    tied = [records for records in ways.values() if len(records) == most]
+    last = newest(record for records in tied for record in records) if tied else None
+    return next((records for records in tied if last in records), [])
 
 
 def front_matter(

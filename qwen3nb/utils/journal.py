@@ -40,12 +40,13 @@ class Journal:
             checksum, _, data = line.partition(b" ")
             if data and checksum == b"%08x" % zlib.crc32(data):
                 key, value = json.loads(data)
+                self._values.pop(key, None)  # in the order of the last line of each key
                 self._values[key] = value
             elif line.endswith(b"]"):
                 self.damaged.append(number)
 
     def keys(self) -> Set[str]:
-        """Return the keys of all valid lines."""
+        """Return the keys of all valid lines, in the order in which they were last written."""
         return self._values.keys()
 
     def get(self, key: str) -> Any | None:
@@ -55,6 +56,7 @@ class Journal:
     def add(self, key: str, value: Any) -> None:
         """Store ``value`` durably before returning."""
         append(self.file, key, value)
+        self._values.pop(key, None)
         self._values[key] = value
 
 

@@ -19,7 +19,8 @@ TEST = "PYTEST_CURRENT_TEST"  # set by pytest: the id of the test and its phase
 _ROUNDS = 3  # what was started while others were ended is found in the next one
 _SECONDS = 1.0  # between two looks at pytest
 # They remove shared memory once its users are gone, and serve the tests that follow.
-_CLEANER = "multiprocessing.resource_tracker"
+_CLEANER = "resource_tracker"
+_MOMENT = 2.0  # seconds for what ends by itself once pytest has ended
 
 
 def left(mark, test=""):
@@ -62,22 +63,13 @@ def pytest_configure(config):
     pid = str(os.getpid())
     unmarked = {name: value for name, value in os.environ.items() if name != MARK}
     os.environ[MARK] = f"{pid}.{time.time_ns()}"
-    config.leftovers = subprocess.Popen(
+    subprocess.Popen(
         [sys.executable, "-P", __file__, pid, os.environ[MARK]],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         env=unmarked,
         start_new_session=True,
-    )
-
-
-def pytest_unconfigure(config):
-    """End what all tests have left."""
-    watcher = getattr(config, "leftovers", None)
-    if watcher is not None:
-        end_left(os.environ[MARK])
-        watcher.kill()
-        watcher.wait()
+    ).returncode = 0  # nobody waits for it: it outlives this process
 
 
 def pytest_runtest_logreport(report):
@@ -89,4 +81,5 @@ def pytest_runtest_logreport(report):
 if __name__ == "__main__":
     while os.getppid() == int(sys.argv[1]):
         time.sleep(_SECONDS)
+    time.sleep(_MOMENT)
     end_left(sys.argv[2])

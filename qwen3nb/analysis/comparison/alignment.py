@@ -21,6 +21,7 @@ import numpy as np
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, system_scores
 from qwen3nb.models.kinds.source import registry
 from qwen3nb.records.record import ModelInfo, Result
+from qwen3nb.records.results import from_oldest
 
 Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
 
@@ -71,7 +72,7 @@ def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
     """
     newest: dict[tuple[str, int, str], Result] = {}
     replaced = []
-    for result in sorted(results, key=lambda each: each.finished):
+    for result in from_oldest(results):
         key = (result.model.identity, result.seed, result.task.key)
         if key in newest and newest[key].model.label == result.model.label:
             replaced.append(

@@ -22,6 +22,7 @@ from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join, shared_queries
 from qwen3nb.metrics.intervals import Interval, mean_interval
 from qwen3nb.records.record import Result
+from qwen3nb.records.results import from_oldest, newest
 from qwen3nb.records.store import latest
 from qwen3nb.utils.format import interval_text, p_value_text
 
@@ -153,8 +154,12 @@ def select_candidates(
     The newest of several versions of a data set is used, and ``tested`` metrics are required per
     query. Arguments and errors are those of `compare_candidates`.
     """
-    newest = latest(results)
-    fit = [r for r in newest if not task or task in (r.task.key, r.task.dataset, _custom_data(r))]
+    current_content = latest(results)
+    fit = [
+        r
+        for r in current_content
+        if not task or task in (r.task.key, r.task.dataset, _custom_data(r))
+    ]
     fit = [r for r in fit if r.task.key == task] or fit
     names = system_names(fit)
     called = {id(r): {r.model.label, names[r.model.identity, r.seed]} for r in fit}
@@ -168,7 +173,7 @@ def select_candidates(
     mine = [r for r in mine if not task and _custom_data(r)] or mine
     if len({(r.task.dataset or r.task.key, r.task.type) for r in mine}) > 1:
         raise ValueError(f"choose a task: {', '.join(sorted({r.task.key for r in mine}))}")
-    used = max(mine, key=lambda each: each.finished)
+    used = newest(mine)
     key, records, left_out = used.task.key, [used], []
     others = [r for r in fit if r.task.key == key and r is not used]
     labels = {current}.union(*(called[id(r)] for r in others))
@@ -275,7 +280,7 @@ def trend(
     A run is a record; consecutive ones on the same revision of the data are compared by query.
     """
     runs: dict[str, list[Result]] = {}
-    for result in sorted(results, key=lambda each: each.finished):
+    for result in from_oldest(results):
         if metric in result.per_query:
             runs.setdefault(result.model.label, []).append(result)
     points = []

@@ -38,8 +38,9 @@ from qwen3nb.analysis.stats.score_matrix import by_id, shared_queries
 from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.models.kinds.prompts import QueryPrompt
 from qwen3nb.records.record import Environment, Result
+from qwen3nb.records.results import from_oldest, newest
 from qwen3nb.records.side_files import ResultError
-from qwen3nb.records.store import PROMPTS, load_results, result_files
+from qwen3nb.records.store import PROMPTS, load_results, placed, result_files
 from qwen3nb.records.verification import unchanged_record
 
 Factors = tuple[str, ...]
@@ -187,12 +188,13 @@ def read_prompt_scores() -> list[PromptScores]:
         for each in load_results(every)
         if each.main.value is not None
     }
-    records = []
+    found = {}
     for file in result_files(every / PROMPTS):
         with suppress(ResultError):  # `verify` and the status page name it
-            records.append(_without_details(unchanged_record(file)))
+            found[file] = _without_details(unchanged_record(file))
+    records = placed(found, every / PROMPTS)
     contents: dict[tuple[str, str, int], dict[str, list[Result]]] = {}
-    for result in sorted(records, key=lambda each: each.finished):
+    for result in from_oldest(records):
         use, of = (result.model.label, result.task.key, result.seed), result.config["prompt"]["of"]
         if (of, result.seed, result.task.key) in defaults and result.main.value is not None:
             own = contents.setdefault(use, {})
@@ -217,7 +219,8 @@ def _joined(label: str, runs: Sequence[tuple[Result, dict[str, Result]]]) -> Pro
     (first, known), *others = runs
     texts = [text for text in known if all(text in by_text for _, by_text in others)]
     if not texts:  # of seeds without a common prompt, the newest counts
-        return _joined(label, [max(runs, key=lambda run: run[0].finished)])
+        last = newest(first for first, _ in runs)
+        return _joined(label, [run for run in runs if run[0] is last])
     records = tuple(tuple(by_text[text] for _, by_text in runs) for text in texts)  # (P, S)
     metric, every = first.task.main_metric, [each for row in records for each in row]
     means = all(each.main.how == "mean" and each.scores.counts.get(metric) for each in every)

@@ -12,9 +12,8 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from qwen3nb import paths
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command, CommandGroup
 from qwen3nb.execution import parameters as params
+from qwen3nb.utils.atomic_files import file_stamp
 
 if TYPE_CHECKING:
     from qwen3nb.execution.sweep import Job, SweepPlan
@@ -118,26 +118,33 @@ def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool, name:
     """Run a notebook, print the end of its page, and raise the error if the run failed."""
     from qwen3nb.execution.notebook import NotebookError, run_notebook
 
-    started = datetime.now(UTC).replace(microsecond=0)
+    earlier = _pages(notebook)
     try:
-        _print_page(run_notebook(notebook, parameters, fresh=fresh, name=name), since=started)
+        _print_page(run_notebook(notebook, parameters, fresh=fresh, name=name), earlier=earlier)
     except NotebookError as error:
         if error.page is not None:
-            _print_page(error.page, since=started)
+            _print_page(error.page, earlier=earlier)
         raise
 
 
-def _print_page(page: Path, *, since: datetime) -> None:
+def _pages(notebook: Path | str) -> dict[Path, list[Any]]:
+    """Return the stamp of each page of the study of a notebook."""
+    with paths.within(paths.study_of(paths.find_notebook(notebook))):
+        pages = sorted(paths.book_runs().rglob("*.ipynb"))
+    return {page: file_stamp(page) for page in pages if page.is_file()}
+
+
+def _print_page(page: Path, *, earlier: Mapping[Path, list[Any]]) -> None:
     """Print the scores and conclusions of a page, whether it was reused, and its path.
 
     Args:
         page: a finished page.
-        since: start of the command; a page finished earlier was reused.
+        earlier: stamps of pages before the command; a page that still has its own was reused.
     """
     from qwen3nb.report.evaluation.run_trace import read_conclusions, read_finished, read_trace
 
     trace, finished = read_trace(page), read_finished(page)
-    whole = bool(finished) and datetime.fromisoformat(finished) < since
+    whole = bool(finished) and earlier.get(page) == file_stamp(page)
     if trace is not None:
         names = tuple(each.task for each in trace.scores)
         trace = replace(trace, reused=names) if whole else trace

@@ -20,6 +20,7 @@ from qwen3nb.analysis.comparison import benchmark_means
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
 from qwen3nb.records.record import Result, checksum
+from qwen3nb.records.results import newest
 from qwen3nb.records.store import load_failures, load_results
 from qwen3nb.records.verification import SUMMARY, SUMMARY_SCHEMA, scores_of
 from qwen3nb.tiers import BENCHMARKS, GROUP_OF, GROUPS
@@ -138,10 +139,11 @@ def write_all_results(folder: Path | str | None = None) -> Path:
     base = Path(folder).expanduser() if folder else paths.results()
     with turn(base / SUMMARY):
         records = list(load_results(base, whole=False))
-        newest = max(records, key=lambda each: each.finished, default=None)
-        if newest is not None:  # the model of the last evaluation first
-            records.sort(key=lambda each: each.model.identity != newest.model.identity)
-        config = {k: v for k, v in newest.config.items() if k not in _ROWS} if newest else {}
+        config: dict[str, Any] = {}
+        if records:  # the model of the last evaluation first
+            last = newest(records)
+            records.sort(key=lambda each: each.model.identity != last.model.identity)
+            config = {name: value for name, value in last.config.items() if name not in _ROWS}
         value = all_results(records, config=config, failures=load_failures(base))
         return write_json(base / SUMMARY, value)
 

@@ -24,6 +24,7 @@ from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.kinds.resolve import FUSION_KIND, KINDS
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
+from qwen3nb.records.results import newest
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.figure import Figure, MplFigure, draw_estimate, grid, panels, plain
 from qwen3nb.report.render.home import score_link
@@ -224,9 +225,9 @@ def _means_table(grid: _Grid, tier: str, links: Mapping[str, str], *, types: boo
     columns = [i for i, each in enumerate(grid.columns) if types != _of_benchmark(each)]
     rows = []
     for identity, name in grid.names.items():
-        newest = max(grid.records[identity].values(), key=lambda each: each.finished)
-        cells = [_mean(grid.means[identity][i], newest) for i in columns]
-        rows.append((Cell(name, link=links.get(newest.run, "")), *cells))
+        last = newest(grid.records[identity].values())
+        cells = [_mean(grid.means[identity][i], last) for i in columns]
+        rows.append((Cell(name, link=links.get(last.run, "")), *cells))
     shown = [grid.columns[i] for i in columns]
     heads = (f"{c.name}\n{', '.join(filter(None, (c.metric, c.over)))}" for c in shown)
     return Table.of(

@@ -11,6 +11,7 @@ import numpy as np
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
+from qwen3nb.records.results import newest
 from qwen3nb.records.store import _USES
 from qwen3nb.report.leaderboard.all_results import Summary
 from qwen3nb.report.render.figure import COLORS, Figure, MplFigure, panels, plain
@@ -239,7 +240,7 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
     """Return the identity of one model, and the run and software that measured it."""
     if not results:
         return Table(("what", "value"), (), kind="facts")
-    last = max(results, key=lambda result: result.finished)
+    last = newest(results)
     model, settings, environment = last.model, last.model.settings, last.environment
     encoded = sum(result.cost.encoded for result in results)
     cached = sum(result.cost.cached for result in results)
