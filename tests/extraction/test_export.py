@@ -14,6 +14,7 @@ from helpers import TEXTS
 from helpers.archetypes import edit
 from helpers.checkpoints import without_checksums
 from helpers.flips import flipped, flips, refusal
+from helpers.tolerances import assert_close
 from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
@@ -94,7 +95,7 @@ def test_a_prefix_and_an_end_token_surround_every_text(checkpoint, tmp_path):
     texts = [*TEXTS, long, ""]
     theirs = SentenceTransformer(str(done.folder), device="cpu")
     ours = load_encoder(done.folder, cache=False)
-    np.testing.assert_allclose(ours.encode(texts), theirs.encode(texts), atol=1e-5)
+    assert_close(ours.encode(texts), theirs.encode(texts))
     assert theirs.prompts["query"] == "find: "
     inside = load_encoder(
         checkpoint, pooling="last", prefix="[R]", append_eos=True, max_length=12, cache=False
@@ -192,4 +193,4 @@ def test_your_own_checkpoint(tmp_path):
     assert pooled.shape == (1, hidden)
     assert pooled.norm().item() == pytest.approx(1, abs=1e-5)
     theirs = SentenceTransformer(str(done.folder), device="cpu").encode(list(TEXTS))
-    np.testing.assert_allclose(theirs, vectors_of(done.folder), atol=1e-5)
+    assert_close(theirs, vectors_of(done.folder))

@@ -14,6 +14,7 @@ import torch
 from helpers import TEXTS as PLAIN
 from helpers import archetypes as made
 from helpers.archetypes import between, config, module, plain, sentence, settings, stored_as
+from helpers.tolerances import assert_close
 
 from qwen3nb import paths
 from qwen3nb.models.load import load_encoder
@@ -148,7 +149,7 @@ def test_a_dense_folder_has_the_vectors_of_sentence_transformers(write, name):
     encoder = load_encoder(folder, cache=False)
     assert encoder.source.kind.name == "sentence-transformers"
     expected = theirs(folder, normalize=encoder.normalize)
-    np.testing.assert_allclose(encoder.encode(list(TEXTS)), expected, atol=3e-6)
+    assert_close(encoder.encode(list(TEXTS)), expected)
     whole_words = name.startswith(("Static", "Word"))  # without special tokens
     assert encoder.stats.special == (0 if whole_words else 2)
 
@@ -160,7 +161,7 @@ def test_a_pretrained_model_needs_a_choice_of_pooling(write, name):
     with pytest.raises(SpecError, match=rf"choose one of: {', '.join(POOLINGS)} \(--pooling\)"):
         load_encoder(folder, cache=False)
     vectors = load_encoder(folder, cache=False, pooling="mean").encode(list(TEXTS))
-    np.testing.assert_allclose(vectors, states(folder), atol=3e-6)
+    assert_close(vectors, states(folder))
 
 
 @torch.inference_mode()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers import TEXTS
 from helpers.fault_injection import tree
+from helpers.tolerances import assert_close
 
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.exact import search
@@ -102,7 +103,7 @@ def test_encode_from_the_command_line(tmp_path, own_cache, encoder_folder, encod
     done = encode(*last, "--role", "query", model=encoder_folder).output
     assert "4 x 32 float32; 0 distinct texts from the cache, 4 computed" in done
     expected = load_encoder(encoder_folder, pooling="last", cache=False).encode(list(TEXTS))
-    np.testing.assert_allclose(np.load(output), expected, atol=1e-5)
+    assert_close(np.load(output), expected)
     again = encode(*last, model=encoder_folder).output
     assert "4 distinct texts from the cache, 0 computed" in again
     assert "0 distinct" in encode(*last, "--no-cache", model=encoder_folder).output

@@ -197,8 +197,8 @@ def _attention(
 def pool_packed(states: Tensor, layout: PackedLayout, *, how: str, normalize: bool) -> Tensor:
     """Pool packed ``states`` (T, H) to float32 vectors (N, H); see `modeling.pooling.pool`.
 
-    One product per group is fastest on a CPU. A GPU reduces ragged texts in one call, in
-    which the host never waits for it.
+    One sum per group is fastest on a CPU, and the same for a text alone. A GPU reduces ragged texts
+    in one call, in which the host never waits for it.
     """
     if layout.kernel is not None:
         return pool_segments(states, layout.limits, how=how, normalize=normalize)

@@ -12,10 +12,12 @@ one processor model with the same versions of all libraries, no bit of it does: 
 texts, passes, threads and shards beside it nor on other work. Elsewhere on a CPU in float32 (MKL,
 or a model that is padded) the same texts in the same parts with the same number of threads give the
 same bits; in other parts, with other threads or on another processor no component of a unit vector
-changes by more than 1e-6. On a GPU the libraries choose kernels by the size of a pass, so equal
-texts of different passes agree to the rounding of the dtype only; PyTorch's attention, of which
-each text has its own, is asked for the same order of sums in every pass. `benchmarks/gpu.py`
-measures the cosine on the GPU at hand, and fails below 0.99 in 16 bits; a record names the GPU.
+changes by more than 1e-6. In bfloat16, oneDNN chooses a kernel by the number of tokens of a pass,
+so a text alone and among others agree to its rounding only, 1e-3 per component. On a GPU the
+libraries choose kernels by the size of a pass, so equal texts of different passes agree to the
+rounding of the dtype only; PyTorch's attention, of which each text has its own, is asked for the
+same order of sums in every pass. `benchmarks/gpu.py` measures the cosine on the GPU at hand, and
+fails below 0.99 in 16 bits; a record names the GPU.
 
 On a GPU the host prepares and starts a pass while the one before it still runs; it waits once
 per pass, for vectors of the one before.

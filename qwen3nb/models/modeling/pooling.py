@@ -91,9 +91,10 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
         raise ValueError(f"rows {empty} have no real token: nothing to pool")
     ranks = real.long().cumsum(dim=1) * real
     weights = rule.weigh(ranks, ranks.amax(dim=1, keepdim=True)).float()
-    weights = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(1)
+    weights = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(2)
     kept = states if real.all() else states.masked_fill(~real.unsqueeze(-1), 0.0)
-    vectors = (weights @ kept.float()).squeeze(1)
+    # A product of matrices would add in an order that depends on batch size and threads.
+    vectors = (kept.float() * weights).sum(dim=1)
     return _unit(vectors) if normalize else vectors
 
 

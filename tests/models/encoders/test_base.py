@@ -8,6 +8,7 @@ from datasets import Dataset
 from helpers import TEXTS
 from helpers.archetypes import write_sentence_bert
 from helpers.mteb_tasks import WORDS, loaded
+from helpers.tolerances import assert_close
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -38,7 +39,7 @@ def test_a_vector_depends_on_its_text_alone(encoder, texts, size):
     together = encoder.encode(texts)
     encoder.runner.budget = 1024
     for text, vector in zip(texts, together, strict=True):
-        np.testing.assert_allclose(vector, encoder.encode(text), atol=1e-5)
+        assert_close(vector, encoder.encode(text))
     assert together.dtype == np.float32
     assert np.isfinite(together).all()
 
@@ -80,7 +81,7 @@ def test_vectors_have_length_1_where_that_is_wanted(encoder, encoder_folder):
     own = longer.encode(["a", "", "b"])
     assert np.abs(np.linalg.norm(own, axis=1) - 1).min() > 1e-3
     unit = longer.encode(["a", "", "b"], normalize_embeddings=True)
-    np.testing.assert_allclose(unit, array, atol=1e-6)
+    assert_close(unit, array)
     np.testing.assert_allclose(np.linalg.norm(unit, axis=1), [1, 0, 1], atol=1e-6)
     assert longer.similarity(own, own)[1].tolist() == [0, 0, 0]
 
@@ -92,7 +93,7 @@ def test_texts_are_encoded_once_by_length_and_returned_in_order(encoder, monkeyp
     chunks, before = [], encoder.stats.encoded
     embed = encoder._embed
     monkeypatch.setattr(encoder, "_embed", lambda part: chunks.append(part) or embed(part))
-    np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-5)
+    assert_close(encoder.encode(texts), expected)
     assert [len(part) for part in chunks] == [3, 3, 2]
     flat = [len(text) for part in chunks for text in part]
     assert flat == sorted(flat, reverse=True)
@@ -132,7 +133,7 @@ def test_what_is_left_equals_sentence_transformers(model):
     encoder = load_encoder(folder, cache=False, dimensions=8)
     vectors = encoder.encode([*TEXTS, ""])
     cut = theirs.encode([*TEXTS, ""], truncate_dim=8, normalize_embeddings=normalised)
-    np.testing.assert_allclose(vectors, cut, atol=1e-6)
+    assert_close(vectors, cut)
     assert vectors.shape == (5, 8)
     assert (encoder.dimension, encoder.width) == (8, 32)
     if normalised:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers import TEXTS
 from helpers.archetypes import edit, sentence
+from helpers.tolerances import assert_close
 
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
@@ -30,7 +31,7 @@ def test_packed_minilm_equals_sentence_transformers():
     theirs = SentenceTransformer(str(find_source(MINILM).folder), device="cpu").encode(texts)
     theirs /= np.linalg.norm(theirs, axis=1, keepdims=True)
     ours = encoder.encode(texts)
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert_close(ours, theirs)
     assert (ours * theirs).sum(1).min() >= 0.99999
     assert encoder.parameters == 22_713_216
     with pytest.raises(SpecError, match="its own pooling"):
@@ -61,7 +62,7 @@ def test_a_known_pooling_runs_packed_and_another_in_sentence_transformers(
     encoder = load_encoder(folder, cache=False)
     other = mode in ("max", ["mean", "cls"])
     assert (encoder.runner is None) == other
-    np.testing.assert_allclose(encoder.encode(list(TEXTS)), model.encode(list(TEXTS)), atol=1e-5)
+    assert_close(encoder.encode(list(TEXTS)), model.encode(list(TEXTS)))
     if mode in ("cls", "max"):
         # sentence-transformers returns the state of a padding token, or infinity.
         assert not encoder.encode("").any()
@@ -72,9 +73,9 @@ def test_an_empty_text_has_the_vector_of_sentence_transformers(write_sentence_mo
     folder, model = write_sentence_model(mode)
     encoder = load_encoder(folder, cache=False)
     texts = ["", "a", "", " "]
-    np.testing.assert_allclose(encoder.encode(texts), model.encode(texts), atol=1e-5)
+    assert_close(encoder.encode(texts), model.encode(texts))
     # Alone, sentence-transformers fails on it.
-    np.testing.assert_allclose(encoder.encode(""), model.encode(["", "a"])[0], atol=1e-5)
+    assert_close(encoder.encode(""), model.encode(["", "a"])[0])
     assert encoder.stats.empty == 4
     assert not encoder.encode("").any()
 
@@ -118,4 +119,4 @@ def test_an_edited_export_computes_what_sentence_transformers_does(
     (folder / "qwen3nb.json").unlink()  # its checksums
     edit(folder, file, **fields)
     theirs = SentenceTransformer(str(folder), device="cpu").encode(texts)
-    np.testing.assert_allclose(load_encoder(folder, cache=False).encode(texts), theirs, atol=1e-5)
+    assert_close(load_encoder(folder, cache=False).encode(texts), theirs)

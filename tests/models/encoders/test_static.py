@@ -10,6 +10,7 @@ import torch
 from helpers import TEXTS
 from helpers.archetypes import edit
 from helpers.static_models import ODD, WIDTH, WORDS, write_static_sentence_model
+from helpers.tolerances import assert_close
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
@@ -41,11 +42,11 @@ def test_vectors_equal_those_of_sentence_transformers(tmp_path, case):
     assert not (folder / "config.json").exists()
     theirs = SentenceTransformer(str(folder), device="cpu")
     encoder = load_encoder(folder, cache=False)
-    np.testing.assert_allclose(encoder.encode(list(ODD)), theirs.encode(list(ODD)), atol=1e-6)
+    assert_close(encoder.encode(list(ODD)), theirs.encode(list(ODD)))
     assert encoder.max_length == options.get("truncation")
     assert encoder.dimension == theirs.get_embedding_dimension()
     blank = theirs.encode(["", " ", "a"])[:2]
-    np.testing.assert_allclose(encoder.encode(["", " "]), blank, atol=1e-6)
+    assert_close(encoder.encode(["", " "]), blank)
     assert load_encoder(folder, cache=False, dtype="bfloat16").encode("fox").dtype == np.float32
     encoder = load_encoder(folder, cache=False, max_length=2)
     long, short = encoder.encode(["the largest element", "the largest"])
@@ -84,7 +85,7 @@ def test_wordllama_is_the_mean_of_its_table(tmp_path):
     read = Tokenizer.from_file(str(words)).encode_batch(texts, add_special_tokens=False)
     expected = np.stack([table[each.ids].astype(np.float32).mean(axis=0) for each in read])
     encoder = load_encoder("wordllama", cache=False)
-    np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-6)
+    assert_close(encoder.encode(texts), expected)
     assert (encoder.dimension, encoder.similarity_name, encoder.max_length) == (256, "cosine", None)
     assert not encoder.encode("").any()
     for each in (words, weights):  # as on the hub

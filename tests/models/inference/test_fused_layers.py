@@ -3,10 +3,13 @@
 import pytest
 import torch
 import transformers
+from helpers.processors import has_onednn, needs_onednn
 from helpers.tiny_models import BERT, PACKED, QWEN, ROWS, build
+from helpers.tolerances import assert_close
 
 from qwen3nb.models.inference.fused_layers import fuse_layers
 
+pytestmark = needs_onednn
 IDS = torch.tensor([ROWS[2]])
 
 
@@ -19,7 +22,7 @@ def states(model):
 def test_states_are_equal(name):
     expected, model = states(build(name)), build(name)
     assert fuse_layers(model, force=True)
-    torch.testing.assert_close(states(model), expected, atol=1e-5, rtol=1e-5)
+    assert_close(states(model), expected)
 
 
 @pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh", "relu", "silu"])
@@ -32,7 +35,7 @@ def test_each_activation_is_its_own(family, activation):
     model = kind(config(**shape, hidden_act=activation)).eval()
     expected = states(model)
     assert fuse_layers(model, force=True)
-    torch.testing.assert_close(states(model), expected, atol=1e-5, rtol=1e-5)
+    assert_close(states(model), expected)
 
 
 def test_attention_by_another_interface_is_left_alone():
@@ -41,15 +44,15 @@ def test_attention_by_another_interface_is_left_alone():
     expected = states(model)
     assert fuse_layers(model, force=True)
     assert "Qwen3Attention" in {type(each).__name__ for each in model.modules()}
-    torch.testing.assert_close(states(model), expected, atol=1e-5, rtol=1e-5)
+    assert_close(states(model), expected)
 
 
+@pytest.mark.skipif(not has_onednn(torch.bfloat16), reason="no oneDNN in bfloat16 here")
 def test_a_norm_in_16_bits_rounds_as_transformers_does():
     """The mean in float32; one rounding before the weight, one after it."""
     model = build("qwen3 causal").to(torch.bfloat16)
     norm = model.norm
-    if not fuse_layers(model, force=True):
-        pytest.skip("this processor has no oneDNN in bfloat16")
+    assert fuse_layers(model, force=True)
     given = torch.randn(3, 32, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
     with torch.inference_mode():
         torch.testing.assert_close(model.norm(given), norm(given), atol=1e-2, rtol=1e-2)

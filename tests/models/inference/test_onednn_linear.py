@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+from helpers.processors import needs_onednn
 from helpers.tiny_models import ROWS, build, runner
+from helpers.tolerances import assert_close
 
 from qwen3nb.models.inference import onednn_linear as linear
 
 
+@needs_onednn
 @pytest.mark.parametrize(
     ("vendor", "wide", "used"),
     [
@@ -27,6 +30,7 @@ def test_the_processor_alone_decides(monkeypatch, vendor, wide, used):
     assert not runner("bert", linear="torch").onednn
 
 
+@needs_onednn
 @pytest.mark.parametrize("vendor", ["AuthenticAMD", "GenuineIntel"])
 def test_a_variable_decides_for_every_processor(monkeypatch, vendor):
     monkeypatch.setattr(linear, "vendor", lambda: vendor)
@@ -56,6 +60,7 @@ def test_a_machine_that_cannot_run_what_is_named_refuses(monkeypatch):
             refused()
 
 
+@needs_onednn
 def test_prepacking_keeps_the_states_and_leaves_random_numbers_and_float16_alone():
     torch.manual_seed(1)
     expected = torch.rand(1)
@@ -66,7 +71,7 @@ def test_prepacking_keeps_the_states_and_leaves_random_numbers_and_float16_alone
     assert torch.equal(torch.rand(1), expected)
     with torch.inference_mode():
         after = model(input_ids=torch.tensor([ROWS[0]])).last_hidden_state
-    torch.testing.assert_close(after, before, atol=1e-5, rtol=0)
+    assert_close(after, before)
     mixed = build("bert")
     mixed.embeddings.to(torch.bfloat16)
     for other in (mixed, build("bert").to(torch.float16)):

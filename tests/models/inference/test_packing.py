@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 from helpers.tiny_models import BERT, PACKED, PADDED, ROWS, build, one_by_one, runner
+from helpers.tolerances import assert_close
 
 from qwen3nb.models.inference.packing import Packing, packing_of, varlen_kernel
 from qwen3nb.models.inference.runner import Runner
@@ -21,14 +22,14 @@ def test_packed_vectors_are_those_of_the_stock_class(name, lines):
         fast = runner(name, how=how, linear=lines)
         assert fast.way == "packed"
         expected = one_by_one(build(name), ROWS, how=how)
-        np.testing.assert_allclose(fast.vectors(ROWS), expected, atol=1e-5)
+        assert_close(fast.vectors(ROWS), expected)
 
 
 @pytest.mark.parametrize("name", PADDED)
 def test_what_cannot_be_packed_is_padded(name):
     slow = runner(name, batch_size=3)
     assert (slow.way, slow.onednn) == ("padded", False)
-    np.testing.assert_allclose(slow.vectors(ROWS), one_by_one(build(name), ROWS), atol=1e-5)
+    assert_close(slow.vectors(ROWS), one_by_one(build(name), ROWS))
 
 
 def test_a_subclass_is_not_taken_for_its_parent():
@@ -92,7 +93,7 @@ def test_the_ragged_kernel_gets_the_arguments_it_expects(monkeypatch, name):
     target = runner(name)
     target._packing = packing_of(target.model, kernel=kernel_on_gpu(monkeypatch, ragged))
     assert isinstance(target._packing, Packing)
-    np.testing.assert_allclose(target.vectors(ROWS), one_by_one(build(name), ROWS), atol=1e-5)
+    assert_close(target.vectors(ROWS), one_by_one(build(name), ROWS))
 
 
 def test_no_kernel_is_used_without_a_gpu_or_with_another_signature(monkeypatch, caplog):

@@ -7,14 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from helpers.processors import needs_onednn
 from helpers.tiny_models import EVERY, runner
+from helpers.tolerances import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
 from qwen3nb.models.inference import product_attention
 from qwen3nb.models.inference.int8_linear import runs_in_int8
-from qwen3nb.models.inference.onednn_linear import linear_library
 from qwen3nb.models.inference.product_attention import BucketLayout, has_fast_products
 from qwen3nb.models.inference.runner import Runner
 
@@ -54,7 +55,7 @@ def test_each_text_attends_to_itself(lengths, groups, causal, onednn):
     expected = [
         alone(n, first, *states, **options) for n, first in zip(lengths, starts, strict=True)
     ]
-    torch.testing.assert_close(out, torch.cat(expected, dim=1), atol=1e-5, rtol=1e-5)
+    assert_close(out, torch.cat(expected, dim=1))
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -67,7 +68,7 @@ def test_scores_beyond_the_powers_of_2_that_a_number_can_be(size, causal):
     buckets = BucketLayout.of([13, 12], heads=(2, 2), causal=causal, dtype=torch.float32)
     out = buckets.attend(*states, scale=0.3)
     expected = [alone(n, at, *states, is_causal=causal, scale=0.3) for n, at in ((13, 0), (12, 13))]
-    torch.testing.assert_close(out, torch.cat(expected, dim=1), atol=1e-5, rtol=1e-4)
+    assert_close(out, torch.cat(expected, dim=1))
 
 
 @pytest.fixture
@@ -106,6 +107,7 @@ def of_another_model():
     return torch.backends.mkldnn.matmul.fp32_precision, product
 
 
+@needs_onednn
 def test_another_model_in_another_thread_sees_nothing_of_a_pass(monkeypatch):
     """It looks while the scores are filled and while they become weights, in every layer."""
     model = runner("bert", linear="onednn")
@@ -130,7 +132,9 @@ def test_another_model_in_another_thread_sees_nothing_of_a_pass(monkeypatch):
     assert all(torch.equal(product, quiet[1]) for _, product in seen)
 
 
-ROWS = [[3 + (7 * n + i) % 90 for i in range(1 + n * n % 75)] for n in range(60)]
+# The last ones fill a pass of 256 or 512 tokens, alone and together.
+LENGTHS = [*(1 + n * n % 75 for n in range(54)), 256, 256, 257, 300, 512, 512]
+ROWS = [[3 + (7 * n + i) % 90 for i in range(length)] for n, length in enumerate(LENGTHS)]
 
 
 @pytest.mark.parametrize("heads", [(12, 12), (32, 8), (64, 8)])
@@ -145,24 +149,34 @@ def test_texts_of_one_pass_run_as_they_do_alone(heads, lengths):
 
 
 @pytest.fixture(params=["bert", "qwen3 encoder", "qwen3 causal", "bert int8", "qwen3 encoder int8"])
-def wide(request):
-    """A runner whose products are large enough for PyTorch to choose between its libraries."""
-    if linear_library() != "onednn" or not has_fast_products(torch.float32):
-        pytest.skip("this machine runs neither linear layers nor attention in oneDNN")
-    name, int8, _ = request.param.partition(" int8")
+def name(request):
+    return request.param
+
+
+@pytest.fixture(params=[True, False], ids=["attention as products", "attention of PyTorch"])
+def wide(name, request):
+    """A runner whose products are large enough for PyTorch to choose between its libraries.
+
+    In oneDNN, also where another library is faster; with the attention of processors with matrix
+    units, which is PyTorch's, and with that of others.
+    """
+    name, int8, _ = name.partition(" int8")
     if int8 and not runs_in_int8():
         pytest.skip("this processor has no VNNI, or PyTorch no products in 8 bits")
     kind, config, fields = EVERY[name]
     torch.manual_seed(0)
-    sizes = {"hidden_size": 384, "intermediate_size": 1536}
+    sizes = {"hidden_size": 384, "intermediate_size": 1536, "max_position_embeddings": 600}
     model = kind(config(**fields | sizes)).eval()
     before = torch.get_num_threads()
-    linear = "int8" if int8 else "auto"
+    linear = "int8" if int8 else "onednn"
     options = {"pooling": "mean", "normalize": True, "budget": 512}
-    yield Runner(model, linear=linear, examples=ROWS[2:9], **options)
+    runner = Runner(model, linear=linear, examples=ROWS[2:9], **options)
+    runner._packing = replace(runner._packing, products=request.param)
+    yield runner
     torch.set_num_threads(before)
 
 
+@needs_onednn
 @pytest.mark.integration
 @pytest.mark.parametrize(("threads", "size"), [(1, 25), (2, 60), (3, 7), (3, 60), (4, 1)])
 def test_no_bit_depends_on_the_texts_the_shard_or_the_threads_beside(wide, threads, size):

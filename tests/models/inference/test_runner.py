@@ -1,9 +1,9 @@
 """Forwards that halve when memory runs out."""
 
-import numpy as np
 import pytest
 import torch
 from helpers.tiny_models import runner
+from helpers.tolerances import assert_close
 
 from qwen3nb.models.types import EncoderError
 
@@ -42,7 +42,7 @@ def test_when_memory_runs_out_the_batch_halves_and_no_vector_changes(
     sizes = starve(monkeypatch, target, limit=40, error=error)
     done = []
 
-    np.testing.assert_allclose(target.vectors(rows, done=done.append), expected, atol=1e-5)
+    assert_close(target.vectors(rows, done=done.append), expected)
 
     assert sizes[:2] == [120, 60]
     assert target.budget == 30

@@ -4,11 +4,11 @@ import json
 import shutil
 import warnings
 
-import numpy as np
 import pytest
 import torch
 from helpers.malformed_files import cut, linked, replaced
 from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
+from helpers.tolerances import assert_close
 from safetensors.torch import load_file, save_file
 
 from qwen3nb.models.kinds.lora import adapter_fingerprint
@@ -36,7 +36,7 @@ def test_stored_embeddings_of_real_adapters(adapters, name):
 
     for role, column in (("query", "embed.query"), ("passage", "embed.document")):
         vectors = encoder.encode(inputs["texts"], role=role)
-        np.testing.assert_allclose(vectors, expected[column].numpy(), atol=1e-6, rtol=0)
+        assert_close(vectors, expected[column].numpy())
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from helpers.tolerances import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import pad
@@ -63,7 +64,7 @@ def test_texts_in_a_row_pool_as_texts_on_their_own(how, normalize, lengths, seed
         for part in states.split(lengths)
     ]
     together = pool_segments(states, limits, how=how, normalize=normalize)
-    torch.testing.assert_close(together, torch.cat(alone), atol=1e-6, rtol=0)
+    assert_close(together, torch.cat(alone))
 
 
 def test_a_new_pooling_is_one_entry(monkeypatch, make_checkpoint, tmp_path):
@@ -71,7 +72,7 @@ def test_a_new_pooling_is_one_entry(monkeypatch, make_checkpoint, tmp_path):
     end = Pooling(lambda rank, length: (rank > length - 2) & (rank > 0), "end", "", "")
     monkeypatch.setitem(POOLINGS, "last_two", end)
     packed = pool_segments(STATES[0], torch.tensor([0, 3]), how="last_two")
-    torch.testing.assert_close(packed, STATES[:, 1:].mean(1), atol=1e-6, rtol=0)
+    assert_close(packed, STATES[:, 1:].mean(1))
     folder = make_checkpoint(tmp_path / "m")
     vectors = {
         how: load_encoder(str(folder), pooling=how, cache=False).encode(["one two three four"])

@@ -1,7 +1,7 @@
-import numpy as np
 import pytest
 import torch
 from helpers import TEXTS
+from helpers.tolerances import TINY, assert_close, tolerance
 from transformers import AutoTokenizer
 
 from qwen3nb.models.load import load_encoder
@@ -17,11 +17,11 @@ def test_encode_of_the_class(encoder_folder):
     assert not model.training
     assert vectors.shape == (5, 32)
     ours = load_encoder(encoder_folder, cache=False).encode(texts)
-    np.testing.assert_allclose(vectors.numpy(), ours, atol=1e-5)
+    assert_close(vectors.numpy(), ours)
     one, other = (model.encode(TEXTS[index], tokenizer) for index in (1, 2))
-    torch.testing.assert_close(one, vectors[1:2], atol=1e-5, rtol=0)
+    assert_close(one, vectors[1:2])
     close = torch.nn.functional.cosine_similarity(one, other)
-    torch.testing.assert_close(close, (vectors[1:2] * vectors[2:3]).sum(1), atol=1e-5, rtol=0)
+    assert close.item() == pytest.approx(float(vectors[1] @ vectors[2]), abs=tolerance(**TINY))
     assert model.encode([], tokenizer).shape == (0, 32)
     with pytest.raises(ValueError, match=r"texts \[1\] have no token"):
         model.encode(["a", ""], tokenizer)

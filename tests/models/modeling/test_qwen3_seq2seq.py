@@ -2,6 +2,7 @@ import json
 
 import pytest
 import torch
+from helpers.tolerances import assert_close
 from safetensors.torch import load_file
 
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
@@ -66,7 +67,7 @@ def test_merged_attention_by_hand(seq2seq):
     scores = query @ keys.transpose(-1, -2) * attention.head_dim**-0.5
     weights = scores.masked_fill(~mask, float("-inf")).softmax(-1)
     expected = attention.o_proj((weights @ values).transpose(1, 2).flatten(2))
-    torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-4)
+    assert_close(output, expected)
 
 
 def test_labels_are_shifted_and_padding_is_not_learned(seq2seq):
@@ -93,12 +94,12 @@ def test_the_encoder_of_a_real_training(fixtures):
                 with torch.inference_mode():
                     states = model.encode(ids, mask)
                 theirs = expected.get_tensor(f"{side}.tokens_last_hidden_state")
-                torch.testing.assert_close(states[mask.bool()], theirs, atol=1e-5, rtol=0)
+                assert_close(states[mask.bool()], theirs)
                 for how in POOLINGS:
                     # Its own left-padded cls, last and weighted mean are wrong; right is right.
                     pooled = expected.get_tensor(f"right.pooled.{how}")
                     ours = pool(states, mask, how=how, normalize=True)
-                    torch.testing.assert_close(ours, pooled, atol=1e-5, rtol=0)
+                    assert_close(ours, pooled)
 
 
 def test_the_names_and_fields_of_a_real_training(fixtures, checkpoint):
