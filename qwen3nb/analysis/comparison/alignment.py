@@ -161,7 +161,7 @@ def model_names(results: Iterable[Result]) -> dict[str, str]:
     Models of one label are named by their pooling or dtype, else by digest. A model with
     several labels shows the others as well: ``demo-average (= runs-ul2-best)``.
     """
-    newest = sorted(results, key=lambda each: each.finished)
+    newest = from_oldest(results)
     models = {result.model.identity: result.model for result in newest}
     by_label: dict[str, list[ModelInfo]] = {}
     for model in models.values():

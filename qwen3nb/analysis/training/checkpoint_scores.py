@@ -30,6 +30,7 @@ from qwen3nb.analysis.stats.score_matrix import SystemScores, join
 from qwen3nb.checkpoints.folder import step_of
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
+from qwen3nb.records.results import from_oldest
 from qwen3nb.utils.atomic_files import read_json
 
 _CHECKPOINT = re.compile(r"(?P<name>.*?)[-_.]?(?:checkpoint[-_](?P<step>\d+)|init)")
@@ -81,7 +82,7 @@ def trajectories(
 
     The revision of a task's data with most records is used.
     """
-    given, ordered = sorted(results, key=lambda each: each.finished), []
+    given, ordered = from_oldest(results), []
     for task in dict.fromkeys(tasks):
         on_task = [each for each in given if each.task.key == task]
         steps = [(at, each) for each in on_task if (at := training_step(each))]
