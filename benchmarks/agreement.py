@@ -37,7 +37,7 @@ _INTERVAL = re.compile(rf"\[({_END}), ({_END})\]")
 _EFFECT = re.compile(rf"([+-][\d.]+) (\[{_END}, {_END}\]|\(identical scores on all [\d,]+\))")
 _OF_ALT = re.compile(
     r"(?P<first>[^;:]+) on (?P<task>[^;:]+): (?P<effect>[+-][\d.]+) (?P<ends>\[[^\]]+\]|\([^)]*\)),"
-    r" p (?P<p>[<=] [\d.]+)(?:, corrected over (?P<family>\d+) (?P<corrected>[<=] [\d.]+))?, n = "
+    r" p (?P<p>[<=] [\d.]+)(?:, corrected over (?P<family>\d+): (?P<corrected>[<=] [\d.]+))?, n = "
 )
 _LEAD = re.compile(
     rf"^(?P<first>\S.*?) (?:is best|scores highest) on (?P<task>.+?): (?P<metric>\S+) "

@@ -143,6 +143,8 @@ def refresh_pages(
         jobs += _lessons()
     with one_pass():  # reads shared dependencies once
         due = [job for job in (*jobs, *_published(shown)) if not reusable(job)]
+        if not lessons:
+            _mark_old_lessons()
     outcomes = sweep(due, at_once=at_once) if due else []
     write_card_page(results, model=model, tier=tier)
     run_notebook(_LAST)
@@ -188,6 +190,14 @@ def _lessons() -> Iterator[Job]:
             log.warning("left out: %s", str(error).splitlines()[0])
             continue
         yield job
+
+
+def _mark_old_lessons() -> None:
+    """Put a notice on lessons that were run on other records, or by another version."""
+    for job in _lessons():
+        if job.page.is_file():
+            text = "" if job.finished() else "`qwen3nb book --lessons` makes it again."
+            set_notice(job.page, text)
 
 
 def _published(own: Container[str]) -> Iterator[Job]:

@@ -393,3 +393,20 @@ def test_toys_are_the_models_of_the_demo(home):
         record = make(label)
         record = replace(record, model=replace(record.model, spec=spec))
         assert sphinx_ext._is_toy(record) is toy
+
+
+def test_a_lesson_on_other_records_has_a_notice_until_it_is_made_again(pages):
+    page = build.paths.book() / "guide" / "caching.ipynb"
+    node = notebook_of("1")
+    nbformat.write(node, page)
+    build_book()
+    assert "`qwen3nb book --lessons` makes it again" in page.read_text()
+    assert page.read_text().count("makes it again") == 1
+
+
+def test_a_lesson_that_is_up_to_date_has_none(pages, monkeypatch):
+    page = build.paths.book() / "guide" / "caching.ipynb"
+    nbformat.write(notebook_of("1"), page)
+    monkeypatch.setattr(build.Job, "finished", lambda _: True)
+    build_book()
+    assert "makes it again" not in page.read_text()

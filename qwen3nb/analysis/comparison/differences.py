@@ -165,7 +165,7 @@ class PairedDifference:
         text += f", p {p_value_text(self.p_value, relation=True)}"
         if self.family > 1:
             corrected = p_value_text(self.corrected, relation=True)
-            text += f", corrected over {self.family} {corrected}"
+            text += f", corrected over {self.family}: {corrected}"
         return f"{text}, n = {self.n}"
 
     @property
