@@ -24,6 +24,7 @@ import click
 from qwen3nb import paths
 from qwen3nb.cli.spellings import respelled
 from qwen3nb.utils.atomic_files import explained
+from qwen3nb.utils.secrets import key_bound_to_hosts_in
 from qwen3nb.utils.signals import heed_children
 from qwen3nb.utils.terminal import guarded_streams, say
 
@@ -153,7 +154,9 @@ class Program(CommandGroup):
         """Run a command with guarded output and errors, or complete one for a shell."""
         kwargs.setdefault("prog_name", self.name)
         heed_children()
-        with nullcontext() if os.environ.get(_COMPLETING) else guarded_streams():
+        words = kwargs.get("args") or (args[0] if args else None) or sys.argv[1:]
+        guarded = nullcontext() if os.environ.get(_COMPLETING) else guarded_streams()
+        with key_bound_to_hosts_in(map(str, words)), guarded:
             return super().main(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -12,19 +12,24 @@ import functools
 import html
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from qwen3nb.utils.atomic_files import write_text
 
 PASSED = "QWEN3NB_PASS_ENV"  # variables that kernels get anyway, comma-separated
 WITHHELD = "QWEN3NB_WITHHELD"  # in a kernel: the variable with the hub's token that was withheld
 API_KEY = "QWEN3NB_API_KEY"  # of a server's model, `qwen3nb.models.kinds.api`; kernels get it
+# Hosts that get that key, with or without a port, comma-separated. Unless it is set, the command
+# line sets it to the hosts that stand there: a host that a file names does not get the key.
+API_HOSTS = "QWEN3NB_API_HOST"
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 REMOVED = "[removed]"
+_API = re.compile(r"\bapi:(https?://[^\s#,;'\"]+)")  # an address in a spec
 _SHORTEST = 8  # characters; shorter values occur in ordinary text
 _ORDINARY = {"anonymous", "changeme", "disabled", "localhost", "password"}  # as do these
 
@@ -317,3 +322,45 @@ def _base64(data: bytes) -> Iterator[str]:
         whole = base64.b64encode(b"\0" * before + data).rstrip(b"=").decode()
         end = len(whole) - ((before + len(data)) % 3 != 0)  # last bits: of the next byte
         yield whole[(8 * before + 5) // 6 : end]
+
+
+@contextmanager
+def key_bound_to_hosts_in(words: Iterable[str]) -> Iterator[None]:
+    """Let only hosts in specs among ``words`` get `API_KEY`, here and in kernels started inside.
+
+    A variable that is set already decides instead: the user's, or that of the command outside.
+    """
+    if API_HOSTS in os.environ:
+        yield
+        return
+    addresses = (address for word in words for address in _API.findall(word))
+    os.environ[API_HOSTS] = ",".join(dict.fromkeys(map(host_of, addresses)))
+    try:
+        yield
+    finally:
+        os.environ.pop(API_HOSTS, None)
+
+
+def host_of(address: str) -> str:
+    """Return host and port of an address; empty if it has none.
+
+    >>> host_of("https://API.example.org/v1"), host_of("http://[::1]:8000")
+    ('api.example.org:443', '[::1]:8000')
+    """
+    try:
+        parts = urlsplit(address.lower())
+        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    except ValueError:
+        return ""
+    name = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
+    return f"{name}:{port}" if name else ""
+
+
+def gets_key(address: str) -> bool:
+    """Return whether a server at ``address`` gets `API_KEY`: always, unless `API_HOSTS` is set."""
+    hosts = os.environ.get(API_HOSTS)
+    if hosts is None:
+        return True
+    host = host_of(address)
+    named = {name.strip().lower() for name in hosts.split(",")} - {""}
+    return host in named or host.rpartition(":")[0] in named

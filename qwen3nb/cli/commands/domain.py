@@ -28,7 +28,14 @@ _NOTES = 10  # printed; a record keeps all
 
 
 @click.command(cls=Command, writes=True, unless=["output", "check"])
-@opt.option("--queries", required=True, type=opt.FILE, help="TOML: queries and grades.")
+@opt.option(
+    "--queries", required=True, type=opt.FILE, help="TOML, JSON, JSONL or YAML: queries and grades."
+)
+@opt.option(
+    "--relevance-threshold",
+    type=click.IntRange(1, 3),
+    help="Lowest grade that counts as relevant in binary metrics; by default the file's, or 2.",
+)
 @opt.option("--documents", required=True, type=opt.FILE, help="JSONL, CSV, SQLite or DuckDB.")
 @opt.model_option(
     "models",
@@ -85,7 +92,8 @@ def domain(
     qwen3nb domain --queries queries.toml --documents docs.csv --id-column name --check
 
     Documents are JSONL or CSV (or .gz), or a table of a SQLite or DuckDB file, which is
-    opened read-only. For the format of the query file see qwen3nb.datasets.custom.queries.
+    opened read-only. For the format of the query file see qwen3nb.datasets.custom.queries; a
+    golden set in JSON is [{"query": "sort a list", "relevance_grades": {"list.sort": 3}}].
     The scores of every query are saved in one record per model. Two or more models are
     compared with the model in use (models.current, or the first), as `qwen3nb compare` does;
     the report is written to eval_results/evaluation_<time>.json and .md.
@@ -140,6 +148,7 @@ def _collection(queries: Any, options: dict[str, Any]) -> Domain:
         boost=options.pop("boost"),
         on=on and on.date(),
         name=options.pop("name"),
+        relevance_threshold=options.pop("relevance_threshold"),
     )
     boosts = ", ".join(f"{key} {value}" for key, value in domain.recipe.items()) or "none"
     click.echo(

@@ -89,12 +89,14 @@ def load_domain(
     boost: bool = True,
     on: date | None = None,
     name: str | None = None,
+    relevance_threshold: int | None = None,
 ) -> Domain:
     """Read, check and join queries and documents.
 
     Args:
-        queries: a TOML file (see `qwen3nb.datasets.custom.queries`), or its ``[[queries]]`` as a
-            list of dictionaries or a data frame: ``{"id": "q1", "query": "sort a list",
+        queries: a file in TOML (see `qwen3nb.datasets.custom.queries`), JSON, JSON Lines or YAML
+            (see `qwen3nb.datasets.custom.golden_sets`), or its queries as a list of dictionaries or
+            a data frame: ``{"id": "q1", "query": "sort a list",
             "expected": ["list.sort"]}``.
         documents: a JSONL, CSV, SQLite or DuckDB file (see `qwen3nb.datasets.custom.documents`), or
             its rows as a list of dictionaries or a data frame: ``{"id": "list.sort", "text": …}``.
@@ -102,6 +104,8 @@ def load_domain(
         boost: whether stars and recency change scores, if the layout has them.
         on: the reference date of recency.
         name: name of the task; by default the name of the document file.
+        relevance_threshold: lowest grade that counts as relevant in binary metrics; None for that
+            of the file, which is 2 unless it says otherwise.
 
     Raises:
         DataError: an invalid file, no query with a relevant document, most judged documents
@@ -114,14 +118,21 @@ def load_domain(
     factors, recipe, missing = dict.fromkeys(documents.texts, 1.0), dict[str, Any](), list[str]()
     if boost:
         factors, recipe, missing = document_factors(documents, queries.settings, on=on)
-    threshold = queries.settings.relevance_threshold
+    threshold = relevance_threshold or queries.settings.relevance_threshold
     grades = {each.id: each.grades for each in queries.queries}
     known = {query: in_corpus(own, documents.texts) for query, own in grades.items()}
     judged = {q: own for q, own in known.items() if max(own.values(), default=0) >= threshold}
     if not judged:
+        highest = max((max(own.values(), default=0) for own in known.values()), default=0)
+        advice = "check the id column"
+        if 0 < highest < threshold:
+            advice = (
+                f"the highest grade is {highest}: set relevance_threshold = 1 under [settings], or "
+                "give --relevance-threshold 1"
+            )
         raise DataError(
             f"{queries.file}: no query has a document of grade {threshold} or higher among the "
-            f"{len(documents.texts)} documents of {documents.name}; check the id column"
+            f"{len(documents.texts)} documents of {documents.name}; {advice}"
         )
     kept = [each for each in queries.queries if each.id in judged]
     texts = {each.id: each.text for each in kept}

@@ -1,4 +1,4 @@
-"""Read queries from a TOML file; every error names the file and the key.
+"""Read queries from a TOML file, or a golden set in JSON; errors name the file and the key.
 
     [[queries]]
     id = "q001"                     # letters, digits, . _ -
@@ -10,7 +10,8 @@
 
     [models.current]                # optional: the models to compare by default
     model_id = "intfloat/e5-small-v2"      # a hub id, a name, bm25; ./folder: next to this file;
-                                           # bm25+NAME: both, fused by rank
+                                           # bm25+NAME: both, fused by rank. No server (api:…):
+                                           # name it on the command line
     name = "e5-small"                      # optional: its label in records and reports
     dimensions = 384                       # optional, checked
     prompts = { query = "query: ", passage = "passage: " }    # optional, per role
@@ -36,6 +37,7 @@ from typing import Annotated, Any, Literal, Self
 import pydantic
 from pydantic_core import PydanticCustomError
 
+from qwen3nb.datasets.custom.golden_sets import FORMATS, read_golden_set, with_our_names
 from qwen3nb.datasets.in_memory import table_rows
 from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, printable, read_text
 from qwen3nb.utils.schema import field_problems
@@ -46,6 +48,7 @@ MOST = 4 << 20  # bytes
 HIGHEST_GRADE = 3
 UNCATEGORISED = "uncategorised"
 _RELATIVE = ("./", "../")
+_ELSEWHERE = re.compile(r"^\s*api:|://", re.IGNORECASE)  # a model behind an address
 _SHOWN = 20  # errors reported at once
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -202,19 +205,38 @@ def model_entry(model: Any, file: QueryFile) -> Any:
 def read_queries(source: Any) -> QueryFile:
     """Read and check a file, or queries in a data frame or a list of dictionaries.
 
+    Files in JSON, JSON Lines and YAML are read as `qwen3nb.datasets.custom.golden_sets` says.
+
     Raises:
         DataError: unreadable, not TOML, or invalid; one line per error, each with the
             key, the expected value and the value in the file.
     """
     if isinstance(source, Path | str):
-        file = Path(source)
-        text = read_text(file, most=MOST)
-        try:
-            raw = parse_toml(text)
-        except ValueError as error:
-            raise DataError(f"{file}: not TOML: {printable(str(error)):.300}") from None
+        file = Path(source).expanduser()
+        raw = _tables(file)
     else:
-        file, raw = Path("queries"), {"queries": table_rows(source, what="queries")}
+        file = Path("queries")
+        raw = {"queries": with_our_names(table_rows(source, what="queries"))}
+    return _checked(file, raw)
+
+
+def _tables(file: Path) -> dict[str, Any]:
+    """Return the tables of a file, unchecked."""
+    suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
+    if suffix in FORMATS and suffix != ".toml":
+        return read_golden_set(file, most=MOST)
+    text = read_text(file, most=MOST)
+    try:
+        return parse_toml(text)
+    except ValueError as error:
+        reason = f"{printable(str(error)):.300}"
+        if text.lstrip().startswith(("{", "[{", "---")):
+            reason += f"; expected a name that ends in {', '.join(FORMATS)}"
+        raise DataError(f"{file}: not TOML: {reason}") from None
+
+
+def _checked(file: Path, raw: dict[str, Any]) -> QueryFile:
+    """Return the content of a query file; raise DataError as `read_queries` does."""
     try:
         content = _File.model_validate(raw)
     except pydantic.ValidationError as error:
@@ -224,13 +246,24 @@ def read_queries(source: Any) -> QueryFile:
         raise DataError("\n".join(lines + more)) from None
     if (twice := first_duplicate(each.id for each in content.queries)) is not None:
         raise DataError(f"{file}: queries: Duplicate id {twice!r}")
-    models = (_model(name, each, file.parent) for name, each in content.models.items())
+    models = (_model(name, each, file) for name, each in content.models.items())
     return QueryFile(file, tuple(content.queries), tuple(models), content.settings)
 
 
-def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:
+def _model(name: str, table: _ModelTable, file: Path) -> ModelEntry:
+    """Return the model of a table.
+
+    Raises:
+        DataError: it is not on this machine. A file of data must not send data.
+    """
+    folder = file.parent
     relative = table.model_id.startswith(_RELATIVE)  # a plus sign is then part of the name
     parts = [table.model_id] if relative else table.model_id.split("+")
+    if any(_ELSEWHERE.search(part) for part in parts):
+        raise DataError(
+            f"{file}: models.{name}.model_id: a query file cannot name a server, which would get "
+            f"your documents; name it on the command line: --model {name}=api:URL#MODEL"
+        )
     spec = "+".join(str(folder / part) if part.startswith(_RELATIVE) else part for part in parts)
     prompts = None if table.prompts is None else {str(k): v for k, v in table.prompts.items()}
     return ModelEntry(name, spec, table.dimensions, table.name or "", prompts)

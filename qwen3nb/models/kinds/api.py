@@ -12,6 +12,8 @@ the server's model or its options change.
 from __future__ import annotations
 
 import base64
+import json
+import math
 import os
 import time
 import uuid
@@ -27,12 +29,13 @@ import numpy as np
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.source import Kind, Settings, Source, safe_label
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
-from qwen3nb.utils.secrets import API_KEY, known_secrets
+from qwen3nb.utils.secrets import API_HOSTS, API_KEY, gets_key, host_of, known_secrets
 
 _OPENAI = "OPENAI_API_KEY"  # sent to OpenAI only
 _FORM = "api:URL#MODEL or api:URL#MODEL@VERSION, such as api:http://localhost:8000/v1#my-model"
 _SECONDS = 120.0  # without an answer, after which a request is sent again
 _TRIES = 5
+_MOST_TOKENS = 10**9  # of a request
 _PATIENCE = 120.0  # longest wait that a server may ask for, in seconds
 _RETRIED = (408, 429, 500, 502, 503, 504)
 _REFUSED = (400, 413, 422)  # too many texts, too long a text, or an empty one
@@ -114,10 +117,12 @@ class ApiEncoder(Encoder):
         self.endpoint = endpoint = Endpoint.parse(source.spec)
         host = urlsplit(endpoint.url).hostname or ""
         openai = endpoint.url.startswith("https://api.openai.com/")
-        key = os.environ.get(API_KEY) or (openai and os.environ.get(_OPENAI))
+        key = os.environ.get(API_KEY) if gets_key(endpoint.url) else ""
+        key = key or (openai and os.environ.get(_OPENAI))
         self._client = httpx.Client(
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=httpx.Timeout(_SECONDS, connect=10),
+            follow_redirects=False,  # texts and key go to no other host
             trust_env=host not in ("localhost", "127.0.0.1", "::1"),  # where no proxy is
         )
         self._tries, self._format, self._tokens = 1, "base64", 0  # until it has answered once
@@ -181,12 +186,11 @@ class ApiEncoder(Encoder):
         body = {"model": self.endpoint.model, "input": texts, "encoding_format": self._format}
         answer = self._answer(body)
         try:
-            content = answer.json()
+            content = json.loads(answer.content, parse_int=_whole)
             rows = sorted(content["data"], key=lambda row: row["index"])
             order = [row["index"] for row in rows]
             vectors = np.array([_vector(row["embedding"]) for row in rows], dtype=np.float32)
-            usage = content.get("usage") or {}
-            self._tokens += int(usage.get("total_tokens") or usage.get("prompt_tokens") or 0)
+            self._tokens += _stated_tokens(content.get("usage"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ApiError(
                 f"{self._url}: expected JSON with data, each with index and embedding (numbers or "
@@ -247,6 +251,13 @@ class ApiEncoder(Encoder):
 
     def _lasting(self, status: int, reason: str) -> str:
         """Return why a request that will not succeed failed, and what to do."""
+        if status in (401, 403) and os.environ.get(API_KEY) and not gets_key(self.endpoint.url):
+            return (
+                f"it needs a key (status {status}), and {API_KEY} is for hosts that stand on the "
+                f"command line or in {API_HOSTS}; set {API_HOSTS}={host_of(self.endpoint.url)}"
+            )
+        if 300 <= status < 400:
+            return f"it redirects (status {status}), which is not followed; give the last address"
         if status in (401, 403):
             return (
                 f"it needs a key (status {status}): set {API_KEY}. {_OPENAI} is sent to OpenAI only"
@@ -260,6 +271,24 @@ class ApiEncoder(Encoder):
         except Exception:  # noqa: BLE001 - a list that not every server has; the 404 is the error
             return f"{reason}; expected the address that has /embeddings: http://…/v1, or http://…/"
         return f"it has no model {self.endpoint.model!r}; it has {served} ({reason})"
+
+
+def _whole(digits: str) -> int | float:
+    """Return a whole number of JSON; infinity for one of more digits than Python reads."""
+    return int(digits) if len(digits) < 1000 else math.inf
+
+
+def _stated_tokens(usage: Any) -> int:
+    """Return the tokens that a server states for a request; 0 for what no number of tokens can be.
+
+    It is no part of the vectors, so a wrong one must not lose them.
+    """
+    stated = usage if isinstance(usage, dict) else {}
+    for name in ("total_tokens", "prompt_tokens"):
+        tokens = stated.get(name)
+        if type(tokens) in (int, float) and 0 < tokens <= _MOST_TOKENS:
+            return int(tokens)
+    return 0
 
 
 def _vector(given: Any) -> Any:

@@ -1,6 +1,9 @@
 """Models behind an OpenAI-compatible endpoint."""
 
 import base64
+import json
+import os
+import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -10,12 +13,16 @@ import numpy as np
 import pytest
 from helpers.api_server import api_server, embeddings
 
+from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.plan import measure_encoding
 from qwen3nb.models.kinds import api
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.types import EncoderError, SpecError
-from qwen3nb.utils.secrets import kernel_environment, known_secrets
+from qwen3nb.records.record import Result
+from qwen3nb.records.store import result_files
+from qwen3nb.utils.secrets import kernel_environment, key_bound_to_hosts_in, known_secrets
 
 KEY = "a-key-of-mine-1234"
 silence = Event().wait
@@ -268,6 +275,113 @@ def test_the_key_of_openai_is_for_openai(monkeypatch, url, own, key):
     monkeypatch.setattr(api.ApiEncoder, "_request", request)
     load_encoder(f"api:{url}#m")
     assert seen == [key]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "sent"),
+    [
+        (None, True),
+        ("", False),
+        ("other.org", False),
+        ("127.0.0.1", True),
+        ("127.0.0.1:{port}, other.org", True),
+        ("127.0.0.1:1", False),
+        ("7.0.0.1", False),
+    ],
+)
+def test_the_key_is_bound_to_its_hosts(monkeypatch, hosts, sent):
+    monkeypatch.setenv("QWEN3NB_API_KEY", KEY)
+    with serving() as (spec, requests):
+        port = spec.split(":")[3].partition("/")[0]
+        if hosts is not None:
+            monkeypatch.setenv("QWEN3NB_API_HOST", hosts.format(port=port))
+        load_encoder(spec)
+    assert {each["key"] for each in requests} == {f"Bearer {KEY}" if sent else None}
+
+
+def test_a_server_that_needs_the_key_of_another_host_says_so(monkeypatch):
+    monkeypatch.setenv("QWEN3NB_API_KEY", KEY)
+    monkeypatch.setenv("QWEN3NB_API_HOST", "other.org")
+    message = r"needs a key \(status 401\), .* set QWEN3NB_API_HOST=127.0.0.1:"
+    with serving(lambda *_: (401, {}, {})) as (spec, _), pytest.raises(SpecError, match=message):
+        load_encoder(spec)
+
+
+def test_the_command_line_names_the_hosts_and_a_file_does_not(monkeypatch):
+    monkeypatch.delenv("QWEN3NB_API_HOST", raising=False)
+    monkeypatch.setenv("QWEN3NB_API_KEY", KEY)
+    with serving() as (spec, requests):
+        with key_bound_to_hosts_in(["eval", "--model", f"bm25+{spec}"]):
+            load_encoder(spec)
+            inside = kernel_environment()
+            with key_bound_to_hosts_in(["eval"]):  # a command that this one starts
+                load_encoder(spec)
+        assert {each["key"] for each in requests} == {f"Bearer {KEY}"}
+        assert inside["QWEN3NB_API_HOST"] == spec.removeprefix("api:http://").partition("/")[0]
+        requests.clear()
+        with key_bound_to_hosts_in(["sweep", "sweep.toml"]):
+            load_encoder(spec)
+        assert {each["key"] for each in requests} == {None}
+    assert "QWEN3NB_API_HOST" not in os.environ
+
+
+def test_a_redirect_to_another_host_is_not_followed(monkeypatch):
+    monkeypatch.setenv("QWEN3NB_API_KEY", KEY)
+    with serving() as (other, reached):
+        target = other.removeprefix("api:").partition("#")[0] + "/embeddings"
+        for status in (301, 302, 307, 308):
+            answer = (status, {}, {"Location": target})
+            refused = pytest.raises(SpecError, match="redirects .* is not followed")
+            with serving(lambda *_, answer=answer: answer) as (spec, _), refused:
+                load_encoder(spec)
+    assert reached == []
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"total_tokens": -5},
+        {"total_tokens": 10**30},
+        {"total_tokens": 10**5000},
+        {"total_tokens": float("inf")},
+        {"total_tokens": float("nan")},
+        {"total_tokens": "12"},
+        {"total_tokens": None},
+        {"total_tokens": [1]},
+        {"total_tokens": True},
+        [],
+        "none",
+        None,
+    ],
+)
+def test_a_wrong_number_of_tokens_loses_no_evaluation(usage, tmp_path):
+    sys.set_int_max_str_digits(0)
+    try:
+        text = json.dumps(usage).replace("Infinity", "1e999")
+    finally:
+        sys.set_int_max_str_digits(4300)
+
+    def answer(body, _):
+        rows = [vector(text) for text in body["input"]]
+        whole = json.dumps(embeddings(rows, usage="USAGE"))
+        return 200, whole.replace('"USAGE"', text).encode(), {}
+
+    with serving(answer) as (spec, _):
+        collection = TestCollection.from_texts({"q": "q a"}, {"d": "a", "e": "q b"}, {"q": ["e"]})
+        run = evaluate(spec, collection, output=tmp_path, show_progress=False)
+    (record,) = run.results
+    assert record.value == 1.0
+    assert len(result_files(tmp_path)) == 1
+
+
+def test_a_record_that_cannot_be_saved_is_not_counted(monkeypatch, tmp_path):
+    def refuse(self, folder):
+        raise OSError("no space")
+
+    monkeypatch.setattr(Result, "save", refuse)
+    collection = TestCollection.from_texts(["a b"], ["a b", "c d"], [[0]])
+    run = evaluate("bm25", collection, output=tmp_path, show_progress=False, strict=False)
+    assert (len(run.results), len(run.failures)) == (0, 1)
 
 
 def test_kernels_get_the_key_which_is_a_secret():
