@@ -16,7 +16,12 @@ import torch
 from qwen3nb.models.encoders.base import ADDED, Encoder, beside_blanks
 from qwen3nb.models.encoders.padding import UNPADDED, check_repeatable, depends_on_padding
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
-from qwen3nb.models.gate.weights import check_finite, check_length, own_weights
+from qwen3nb.models.gate.weights import (
+    check_finite,
+    check_length,
+    own_weights,
+    warn_of_constants,
+)
 from qwen3nb.models.inference.int8_layers import COMPUTATION, calibration_rows
 from qwen3nb.models.inference.int8_linear import no_int8
 from qwen3nb.models.inference.packing import packing_of, varlen_kernel
@@ -213,6 +218,7 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
         check_loaded(model.tokenizer, rows=rows, folder=modules[0].folder)
     own_weights(model)
     check_finite(model, folder)
+    warn_of_constants(model, folder)
     with refusing(folder, "its modules do not fit each other"):
         width = model.encode(["a text"], prompt="").shape[1]
         if width != (stated := model.get_embedding_dimension()):

@@ -5,6 +5,7 @@ sentence-transformers.
 """
 
 import itertools
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ from qwen3nb.models.modeling.runtime import pick_device, special_tokens
 from qwen3nb.models.types import CheckpointError, SpecError, Vectors, torch_dtype
 
 _TABLE = "embedding.weight"
+_log = logging.getLogger(__name__)
 
 
 class StaticEncoder(Encoder):
@@ -54,6 +56,8 @@ class StaticEncoder(Encoder):
         self._tokenizer.no_padding()
         self._special = special_tokens(self._tokenizer)
         self._table = torch.from_numpy(rows).to(self.device, torch_dtype(given.dtype))
+        if (rows == rows.flat[0]).all():
+            _log.warning("%s: the table's values are all equal; copy it again", weights)
         self.parameters, self.width = self._table.numel(), int(self._table.shape[1])
         self.max_length: int | None = given.max_length
         if self.max_length is None:

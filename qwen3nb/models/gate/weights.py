@@ -19,10 +19,15 @@ from qwen3nb.checkpoints.types import FLOATS, TensorEntry
 from qwen3nb.models.types import CheckpointError, refusing
 
 if TYPE_CHECKING:
+    import torch
+
     from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 
 _POSITIONS = ("position_embeddings", "wpe")  # modules with a row per position
 _SHOWN = 3
+ZEROS = 0.25  # share of exact zeros above which a matrix is reported
+_SAMPLED = 4_000  # values of a matrix
+_log = logging.getLogger(__name__)
 
 
 def check_weights(
@@ -153,6 +158,34 @@ def check_finite(model: Any, folder: ModelFolder) -> None:
                 "finite weights. Use an earlier checkpoint, or float32 if the weights are larger "
                 "than float16 can hold"
             )
+
+
+def warn_of_constants(model: Any, folder: object) -> None:
+    """Warn of matrices of a loaded torch ``model`` that are constant, or mostly exactly zero.
+
+    Such a layer was probably never written completely; norms and biases may be constant. A sample
+    decides whether all values are read.
+    """
+    odd = [name for name, weight in model.named_parameters() if _is_odd(weight.detach())]
+    if odd:
+        _log.warning(
+            "%s: %s: its values are all equal, or at least a quarter of them exactly 0 (%d such "
+            "matrices). Vectors may be wrong; compare the file with its source",
+            folder,
+            odd[0],
+            len(odd),
+        )
+
+
+def _is_odd(weight: torch.Tensor) -> bool:
+    """Return whether a matrix is constant, or has many exact zeros."""
+    if weight.ndim < 2 or weight.numel() < 2 or not weight.is_floating_point():
+        return False
+    values = weight.flatten()
+    sample = values[:: max(1, len(values) // _SAMPLED)]
+    if float((sample == 0).float().mean()) > ZEROS / 2:
+        return float((values == 0).float().mean()) > ZEROS
+    return bool((sample == sample[0]).all()) and bool((values == values[0]).all())
 
 
 def _dry_run(folder: ModelFolder, *, head: bool) -> tuple[Any, dict[str, Any]]:

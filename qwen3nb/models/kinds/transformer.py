@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
@@ -9,13 +10,20 @@ from qwen3nb.checkpoints.names import MODEL_TYPES, encoder_tensors
 from qwen3nb.models.gate.architecture import check_architecture
 from qwen3nb.models.gate.bounds import check_settings
 from qwen3nb.models.gate.declared import answers_yes_or_no, as_exported, check_head
-from qwen3nb.models.gate.weights import check_encoder, check_finite, check_weights, own_weights
+from qwen3nb.models.gate.weights import (
+    check_encoder,
+    check_finite,
+    check_weights,
+    own_weights,
+    warn_of_constants,
+)
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
 from qwen3nb.models.types import CheckpointError, SpecError, refusing
 
 if TYPE_CHECKING:
     import torch
 
+_log = logging.getLogger(__name__)
 # Tasks in transformers with text architectures, other text architectures, and their parts.
 _TEXT = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "TEXT_ENCODING")
 _TEXT_TYPES = ("canine", "splinter")
@@ -109,7 +117,7 @@ class _Seq2Seq(_Transformer):
         return {"pooling": "mean", "normalize": True}
 
     def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
-        from qwen3nb.models.modeling.configuration import encoder_config
+        from qwen3nb.models.modeling.configuration import encoder_config, ignored_settings
         from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
         folder = source.model_folder
@@ -117,6 +125,10 @@ class _Seq2Seq(_Transformer):
         used = encoder_tensors(folder)
         state = dict(folder.weights.read_each(used.values()))
         model.load_state_dict({new: state[name] for new, name in used.items()})
+        check_finite(model, folder)
+        warn_of_constants(model, folder)
+        for setting in ignored_settings(folder.config):
+            _log.warning("%s: %s", folder, setting)
         return model.to(dtype)
 
 
@@ -255,6 +267,7 @@ def _stock(
     model.config.return_dict = True  # whatever config.json says
     own_weights(model)
     check_finite(model, folder)
+    warn_of_constants(model, folder)
     return model
 
 

@@ -102,11 +102,13 @@ def encoder_config(
         normalize: stored as ``normalize``.
 
     Raises:
-        ValueError: a field that is missing or of another type, key-value heads that do not divide
+        ValueError: a field that is missing or of another type, an activation or a scaling of
+            rotary positions that transformers does not have, key-value heads that do not divide
             the heads, or a token id beyond the embedding; names the field.
     """
     if isinstance(fields.get("encoder"), dict):  # a configuration per stack
         fields = {**fields, **fields["encoder"]}
+    _check_known(fields)
     needed = {name: _setting(fields, name) for name in _NEEDED}
     heads, groups = needed["num_attention_heads"], needed["num_key_value_heads"]
     size = _setting({"head_dim": needed["hidden_size"] // heads, **fields}, "head_dim")
@@ -137,6 +139,37 @@ def encoder_config(
     )
 
 
+def _check_known(fields: Mapping[str, Any]) -> None:
+    """Refuse an activation or a scaling of positions that no model of transformers has.
+
+    The training's own encoder has SiLU and plain positions whatever a known one says, see
+    `ignored_settings`; an unknown one is of another architecture.
+    """
+    from transformers.activations import ACT2FN
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    known = {
+        "hidden_act": (_activation(fields), ACT2FN),
+        "rope_scaling": (_rope_type(fields), {None, "default", *ROPE_INIT_FUNCTIONS}),
+    }
+    for name, (value, names) in known.items():
+        if not (value is None or isinstance(value, str)) or value not in names:
+            raise ValueError(
+                f"config.json: {name} is {value!r:.60}, which transformers does not have; this is "
+                "another architecture, or a spelling mistake"
+            )
+
+
+def _activation(fields: Mapping[str, Any]) -> Any:
+    return fields.get("encoder_hidden_act", fields.get("hidden_act", "silu"))
+
+
+def _rope_type(fields: Mapping[str, Any]) -> Any:
+    """Return the type of scaling of rotary positions; None without any."""
+    scaling = fields.get("rope_scaling") or {}
+    return scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else scaling
+
+
 def ignored_settings(fields: dict[str, Any]) -> list[str]:
     """Return the settings in ``config.json`` that the encoder stores but does not use.
 
@@ -144,11 +177,10 @@ def ignored_settings(fields: dict[str, Any]) -> list[str]:
     settings may be meant for another architecture.
     """
     ignored = []
-    scaling = fields.get("rope_scaling") or {}
-    rope = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else scaling
+    rope = _rope_type(fields)
     if rope not in (None, "default"):
         ignored.append(f"rope_scaling {rope!r} (plain rotary positions are used)")
-    activation = fields.get("encoder_hidden_act", fields.get("hidden_act", "silu"))
+    activation = _activation(fields)
     if activation not in ("silu", "swish"):
         ignored.append(f"hidden_act {activation!r} (SiLU is used)")
     layers = fields.get("layer_types")

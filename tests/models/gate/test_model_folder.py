@@ -18,10 +18,12 @@ from helpers.malformed_models import (
     vectors,
     write_model,
 )
+from safetensors.torch import load_file, save_file
 
 from qwen3nb.models.gate.weights import check_finite
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.rerankers import load_reranker
 from qwen3nb.models.types import CheckpointError
 
 
@@ -127,3 +129,45 @@ def test_weights_that_are_not_finite_are_named(dtype, tmp_path):
     for numbers in ((float("nan"),), (1.0, infinity), (infinity, -infinity)):
         with pytest.raises(CheckpointError, match="weight contains NaN or infinity"):
             check_numbers(*numbers)
+
+
+LAYERS = ("layers.0", "layer.0", "block.0")
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5])
+@pytest.mark.parametrize("kind", ["seq2seq", "encoder", "bert", "llama", "t5", "reranker"])
+def test_a_layer_of_one_value_is_warned_of_wherever_it_is_loaded(
+    models, tmp_path, caplog, kind, value
+):
+    folder = shutil.copytree(models[kind][0], tmp_path / "model")
+    assert not warned(caplog, kind, folder)
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    names = [name for name in tensors if any(layer in name for layer in LAYERS)]
+    constant = [name for name in names if tensors[name].ndim > 1 and "decoder" not in name]
+    for name in constant:
+        tensors[name] = torch.full_like(tensors[name], value)
+    save_file(tensors, file, metadata={"format": "pt"})
+    assert f"({len(constant)} such matrices)" in warned(caplog, kind, folder)
+
+
+def warned(caplog, kind, folder):
+    """Return the warning of constant matrices when a model is loaded; empty without one."""
+    caplog.clear()
+    if kind == "reranker":
+        load_reranker(folder, device="cpu")
+    else:
+        pooling = "mean" if kind in PLAIN else None
+        load_encoder(folder, pooling=pooling, cache=False, device="cpu")
+    texts = [text for text in caplog.messages if "its values are all equal" in text]
+    assert len(texts) < 2
+    return texts[0] if texts else ""
+
+
+def test_a_matrix_with_a_zeroed_part_is_warned_of(models, tmp_path, caplog):
+    folder = shutil.copytree(models["bert"][0], tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    name = next(name for name in tensors if name.endswith("word_embeddings.weight"))
+    tensors[name][: int(0.3 * len(tensors[name]))] = 0
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    assert "word_embeddings.weight" in warned(caplog, "bert", folder)

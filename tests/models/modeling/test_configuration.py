@@ -67,3 +67,29 @@ def test_spellings_of_a_configuration():
     del plain["num_hidden_layers"]
     with pytest.raises(ValueError, match="lacks 'num_hidden_layers'"):
         build_config(plain)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "refused"),
+    [
+        ("hidden_act", "gelo", True),
+        ("hidden_act", ["silu"], True),
+        ("encoder_hidden_act", "swiglu2", True),
+        ("hidden_act", "gelu", False),  # the training's encoder ignores it; see `ignored_settings`
+        ("hidden_act", "swish", False),
+        ("rope_scaling", {"rope_type": "spiral"}, True),
+        ("rope_scaling", {"type": 3}, True),
+        ("rope_scaling", {"rope_type": "yarn"}, False),
+        ("rope_scaling", None, False),
+    ],
+)
+def test_what_transformers_does_not_have_is_refused(field, value, refused):
+    fields = {**vars(Qwen3EncoderConfig()), "rope_theta": 1e6, field: value}
+    if not refused:
+        assert build_config(fields).hidden_act == "silu"
+        return
+    name = field.removeprefix("encoder_")
+    with pytest.raises(
+        ValueError, match=rf"config.json: {name} is .*, which transformers does not"
+    ):
+        build_config(fields)
