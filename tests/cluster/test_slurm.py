@@ -13,7 +13,7 @@ from helpers import REPOSITORY
 
 from qwen3nb.records.store import load_results, verify
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(360)]
 
 PAGE = REPOSITORY / "book" / "guide" / "slurm.md"
 SMALL = "--tasks PyDocsSampleRetrieval"

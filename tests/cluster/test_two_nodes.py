@@ -32,7 +32,7 @@ from qwen3nb.records.store import load_results, verify
 from qwen3nb.vectors.block_file import damaged_shards, read_manifest
 from qwen3nb.vectors.encode_file import encode_to_file, read_texts
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(360)]
 
 MARK = "QWEN3NB_TEST_CLUSTER"
 STORE = 80 << 20  # bytes of shared memory of a node, near the least that Ray takes

@@ -17,6 +17,8 @@ from qwen3nb.demo.train_ul2 import (
     unmeasured,
 )
 
+pytestmark = pytest.mark.timeout(360)  # trains, builds or checks whole programs
+
 SENTINELS = list(range(1000, 1100))
 
 
