@@ -67,6 +67,24 @@ def test_texts_in_a_row_pool_as_texts_on_their_own(how, normalize, lengths, seed
     assert_close(together, torch.cat(alone))
 
 
+@pytest.mark.parametrize("how", POOLINGS)
+@pytest.mark.parametrize("length", [1, 17, 256, 257, 512, 1024])
+def test_a_text_has_the_same_bits_alone_in_a_batch_and_on_any_number_of_threads(how, length):
+    states = torch.randn(4, length, 384, generator=torch.Generator().manual_seed(length))
+    mask = torch.ones(4, length, dtype=torch.long)
+    before, vectors = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            vectors.append(pool(states, mask, how=how))
+            alone = [pool(each[None].clone(), mask[:1], how=how) for each in states]
+            vectors.append(torch.cat(alone))
+    finally:
+        torch.set_num_threads(before)
+    for other in vectors[1:]:
+        assert torch.equal(other, vectors[0])
+
+
 def test_a_new_pooling_is_one_entry(monkeypatch, make_checkpoint, tmp_path):
     """Its weights are used wherever a pooling is named: in batches, in packed texts, by models."""
     end = Pooling(lambda rank, length: (rank > length - 2) & (rank > 0), "end", "", "")
