@@ -51,6 +51,7 @@ from qwen3nb.datasets.rows import (
     variant,
 )
 from qwen3nb.datasets.trec import load_run
+from qwen3nb.metrics.retrieval import PART_FOUND_NOTHING
 from qwen3nb.models.search.mteb_rows import ENGLISH, joined_document, joined_query, task_languages
 from qwen3nb.models.search.words import Words, words_of_languages, words_of_texts
 from qwen3nb.utils.strict_json import first_duplicate
@@ -66,7 +67,6 @@ UNJUDGED = "queries without judgements, left out"
 UNKNOWN = "judged queries that are not among the queries, left out"
 DUPLICATES = "texts with the id of an earlier one, which they replace"
 TWINS = "documents whose id is another's in a second Unicode form"
-NOTHING_FOUND = "queries for which nothing was retrieved, counted as 0"
 WITHOUT_CANDIDATES = "queries without candidates, counted as 0"
 _MOST = 0.5  # refuse when more than this share of the judged documents is missing
 
@@ -615,7 +615,7 @@ def text_counts(kind: str, texts: Iterable[str]) -> dict[str, int]:
 
 def nothing_found_by(part: str) -> str:
     """Return the name of the count of queries for which a part of a fusion found nothing."""
-    return f"queries for which {part}, a part of the fusion, retrieved nothing"
+    return f"queries for which {part}{PART_FOUND_NOTHING}"
 
 
 def nonzero(counts: Mapping[str, int]) -> dict[str, int]:

@@ -24,7 +24,7 @@ from qwen3nb import paths
 from qwen3nb.datasets.trec import qrels_bytes, run_digest, write_run
 from qwen3nb.hub import hub_session
 from qwen3nb.metrics.aggregate import Aggregate, means
-from qwen3nb.metrics.retrieval import Qrels
+from qwen3nb.metrics.retrieval import NOTHING_FOUND, PART_FOUND_NOTHING, Qrels
 from qwen3nb.metrics.retrieval import Run as Ranked
 from qwen3nb.models.types import KnownModel
 from qwen3nb.records.record import (
@@ -281,6 +281,9 @@ class Work:
         several ``parts``.
         """
         model, done = self.model, self._done()
+        for what, count in task.counts.items():
+            if what == NOTHING_FOUND or what.endswith(PART_FOUND_NOTHING):
+                log.warning("%s: %s: %s: %d", model.label, task.key, what, count)
         cost = RunCost(
             seconds=time.perf_counter() - self._started,
             texts=int(done["texts"]),

@@ -22,6 +22,10 @@ Qrels = Mapping[str, Mapping[str, int]]
 Run = Mapping[str, Mapping[str, float]]
 
 UNJUDGED = -1
+JUDGED = "Judged@10"  # recorded with every score on own data, and no score itself
+# Names of counts in records; the second follows the name of a part of a fusion.
+NOTHING_FOUND = "queries for which nothing was retrieved, counted as 0"
+PART_FOUND_NOTHING = ", a part of the fusion, retrieved nothing"
 _NAME = re.compile(r"(?P<name>[A-Za-z]+)@(?P<k>[1-9]\d*)")
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, system_scores
+from qwen3nb.metrics.retrieval import NOTHING_FOUND
 from qwen3nb.models.kinds.source import registry
 from qwen3nb.records.record import ModelInfo, Result
 from qwen3nb.records.results import from_oldest
@@ -202,7 +203,8 @@ def score_columns(
 ) -> tuple[dict[str, SystemScores], list[str]]:
     """Return scores per query of the systems that can be compared, and notes on the others.
 
-    Records of another revision of the data, or without the metric per query, are left out.
+    Records of another revision of the data, without the metric per query, or of a search that found
+    nothing at all are left out.
     """
     columns: dict[str, SystemScores] = {}
     reasons = []
@@ -215,9 +217,30 @@ def score_columns(
             )
         elif not result.scores.counts.get(metric):
             reasons.append(f"{task}: {name} has no {metric} per query")
+        elif found_nothing_at_all(result, metric):
+            reasons.append(f"{task}: {name} found nothing for any query, so there is no verdict")
         else:
             columns[name] = scores_by(metric, result)
     return columns, reasons
+
+
+def nothing_found(result: Result, metric: str) -> tuple[str, ...]:
+    """Return the ids of the scored queries for which a search found nothing.
+
+    A record with their number alone gives as many of its queries with a score of 0.
+    """
+    scores = result.per_query.get(metric, {})
+    top = result.config.get("top")
+    if isinstance(top, Mapping):
+        return tuple(query for query in scores if query in top and not top[query])
+    count = result.task.counts.get(NOTHING_FOUND, 0)
+    return tuple(query for query, score in scores.items() if score == 0)[:count]
+
+
+def found_nothing_at_all(result: Result, metric: str) -> bool:
+    """Return whether a search found nothing for any of its queries, as if it never ran."""
+    scores = result.per_query.get(metric, {})
+    return bool(scores) and len(nothing_found(result, metric)) == len(scores)
 
 
 def scores_by(metric: str, result: Result) -> SystemScores:

@@ -1,20 +1,22 @@
-"""The rule for replacing the model in use by a candidate, and the choice of candidates.
+"""The verdict on each candidate against the model in use, and the choice of candidates.
 
 A candidate matters if its difference from the model in use is significant (see `differences`)
-**and** larger than ``minimum``. The best candidate that matters and is better should replace the
-model in use; without one, the model stays.
+**and** larger than ``minimum``. `qwen3nb.analysis.comparison.decision` chooses between those that
+matter and the model in use.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from qwen3nb.analysis.comparison.alignment import score_columns, system_names
+from qwen3nb.analysis.comparison.alignment import (
+    found_nothing_at_all,
+    score_columns,
+    system_names,
+)
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import (
-    TEST,
     PairedDifference,
     TaskComparison,
-    correction_words,
     paired_differences,
 )
 from qwen3nb.analysis.stats.multiple_testing import adjust
@@ -30,6 +32,10 @@ CUSTOM_DATA = "domain-"  # prefix of the data sets of `qwen3nb domain`
 OTHER = "(no category)"
 
 
+class NothingFoundError(ValueError):
+    """A model found nothing for any query, as if it never ran; there is nothing to compare."""
+
+
 @dataclass(frozen=True)
 class Recommendation:
     """The rule's verdict on one candidate."""
@@ -38,24 +44,6 @@ class Recommendation:
     verdict: str  # see `differences.verdict`
     matters: bool  # whether the difference is significant and larger than the minimum
     text: str  # the verdict with its reason
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The decision which model to use."""
-
-    use: str
-    current: str  # name of the model in use
-    reason: str  # the reason, with numbers
-
-    @property
-    def title(self) -> str:
-        """``Keep X``, or ``Take Y instead of X``."""
-        kept = self.use == self.current
-        return f"Keep {self.current}" if kept else f"Take {self.use} instead of {self.current}"
-
-    def __str__(self) -> str:
-        return f"{self.title}: {self.reason}."
 
 
 @dataclass(frozen=True)
@@ -69,8 +57,16 @@ class QueryChange:
     difference: float  # candidate - model in use
 
 
-def recommend(difference: PairedDifference, *, comparison: Comparison) -> Recommendation:
-    """Apply the rule to a candidate's difference from the model in use."""
+NO_VERDICT = "no verdict"
+
+
+def recommend(
+    difference: PairedDifference, *, comparison: Comparison, doubt: str = ""
+) -> Recommendation:
+    """Apply the rule to a candidate's difference from the model in use.
+
+    With a ``doubt`` that could turn it, there is no verdict.
+    """
     how, each = comparison.procedure, difference
     significant, large = each.significant(how.alpha), abs(each.difference) > how.minimum
     word = comparison.verdict(each)
@@ -82,40 +78,9 @@ def recommend(difference: PairedDifference, *, comparison: Comparison) -> Recomm
         text += f": significant, but not larger than {how.minimum:g}"
     if large and not significant:
         text += f": larger than {how.minimum:g}, but not significant"
+    if doubt:
+        return Recommendation(each.first, NO_VERDICT, False, f"{NO_VERDICT}, as {doubt}; {text}")
     return Recommendation(each.first, word, significant and large, text)
-
-
-def decide(differences: Sequence[PairedDifference], *, comparison: Comparison) -> Decision:
-    """Recommend the best candidate that is better than the model in use, or keep it."""
-    how = comparison.procedure
-    by_gain = sorted(differences, key=lambda each: -each.difference)
-    current, best = by_gain[0].second, by_gain[0]
-    significant = [each for each in by_gain if each.significant(how.alpha)]
-    better = [each for each in significant if each.difference > how.minimum]
-    if better:
-        names = ", ".join(each.first for each in better[1:])
-        others = f"; {names} would be better than {current} too" if names else ""
-        return Decision(better[0].first, current, evidence(better[0]) + others)
-    if significant == by_gain and best.difference < 0:
-        outcome = "the candidate is worse" if len(by_gain) == 1 else "every candidate is worse"
-    elif best in significant and best.difference > 0:
-        outcome = f"no candidate is better by more than {how.minimum:g}"
-    else:
-        outcome = "no candidate is shown to be better"
-    which = best.first if len(by_gain) == 1 else f"the best, {best.first}"
-    return Decision(current, current, f"{outcome}; {which}: {evidence(best)}")
-
-
-def evidence(each: PairedDifference) -> str:
-    """Describe a candidate's difference from the model in use, with interval and test."""
-    corrected = correction_words(each.correction, each.family, "pairs of the models compared")
-    over = f", {corrected}" if corrected else ""
-    ends = interval_text(each.interval, absent="(no interval)")
-    return (
-        f"{each.metric} {each.means[0]:.3f} against {each.means[1]:.3f}, a difference of "
-        f"{each.difference:+.3f} {ends} over {each.n} queries ({TEST}, "
-        f"p {p_value_text(each.corrected, relation=True)}{over})"
-    )
 
 
 def rule(comparison: Comparison, deciding: TaskComparison) -> str:
@@ -123,8 +88,9 @@ def rule(comparison: Comparison, deciding: TaskComparison) -> str:
     how = comparison.procedure
     return (
         f"Rule: a candidate is taken if it is better by {deciding.metric}, by more than "
-        f"{how.minimum:g}. Better or worse: the corrected p-value is below {how.alpha:g} and the "
-        f"interval excludes 0. Equivalent: the interval is within ±{how.minimum:g}. Test: "
+        f"{how.minimum:g}. Of candidates that cannot be told apart from the best, the cheapest is "
+        f"taken. Better or worse: the corrected p-value is below {how.alpha:g} and the interval "
+        f"excludes 0. Equivalent: the interval is within ±{how.minimum:g}. Test: "
         f"{comparison.test} ({deciding.draws:,} sign flips), "
         f"{comparison.family(deciding.task)}, by that metric."
         + (f" Queries of a cluster count together: {of}." if (of := deciding.clustered) else "")
@@ -175,6 +141,10 @@ def select_candidates(
         raise ValueError(f"choose a task: {', '.join(sorted({r.task.key for r in mine}))}")
     used = newest(mine)
     key, records, left_out = used.task.key, [used], []
+    if any(found_nothing_at_all(used, metric) for metric in tested):
+        raise NothingFoundError(
+            f"{current}, the model in use, found nothing for any query on {key}: no verdict"
+        )
     others = [r for r in fit if r.task.key == key and r is not used]
     labels = {current}.union(*(called[id(r)] for r in others))
     if unknown := [label for label in models if label not in labels]:
@@ -183,18 +153,23 @@ def select_candidates(
     for result in others:
         label = names[result.model.identity, result.seed]
         lacking = [metric for metric in tested if metric not in result.per_query]
+        empty = not lacking and any(found_nothing_at_all(result, metric) for metric in tested)
         if models and not called[id(result)].intersection((current, *models)):
             continue
         if result.task.revision != used.task.revision:
             left_out.append(f"{label} was run on another revision of the data")
         elif lacking:
             left_out.append(f"{label} has no {lacking[0]} per query")
+        elif empty:
+            left_out.append(f"no verdict on {label}, which found nothing for any query")
         elif (result.model.identity, result.seed) == (used.model.identity, used.seed):
             left_out.append(f"{label} is the same model as {current}")
         else:
             records.append(result)
     if len(records) < 2:
-        raise ValueError(
+        nothing = any("found nothing" in reason for reason in left_out)
+        error = NothingFoundError if nothing else ValueError
+        raise error(
             f"no model to compare with {current!r} on {key}: {'; '.join(left_out) or 'no record'}"
         )
     return records, left_out

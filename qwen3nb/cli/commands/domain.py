@@ -209,10 +209,15 @@ def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[st
 
 def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None:
     """Compare the models with the first; print the decision and the path of the report."""
+    from qwen3nb.analysis.comparison.candidates import NothingFoundError
     from qwen3nb.report.comparison.candidates import compare_candidates
 
     used = results[0]
-    report = compare_candidates(results, current=used.model.label, task=used.task.key, **rule)
+    try:
+        report = compare_candidates(results, current=used.model.label, task=used.task.key, **rule)
+    except NothingFoundError as error:
+        say(f"No decision: {error}", bold=True)
+        return
     say(report.headline, bold=True)
     opt.print_table(report.tables()["Recommendation"])
     if folder is None:

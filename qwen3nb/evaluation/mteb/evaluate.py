@@ -23,7 +23,6 @@ from typing import Any, Self
 import numpy as np
 
 from qwen3nb.datasets.collection import (
-    NOTHING_FOUND,
     judgement_counts,
     nonzero,
     nothing_found_by,
@@ -42,6 +41,7 @@ from qwen3nb.evaluation.run import (
     UnsupportedError,
     Work,
 )
+from qwen3nb.metrics.retrieval import NOTHING_FOUND
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers import Reranker
 from qwen3nb.models.search.bm25 import BM25

@@ -17,12 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.collection import NOTHING_FOUND, nonzero, nothing_found_by
+from qwen3nb.datasets.collection import nonzero, nothing_found_by
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.run import EvaluationRun, Run, UnsupportedError, Work, evaluate_each
-from qwen3nb.metrics.retrieval import RECORDED, UNJUDGED, Qrels, rank_documents, score_run
+from qwen3nb.metrics.retrieval import (
+    NOTHING_FOUND,
+    RECORDED,
+    UNJUDGED,
+    Qrels,
+    rank_documents,
+    score_run,
+)
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import known_or_loaded, load_model

@@ -22,14 +22,13 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import (
-    NOTHING_FOUND,
     TestCollection,
     nonzero,
     nothing_found_by,
 )
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import load_run, write_run
-from qwen3nb.metrics.retrieval import rank_documents
+from qwen3nb.metrics.retrieval import NOTHING_FOUND, rank_documents
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source

@@ -23,10 +23,6 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
-import bm25s
-import Stemmer
-from bm25s.stopwords import STOPWORDS_EN
-
 from qwen3nb.models.search.mteb_rows import ENGLISH
 
 STEMMER = "english"
@@ -107,11 +103,16 @@ class Words:
     @cached_property
     def left_out(self) -> frozenset[str]:
         """The stop words."""
+        from bm25s.stopwords import STOPWORDS_EN
+
         return frozenset(STOPWORDS_EN) if self.english else frozenset()
 
     def split(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the words of each text, stemmed, without stop words."""
         if self == ENGLISH_WORDS:
+            import bm25s
+            import Stemmer
+
             english: list[list[str]] = bm25s.tokenize(
                 list(texts),
                 stopwords="en",
@@ -132,7 +133,12 @@ class Words:
 
         Without PyStemmer's own cache, which takes longer than it saves.
         """
-        return Stemmer.Stemmer(STEMMER, 0).stemWord if self.english else str
+        if not self.english:
+            return str
+        import Stemmer
+
+        stem: Callable[[str], str] = Stemmer.Stemmer(STEMMER, 0).stemWord
+        return stem
 
     def spaced(self, text: str) -> str:
         """Return a text with spaces between its words, of which none is stemmed or left out.

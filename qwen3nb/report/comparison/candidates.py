@@ -4,14 +4,15 @@ Reads the records of `qwen3nb domain`, or of any task with per-query scores of t
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from qwen3nb.analysis.comparison import candidates
+from qwen3nb.analysis.comparison import candidates, doubts
 from qwen3nb.analysis.comparison.alignment import system_names
 from qwen3nb.analysis.comparison.compare import Comparison, compare
+from qwen3nb.analysis.comparison.decision import Decision, decide, evidence, model_costs
 from qwen3nb.analysis.comparison.differences import (
     HOLM,
     PairedDifference,
@@ -21,6 +22,7 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS
+from qwen3nb.metrics.retrieval import JUDGED, NOTHING_FOUND, PART_FOUND_NOTHING
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.report.comparison.compare import difference_cells, p_cell
 from qwen3nb.report.comparison.explorer import query_text, top_documents
@@ -71,21 +73,107 @@ class CandidateReport:
     @cached_property
     def recommendations(self) -> tuple[candidates.Recommendation, ...]:
         """The recommendation for each candidate."""
-        how = self.comparison
-        return tuple(candidates.recommend(each, comparison=how) for each in self.differences)
+        return tuple(
+            candidates.recommend(
+                difference,
+                comparison=self.comparison,
+                doubt=self.undecided.get(difference.first, ""),
+            )
+            for difference in self.differences
+        )
 
     @cached_property
-    def decision(self) -> candidates.Decision:
-        """Which model to use, and the tested metrics by which it is significantly worse."""
-        how = self.comparison
-        decision = candidates.decide(self.differences, comparison=how)
-        worse = "".join(
-            f"; but it is worse by {candidates.evidence(each)}"
-            for each in how.differences
-            if each.metric in self.tested[1:] and each.first == decision.use
-            if each.difference < 0 and each.significant(how.procedure.alpha)
+    def _doubts(self) -> Mapping[str, tuple[Sequence[doubts.Doubt], Sequence[doubts.Doubt]]]:
+        """By candidate, why its verdict could turn: nothing found, and unjudged documents."""
+        return {
+            difference.first: doubts.doubts_of(difference, self.comparison, self.records)
+            for difference in self.differences
+        }
+
+    @cached_property
+    def undecided(self) -> Mapping[str, str]:
+        """By candidate without a verdict, what was not found that could turn it."""
+        texts = {}
+        for model, (empty, _) in self._doubts.items():
+            if empty:
+                found = " and ".join(doubt.text for doubt in empty)
+                texts[model] = f"{found}, on which the difference rests"
+        return texts
+
+    @cached_property
+    def saturation(self) -> doubts.Saturation | None:
+        """Whether the deciding metric is at its ceiling or floor for every model."""
+        return doubts.saturation(self.deciding)
+
+    @cached_property
+    def decision(self) -> Decision:
+        """Which model to use, and what limits that verdict."""
+        decision = decide(
+            self.deciding,
+            self.differences,
+            comparison=self.comparison,
+            costs=model_costs(self.records),
+            doubts=self.undecided,
         )
-        return replace(decision, reason=decision.reason + worse)
+        remarks = [*self._of_saturation(), *self._of_other_metrics(decision)]
+        remarks += [*self._of_nothing_found(), *self._of_judgements(decision)]
+        return replace(decision, remarks=tuple(remarks))
+
+    def _of_saturation(self) -> Iterator[str]:
+        """Name a deciding metric at its end, and the next one to look at."""
+        if self.saturation is None:
+            return
+        yield self.saturation.text
+        for task in self.comparison.tasks:
+            if task.metric in (self.tested[0], JUDGED) or doubts.saturation(task) is not None:
+                continue
+            best = max(task.with_baseline, key=lambda difference: abs(difference.difference))
+            yield f"Look at {task.metric} instead: {best.first}: {evidence(best)}"
+            return
+
+    def _of_other_metrics(self, decision: Decision) -> Iterator[str]:
+        """Name tested metrics that disagree with the decision."""
+        how = self.comparison.procedure
+        for metric in self.tested[1:]:
+            task = next(each for each in self.comparison.tasks if each.metric == metric)
+            differences = {each.first: each for each in task.with_baseline}
+            taken = differences.get(decision.use)
+            if taken is not None:
+                if not taken.significant(how.alpha):
+                    yield f"The metrics disagree: it is not shown to be better by {evidence(taken)}"
+                elif taken.difference < 0:
+                    yield f"The metrics disagree: it is worse by {evidence(taken)}"
+                continue
+            better = [
+                difference
+                for name, difference in differences.items()
+                if name not in self.undecided and difference.significant(how.alpha)
+                if difference.difference > how.minimum
+            ]
+            if better:
+                best = max(better, key=lambda difference: difference.difference)
+                yield f"The metrics disagree: {best.first} is better by {evidence(best)}"
+
+    def _of_nothing_found(self) -> Iterator[str]:
+        """Count the queries for which a model, or a part of a fusion, found nothing."""
+        for name, record in self.records.items():
+            for what, count in record.task.counts.items():
+                if what == NOTHING_FOUND:
+                    size = record.metrics[self.tested[0]].n
+                    yield f"{name} found nothing for {count} of {size} queries"
+                elif what.endswith(PART_FOUND_NOTHING):
+                    yield f"{name}: {what}: {count}"
+
+    def _of_judgements(self, decision: Decision) -> Iterator[str]:
+        """Say that documents without a judgement could turn the verdict that decides."""
+        judged = {name: doubts.judged_share(record) for name, record in self.records.items()}
+        _, unjudged = self._doubts[decision.best.first]
+        shares = [
+            f"{judged[name] or 0:.2f} ({name})" for name in (decision.best.first, self.current)
+        ]
+        if unjudged:
+            why = " and ".join(doubt.text for doubt in unjudged)
+            yield f"Judged@10 is {' and '.join(shares)}: {why}"
 
     @property
     def headline(self) -> str:
@@ -111,12 +199,16 @@ class CandidateReport:
 
     @property
     def regressions(self) -> tuple[str, ...]:
-        """Reasons for a gate to fail: worse candidates, and runs worse than the previous one."""
+        """Reasons for a gate to fail: worse candidates, and runs worse than the previous one.
+
+        A candidate without a verdict fails it, too: nothing shows that it is no worse.
+        """
         how, newest = self.comparison.procedure, {run.label: run for run in self.runs}
         worse = [
             f"{each.model}: {each.text}"
             for each in self.recommendations
-            if each.matters and each.verdict.startswith("worse")
+            if each.verdict == candidates.NO_VERDICT
+            or (each.matters and each.verdict.startswith("worse"))
         ]
         worse += [
             f"{run.label}: its newest run is worse than the previous one ({self.tested[0]} "
@@ -136,7 +228,7 @@ class CandidateReport:
         undecided = [each for each in self.differences if comparison.verdict(each) in open_]
         largest = max((comparison.detectable(each) or 1.0 for each in undecided), default=0.0)
         sentences = []
-        if largest > how.minimum:
+        if largest > how.minimum and self.saturation is None:
             sentences.append(
                 f"These queries detect only differences of {largest:.3f} or more with a power of "
                 f"0.8; smaller ones above {how.minimum:g} may be missed; use more queries."
@@ -177,18 +269,30 @@ class CandidateReport:
 
     def _recommendations(self) -> Table:
         how = self.comparison.procedure
-        rows = (
-            {
+        judged = {each.first: self._judged_cell(each) for each in self.differences}
+        rows = []
+        for each, advice in zip(self.differences, self.recommendations, strict=True):
+            row: dict[str, Any] = {
                 f"against {self.current}": each.first,
                 "verdict": Cell(advice.verdict, strong=advice.matters),
                 f"Δ {each.metric}": number(each.difference, "+.3f", interval=each.interval),
                 "p": p_cell(each.corrected, each.interval, alpha=how.alpha),
-                "queries": each.n,
             }
-            for each, advice in zip(self.differences, self.recommendations, strict=True)
-        )
+            if any(judged.values()):
+                row["judged\nfirst ten"] = judged[each.first]
+            rows.append(row | {"queries": each.n})
         rule = candidates.rule(self.comparison, self.deciding)
         return Table.of(rows, note=" ".join(filter(None, (rule, self.caution))))
+
+    def _judged_cell(self, difference: PairedDifference) -> tuple[str, str] | None:
+        """Judged@10 of a candidate and of the model in use; None if all are judged, or unknown."""
+        ours, theirs = (
+            doubts.judged_share(self.records[name])
+            for name in (difference.first, difference.second)
+        )
+        if ours is None or theirs is None or ours == theirs == 1:
+            return None
+        return f"{ours:.2f}", f"against {theirs:.2f}"
 
     def _models(self) -> Table:
         rows = (
@@ -196,6 +300,7 @@ class CandidateReport:
                 "model": name,
                 "loaded from": (record.model.spec, record.model.identity[:8]),
                 "dimensions": record.config.get("dimensions") or None,
+                "judged\nfirst ten": number_text(doubts.judged_share(record)),
                 "prompts": ", ".join(f"{role}: {text!r}" for role, text in prompts.items())
                 or "none",
                 "time": times_text(record),
@@ -203,7 +308,11 @@ class CandidateReport:
             for name, record in self.records.items()
             for prompts in [record.model.settings.get("prompts") or {}]
         )
-        note = "Per query: the median time from a text to its vector, or with BM25 to its ranking."
+        note = (
+            "Judged: the share of the first ten documents that have a judgement; others count as "
+            "not relevant. Per query: the median time from a text to its vector, or with BM25 to "
+            "its ranking."
+        )
         return Table.of(rows, note=note, kind="words")
 
     def _differences(self) -> Table:
@@ -304,7 +413,13 @@ class CandidateReport:
                 "schema": "qwen3nb.comparison/1",
                 "task": self.task,
                 "headline": self.headline,
-                "decision": asdict(self.decision),
+                "decision": {
+                    "use": self.decision.use,
+                    "current": self.decision.current,
+                    "reason": self.decision.reason,
+                    "rivals": [difference.second for difference in self.decision.rivals],
+                    "undecided": list(self.decision.undecided),
+                },
                 "decides": self.tested[0],
                 "alpha": how.alpha,
                 "threshold": how.minimum,
@@ -424,6 +539,7 @@ def compare_candidates(
         metric
         for metric, value in used.metrics.items()
         if value.how == "mean" and all(metric in each.per_query for each in records)
+        if metric != JUDGED or metric in tested
     ]
     comparison = compare(
         records,

@@ -9,13 +9,13 @@ from safetensors.numpy import save_file
 
 import qwen3nb as q
 from qwen3nb.cli.main import main
-from qwen3nb.datasets.collection import ITSELF, NOTHING_FOUND, SAME_TEXT, nothing_found_by
+from qwen3nb.datasets.collection import ITSELF, SAME_TEXT, nothing_found_by
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.custom.queries import ModelEntry, read_queries
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain, search_domain
 from qwen3nb.evaluation.run import EvaluationError
-from qwen3nb.metrics.retrieval import RECORDED, UNJUDGED
+from qwen3nb.metrics.retrieval import NOTHING_FOUND, RECORDED, UNJUDGED
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.search.fusion import fuse
 from qwen3nb.models.search.words import Words
@@ -334,14 +334,14 @@ def domain_command(*arguments):
 
 
 def test_the_command_writes_a_report_and_ends_with_the_decision(data, home, own_cache):
-    arguments = ("--queries", data[0], "--documents", data[1], "--model", "bm25")
+    arguments = ("--queries", data[0], "--documents", data[1], "--model", "random:16")
     arguments += ("--model", "random")
     done = domain_command(*arguments)
     assert "30 documents, 2 queries (1 dropped)" in done.output
-    verdict = next(line for line in done.stdout.splitlines() if line.startswith("Keep bm25: "))
+    verdict = next(line for line in done.stdout.splitlines() if line.startswith("Keep random-16: "))
     markdown, value = sorted((home / "eval_results").iterdir(), reverse=True)
     assert re.fullmatch(r"evaluation_\d{8}_\d{6}", markdown.stem)
-    assert markdown.read_text().startswith("# Keep bm25\n\nKeep bm25: ")
+    assert markdown.read_text().startswith("# Keep random-16\n\nKeep random-16: ")
     report = json.loads(value.read_text())
     assert (report["headline"], report["decides"]) == (verdict, "MRR@10")
     assert set(report["models"]["random"]["per_query"]["MRR@10"]) == {"a", "c"}
@@ -354,6 +354,23 @@ def test_the_command_writes_a_report_and_ends_with_the_decision(data, home, own_
     domain_command(*arguments, "--reports", home / "elsewhere", "--threshold", 0.2)
     (file,) = (home / "elsewhere").glob("*.json")
     assert json.loads(file.read_text())["threshold"] == 0.2
+
+
+def test_a_model_that_found_nothing_at_all_gets_no_verdict(data, home, own_cache):
+    """BM25 has no word of the queries "alpha" and "gamma", whichever of the two it is."""
+    files = ("--queries", data[0], "--documents", data[1])
+    done = domain_command(*files, "--model", "bm25", "--model", "random")
+    assert done.exit_code == 0
+    assert "No decision: bm25, the model in use, found nothing for any query" in done.output
+    done = domain_command(*files, "--model", "random", "--model", "bm25")
+    assert "No decision: no model to compare with 'random'" in done.output
+    assert "no verdict on bm25, which found nothing for any query" in done.output
+    done = domain_command(*files, "--model", "random", "--model", "random:16", "--model", "bm25")
+    assert "Keep random" in done.output
+    report = json.loads(next((home / "eval_results").glob("*.json")).read_text())
+    assert report["notes"] == ["no verdict on bm25, which found nothing for any query"]
+    assert [each["model"] for each in report["comparison"]["recommendations"]] == ["random-16"]
+    assert report["models"].keys() == {"random", "random-16"}
 
 
 def test_a_label_with_a_secret_makes_no_folder(data, home, monkeypatch):

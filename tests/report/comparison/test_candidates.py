@@ -63,7 +63,7 @@ def test_what_is_taken_is_shown_to_be_better_and_where_it_is_worse_is_said():
     assert gains["wild"] > gains["solid"] > 0.05
     assert [each.verdict for each in report.recommendations] == ["better", "no worse"]
     assert report.headline.startswith("Take solid instead of now: ")
-    assert "; but it is worse by nDCG@10 0.050 against 0.199" in report.headline
+    assert "The metrics disagree: it is worse by nDCG@10 0.050 against 0.199" in report.headline
 
 
 def test_few_queries_say_what_they_cannot_show():

@@ -1,0 +1,166 @@
+"""What may hide behind a paired difference on a search, and whether it could turn the verdict.
+
+    nothing found    queries for which a model retrieved no document, and scored 0
+    unjudged         first documents without a judgement, which count as not relevant
+    saturated        queries on which every model has the highest score, or the lowest
+
+A verdict rests on queries for which nothing was found if the difference is within the margin
+without them: then there is none. It could turn if another one is shown once one of the two models
+has the scores that it would have if all its first documents without a judgement were relevant.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qwen3nb.analysis.comparison.alignment import nothing_found
+from qwen3nb.analysis.comparison.compare import Comparison
+from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison
+from qwen3nb.analysis.stats.score_matrix import shared_queries, system_scores
+from qwen3nb.metrics.retrieval import JUDGED, METRICS, UNJUDGED, Measure
+from qwen3nb.records.record import Result
+
+_GRADED = ("nDCG", "nDCGexp")  # metrics that use grades; others take a document as relevant or not
+_SATURATED = 0.95  # share of queries from which a metric is at its ceiling or floor
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A cause for which the verdict on a difference could turn, in words."""
+
+    model: str  # whose score may be too low
+    text: str
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """A metric at its ceiling or floor for every model."""
+
+    metric: str
+    end: str  # ``ceiling`` or ``floor``
+    queries: int  # on which every model has that score
+    n: int  # of so many
+
+    @property
+    def text(self) -> str:
+        """The finding in a sentence."""
+        score = "1" if self.end == "ceiling" else "0"
+        return (
+            f"{self.metric} is at its {self.end}: every model has {score} on {self.queries} of "
+            f"{self.n} queries, and more queries like these cannot tell models apart"
+        )
+
+
+def judged_share(result: Result) -> float | None:
+    """Return the share of judged documents among the first ten; None if it is not recorded."""
+    measured = result.metrics.get(JUDGED)
+    return None if measured is None else measured.value
+
+
+def scores_if_relevant(result: Result, metric: str) -> dict[str, float]:
+    """Return the scores of queries if every first document without a judgement were relevant.
+
+    No score is lower than the recorded one. Empty if the record has no judgements, or the metric
+    counts more documents than it has.
+    """
+    judgements = result.config.get("judgements")
+    name = metric.partition("@")[0]
+    if not isinstance(judgements, Mapping) or name not in METRICS or name == "Judged":
+        return {}
+    measure, scores = Measure(metric), dict(result.per_query.get(metric, {}))
+    threshold = int(result.config.get("relevance_threshold") or 1)
+    for query, judged in judgements.items():
+        first, ideal = judged["first"], judged["ideal"]
+        if query not in scores or UNJUDGED not in first or measure.depth > 10:
+            continue
+        if name not in _GRADED:
+            first = [grade if grade == UNJUDGED else int(grade >= threshold) for grade in first]
+            ideal = [1 for grade in ideal if grade >= threshold]
+        best = max(ideal)
+        raised = [best if grade == UNJUDGED else grade for grade in first]
+        every = sorted([*ideal, *[best] * first.count(UNJUDGED)], reverse=True)
+        scores[query] = max(scores[query], measure.score(raised, every))
+    return scores
+
+
+def doubts_of(
+    difference: PairedDifference, comparison: Comparison, records: Mapping[str, Result]
+) -> tuple[list[Doubt], list[Doubt]]:
+    """Return what a verdict rests on that was not found, and what is unjudged and could turn it.
+
+    ``records`` are by name of the system.
+    """
+    empty, unjudged = [], []
+    metric = difference.metric
+    for model in (difference.first, difference.second):
+        queries = nothing_found(records[model], metric)
+        if queries and rests_on(queries, difference, comparison):
+            empty.append(
+                Doubt(model, f"{model} found nothing for {len(queries)} of {difference.n} queries")
+            )
+        raised = scores_if_relevant(records[model], metric)
+        if raised and turns_with(raised, model, difference, comparison):
+            unjudged.append(
+                Doubt(
+                    model,
+                    f"if the unjudged documents that {model} found were relevant, the verdict "
+                    "would turn",
+                )
+            )
+    return empty, unjudged
+
+
+def rests_on(
+    queries: Collection[str], difference: PairedDifference, comparison: Comparison
+) -> bool:
+    """Return whether a model is better or worse by more than the margin with some queries only."""
+    task = comparison.on(difference.task, difference.metric)
+    side = _side(difference, comparison)
+    if task is None or side == 0:
+        return False
+    matrix = task.matrix(difference.first, difference.second)
+    left = [row for row, query in enumerate(matrix.queries) if query not in queries]
+    if not left:
+        return True
+    first, second = matrix.scores[:, left].mean(axis=1).tolist()
+    return bool(side * (first - second) <= comparison.procedure.minimum)
+
+
+def turns_with(
+    scores: Mapping[str, float], model: str, difference: PairedDifference, comparison: Comparison
+) -> bool:
+    """Return whether the verdict on a difference is another one with other scores of a model."""
+    task = comparison.on(difference.task, difference.metric)
+    if task is None:
+        return False
+    column = task.columns[model]
+    values = np.array(column.scores, dtype=float)
+    for row, query in enumerate(column.queries):
+        values[row] = scores.get(query, values[row])
+    columns = {**task.columns, model: system_scores(column.queries, values)}
+    other = replace(task, columns=columns).difference(difference.first, difference.second)
+    return other is not None and _side(other, comparison) != _side(difference, comparison)
+
+
+def _side(difference: PairedDifference, comparison: Comparison) -> int:
+    """Return 1 for better by more than the margin, -1 for worse, 0 if neither is shown."""
+    procedure = comparison.procedure
+    if not difference.significant(procedure.alpha):
+        return 0
+    if abs(difference.difference) <= procedure.minimum:
+        return 0
+    return 1 if difference.difference > 0 else -1
+
+
+def saturation(task: TaskComparison) -> Saturation | None:
+    """Return that a metric is at its ceiling or floor for all models; None if it is not."""
+    if not shared_queries([column.queries for column in task.columns.values()]):
+        return None
+    matrix = task.matrix(*task.columns)
+    n = len(matrix.queries)
+    for end, score in (("ceiling", 1.0), ("floor", 0.0)):
+        queries = int((matrix.scores == score).all(axis=0).sum())
+        if queries >= _SATURATED * n:
+            return Saturation(task.metric, end, queries, n)
+    return None
