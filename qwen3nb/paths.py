@@ -4,7 +4,7 @@ A *study* is a folder with `_config.yml`, `book/_toc.yml` and `notebooks/`, as `
 makes it; a clone of the repository is one too. `root` is the nearest study, from the working
 directory upwards, so a notebook opened in JupyterLab (working directory `notebooks/`) and a
 command run at the top agree. Outside a study, relative paths start from the working directory,
-the cache is the user's, and reading or writing results, models or pages raises `NoStudyError`.
+the cache is the user's, and reading or writing results, models or pages raises `NoStudyError`::
 
     QWEN3NB_HOME     the root itself
     QWEN3NB_RESULTS  results/   result records, MTEB's own files

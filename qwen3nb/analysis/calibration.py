@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qwen3nb.utils.atomic_files import read_json
 
-_ERRORS = ("false positives", "false equivalence", "family-wise error")
+_ERRORS = ("false positives", "false equivalence", "family-wise error", "condition errors")
 STORED = Path(__file__).with_suffix(".json")
 
 
@@ -21,7 +21,9 @@ class Share:
     method: str  # the test or interval that is simulated
     # ``false positives``, ``false equivalence``, ``coverage`` (of differences), ``score coverage``
     # or ``power``; for families of tests ``family-wise error``, ``family power`` (mean share of
-    # true differences found) or ``false discoveries`` (mean share among those found)
+    # true differences found) or ``false discoveries`` (mean share among those found); where an
+    # assumption fails (`qwen3nb.bench.conditions`), ``condition errors``, ``condition coverage``,
+    # ``condition power`` or ``condition shown`` (share of samples in which there is an interval)
     kind: str
     # the distribution of the data; for power, with the true difference; for families, with the null
     # hypothesis, ``complete`` or ``partial``

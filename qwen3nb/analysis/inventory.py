@@ -1,5 +1,7 @@
 """Collect the scores of three kinds of result files in one table, and read logs of trainings.
 
+::
+
     our records       <model>/seed_<n>/<task>.json (`records.record.Result`)
     MTEB's own        <model>/<revision>/<task>.json next to model_meta.json
     adapter training  <config>/seed_<n>/results/reranking_results.json, mteb_results.json,
@@ -10,7 +12,8 @@ Files are recognised by their content. Flags mark anomalies for review; flagged 
 table. Scores of adapters include the facts of their training, which must agree before two runs are
 compared.
 
-Kinds of flags:
+Kinds of flags::
+
     inconsistent   files that disagree on a run's score or on the revision of a task's data, or a
                    mean that differs from that of its queries
     same scores    identical scores of different weights: a stale cache, or a file copied

@@ -28,6 +28,7 @@ from qwen3nb.analysis.stats.multiple_testing import benjamini_hochberg, holm
 from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect
 from qwen3nb.analysis.stats.resampling import LEVEL
 from qwen3nb.analysis.training.interference import DataSetScores, Gate, estimate
+from qwen3nb.bench.conditions import COVERAGE, ERRORS, POWER, conditions
 from qwen3nb.metrics import intervals
 from qwen3nb.metrics.aggregate import AGGREGATES
 from qwen3nb.metrics.intervals import INTERVALS, Array, Interval
@@ -53,6 +54,7 @@ _TIED = 0.4
 _MDE = "minimum detectable effect"
 # Nominal shares, by kind or method.
 _NOMINAL = {"coverage": LEVEL, "score coverage": LEVEL, _MDE: 0.8}
+_NOMINAL |= {COVERAGE: LEVEL, ERRORS: ALPHA, POWER: 0.8}
 _NOMINAL |= dict.fromkeys(("false positives", "false equivalence", "family-wise error"), ALPHA)
 
 Generator = np.random.Generator
@@ -102,7 +104,8 @@ def calibrate(
             minutes with the 10,000 simulations of the calibration page.
         sizes: numbers of queries; by default those of the page.
         simulations: number of samples per population and size, in batches of 100; two fifths of it
-            for scores, a fifth for families and seeds, a tenth for correlations.
+            for scores, a fifth for families and seeds, a tenth for correlations, and for most of
+            what `qwen3nb.bench.conditions` simulates.
         records: folder of records; each task with two or more systems is a further population.
         seed: of the samples.
 
@@ -133,7 +136,12 @@ def calibrate(
     for noise in (0.1, 0.01):
         shares += run(_Question(_trained), {f"noise {noise:g}": noise}, SEEDS, fewest)
     of_pairs = _Question(_family, _three_errors, salt=2)
-    return shares + run(of_pairs, families, sizes or FAMILY_SIZES, round(most * 0.2) or 1)
+    shares += run(of_pairs, families, sizes or FAMILY_SIZES, round(most * 0.2) or 1)
+    for outcome in conditions(most, seed):
+        if len(outcome.held):
+            named = (outcome.method, outcome.kind, outcome.process)
+            shares.append(_share(*named, str(outcome.n), outcome.held))
+    return shares
 
 
 def _simulate(

@@ -1,5 +1,7 @@
 """Train LoRA adapters for ranking, embedding or both on PyDocs, and their base model.
 
+::
+
     base/                                            the base model
     outputs/<mode>_r<rank>/seed_<n>/checkpoints/final    an adapter in PEFT's format
                                     config.yaml, train_log.jsonl

@@ -5,7 +5,9 @@ recomputes it.
 
 Intervals are over queries (for STS: over pairs; for clustering: over the repeated draws); their
 methods are in `qwen3nb.metrics.intervals`. The value of a task with several splits or subsets is
-the mean over these parts, as in MTEB, and its interval combines theirs.
+the mean over these parts, as in MTEB, and its interval combines theirs. If the parts have the same
+queries, such as the same sentences in several languages, and their values correlate, they are not
+independent, and the correlations count.
 """
 
 import math
@@ -26,6 +28,9 @@ from qwen3nb.utils.schema import Count, Names, Number, Text, choice
 DRAWN = {"v_measure", "V-measure", "ARI", "NMI", "homogeneity", "completeness"}
 REPORTED = "reported"  # a value from another program, without per-query values
 LEVEL = 0.95
+PARALLEL = "parallel"  # the method of intervals over parts with the same queries
+_FEWEST_PARALLEL = 10  # queries
+_CORRELATED = 3.0  # standard errors above which correlations of parts are not by chance
 
 
 def _pearson(values: Array) -> Array:
@@ -141,7 +146,34 @@ def aggregate(
             value that is not finite.
     """
     samples = [sample_of(per_query, columns, part) for part in parts or ("",)]
-    return aggregate_samples(samples, how=how, columns=columns, parts=parts)
+    found = aggregate_samples(samples, how=how, columns=columns, parts=parts)
+    if found.interval != "widened" or not _parallel(per_query[columns[0]], parts, samples):
+        return found
+    return aggregate_samples(samples, how=how, columns=columns, parts=parts, parallel=True)
+
+
+def _parallel(queries: Iterable[str], parts: Sequence[str], samples: Sequence[Array]) -> bool:
+    """Whether parts have the same queries, and their values correlate more than by chance."""
+    if len(parts) < 2 or len({len(sample) for sample in samples}) > 1:
+        return False
+    names = [sorted(q.removeprefix(part) for q in queries if q.startswith(part)) for part in parts]
+    if any(each != names[0] for each in names):
+        return False
+    correlations = _correlations(samples)
+    n, pairs = len(samples[0]), len(parts) * (len(parts) - 1) / 2
+    # The mean correlation of independent parts has this standard error.
+    mean = (correlations.sum() - len(parts)) / (2 * pairs)
+    return bool(n >= _FEWEST_PARALLEL and mean > _CORRELATED / math.sqrt(n * pairs))
+
+
+def _correlations(samples: Sequence[Array]) -> Array:
+    """Correlations (parts, parts) of the values of parts with the same queries; 0 if constant."""
+    values = np.array([sample[:, 0] for sample in samples])
+    varied = np.ptp(values, axis=1) > 0
+    correlations = np.eye(len(values))
+    if varied.sum() > 1:
+        correlations[np.ix_(varied, varied)] = np.corrcoef(values[varied])
+    return correlations
 
 
 def numbered(values: Iterable[float], *, digits: int = 5) -> dict[str, float]:
@@ -155,9 +187,16 @@ def means(per_query: Mapping[str, Mapping[str, float]]) -> dict[str, Aggregate]:
 
 
 def aggregate_samples(
-    samples: Sequence[Array], *, how: str, columns: Sequence[str], parts: Sequence[str] = ()
+    samples: Sequence[Array],
+    *,
+    how: str,
+    columns: Sequence[str],
+    parts: Sequence[str] = (),
+    parallel: bool = False,
 ) -> Aggregate:
     """Aggregate a sample (n, columns) per part, or one: finite values, sorted by query id.
+
+    ``parallel``: whether the parts have the same queries, and are not independent.
 
     Raises:
         ValueError: unknown ``how``; lists the choices.
@@ -175,8 +214,9 @@ def aggregate_samples(
     ends = [each for _, each in found if each is not None]
     if len(ends) < len(samples):
         return replace(empty, value=value)
-    low, high = intervals.mean_of_intervals(values, ends)
-    method = max(name for name, _ in found)
+    correlations = _correlations(samples) if parallel else None
+    low, high = intervals.mean_of_intervals(values, ends, correlations=correlations)
+    method = PARALLEL if parallel else max(name for name, _ in found)
     return replace(empty, value=value, low=low, high=high, interval=method)
 
 

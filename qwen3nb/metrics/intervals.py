@@ -4,19 +4,23 @@ With 20 to 200 queries, each covers the true value in at least .93 of the sample
 population in `qwen3nb.analysis.calibration`: scores that are nearly all equal, skewed or bimodal,
 differences that are rare and large, and others. A percentile bootstrap does not.
 
+::
+
     widened     means of scores from 0 to 1, and of paired differences. Student's interval, widened
-    on each side for skewness and, if the values hardly spread to that side, for queries at the
-    bound that the sample may lack. Equal to Student's for symmetric values with enough spread.
+                on each side for skewness and, if the values hardly spread to that side, for queries
+                at the bound that the sample may lack. Equal to Student's for symmetric values with
+                enough spread.
     student     Student's interval of a mean, for values with other bounds, and for random draws of
-    an algorithm such as clustering, where no rare queries are missing. wilson      macro F1.
-    Wilson's score interval, with the variance of a share, m (1 − m), scaled
+                an algorithm such as clustering, where no rare queries are missing.
+    wilson      macro F1. Wilson's score interval, with the variance of a share, m (1 − m), scaled
                 to that of the influence values.
     fisher      correlations. Student's interval on Fisher's z scale; the standard error is the
                 larger of that of normal data and that of the sample's own influence values.
     percentile  the percentile bootstrap, for comparison.
 
 No method detects rare values far from all others if the sample spreads by more than 5 % of the way
-to a bound. With fewer than 20 queries, coverage may also fall below .93. A single query, or a
+to a bound: of 20 queries, 6 % of which are far from the others, it covers .71. With fewer than 20
+queries, coverage may also fall below .93. A single query, or a
 correlation of fewer than 4 pairs, has no interval.
 
 References:
@@ -48,6 +52,7 @@ _SHOWS_NOTHING = 3  # up to this many queries without spread, the interval is th
 # Name of each method as shown with an interval; ``paired``: of differences.
 INTERVALS = {
     "widened": "widened Student's",
+    "parallel": "widened Student's, of subsets that share their queries",
     "paired": "widened Student's",
     "wilson": "Wilson's",
     "student": "Student's",
@@ -110,7 +115,7 @@ def _widened(
     """Intervals of the means of rows (rows, n) of values from ``low`` to ``high`` (rows,).
 
     With mean m, standard deviation s and skewness g, the length of a side is
-    ``sqrt((t s / sqrt(n) + 2.5 e s (1 + 2 t²) / (6 n))² + (f q d)²)``:
+    ``sqrt((t s / sqrt(n) + 2.5 e s (1 + 2 t²) / (6 n))² + (f q d)²)``::
 
         e   g on the longer side, less its standard error in normal data, at least 0
         d   distance of m from the bound
@@ -177,13 +182,18 @@ def _ratio(numerator: Array, denominator: Array) -> Array:
 
 
 def mean_of_intervals(
-    values: Sequence[float], ends: Sequence[Interval | None], *, weights: Array | None = None
+    values: Sequence[float],
+    ends: Sequence[Interval | None],
+    *,
+    weights: Array | None = None,
+    correlations: Array | None = None,
 ) -> Interval:
-    """Interval of the weighted mean of independent values, from their own intervals (MOVER).
+    """Interval of the weighted mean of values, from their own intervals (MOVER).
 
     Distances of the ends from the values add up in quadrature, separately for each side (Zou and
     Donner 2008). ``weights`` sum to 1; by default all are equal. A value without an interval counts
-    as exact.
+    as exact. Values are independent, unless they have ``correlations`` (values, values), with which
+    the products of two distances then count twice.
 
     >>> mean_of_intervals([0.5], [(0.4, 0.7)])
     (0.4, 0.7)
@@ -193,7 +203,12 @@ def mean_of_intervals(
         return known[0]
     shares = np.full(len(values), 1 / len(values)) if weights is None else weights
     sides = np.abs(np.asarray(known) - np.asarray(values)[:, None])
-    below, above = np.sqrt(((shares[:, None] * sides) ** 2).sum(axis=0))
+    parts = shares[:, None] * sides
+    if correlations is None:
+        below, above = np.sqrt((parts**2).sum(axis=0))
+    else:
+        squares = np.einsum("is,ij,js->s", parts, correlations, parts)
+        below, above = np.sqrt(np.maximum(0.0, squares))
     mean = float(shares @ np.asarray(values))
     return mean - float(below), mean + float(above)
 

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.metrics.aggregate import REPORTED, aggregate_samples
+from qwen3nb.metrics.aggregate import PARALLEL, REPORTED, aggregate_samples
 from qwen3nb.metrics.retrieval import METRICS, score_run
 from qwen3nb.records.record import CHECKSUMS, Result, check_file, read_record
 from qwen3nb.records.side_files import (
@@ -166,7 +166,10 @@ def problems(result: Result) -> list[str]:
         how, columns, parts = aggregate.how, aggregate.columns, aggregate.parts
         try:
             samples = [result.scores.sample(columns, part) for part in parts or ("",)]
-            again = aggregate_samples(samples, how=how, columns=columns, parts=parts)
+            parallel = aggregate.interval == PARALLEL
+            again = aggregate_samples(
+                samples, how=how, columns=columns, parts=parts, parallel=parallel
+            )
         except (ValueError, KeyError) as error:
             wrong.append(f"{name}: cannot be recomputed ({error})")
             continue

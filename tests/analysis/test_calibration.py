@@ -108,3 +108,44 @@ def test_wilcoxon_rejects_where_only_the_mean_difference_is_0():
     }
     assert max(share for (process, _), share in rejected.items() if process in SYMMETRIC) <= 0.06
     assert rejected["large wins", "1000"] > 0.99
+
+
+def condition(kind, method, process):
+    """Shares by size."""
+    found = [s for s in SHARES if (s.kind, s.method, s.process) == (kind, method, process)]
+    return {int(share.n): share.share for share in found}
+
+
+def test_where_assumptions_fail_the_methods_of_the_pages_hold_and_the_usual_ones_do_not():
+    for process in ("a sixth in one cluster", "half in one cluster"):
+        shown = condition("condition coverage", "Bell and McCaffrey (shown)", process)
+        assert min(shown.values()) >= 0.94
+        usual = condition("condition coverage", "usual cluster-robust", process)
+        assert usual.keys() == shown.keys()
+        assert all(usual[n] <= share for n, share in shown.items())
+    assert min(usual.values()) < 0.75
+    prompts = condition("condition coverage", "Newcombe (shown)", "P(A > B) = .983")
+    assert min(prompts.values()) >= 0.94
+    assert condition("condition coverage", "bootstrap", "P(A > B) = .983")[3] < 0.2
+    tied = condition(
+        "condition coverage", "Student's over tasks, where shown", "half of the tasks tie"
+    )
+    assert min(tied.values()) >= 0.93
+    for method, process in (
+        ("plan", "one in eight wins"),
+        ("queries needed for equivalence", "like a sample of 40"),
+    ):
+        (power,) = condition("condition power", method, process).values()
+        assert 0.76 <= power <= 0.86
+    errors = condition("condition errors", "MaxT or Holm (shown)", "skewed scores")
+    of_max_t = condition("condition errors", "MaxT", "skewed scores")
+    assert all(errors[n] <= of_max_t[n] for n in errors)
+    assert max(errors.values()) <= 0.12  # of Holm's method, where scores are as skewed as these
+
+
+def test_the_methods_page_states_the_errors_of_skewed_families():
+    page = (Path(__file__).parents[2] / "book" / "methods.md").read_text()
+    for method, sizes in (("MaxT", (10, 20, 50)), ("Holm", (10, 20, 50))):
+        shares = condition("condition errors", method, "skewed scores")
+        first, second, third = (f"{100 * shares[n]:.0f}" for n in sizes)
+        assert f"in {first}, {second} and {third} %" in page

@@ -1,5 +1,7 @@
 """Closed-form intervals against scipy, by hand, by properties and by simulated coverage."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -276,3 +278,50 @@ def test_aggregates_refuse_what_they_cannot_aggregate():
         aggregate(columns(s=[1, np.nan]), how="mean", columns=("s",))
     with pytest.raises(ValueError, match="cover different queries"):
         aggregate({"a": {"x": 1}, "b": {"y": 1}}, how="pearson", columns=("a", "b"))
+
+
+def languages(generator, *, shared, n=200, count=3):
+    """Scores of the same sentences in several languages; ``shared``: what they have in common."""
+    difficulty = generator.normal(0, math.sqrt(shared), n)
+    alone = generator.normal(0, math.sqrt(1 - shared), (count, n))
+    return np.clip(0.5 + 0.15 * (difficulty + alone), 0, 1)
+
+
+def of_parts(scores):
+    ids = [f"{part}/{query:05}" for part in range(len(scores)) for query in range(scores.shape[1])]
+    column = dict(zip(ids, scores.ravel().tolist(), strict=True))
+    parts = [f"{part}/" for part in range(len(scores))]
+    return aggregate({"s": column}, how="mean", columns=("s",), parts=parts)
+
+
+def test_the_same_sentences_in_several_languages_are_not_independent():
+    generator = np.random.default_rng(7)
+    scores = languages(generator, shared=0.6)
+    score = of_parts(scores)
+    assert score.interval == "parallel"
+    # By hand: one value per sentence, the mean over its languages.
+    low, high = student_interval(scores.mean(axis=0), level=0.95)
+    assert (score.low, score.high) == pytest.approx((low, high), abs=2e-4)
+    covered = []
+    for _ in range(400):
+        score = of_parts(languages(generator, shared=0.6, n=60))
+        covered.append(score.low <= 0.5 <= score.high)
+    assert 0.92 <= np.mean(covered) <= 0.98
+
+
+def test_other_subsets_are_combined_as_before():
+    generator = np.random.default_rng(8)
+    scores = languages(generator, shared=0.0)
+    ends = [mean_interval(row, level=0.95)[1] for row in scores]
+    expected = mean_of_intervals(scores.mean(axis=1).tolist(), ends)
+    score = of_parts(scores)
+    assert score.interval == "widened"
+    assert (score.low, score.high) == pytest.approx(expected, abs=1e-15)
+    # Other queries, though as many and correlated by chance of their order.
+    same = languages(generator, shared=0.9)
+    ids = [f"{part}/{part}-{query}" for part in range(3) for query in range(200)]
+    column = dict(zip(ids, same.ravel().tolist(), strict=True))
+    other = aggregate({"s": column}, how="mean", columns=("s",), parts=["0/", "1/", "2/"])
+    assert other.interval == "widened"
+    constant = of_parts(np.full((3, 30), 0.5))
+    assert constant.interval == "widened"

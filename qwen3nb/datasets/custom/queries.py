@@ -1,5 +1,7 @@
 """Read queries from a TOML file, or a golden set in JSON; errors name the file and the key.
 
+::
+
     [[queries]]
     id = "q001"                     # letters, digits, . _ -
     query = "rust grep tool"

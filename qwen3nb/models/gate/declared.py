@@ -2,11 +2,11 @@
 
 Files are considered in this order:
 
-========================================  ====================================================
-``config_sentence_transformers.json``     ``model_type``: the kind of the whole folder
-``modules.json``                          the class of each module, and a transformer's task
-``config.json``, without ``modules.json`` ``model_type`` and ``architectures``
-========================================  ====================================================
+=========================================  ===================================================
+``config_sentence_transformers.json``      ``model_type``: the kind of the whole folder
+``modules.json``                           the class of each module, and a transformer's task
+``config.json``, without ``modules.json``  ``model_type`` and ``architectures``
+=========================================  ===================================================
 
 A dense model has one vector per text; a pre-trained one has states, to be pooled. Multi-vector,
 sparse and other models are refused: their files would load as a model that was never trained.

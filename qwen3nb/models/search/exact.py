@@ -200,7 +200,7 @@ def _error(queries: Floats, documents: Floats, factors: Doubles | None) -> Doubl
     """Bound twice the error of a screening score, per query (Q,).
 
     Higham, Accuracy and Stability of Numerical Algorithms (2002), section 3.1: at most
-    D u |q| |d| up to second order, u = 2^-24, whatever the order of summation. Rounding
+    ``D u |q| |d|`` up to second order, u = 2^-24, whatever the order of summation. Rounding
     unit vectors, boosts and the scores themselves adds a few u.
 
     Raises:

@@ -50,7 +50,7 @@ def document_ids(corpus: Any, positions: Sequence[int]) -> list[str]:
 
 
 def joined_query(row: Mapping[str, Any]) -> str:
-    """Return the text of a query: its turns joined by ``; `` if it is a conversation.
+    """Return the text of a query: its turns joined by a semicolon and a blank.
 
     An instruction follows a text and precedes a conversation.
 

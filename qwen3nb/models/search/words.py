@@ -1,5 +1,7 @@
 """What BM25 reads as words: by the declared language of the texts, else by their script.
 
+::
+
     English is declared        runs of two letters or more, English stop words and stemmer, as in
                                MTEB's baseline
     another language           words of every script, without stop words and stemmer

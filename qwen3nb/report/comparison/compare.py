@@ -220,7 +220,7 @@ def _compared(comparison: Comparison, tasks: Sequence[TaskComparison], *, name: 
 
 
 def power_table(comparison: Comparison) -> Table:
-    """Return verdicts by task, and the smallest difference that its queries detect.
+    """Return verdicts by task, and the difference that its queries detect of every model.
 
     The detectable difference is the largest over all pairs with the baseline.
     """
@@ -246,13 +246,14 @@ def power_table(comparison: Comparison) -> Table:
         rows,
         note=f"Numbers of models by verdict; differences are from {named}. Equivalent: the "
         f"interval is within ±{how.minimum:g}; no worse: it is above −{how.minimum:g}. Detectable: "
-        "the smallest true difference of any model that is significant in 80 % of such samples (by "
-        f"a paired t-test at {how.alpha:g} over the number of pairs, and by the interval); in bold "
+        "the true difference that is significant in 80 % of such samples whichever the model, "
+        f"the largest over the models (by a paired t-test at {how.alpha:g} over the number of "
+        "pairs, and by the interval); in bold "
         f"above {how.minimum:g}: these queries may then miss differences that matter.",
         empty="Nothing was compared.",
         name="power",
-        caption=f"Verdicts on the differences from {named}, and the smallest difference that "
-        "these queries can detect.",
+        caption=f"Verdicts on the differences from {named}, and the difference that these queries "
+        "detect, whichever the model.",
         data=comparison.data_used(),
     )
 
@@ -478,7 +479,7 @@ def _open(comparison: Comparison, differences: Sequence[PairedDifference]) -> st
     }
     listed = ", ".join(f"{verdicts[each]} {word}" for each, word in words.items() if verdicts[each])
     largest = max(comparison.detectable(each) or 0.0 for each in differences)
-    detect = f"; these queries detect a difference of {largest:.3f} in 80 % of samples"
+    detect = f"; a difference of {largest:.3f} is detected in 80 % of samples, whichever the model"
     return f"Not significant: {listed}{detect * bool(largest)}."
 
 

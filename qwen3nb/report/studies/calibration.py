@@ -11,6 +11,12 @@ WORDS = {
     "margin",
     "coverage": "share of 95 % intervals of a difference that contain the true one",
     "score coverage": "share of 95 % intervals of a score that contain the true one",
+    "condition errors": "share of families without a difference in which one is found, where an "
+    "assumption of the method fails",
+    "condition coverage": "share of 95 % intervals that contain the true value, where an "
+    "assumption of the usual method fails",
+    "condition power": "share of new samples of the promised number of queries that show it",
+    "condition shown": "share of samples for which there is an interval",
     "power": "share of samples in which a test finds the true difference, which is stated",
 }
 # The methods that pages use, and what is said of them.

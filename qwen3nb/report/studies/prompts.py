@@ -132,7 +132,8 @@ def prompt_variance_table(every: Sequence[PromptScores], *, seed: int = 0) -> Ta
         rows,
         note="Shares of the variance of the score of one query with one prompt: crossed random "
         "effects by the method of moments; the last holds what is left over. Intervals: 95 %, by "
-        "generalised pivots; none where a few levels with large effects decide." + left,
+        "generalised pivots, which presume that no rare query has a large effect; none where one "
+        "shows." + left,
         empty="Two prompts and scores per query are needed.",
         name="prompts-variance",
         caption="What a score varies with: queries, prompts, or both together.",
