@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 # Else every program would compile what it imports of the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test check book lab clean help
+.PHONY: install demo test check book nightly lab clean help
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -38,6 +38,10 @@ check: $(STAMP) ## check style, types, and that notebooks have no outputs
 
 book: $(STAMP) ## build the book from the current results, in strict mode
 	$(BIN)/qwen3nb book
+
+nightly: $(STAMP) ## after the demo: find numbers of its book, and of the tier full, that disagree
+	$(BIN)/python -m benchmarks.agreement .
+	.ci/rehearse
 
 lab: $(STAMP) ## open the notebooks
 	$(BIN)/jupyter lab --notebook-dir=notebooks

@@ -252,7 +252,8 @@ class CandidateReport:
         """The p-value of the paired t-test, not corrected; None without a spread or if untested."""
         if difference.metric not in self.tested:
             return None
-        return t_test(*self.comparison.matrix(difference).scores).p_value
+        matrix = self.comparison.matrix(difference)
+        return t_test(*matrix.scores, cluster=matrix.clusters or None).p_value
 
     def tables(self) -> dict[str, Table]:
         """Return the tables by title, in the order of the report; empty ones are left out."""

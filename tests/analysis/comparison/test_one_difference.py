@@ -26,9 +26,11 @@ from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
 from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
 from qwen3nb.models.search.faiss_index import Speed
+from qwen3nb.report.comparison.candidates import compare_candidates
 from qwen3nb.report.comparison.explorer import explore, explorer_conclusion
 from qwen3nb.report.studies.ann import ann_conclusion, compression_table
 from qwen3nb.report.studies.reranking import rerank_differences
+from qwen3nb.utils.format import p_value_text
 
 RNG = np.random.default_rng(11)
 N, SIZE = 60, 5
@@ -201,6 +203,14 @@ def test_categories_are_compared_by_clusters():
     (row,) = breakdown(task.matrix(FIRST, SECOND), whole, seed=0).rows
     reference = compared()
     assert (row.interval, row.p_value) == (reference.interval, reference.p_value)
+
+
+def test_the_t_test_of_candidates_is_by_clusters():
+    records = [record("now", BASE), record("new", OTHER)]
+    row = compare_candidates(records, current="now").tables()["Differences"].rows[0]
+    means = (OTHER - BASE).reshape(-1, SIZE).mean(axis=1)
+    expected = stats.ttest_1samp(means, 0).pvalue
+    assert any(cell.text == p_value_text(expected) for cell in row)
 
 
 def test_a_collection_has_the_clusters_that_its_task_defines():
