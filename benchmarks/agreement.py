@@ -6,7 +6,7 @@ Reads the executed pages of a study (``book/runs`` and, if the book is built, ``
 compares what stands in them more than once, also with the records:
 
 - the difference of a pair of models on a task, its interval and its uncorrected p-value;
-- a corrected p-value, for pages that correct over a family of one size;
+- the number of pairs over which a p-value is corrected, and the corrected p-value;
 - the score of a model on a task, and its interval;
 - bold differences: exactly those whose interval excludes 0 and whose corrected p is below .05;
 - a model that a page advises to run, which has run on one of the page's tasks;
@@ -40,7 +40,7 @@ _OF_ALT = re.compile(
     r" p (?P<p>[<=] [\d.]+)(?:, corrected over (?P<family>\d+): (?P<corrected>[<=] [\d.]+))?, n = "
 )
 _LEAD = re.compile(
-    rf"^(?P<first>\S.*?) (?:is best|scores highest) on (?P<task>.+?): (?P<metric>\S+) "
+    rf"^(?P<first>\S.*?) (?:is best|scores highest) on (?P<task>.+?): (?P<metric>.+?) "
     rf"(?P<score>[\d.]+) (?P<ends>\[{_END}, {_END}\]), ahead of (?P<second>.+?) by "
     rf"(?P<effect>[\d.]+) (?P<of_effect>\[{_END}, {_END}\])"
 )
@@ -306,6 +306,7 @@ def _differ(
         yield Statement(("p-value", *about), _p(raw), where)
     if corrected and family:
         yield Statement(("corrected p-value", *about, family), _p(corrected), where)
+        yield Statement(("number of pairs", *about), family, where)
 
 
 def _of_differences(table: PageTable, where: str) -> Iterator[Statement]:
@@ -424,6 +425,8 @@ def of_records() -> Iterator[Statement]:
             family = str(each.family)
             corrected = _p(p_value_text(each.corrected))
             yield Statement(("corrected p-value", *about, family), corrected, "records")
+            pairs = ("number of pairs", *about)
+            yield Statement(pairs, family, "records")
             main = ("corrected p-value of main metrics", *about[:3], family)
             yield Statement(main, corrected, "records")
     for (task, name), record in comparison.records.items():

@@ -104,3 +104,12 @@ def test_other_draws_a_wrong_bold_and_stale_advice_are_found(tmp_path):
     stale = page_of(scores_table(alone), evaluation_conclusion(alone))
     _, wrong = found(book(tmp_path / "old", model=stale, compare=whole(comparison)))
     assert wrong == ["runs/model advises to run bm25, which has run on Retrieval"]
+
+
+def test_a_page_made_before_another_model_came_is_found(tmp_path):
+    old = page_of(scores_table(against_baseline(RECORDS[1:2], RECORDS[:1])))
+    new = page_of(scores_table(against_baseline(RECORDS[1:2], [RECORDS[0], RECORDS[2]])))
+    _, wrong = found(book(tmp_path, old=old, new=new))
+    assert [each.partition("\n")[0] for each in wrong] == [
+        "number of pairs of bm25, m, Retrieval, nDCG@10:"
+    ]
