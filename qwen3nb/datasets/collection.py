@@ -29,6 +29,7 @@ from typing import Any, Literal
 import numpy as np
 
 from qwen3nb.datasets.in_memory import (
+    GRADE,
     QUERY_ID,
     find_column,
     grades_by_query,
@@ -68,6 +69,8 @@ UNKNOWN = "judged queries that are not among the queries, left out"
 DUPLICATES = "texts with the id of an earlier one, which they replace"
 TWINS = "documents whose id is another's in a second Unicode form"
 WITHOUT_CANDIDATES = "queries without candidates, counted as 0"
+_BEIR_FILE = re.compile(r"(corpus|queries)\.jsonl|qrels")
+_ARCHIVE = re.compile(r"\.(zip|tar|tgz)(\.\w+)?$", re.IGNORECASE)
 _MOST = 0.5  # refuse when more than this share of the judged documents is missing
 
 ITSELF = "queries that are also documents, which are left out of their own ranking"
@@ -172,7 +175,7 @@ class TestCollection:
         return cls(name, documents, queries, qrels).checked(name)
 
     @classmethod
-    def from_beir(cls, folder: Path | str, *, split: str = "test") -> TestCollection:
+    def from_beir(cls, folder: Path | str, *, split: str = "") -> TestCollection:
         """Read a BEIR folder.
 
         Own data follow the same two rules. A document which is the query itself is removed from its
@@ -183,12 +186,14 @@ class TestCollection:
 
         Args:
             folder: with corpus.jsonl, queries.jsonl and qrels/<split>.tsv (or .jsonl; or .gz).
-            split: split whose qrels to read.
+            split: split whose qrels to read; empty for ``test``, or for the only one there. A name
+                other than ``test`` is part of the collection's name.
 
         Raises:
             DataError: a file is missing, or a row is malformed.
         """
         folder = Path(folder).expanduser()
+        split = split or _split(folder)
         corpus, queries = (required(folder, f"{part}.jsonl") for part in ("corpus", "queries"))
         rows = numbered_json_rows(corpus, {"_id": str, "title": (str, type(None)), "text": str})
         joined = ((n, (i, f"{title or ''} {text}".strip())) for n, (i, title, text) in rows)
@@ -200,7 +205,8 @@ class TestCollection:
         if top_ranked is not None:
             rows = numbered_json_rows(top_ranked, {"query-id": str, "corpus-ids": list})
             candidates = _by_id(top_ranked, rows)
-        collection = cls(_label(folder), documents, texts, qrels, candidates)
+        name = _label(folder) if split == "test" else f"{_label(folder)}-{split}"
+        collection = cls(name, documents, texts, qrels, candidates)
         return collection.checked(folder, counted=counts, lost="left out")
 
     def checked(
@@ -392,8 +398,8 @@ def _read_qrels(
     qrels: dict[str, dict[str, int]] = {}
     conflicting = 0
     for number, (query, *_, document, grade) in rows:
-        if number == 1 and grade == "score":
-            continue
+        if number == 1 and isinstance(grade, str) and find_column([grade], GRADE):
+            continue  # a header
         where = f"{file}:{number}"
         grades = qrels.setdefault(checked_id(query, where=where), {})
         value = _read_grade(grade, where=where)
@@ -639,15 +645,7 @@ def find_collections(spec: Any) -> list[TestCollection]:
             return [_from_msmarco(folder)]
         if variant(folder, "corpus.jsonl"):
             return [TestCollection.from_beir(folder)]
-        parts = sorted(each for each in folder.iterdir() if variant(each, "corpus.jsonl"))
-        if not parts:
-            raise DataError(
-                f"{folder}: expected a BEIR folder (corpus.jsonl), a folder of BEIR folders, or "
-                "the MS MARCO dev set (queries.dev.small.tsv)"
-            )
-        collections = map(TestCollection.from_beir, parts)
-        top = _label(folder)
-        return [replace(each, name=f"{top}-{each.name}", group=top) for each in collections]
+        return _group(folder)
     try:
         if str(spec).startswith(("PyDocs", "AuthorSTS")):
             from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
@@ -659,6 +657,63 @@ def find_collections(spec: Any) -> list[TestCollection]:
     except KeyError as error:
         why = str(error.args[0]).removeprefix("KeyError: ").rstrip(".")
         raise DataError(f"{str(spec)!r} is neither a folder nor an MTEB task ({why})") from None
+
+
+def _group(folder: Path) -> list[TestCollection]:
+    """Return the collections of a folder of BEIR folders, whose scores are averaged.
+
+    Raises:
+        DataError: no part, or one that is incomplete: a mean without it would be another one.
+    """
+    try:
+        inside = sorted(each for each in folder.iterdir() if not each.name.startswith((".", "__")))
+        parts = [each for each in inside if each.is_dir()]
+        unlike = [part for part in parts if not any(map(_is_beir_file, part.iterdir()))]
+    except OSError as error:
+        raise DataError(f"{error.filename}: cannot be read ({error.strerror})") from None
+    if len(unlike) == len(parts):
+        raise DataError(
+            f"{folder}: expected a BEIR folder (corpus.jsonl), a folder of BEIR folders, or "
+            "the MS MARCO dev set (queries.dev.small.tsv)"
+        )
+    packed = [each for each in inside if _ARCHIVE.search(each.name)]
+    names = {part.name for part in parts}
+    lost = unlike + [each for each in packed if _ARCHIVE.sub("", each.name) not in names]
+    if lost:
+        raise DataError(
+            f"{lost[0]}: no BEIR folder (corpus.jsonl, queries.jsonl, qrels/), beside {len(parts)} "
+            f"folders of one mean ({len(lost)} such in total); complete it, or move it away"
+        )
+    splits = {part: _split(part) for part in parts}
+    if len({*splits.values()}) > 1:
+        first, *others = splits
+        other = next(part for part in others if splits[part] != splits[first])
+        raise DataError(
+            f"{other}: has the split {splits[other]!r}, and {first.name} has {splits[first]!r}; "
+            "expected one split in all folders of a mean"
+        )
+    top = _label(folder)
+    collections = [TestCollection.from_beir(part) for part in parts]
+    return [replace(each, name=f"{top}-{each.name}", group=top) for each in collections]
+
+
+def _is_beir_file(file: Path) -> bool:
+    return _BEIR_FILE.match(file.name) is not None
+
+
+def _split(folder: Path) -> str:
+    """Return the split of a BEIR folder's qrels: ``test``, or the only one that is there."""
+    qrels = folder / "qrels"
+    names = {file.name.split(".")[0] for file in qrels.glob("*")} if qrels.is_dir() else set()
+    names = {name for name in names if name}
+    if "test" in names or not names:
+        return "test"
+    if len(names) > 1:
+        raise DataError(
+            f"{qrels}: no test.tsv, and several other splits: {listed(sorted(names))}; give one as "
+            "`split` of from_beir, or leave one there"
+        )
+    return names.pop()
 
 
 def _label(folder: Path) -> str:

@@ -228,8 +228,10 @@ def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
 
 
 def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield number and fields of each line; quotes are ordinary characters."""
+    """Yield number and fields of each line that is not blank; quotes are ordinary characters."""
     for number, line in numbered_lines(file):
+        if not line.strip():
+            continue
         fields = line.rstrip("\r\n").split("\t")
         if len(fields) != columns:
             raise DataError(f"{file}:{number}: expected {columns} fields; got {len(fields)}")

@@ -285,8 +285,9 @@ def _stated_tokens(usage: Any) -> int:
     """
     stated = usage if isinstance(usage, dict) else {}
     for name in ("total_tokens", "prompt_tokens"):
-        tokens = stated.get(name)
-        if type(tokens) in (int, float) and 0 < tokens <= _MOST_TOKENS:
+        tokens: Any = stated.get(name)
+        is_number = isinstance(tokens, int | float) and not isinstance(tokens, bool)
+        if is_number and 0 < tokens <= _MOST_TOKENS:
             return int(tokens)
     return 0
 
