@@ -1,8 +1,9 @@
 """Read and write runs in TREC format, ``query Q0 document rank score tag``; write qrels.
 
 See https://trec.nist.gov/data/qrels_eng/ and the README of trec_eval. Ranks follow trec_eval
-(32-bit scores, ties by id, descending), independent of the order of lines. A file whose ranks
-contradict its scores is refused. Scores are written with all digits, for lossless round trips.
+(32-bit scores, ties by id, descending), independent of the order of lines, but for one thing: where
+scores of a file tie, its own ranks decide, if they are distinct. A file whose ranks contradict its
+scores is refused. Scores are written with all digits, for lossless round trips.
 Programs order equal scores differently; runs for other programs are therefore written with
 ``distinct=True``, without ties.
 """
@@ -11,6 +12,7 @@ import hashlib
 import re
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -119,13 +121,34 @@ def read_run(file: Path) -> dict[str, dict[str, float]]:
 
 
 def load_run(file: Path) -> RunArrays:
-    """Read a run as arrays, documents in the order of their lines.
+    """Read a run as arrays, documents in the order of their lines; see `load_run_with_ties`."""
+    return load_run_with_ties(file)[0]
+
+
+def load_run_with_ties(file: Path) -> tuple[RunArrays, int]:
+    """Read a run as arrays, and count its neighbours that tie and have no rank to order them.
+
+    Where 32-bit scores of a query tie in another order than that of its ranks, they are lowered to
+    the next 32-bit number, so that the ranks count. Tied documents without distinct ranks are
+    ordered by id, as in trec_eval.
 
     Raises:
         DataError: a malformed line, a score that is not a finite number, a rank that is not a whole
             number (each names file and line), a duplicate document, an id with control
             characters, or ranks that contradict the scores.
     """
+    return _with_ties_by_rank(*_as_written(file))
+
+
+def ranks_decide(file: Path) -> bool:
+    """Return whether scores of a run tie where its ranks have another order than the ids."""
+    run, ranks = _as_written(file)
+    ordered, _ = _with_ties_by_rank(run, ranks)
+    return bool((ordered.scores != run.scores).any())
+
+
+def _as_written(file: Path) -> tuple[RunArrays, NDArray[np.int32]]:
+    """Return a checked run and its ranks, in the order of its scores."""
     builder, ranks = RunBuilder(), array("i")
     lines = _rows(file)
     while block := list(islice(lines, _AT_ONCE)):
@@ -144,8 +167,29 @@ def load_run(file: Path) -> RunArrays:
         if len(counts) < stop - start:
             twice = run.names[rows[counts > 1][0]]
             raise DataError(f"{file}: duplicate document {twice!r:.60} of query {query!r:.60}")
-    _check_ranks(file, run, builder.in_order(np.frombuffer(ranks, dtype=np.int32)))
-    return run
+    ordered_ranks = builder.in_order(np.frombuffer(ranks, dtype=np.int32))
+    _check_ranks(file, run, ordered_ranks)
+    return run, ordered_ranks
+
+
+def _with_ties_by_rank(run: RunArrays, ranks: NDArray[np.int32]) -> tuple[RunArrays, int]:
+    """Return a run in which distinct ranks order tied scores, and the number of other ties."""
+    scores, without_rank = run.scores.copy(), 0
+    with np.errstate(over="ignore"):
+        rounded = scores.astype(np.float32)
+    for start, stop in pairwise(run.offsets.tolist()):
+        part = slice(start, stop)
+        ties = (stop - start) - len(np.unique(rounded[part]))
+        if ties == 0:
+            continue
+        if len(np.unique(ranks[part])) < stop - start:
+            without_rank += ties
+            continue
+        by_rank = np.argsort(ranks[part])
+        by_score = np.lexsort((run.documents[part], rounded[part]))[::-1]
+        if (by_rank != by_score).any():
+            scores[part][by_rank] = _lowered(scores[part][by_rank].tolist())
+    return replace(run, scores=scores), without_rank
 
 
 def _check_ranks(file: Path, run: RunArrays, ranks: NDArray[np.int32]) -> None:

@@ -2,12 +2,22 @@
 
 import numpy as np
 import pytest
+import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.datasets.trec import load_run, qrels_bytes, run_digest, write_run
-from qwen3nb.metrics.retrieval import rank_documents
+from qwen3nb.datasets.trec import (
+    load_run,
+    load_run_with_ties,
+    qrels_bytes,
+    ranks_decide,
+    read_run,
+    run_digest,
+    write_run,
+)
+from qwen3nb.evaluation.retrieval.first_stage import describe
+from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.utils.atomic_files import sha256_file
 
 NEAR = [1.0, 1.0 + 1e-9, 1.0 - 1e-9, 1.0 - 6e-8, 1.0 - 2e-7, 0.0, -0.0, 1e-45, -1e-45, 7e37, -7e37]
@@ -49,3 +59,70 @@ def test_qrels_are_sorted_and_have_no_grade_below_zero(tmp_path):
     for qrels in ({"q": {"a\tb": 1}}, {"q x": {"a": 1}}, {"q": {"": 1}}):
         with pytest.raises(DataError, match="is empty or has white space"):
             qrels_bytes(tmp_path / "x", qrels)
+
+
+def lines(documents, score, *, rank=lambda position: position):
+    """Lines of one query from documents, best first, with a score per position from 1."""
+    return "".join(f"q Q0 {name} {rank(n)} {score(n)!r} t\n" for n, name in enumerate(documents, 1))
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        lambda n: 1.0,  # an exporter's, or P(yes) that saturates
+        lambda n: 1.0 - n * 1e-12,
+        lambda n: 1e8 - n,  # one 32-bit number
+        lambda n: -1e8 - n,
+        lambda n: 0.0,
+        lambda n: -0.0 if n % 2 else 0.0,
+        lambda n: 2.0 if n < 3 else 1.0,
+        lambda n: float(n < 3),
+    ],
+)
+def test_ranks_decide_where_scores_tie(tmp_path, score):
+    """By hand: "b" is at rank 1 and "c" at rank 4. trec_eval agrees once no score ties."""
+    file, again = tmp_path / "tied.trec", tmp_path / "again.trec"
+    file.write_text(lines("badc", score))
+    run, ties = load_run_with_ties(file)
+    assert run.ranked("q") == list("badc")
+    assert ties == 0
+    assert np.abs(run.scores - [score(n) for n in range(1, 5)]).max() <= 40  # of 32-bit 1e8
+    qrels = {"q": {"b": 1, "c": 1}}
+    values = score_run(qrels, run, ["MRR@10", "nDCG@10"])
+    assert values["MRR@10"] == {"q": 1.0}
+    write_run(again, run, tag="t", distinct=True)
+    oracle = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank", "ndcg_cut.10"})
+    expected = oracle.evaluate(read_run(again))["q"]
+    assert values["nDCG@10"]["q"] == pytest.approx(expected["ndcg_cut_10"])
+    assert expected["recip_rank"] == 1.0
+
+
+def test_ranks_in_shuffled_lines_and_of_three_columns_decide_too(tmp_path):
+    file = tmp_path / "x.trec"
+    text = lines("badc", lambda n: 1.0)
+    file.write_text("".join(reversed(text.splitlines(keepends=True))))
+    assert load_run(file).ranked("q") == list("badc")
+    ranks = [2**24 + n for n in range(1, 5)]  # two of which are one 32-bit number
+    file.write_text("".join(f"q {d} {n}\n" for d, n in zip("badc", ranks, strict=True)))
+    assert load_run(file).ranked("q") == list("badc")
+
+
+def test_ties_without_ranks_are_counted_and_ordered_by_id(tmp_path):
+    file = tmp_path / "x.trec"
+    file.write_text(lines("badc", lambda n: 1e8 - n, rank=lambda n: 0))
+    run, ties = load_run_with_ties(file)
+    assert ties == 3
+    assert run.ranked("q") == list("dcba")
+    file.write_text(lines("badc", lambda n: 4.0 - n, rank=lambda n: 0))
+    run, ties = load_run_with_ties(file)
+    assert (run.ranked("q"), ties) == (list("badc"), 0)
+
+
+def test_a_run_of_ours_with_ties_is_read_as_it_was_written(tmp_path):
+    run = {"q": {"a": 1.0, "b": 1.0, "c": 1.0 + 1e-12, "d": 0.5}}
+    file = write_run(tmp_path / "x.trec", run, tag="t")
+    assert read_run(file) == run
+    assert not ranks_decide(file)
+    file.write_text(lines("badc", lambda n: 1.0))
+    assert ranks_decide(file)
+    assert describe(file)[1]["ties"] == "by rank"  # a run kept from before is not reused

@@ -2,7 +2,7 @@
 
     "bm25"                    BM25 over the documents
     "given"                   the candidates that come with the data
-    a path                    a run in TREC format
+    a path                    a run in TREC format; its ranks decide where scores tie
     an encoder                its nearest documents
     a list of these           reciprocal rank fusion (Cormack et al. 2009, k = 60)
 
@@ -27,7 +27,7 @@ from qwen3nb.datasets.collection import (
     nothing_found_by,
 )
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.datasets.trec import load_run, write_run
+from qwen3nb.datasets.trec import load_run, load_run_with_ties, ranks_decide, write_run
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, rank_documents
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
 from qwen3nb.models.encoders.base import Encoder
@@ -41,6 +41,7 @@ from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, writ
 First = Any  # "bm25", "given", a path, a model, or a list of these
 Scored = Iterator[tuple[str, Mapping[str, float]]]  # a query and the scores of its documents
 _BLOCK = 256  # queries searched at once
+_TIES = "neighbours of a run with equal scores and no ranks, ordered by id"
 _STRAY = "queries of a run that are not among the queries, left out"
 
 
@@ -142,11 +143,19 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
     if first == "given":
         return "given", {"kind": "given", "order": _bm25().settings}
     if isinstance(first, str | Path) and Path(first).is_file():
-        return Path(first).name.split(".")[0], {"kind": "run", "digest": sha256_file(Path(first))}
+        return Path(first).name.split(".")[0], _run_recipe(Path(first))
     raise DataError(
         f"unknown first stage {first!r}; expected bm25, given, a TREC run file, an encoder, or "
         "a list of these to fuse"
     )
+
+
+def _run_recipe(file: Path) -> dict[str, Any]:
+    """Return the recipe of a run, which says where its ranks decide and not its scores alone."""
+    recipe = {"kind": "run", "digest": sha256_file(file)}
+    if ranks_decide(file):
+        recipe["ties"] = "by rank"
+    return recipe
 
 
 def _reads_words(recipe: Mapping[str, Any]) -> bool:
@@ -240,7 +249,8 @@ def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Scored:
 
 
 def _from_file(collection: TestCollection, file: Path, counts: Counter[str]) -> RunArrays:
-    run = load_run(file)
+    run, ties = load_run_with_ties(file)
+    counts[_TIES] += ties
     counts[_STRAY] += len(run.keys() - collection.queries.keys())
     kept = run.of_queries(collection.queries)
     for query, scores in kept.items():
