@@ -4,7 +4,8 @@ Each probe is a function of vectors; `probe` runs all of them on an encoder. Eac
 the number of items, and the reason if a value is undefined.
 
 Except for the lengths, the geometry is that of vectors scaled to length 1. Only the variances are
-centred: a direction shared by all texts should remain visible.
+centred: a direction shared by all texts should remain visible. Clusters and analogies take vectors
+as they are, unless ``scale`` is set; their results say which.
 
 Shapes: N texts, D dimensions.
 
@@ -19,6 +20,7 @@ import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
@@ -31,6 +33,7 @@ from qwen3nb.models.encoders.base import Encoder
 
 COLLAPSED_VARIANCE = 1e-6  # a dimension with less variance carries no information
 CLUSTER_SEEDS = (42, 43, 44, 45, 46)
+_STARTS = 10  # of k-means per seed
 _BLOCK = 1024  # questions scored at once
 Vectors = NDArray[np.float64]
 
@@ -53,6 +56,7 @@ class Analogies:
     topk: int
     n: int  # number of questions with vectors for all four words
     coverage: float  # share of all
+    scaled: bool = False  # whether vectors were scaled to length 1 first
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Clusters:
     n: int  # number of texts
     clusters: int  # number of clusters, k, which is the number of labels
     seeds: tuple[int, ...]
+    scaled: bool = False  # whether vectors were scaled to length 1 first
 
 
 @dataclass(frozen=True)
@@ -157,12 +162,17 @@ def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -
 
 
 def analogies(
-    questions: Sequence[Analogy], vectors: Mapping[str, NDArray], *, topk: int = 1
+    questions: Sequence[Analogy],
+    vectors: Mapping[str, NDArray],
+    *,
+    topk: int = 1,
+    scale: bool = False,
 ) -> Analogies:
-    """Answer analogies by 3CosAdd: d should be among the ``topk`` words nearest to b − a + c.
+    """Answer analogies: d should be among the ``topk`` words nearest to b − a + c, by cosine.
 
-    A question is (a, b, c, d), as in ("man", "king", "woman", "queen"). Vectors (D,) are scaled to
-    length 1 first. Candidates are all words with a vector except a, b and c.
+    A question is (a, b, c, d), as in ("man", "king", "woman", "queen"). Candidates are all words
+    with a vector (D,) except a, b and c. With ``scale``, b − a + c is computed from vectors of
+    length 1, which is 3CosAdd; otherwise from the vectors as they are.
 
     Raises:
         ValueError: no questions, ``topk`` below 1, or a vector is zero or not finite.
@@ -174,17 +184,23 @@ def analogies(
     hits: list[float] = []
     if covered:
         unit = _unit_rows(list(vectors.values()))
+        added = unit if scale else np.asarray(list(vectors.values()), dtype=np.float64)
         rows = np.array([[rows_of[word] for word in question] for question in covered])
         for start in range(0, len(rows), _BLOCK):
-            hits += _three_cos_add(unit, rows[start : start + _BLOCK], topk).tolist()
+            hits += _answered(added, unit, rows[start : start + _BLOCK], topk).tolist()
     accuracy = aggregate({"hit": numbered(hits)}, how="mean", columns=("hit",))
-    return Analogies(accuracy, topk, len(covered), len(covered) / len(questions))
+    return Analogies(accuracy, topk, len(covered), len(covered) / len(questions), scale)
 
 
-def _three_cos_add(unit: Vectors, rows: NDArray[np.int64], topk: int) -> NDArray[np.bool_]:
-    """Return whether each question, a row (a, b, c, d) of row numbers in ``unit``, is answered."""
+def _answered(
+    added: Vectors, unit: Vectors, rows: NDArray[np.int64], topk: int
+) -> NDArray[np.bool_]:
+    """Return whether each question, a row (a, b, c, d) of row numbers, is answered.
+
+    b − a + c is computed from ``added`` (N, D), and compared with ``unit`` (N, D).
+    """
     a, b, c, d = rows.T
-    scores = (unit[b] - unit[a] + unit[c]) @ unit.T
+    scores = (added[b] - added[a] + added[c]) @ unit.T
     here = np.arange(len(rows))
     wanted = scores[here, d].copy()
     for excluded in (a, b, c):
@@ -196,21 +212,38 @@ def _three_cos_add(unit: Vectors, rows: NDArray[np.int64], topk: int) -> NDArray
 
 
 def clusters(
-    vectors: ArrayLike, labels: Sequence[Hashable], *, seeds: Sequence[int] = CLUSTER_SEEDS
+    vectors: ArrayLike,
+    labels: Sequence[Hashable],
+    *,
+    seeds: Sequence[int] = (42,),
+    starts: int | Literal["auto"] = "auto",
+    scale: bool = False,
 ) -> Clusters:
-    """Cluster vectors (N, D) with k-means (k: number of labels, ten starts per seed).
+    """Cluster vectors (N, D) with k-means, k the number of labels.
+
+    With the defaults, the groups are those of ``KMeans(k, random_state=42)`` of scikit-learn.
+
+    Args:
+        vectors: taken as they are.
+        labels: one per vector.
+        seeds: scores are means over them.
+        starts: starts per seed, of which the best is taken; scikit-learn's ``n_init``.
+        scale: whether to scale vectors to length 1 first, so that directions are clustered.
 
     Raises:
-        ValueError: fewer than two labels, or not one per vector.
+        ValueError: fewer than two labels, not one per vector, or a vector that is not finite, or
+            zero where it should be scaled.
     """
     from sklearn import metrics
     from sklearn.cluster import KMeans
 
-    unit = _unit_rows(vectors)
+    points = _unit_rows(vectors) if scale else np.asarray(vectors)
     names = sorted(set(labels), key=str)
-    if len(labels) != len(unit) or len(names) < 2:
+    if points.ndim != 2:
+        raise ValueError(f"expected vectors (N, D); got {points.shape}")
+    if len(labels) != len(points) or len(names) < 2:
         raise ValueError(
-            f"expected one label per vector and at least two labels; got {len(unit)} vectors, "
+            f"expected one label per vector and at least two labels; got {len(points)} vectors, "
             f"{len(labels)} labels, {len(names)} of them distinct"
         )
     truth = [names.index(label) for label in labels]
@@ -223,10 +256,10 @@ def clusters(
     }
     drawn: dict[str, dict[str, float]] = {name: {} for name in measures}
     for seed in seeds:
-        groups = KMeans(len(names), random_state=seed, n_init=10).fit_predict(unit)
+        groups = KMeans(len(names), random_state=seed, n_init=starts).fit_predict(points)
         for name, measure in measures.items():
             drawn[name][f"seed-{seed}"] = float(measure(truth, groups))
-    return Clusters(means(drawn), len(unit), len(names), tuple(seeds))
+    return Clusters(means(drawn), len(points), len(names), tuple(seeds), scale)
 
 
 def linear_probe(
@@ -323,13 +356,15 @@ def probe(
         alike[_name(file)] = word_similarity(pairs, known)
     for file in map(Path, questions):
         loaded = load_analogies(file)
-        solved[_name(file)] = analogies(loaded, of_words(word for each in loaded for word in each))
+        vectors = of_words(word for question in loaded for word in question)
+        solved[_name(file)] = analogies(loaded, vectors, scale=True)
     grouping, learning = (
         embedded_task(f"PyDocsSample{kind}") for kind in ("Clustering", "Classification")
     )
     grouping.load_data()
     rows = grouping.dataset["test"]
-    grouped = clusters(encoder.encode(list(rows["sentences"])), list(rows["labels"]))
+    embedded = encoder.encode(list(rows["sentences"]))
+    grouped = clusters(embedded, list(rows["labels"]), seeds=CLUSTER_SEEDS, starts=_STARTS)
     learning.load_data()
     train, test = (
         (encoder.encode(list(part["text"])), list(part["label"]))

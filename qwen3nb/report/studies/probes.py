@@ -35,9 +35,16 @@ def _rows(probes: Probes) -> Iterator[tuple[Any, ...]]:
         yield name, ("Spearman", p), words.spearman, n
     for name, solved in probes.analogies.items():
         n = (f"{solved.n} questions", f"{solved.coverage:.1%} covered")
-        yield name, (f"top-{solved.topk} accuracy", "3CosAdd"), solved.accuracy, n
+        rule = "3CosAdd, vectors of length 1" if solved.scaled else "b − a + c, as they are"
+        yield name, (f"top-{solved.topk} accuracy", rule), solved.accuracy, n
+    vectors = "vectors of length 1" if clusters.scaled else "vectors as they are"
     for name, value in clusters.scores.items():
-        yield "clusters", name, value, (f"{clusters.n} texts", f"{clusters.clusters} labels")
+        yield (
+            ("clusters", vectors),
+            name,
+            value,
+            (f"{clusters.n} texts", f"{clusters.clusters} labels"),
+        )
     split = (f"{learnt.n} texts", f"{learnt.n_train} for training")
     yield "transfer", "accuracy", learnt.accuracy, split
     yield "transfer", "macro F1", learnt.macro_f1, split

@@ -102,13 +102,49 @@ def test_clusters_that_are_there_are_found():
     assert {name: each.value for name, each in result.scores.items()} == dict.fromkeys(
         ("ARI", "NMI", "V-measure", "homogeneity", "completeness"), pytest.approx(1.0)
     )
-    assert (result.n, result.clusters, len(result.seeds)) == (60, 3, 5)
+    assert (result.n, result.clusters, result.seeds, result.scaled) == (60, 3, (42,), False)
     chance = clusters(draw.normal(size=(60, 3)), labels, seeds=(1, 2))
     assert abs(chance.scores["ARI"].value) < 0.15
     assert chance.scores["NMI"].value == pytest.approx(chance.scores["V-measure"].value)
     assert clusters(vectors, labels) == result
     with pytest.raises(ValueError, match="at least two labels"):
         clusters(vectors, ["x"] * 60)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, list])
+@pytest.mark.parametrize("spread", [0.3, 1.5])
+def test_clusters_are_those_of_scikit_learn(kind, spread):
+    """The groups lie in one direction at different distances, which scaling would hide."""
+    from sklearn.cluster import KMeans
+
+    draw = np.random.default_rng(3)
+    labels = np.repeat(["near", "far", "further"], 40)
+    distances = np.repeat([2.0, 6.0, 12.0], 40)
+    rows = distances[:, None] * [1.0, 0.5] + draw.normal(0, spread, (120, 2))
+    vectors = rows.tolist() if kind is list else rows.astype(kind)
+    groups = KMeans(3, random_state=42).fit_predict(vectors)
+
+    result = clusters(vectors, labels)
+
+    assert result.scores["ARI"].value == metrics.adjusted_rand_score(labels, groups)
+    assert result.scores["V-measure"].value == metrics.v_measure_score(labels, groups)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled = clusters(rows, labels, scale=True)
+    groups = KMeans(3, random_state=42).fit_predict(unit)
+    assert scaled.scores["ARI"].value == metrics.adjusted_rand_score(labels, groups)
+    assert scaled.scaled
+    assert scaled.scores["ARI"].value < result.scores["ARI"].value - 0.3
+
+
+def test_analogies_scale_vectors_only_on_request():
+    """By hand: b − a + c is (10, 1), nearest to "long"; from vectors of length 1 it is (1, 1)."""
+    words = {"a": [1.0, 0.0], "b": [10.0, 0.0], "c": [1.0, 1.0]}
+    words |= {"long": [10.0, 1.0], "short": [1.0, 1.2]}
+    plain = analogies([("a", "b", "c", "long")], words)
+    assert (plain.accuracy.value, plain.scaled) == (1.0, False)
+    scaled = analogies([("a", "b", "c", "long")], words, scale=True)
+    assert (scaled.accuracy.value, scaled.scaled) == (0.0, True)
+    assert analogies([("a", "b", "c", "short")], words, scale=True).accuracy.value == 1.0
 
 
 def test_transfer_equals_scikit_learn():
@@ -143,4 +179,6 @@ def test_an_encoder_is_probed(tmp_path):
     rows = probes_table([probes]).rows
     assert len(rows) == 1 + 1 + 5 + 2 + 2
     assert [row[0].text for row in rows[:2]] == ["mine", "capitals"]
+    assert "vectors of length 1" in str(rows[1][1])
+    assert "vectors as they are" in str(rows[2][0])
     assert rows[0][3].detail == "100.0% covered"
