@@ -41,12 +41,16 @@ _BOUNDS: Mapping[str, Any] = {
     # Modules that take long to build before weights are compared.
     _COUNTS: Annotated[int, Field(ge=0, le=1_000)],
     r"\w*norm\w*_eps(ilon)?": Annotated[_Number, Field(gt=0, le=1)],
-    r"\w*rope_theta|rotary_emb_base": Annotated[_Number, Field(gt=0, le=1e12)],
+    r"(?!layer_)\w*rope_theta|rotary_emb_base": Annotated[_Number, Field(gt=0, le=1e12)],
+    # One per layer, 0 for a layer without positions.
+    r"layer_rope_theta": Annotated[
+        list[Annotated[_Number, Field(ge=0, le=1e12)]], Field(max_length=1_000)
+    ],
     # A string such as "no" would be true.
     r"add_cross_attention|do_lower_case|is_(causal|decoder|encoder_decoder)|normalize|"
-    r"tie_word_embeddings|use_(bidirectional_attention|sliding_window)": Annotated[
-        bool, Field(strict=True)
-    ],
+    r"tie_word_embeddings|use_sliding_window": Annotated[bool, Field(strict=True)],
+    # A string names the tokens that attend in both directions.
+    r"use_bidirectional_attention": Annotated[bool, Field(strict=True)] | Literal["all", "vision"],
     # Texts would be truncated to nothing.
     r"max_(seq_)?length": Annotated[int, Field(strict=True, ge=1, le=1_000_000_000)],
     r"model_max_length": Annotated[_Number, Field(ge=1)],
@@ -68,6 +72,8 @@ _BOUNDS: Mapping[str, Any] = {
     ],
 }
 _COMPILED = [(re.compile(names), TypeAdapter(kind)) for names, kind in _BOUNDS.items()]
+# By type of model, counts of rows of a matrix instead of modules.
+_ROWS: Mapping[str, tuple[str, ...]] = {"doge": ("num_experts",)}
 _FREE = {"id2label", "label2id", "prompts", "task_specific_params"}  # keys chosen by the user
 
 
@@ -112,6 +118,8 @@ def check_settings(folder: ModelFolder) -> None:
     Raises:
         CheckpointError: a JSON file that is malformed.
     """
-    for name in ("config.json", "sentence_bert_config.json", "config_sentence_transformers.json"):
+    rows = _ROWS.get(str(folder.config.get("model_type")), ())
+    check_bounds(folder.config, folder.path / "config.json", free=rows)
+    for name in ("sentence_bert_config.json", "config_sentence_transformers.json"):
         check_bounds(folder.object(name), folder.path / name)
     folder.object("generation_config.json")
