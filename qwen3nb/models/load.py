@@ -113,6 +113,7 @@ def load_encoder(
         source = fetch_model(source)  # only its files show its kind
     source = source.kind.prompted(source)
     used = source.prompts if given is None else given
+    caution = "" if prefix else prompt_warning(source, given)
     differ = "" if used == source.prompts else "-prompts" if used else "-no-prompts"
     differ += "-int8" * (dtype == "int8")
     differ += "-float16-vectors" * (one_of("cache_dtype", cache_dtype, CACHED) == "float16")
@@ -124,8 +125,8 @@ def load_encoder(
     )
     if source.kind.library:
         load_library(source.kind.library)
-    if given is None and not prefix and (warning := prompt_warning(source)):
-        log.warning(warning)
+    if caution:
+        log.warning(caution)
     if bidirectional and not source.kind.directed:
         raise SpecError(
             f"{source.label} is of kind {source.kind.name!r}; bidirectional is for causal language "

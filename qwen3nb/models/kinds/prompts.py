@@ -238,14 +238,36 @@ def prompt_families() -> Mapping[str, Mapping[str, Any]]:
     )
 
 
-def prompt_warning(source: Source) -> str:
+def prompt_warning(source: Source, given: Mapping[str, str] | None = None) -> str:
     """Return a warning for a model that is used without the prompts of its family, or "".
 
+    With ``given`` prompts, the warning is about those that differ from the authors' in white space
+    alone, such as ``query:`` for ``query: ``.
+
     The family follows from the hub id, the folder's name or ``_name_or_path`` in ``config.json``.
-    Models with prompts, of unknown families or of this package get no warning.
+    Models of unknown families or of this package get no warning, and without ``given`` none with
+    prompts of their own.
     """
-    if not source.kind.of_others or source.prompts:
+    if not source.kind.of_others:
         return ""
+    family = _family_of(source)
+    if given is not None:
+        expected = source.prompts or (prompt_families()[family]["prompts"] if family else {})
+        return _blank_warning(source.label, given, expected)
+    if source.prompts or not family:
+        return ""
+    prompts, card = (prompt_families()[family][name] for name in ("prompts", "card"))
+    options = _prompt_options(prompts)
+    return (
+        f"{source.label}: used without prompts, but the authors of {family} prescribe "
+        f"{', '.join(f'{text!r} for a {role}' for role, text in prompts.items())} "
+        f"({card}), so its scores may be too low. Give `{options}`, or "
+        f"`--prompt {NO_PROMPTS}` to use none"
+    )
+
+
+def _family_of(source: Source) -> str:
+    """Return the family of a model; empty if it is not known."""
     names = [source.id or "", source.spec]
     if source.folder is not None:
         names.append("/".join(source.folder.path.resolve().parts[-2:]))
@@ -253,17 +275,32 @@ def prompt_warning(source: Source) -> str:
     names = [name.lower().replace("_", "-") for name in names]
     for family, fields in prompt_families().items():
         if any(re.search(fields["pattern"], name) for name in names):
-            prompts = fields["prompts"]
-            options = " ".join(
-                f"--prompt {shlex.quote(f'{role}={text}')}" for role, text in prompts.items()
-            ).replace("\n", r"\n")
-            return (
-                f"{source.label}: used without prompts, but the authors of {family} prescribe "
-                f"{', '.join(f'{text!r} for a {role}' for role, text in prompts.items())} "
-                f"({fields['card']}), so its scores may be too low. Give `{options}`, or "
-                f"`--prompt {NO_PROMPTS}` to use none"
-            )
+            return family
     return ""
+
+
+def _prompt_options(prompts: Mapping[str, str]) -> str:
+    """Return the options of the command line that give these prompts."""
+    words = (f"--prompt {shlex.quote(f'{role}={text}')}" for role, text in prompts.items())
+    return " ".join(words).replace("\n", r"\n")
+
+
+def _blank_warning(label: str, given: Mapping[str, str], expected: Mapping[str, str]) -> str:
+    """Return a warning about prompts that differ from the expected ones in white space alone."""
+    wrong = {
+        role: expected[role]
+        for role, text in given.items()
+        if role in expected
+        and text != expected[role]
+        and "".join(text.split()) == "".join(expected[role].split())
+    }
+    if not wrong:
+        return ""
+    differences = ", ".join(f"{given[role]!r} for {text!r}" for role, text in wrong.items())
+    return (
+        f"{label}: the prompts differ in a blank from those of its authors: {differences}. "
+        f"Its scores may be too low; give `{_prompt_options(wrong)}`"
+    )
 
 
 # Sets of prompts.

@@ -14,6 +14,7 @@ from qwen3nb.evaluation.studies.prompts import evaluate_prompts
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.prompts import names_prompt_set, prompt_warning
 from qwen3nb.models.kinds.resolve import default_model, find_source
+from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results
@@ -204,5 +205,12 @@ def check_and_evaluate(
         run=run,
         baseline=baseline,
         tier="" if part else selection["tier"],
-        caution="" if given else prompt_warning(model.source),
+        caution=_caution(model.source, given),
     )
+
+
+def _caution(source: Source, given: object) -> str:
+    """Return the warning about a model's prompts; none with a prefix of the user's."""
+    if not given:
+        return prompt_warning(source)
+    return prompt_warning(replace(source, prompts={}), source.prompts)

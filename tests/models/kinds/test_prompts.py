@@ -169,3 +169,25 @@ def test_the_most_specific_prompt_wins(prompts, role, about, expected):
     # Braces are text for a model without instructions.
     plain = prompt_for(prompts, role=role, task=about)
     assert plain == expected or "{instruction}" in plain
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "named"),
+    [
+        (
+            "intfloat/e5-small",
+            {"query": "query:", "passage": "passage:"},
+            ["'query:'", "'query: '"],
+        ),
+        ("intfloat/e5-small", {"query": "query: ", "passage": " passage: "}, ["' passage: '"]),
+        ("intfloat/e5-small", {"query": "query: ", "passage": "passage: "}, []),
+        ("intfloat/e5-small", {"query": "find: ", "passage": ""}, []),
+        ("intfloat/e5-small", {}, []),
+        ("e5-base-v2", {"query": "query:"}, ["'query:'", "--prompt 'query=query: '"]),
+        ("org/unknown", {"query": "query:"}, []),
+    ],
+)
+def test_prompts_without_the_authors_blank_are_named(spec, given, named):
+    warning = prompt_warning(find_source(spec), given)
+    assert bool(warning) == bool(named)
+    assert all(text in warning for text in named)
