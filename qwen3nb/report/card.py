@@ -90,7 +90,7 @@ def card_text(
             f"{folder}: no qwen3nb.json of `qwen3nb extract`; expected a model directory it wrote"
         )
     stated = stated_facts(source_folder(provenance), facts, license=license)
-    own = _of_model(folder, results)
+    own = records_of(folder, results)
     if not stated.get("language"):
         stated["language"] = languages(own)
     # Not HTML: every outside value goes through `escaped`.
@@ -226,7 +226,7 @@ def _measured(own: Sequence[Result], results: Sequence[Result], *, tier: str) ->
     }
 
 
-def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
+def records_of(folder: Path, results: Sequence[Result]) -> list[Result]:
     """Return the records of the model in ``folder``: same weights and files, any label.
 
     If a model was evaluated in several ways, such as with different poolings, the one with most

@@ -139,7 +139,8 @@ def card(
     """Write the card of an extracted MODEL from its provenance, its training and the results.
 
     Missing facts are marked as not given. Keep the card with the model: the hub reads licence,
-    language, base model and scores from it.
+    language, base model and scores from it. Without --out, the scores are also written to
+    .eval_results/, where the hub looks for them first.
 
     \b
     qwen3nb card encoder
@@ -147,13 +148,16 @@ def card(
     qwen3nb card encoder --license apache-2.0 --hub-id my-lab/my-encoder
     """
     from qwen3nb.records.results import richest_tier
-    from qwen3nb.report.card import card_text
+    from qwen3nb.report.card import card_text, records_of
+    from qwen3nb.report.hub_results import write_hub_results
 
     if results is not None and results.is_file():
         model, results = _of_summary(results, model)
     records = readable_records(results, adapters=False)
     text = card_text(model, records, tier=tier or richest_tier(records), **stated)
     click.echo(write_public(output or model / "README.md", text))
+    if output is None:
+        click.echo(write_hub_results(model, records_of(model, records)))
 
 
 def _of_summary(file: Path, model: Path) -> tuple[Path, Path]:

@@ -1,0 +1,75 @@
+"""The hub's file of evaluation results, ``.eval_results/qwen3nb.yaml`` of a model.
+
+The hub reads it in place of the card's ``model-index``: an entry per data set and part, with the
+main score. Only data sets of the hub can have one. https://huggingface.co/docs/hub/eval-results
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.records.record import Result
+from qwen3nb.utils.secrets import write_public
+
+FILE = Path(".eval_results") / "qwen3nb.yaml"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_OWN = "qwen3nb/"  # data sets that this package builds
+_REVISION = re.compile(r"[0-9a-f]{40}")
+
+
+def hub_results_text(results: Sequence[Result]) -> str:
+    """Return the content of the file for the records of one model.
+
+    Results on other data than the hub's are left out and named in a comment: own data, substitutes
+    of a data set, and parts of one by a limit.
+    """
+    import yaml
+
+    entries: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for result in sorted(results, key=lambda record: record.task.key):
+        if _is_whole_data_of_hub(result):
+            entries += _entries(result)
+        else:
+            left_out.append(result.task.key)
+    lines = ["# Main scores, by qwen3nb; the card has their intervals."]
+    lines += [f"# Not on data of the hub: {' '.join(name.split())}" for name in left_out]
+    body = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True)
+    return "\n".join([*lines, body])
+
+
+def write_hub_results(folder: Path, results: Sequence[Result]) -> Path:
+    """Write the file into the folder of a model, without secrets; return its path."""
+    file = folder / FILE
+    file.parent.mkdir(exist_ok=True)
+    return write_public(file, hub_results_text(results))
+
+
+def _is_whole_data_of_hub(result: Result) -> bool:
+    task = result.task
+    own = task.dataset.startswith(_OWN) or not _HUB_ID.fullmatch(task.dataset)
+    limited = result.config.get("limit") or re.search(r"limit\d", task.selection)
+    return not (own or limited or task.is_substitute)
+
+
+def _entries(result: Result) -> Iterator[dict[str, Any]]:
+    """Yield an entry for each split and subset that has a score."""
+    task = result.task
+    metric = task.mteb.metric if task.mteb else task.main_metric
+    parts = [(part.subset, part.split, part.score) for part in result.parts]
+    for subset, split, score in parts or [(None, None, result.main)]:
+        if score.value is None:
+            continue
+        dataset = {"id": task.dataset, "task_id": subset or "default"}
+        if _REVISION.fullmatch(task.revision or ""):
+            dataset["revision"] = str(task.revision)
+        about = [task.name, metric, f"split {split}" if split else ""]
+        yield {
+            "dataset": dataset,
+            "value": round(score.value, 6),
+            "date": result.finished,
+            "notes": ", ".join(filter(None, about)),
+        }
