@@ -70,7 +70,7 @@ analysis.stats analysis.comparison analysis.inventory analysis.training analysis
 bench
 cluster
 report.render report.leaderboard report.evaluation report.comparison report.studies
-report.card report.headline report.paper report.model_report
+report.card report.headline report.hub_results report.paper report.model_report
 execution book demo study cli
 stats studies tables figures conclusions
 """.split()  # noqa: SIM905 - a list of words reads better as lines
