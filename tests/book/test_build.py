@@ -149,9 +149,26 @@ def test_the_page_of_a_model_is_old_if_its_baseline_is_another(home):
     assert not is_old(page)
     make("theirs").save()
     assert is_old(page)
+    # So do newer scores of its own.
+    made["baselines"] = trace.baselines(load_results())
+    make("m", scores=(0.1, 0.2, 0.4)).save()
+    assert is_old(page)
     # A stronger reference model becomes the baseline.
     make("wordllama", scores=(0.9, 0.9, 0.9)).save()
     assert [name for _, name, _ in trace.baselines(load_results())] == ["wordllama"]
+
+
+def test_the_page_of_a_model_alone_is_old_if_it_was_evaluated_again(home):
+    own = make("m")
+    own.save()
+    trace = RunTrace(tuple(against_baseline([own], [])))
+    made = {"parameters": {"baseline": ""}, "baselines": trace.baselines(load_results())}
+    outputs = [{"data": trace._repr_mimebundle_()}]
+    page = {"metadata": {"qwen3nb": made}, "cells": [{"outputs": outputs}]}
+    make("other").save()  # no baseline: nothing on the page follows from it
+    assert not is_old(page)
+    make("m", scores=(0.1, 0.2, 0.4), finished="2027-01-01").save()
+    assert is_old(page)
 
 
 def test_a_notice_is_replaced_and_removed(home):

@@ -29,22 +29,27 @@ class RunTrace:
     skipped: Mapping[str, str] | None = None  # why a task has no result
 
     def baselines(self, results: Iterable[Result], *, named: str = "") -> list[list[str]]:
-        """Return what the differences on the page follow from, for each task with a baseline.
+        """Return what the page follows from, for each task with a baseline or newer scores.
 
         This is the task, the name of the baseline by the rule, and a digest of the records of all
-        other models on the task, over which p-values are corrected. A label ``named`` by the user,
-        in the run or in ``_config.yml``, comes first.
+        models on the task, over which p-values are corrected. Without a baseline, the name is empty
+        and the records are the model's. A label ``named`` by the user, in the run or in
+        ``_config.yml``, comes first.
         """
         models, tasks = {each.model for each in self.scores}, {each.task for each in self.scores}
-        on_tasks = (each for each in results if each.task.key in tasks)
-        others = [each for each in latest(on_tasks) if each.model.label not in models]
         by_task: dict[str, list[Result]] = {}
-        for other in others:
-            by_task.setdefault(other.task.key, []).append(other)
+        for record in latest(each for each in results if each.task.key in tasks):
+            by_task.setdefault(record.task.key, []).append(record)
+        others = [
+            record
+            for records in by_task.values()
+            for record in records
+            if record.model.label not in models
+        ]
         possible = possible_baselines(others, named=named)
         names = system_names(possible)
         order = baselines(possible, names, named=named)
-        chosen = []
+        follows = []
         for task, records in sorted(by_task.items()):
             named_here = {
                 names[each.model.identity, each.seed]: each
@@ -55,8 +60,12 @@ class RunTrace:
             baseline = strongest(ordered, named)
             if baseline is not None:
                 name = names[baseline.model.identity, baseline.seed]
-                chosen.append([task, name, _digest(records)])
-        return chosen
+                follows.append([task, name, _digest(records)])
+                continue
+            own = [record for record in records if record.model.label in models]
+            if own:
+                follows.append([task, "", _digest(own)])
+        return follows
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {_TYPE: asdict(self), "text/plain": ""}  # invisible in the notebook
