@@ -213,7 +213,7 @@ def test_a_report_has_its_models_and_what_failed(monkeypatch):
 
 
 def test_one_file_has_all_models_of_the_folder(home):
-    """Whoever writes it, and however often; the model of the newest record comes first."""
+    """Whoever writes it, and however often; the model of the record written last comes first."""
     folder = home / "results"
     for number, name in enumerate(("one", "two", "three")):
         make(name, config={"tier": name}, finished=f"2026-01-0{5 - number}").save()
@@ -222,10 +222,10 @@ def test_one_file_has_all_models_of_the_folder(home):
     (folder / "one-1a" / "seed_0").mkdir(parents=True)
     (folder / "one-1a" / "seed_0" / "V.error.txt").write_text("Traceback\nOSError: no data\n")
     value = read_json(write_all_results())
-    assert list(value["results"]) == ["one", "three", "two"]
+    assert list(value["results"]) == ["three", "one", "two"]
     assert all(set(tasks) == {"PyDocsSampleRetrieval", "U"} for tasks in value["results"].values())
     assert [each["over_tasks"] for each in value["summary"].values()] == pytest.approx([0.35] * 3)
-    assert (value["model"], value["config"]) == ("one", {"tier": "one"})
+    assert (value["model"], value["config"]) == ("three", {"tier": "three"})
     assert value["failures"] == {"one-1a seed_0 V": "OSError: no data"}
     assert len(load_results()) == 6
     assert verify() == []
