@@ -160,6 +160,8 @@ def wide(name, request):
     In oneDNN, also where another library is faster; with the attention of processors with matrix
     units, which is PyTorch's, and with that of others.
     """
+    if not request.param and torch.backends.cpu.get_cpu_capability() != "AVX512":
+        pytest.skip("this is what processors with matrix units run, which have AVX-512")
     name, int8, _ = name.partition(" int8")
     if int8 and not runs_in_int8():
         pytest.skip("this processor has no VNNI, or PyTorch no products in 8 bits")
