@@ -28,7 +28,7 @@ for number, handler in (
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
 if os.environ.get("QWEN3NB_TEST_ONEDNN") == "0":  # as on ARM and macOS; see .ci/hostile
-    from helpers.processors import remove_onednn
+    from helpers.without_onednn import remove_onednn
 
     remove_onednn()
 IN_PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
