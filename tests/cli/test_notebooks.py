@@ -30,7 +30,8 @@ def runs(checkout, monkeypatch):
     def run_notebook(notebook, parameters, *, fresh, name):
         call = str(notebook).rpartition("/")[2], parameters, fresh, name
         calls.append((call, (paths.results(), paths.book_runs())))
-        return checkout / "page.ipynb"
+        published = paths.book_runs() / "page.ipynb"  # before the command: it is reused
+        return published if published.is_file() else checkout / "page.ipynb"
 
     monkeypatch.setattr("qwen3nb.execution.notebook.run_notebook", run_notebook)
     save(notebook_of("pass", parameters=CELL), "small")
@@ -136,7 +137,7 @@ def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
 def page_of(checkout, runs):
     """Write the page of the run, with scores and a conclusion, finished at a time."""
 
-    def write(finished, *, scores=(), conclusion="", reused=("PyDocsSampleRetrieval",)):
+    def write(page, finished, *, scores=(), conclusion="", reused=("PyDocsSampleRetrieval",)):
         node = notebook_of("scores", "conclusion")
         trace = RunTrace(tuple(scores), reused, {})
         sentence = Conclusion(conclusion)
@@ -146,18 +147,19 @@ def page_of(checkout, runs):
         ):
             cell.outputs = [nbformat.v4.new_output("display_data", data)]
         node.metadata["qwen3nb"] = {"finished": finished}
-        nbformat.write(node, checkout / "page.ipynb")
-        return checkout / "page.ipynb"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(node, page)
+        return page
 
     return write
 
 
-def test_eval_ends_with_scores_differences_a_sentence_and_the_page(cli, page_of):
+def test_eval_ends_with_scores_differences_a_sentence_and_the_page(cli, checkout, page_of):
     old, new = "2026-01-02T03:04:05+00:00", "2999-01-01T00:00:00+00:00"
     scores = against_baseline(
         [make("m", scores=noisy(0.7))], [make("bm25", scores=noisy(0.5, seed=1))]
     )
-    page = page_of(new, scores=scores, conclusion="m is better.")
+    page = page_of(checkout / "page.ipynb", new, scores=scores, conclusion="m is better.")
     shown = cli("eval", "--checkpoint", "bm25").output
     order = [
         "Retrieval",
@@ -169,11 +171,13 @@ def test_eval_ends_with_scores_differences_a_sentence_and_the_page(cli, page_of)
     positions = [shown.index(each) for each in order]
     assert positions == sorted(positions)
     assert f"{scores[0].difference:+.3f}" in shown
-    page_of(old, scores=scores, reused=())  # of a page that is reused, every score is
+    there = paths.book_runs() / "page.ipynb"
+    # Finished in the future, as the clock was set back since.
+    page_of(there, new, scores=scores, reused=())  # of a page that is reused, every score is
     lines = cli("eval", "--checkpoint", "bm25").output.splitlines()
     row = next(line for line in lines if line.lstrip().startswith("Retrieval"))
     assert row.split()[-1] == "reused"
-    page_of(old, conclusion="Something holds.")
+    page_of(there, old, conclusion="Something holds.")
     shown = cli("run", "probes", "--checkpoint", "random").output
     assert "Something holds." in shown
     assert "reused: nothing has changed since 2026-01-02 03:04 UTC" in shown
