@@ -189,9 +189,9 @@ class Comparison:
     @property
     def method(self) -> str:
         """The correction of p-values, in words."""
-        how = self.procedure.correction
-        other = any(each.correction != how for each in self.tasks)
-        return NAMES[how] + " (Holm, where models answered different queries)" * other
+        method = NAMES[self.procedure.correction]
+        exceptions = dict.fromkeys(task.not_max_t for task in self.tasks if task.not_max_t)
+        return f"{method} (Holm, {', or '.join(exceptions)})" if exceptions else method
 
     def given(self, task: str) -> str:
         """A sentence on the intervals of a mean; empty for a task."""

@@ -469,17 +469,23 @@ class TaskComparison:
 
     @cached_property
     def correction(self) -> str:
-        """The procedure's correction, or Holm's method in place of MaxT.
+        """The procedure's correction, or Holm's method in place of MaxT; see `not_max_t`."""
+        return HOLM if self.not_max_t else self.procedure.correction
 
-        This is so where pairs have different queries, and where their differences are `skewed`.
+    @cached_property
+    def not_max_t(self) -> str:
+        """Where MaxT is asked for and cannot be used, in words; empty if it can.
+
+        Pairs have different queries, or their differences are `skewed`.
         """
-        how = self.procedure.correction
-        if how != MAX_T:
-            return how
+        if self.procedure.correction != MAX_T:
+            return ""
         groups = self._groups(self._pairs)
-        if len(groups) > 1 or any(map(self._skewed, groups)):
-            return HOLM
-        return MAX_T
+        if len(groups) > 1:
+            return "where models answered different queries"
+        if any(map(self._skewed, groups)):
+            return f"where differences on fewer than {MANY_QUERIES} queries are skewed"
+        return ""
 
     def _skewed(self, pairs: Sequence[Pair]) -> bool:
         """Whether differences of pairs that share queries are too skewed for MaxT."""

@@ -26,6 +26,7 @@ from qwen3nb.report.render.table import Cell, Conclusion, Sections, Table, Table
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
 _SINGLE = "a single query"
+_FEW = 50  # queries below which corrections err more often if differences are skewed
 _MOST_NAMED = 3  # notes below a table; more are counted
 _MOST_ROWS = 700  # maximum rows in tables for all baselines, to limit the size of a page
 _MOST_COLUMNS = 5  # maximum columns of differences with intervals on a page
@@ -156,8 +157,8 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
     return (
         f"Paired over queries: 95 % interval ({interval_words(['paired'])}), {comparison.test} "
         f"with {max(each.draws for each in shown):,} draws; p corrected by "
-        f"{family}; in bold where the difference is significant: corrected p < {how.alpha:g}, and "
-        "the interval excludes 0."
+        f"{family}{_condition(shown)}; in bold where the difference is significant: corrected p < "
+        f"{how.alpha:g}, and the interval excludes 0."
         + (
             f" Queries of a cluster are treated as dependent: {'; '.join(clustered)}."
             if clustered
@@ -166,6 +167,15 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
         + (comparison.given(tasks[0]) if tasks else "")
         + left_out
     )
+
+
+def _condition(tasks: Sequence[TaskComparison]) -> str:
+    """Say what the correction presumes, where few queries may hide that it does not hold."""
+    families = [task.with_baseline for task in tasks if task.family > 1]
+    fewest = min((pair.units or pair.n for pairs in families for pair in pairs), default=_FEW)
+    if fewest >= _FEW:
+        return ""
+    return f" (of fewer than {_FEW} queries, .05 presumes that differences are not skewed)"
 
 
 def compared_tables(comparison: Comparison) -> Table | Sections:

@@ -12,6 +12,7 @@ from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records, pair_results
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import best_first, corrected, paired_differences
+from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import effect_size, mean_difference, permutation_test
 from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.metrics.aggregate import aggregate
@@ -216,3 +217,21 @@ def test_pairs_of_other_queries_are_corrected_by_holm():
     comparison = compare([*records[:2], some])
     assert comparison.tasks[0].correction == "holm"
     assert "Holm, where models answered different queries" in comparison.family()
+
+
+def test_skewed_differences_of_few_queries_are_corrected_by_holm():
+    generator = np.random.default_rng(1)
+    difficulty = generator.uniform(0.2, 0.4, 60)
+    alike = {name: difficulty + generator.normal(0, 0.05, 60) for name in "abcd"}
+    rare = {**alike, "d": difficulty + np.where(np.arange(60) % 15 == 0, 0.6, -0.04)}
+    for columns, method in (
+        (alike, "step-down MaxT"),
+        (rare, "step-down MaxT (Holm, where differences on fewer than 200 queries are skewed)"),
+    ):
+        comparison = compare([make(name, row, task="T") for name, row in columns.items()])
+        assert comparison.method == method
+        (task,) = comparison.tasks
+        by_holm = holm([p for p, _ in task._tests.values()])
+        assert (task.p_values == by_holm) == (columns is rare)
+    many = [make(name, np.tile(row, 4), task="T") for name, row in rare.items()]
+    assert compare(many).method == "step-down MaxT"  # of 240 queries, it holds
