@@ -22,6 +22,7 @@ import json
 import os
 import re
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -500,10 +501,11 @@ def disagreements(stated: Iterable[Statement]) -> list[str]:
 
 def main() -> int:
     """Compare the pages of the study that is named, and print what disagrees."""
-    if len(sys.argv) != 2:
-        print(__doc__)
-        return 2
-    study = Path(sys.argv[1]).resolve()
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path, help="folder of a study with executed pages")
+    parser.add_argument("--json", action="store_true", help="print the disagreements as JSON")
+    options = parser.parse_args()
+    study = options.study.resolve()
     os.environ["QWEN3NB_HOME"] = str(study)
     pages = read_pages(study)
     stated = [each for name, page in pages.items() for each in statements(name, page)]
@@ -511,6 +513,9 @@ def main() -> int:
     on_pages = len(stated)
     stated += of_records()
     found = [*disagreements(stated), *advice(pages, stated)]
+    if options.json:
+        print(json.dumps(found, ensure_ascii=False, indent=1))
+        return 1 if found or not on_pages else 0
     for each in found:
         print(each)
     subjects = len({each.about for each in stated})

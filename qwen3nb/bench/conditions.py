@@ -23,8 +23,9 @@ from qwen3nb.analysis.comparison.plan import Plan
 from qwen3nb.analysis.comparison.prompt_effects import score_interval, variance_components
 from qwen3nb.analysis.comparison.ranking import on_tasks_like_these
 from qwen3nb.analysis.stats import resampling
-from qwen3nb.analysis.stats.multiple_testing import holm, skewed
+from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import queries_to_show
+from qwen3nb.analysis.stats.skewness import skewed
 from qwen3nb.metrics import intervals
 from qwen3nb.metrics.intervals import Array, Interval
 

@@ -241,7 +241,7 @@ def test_a_licence_comes_with_its_own_name_and_link(tmp_path):
 
 def test_the_examples_load_the_model_from_the_hub_where_it_has_an_id(encoder_folder, checkpoint):
     body = card_body(encoder_folder, [], hub_id="lab/encoder")
-    assert body.count('"lab/encoder"') == 5
+    assert body.count('"lab/encoder"') == 7
     assert 'Transformer("encoder")' in card_body(encoder_folder, [])
     with pytest.raises(ValueError, match="expected an id on the hub"):
         card_body(encoder_folder, [], hub_id='x/y")')

@@ -19,14 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from qwen3nb.analysis.stats.multiple_testing import (
-    MANY_QUERIES,
-    MAX_T,
-    NAMES,
-    adjust,
-    enough_draws,
-    skewed,
-)
+from qwen3nb.analysis.stats.multiple_testing import MAX_T, NAMES, adjust, enough_draws
 from qwen3nb.analysis.stats.paired_tests import effect_sizes
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, max_t_p_values
 from qwen3nb.analysis.stats.score_matrix import (
@@ -36,6 +29,7 @@ from qwen3nb.analysis.stats.score_matrix import (
     join,
     shared_queries,
 )
+from qwen3nb.analysis.stats.skewness import MANY_QUERIES, skewed
 from qwen3nb.metrics import intervals
 from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.utils.format import interval_text, number_text, p_value_text

@@ -4,27 +4,19 @@ The family consists of all comparisons behind one claim. Callers define it by th
 pass, and report its size with the result.
 
 MaxT presumes that the differences of all pairs are jointly symmetric. Of fewer than 200 queries,
-skewed ones cost it its level (`skewed`); Holm's method takes its place there.
+skewed ones cost it its level (see `qwen3nb.analysis.stats.skewness`); Holm's method takes its place
+there.
 
 References:
     Holm 1979 (family-wise error rate at most alpha under any dependence); Benjamini and
-    Hochberg 1995 (false discovery rate); D'Agostino 1970 (test of skewness).
+    Hochberg 1995 (false discovery rate).
 """
 
 import math
 from collections.abc import Callable, Sequence
 
-import numpy as np
-import scipy  # loads scipy.stats on first use, which takes a second
-
-from qwen3nb.metrics.intervals import Array
 from qwen3nb.utils.choices import one_of
 
-MANY_QUERIES = 200  # from so many on, MaxT keeps its level also if differences are skewed
-_FEWEST_QUERIES = 8  # for the test of skewness
-_ALPHA = 0.05  # its level, over all pairs
-_HELD = 1_000_000  # differences held at once
-_TINY = 1e-9  # a spread of rounding errors
 MOST_DRAWS = 200_000  # limit of `enough_draws`
 
 
@@ -76,36 +68,6 @@ NAMES = {
     "benjamini-hochberg": "Benjamini and Hochberg",
     "none": "no correction",
 }
-
-
-def skewed(scores: Array, pairs: Sequence[tuple[int, int]]) -> bool:
-    """Return whether the differences of pairs of systems are too skewed for MaxT.
-
-    This is so for fewer than 200 queries if D'Agostino's test finds the differences of one pair to
-    be skewed, at .05 over the number of pairs (Bonferroni). In simulations of eight systems with
-    gamma-distributed scores of the same mean and shapes from .3 to 3, MaxT finds a false difference
-    in .20, .17 and .12 of families of 10, 20 and 50 queries, Holm's method in .00, .11 and .07, and
-    the one that this chooses in .09, .12 and .07. Of symmetric families, one in twenty or fewer is
-    taken for skewed; among those with rare large differences, more are, which costs power.
-
-    Args:
-        scores: (n, S), of the sampling units.
-        pairs: columns of the systems.
-    """
-    n = len(scores)
-    if len(pairs) < 2 or not _FEWEST_QUERIES <= n < MANY_QUERIES:
-        return False
-    first, second = np.array(pairs, dtype=np.intp).T
-    step = max(1, _HELD // n)
-    for start in range(0, len(pairs), step):
-        block = slice(start, start + step)
-        differences = scores[:, first[block]] - scores[:, second[block]]
-        varied = differences[:, np.ptp(differences, axis=0) > _TINY]
-        if varied.size:
-            p_values = scipy.stats.skewtest(varied, axis=0).pvalue
-            if np.nanmin(p_values) * len(pairs) < _ALPHA:
-                return True
-    return False
 
 
 def adjust(p_values: Sequence[float], *, how: str = "holm") -> list[float]:

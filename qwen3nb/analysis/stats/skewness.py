@@ -1,0 +1,48 @@
+"""Skewness of paired differences, which decides between MaxT and Holm's method.
+
+References:
+    D'Agostino 1970 (test of skewness).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy  # loads scipy.stats on first use, which takes a second
+
+from qwen3nb.metrics.intervals import Array
+
+MANY_QUERIES = 200  # from so many on, MaxT keeps its level also if differences are skewed
+_FEWEST_QUERIES = 8  # for the test of skewness
+_ALPHA = 0.05  # its level, over all pairs
+_HELD = 1_000_000  # differences held at once
+_TINY = 1e-9  # a spread of rounding errors
+
+
+def skewed(scores: Array, pairs: Sequence[tuple[int, int]]) -> bool:
+    """Return whether the differences of pairs of systems are too skewed for MaxT.
+
+    This is so for fewer than 200 queries if D'Agostino's test finds the differences of one pair to
+    be skewed, at .05 over the number of pairs (Bonferroni). In simulations of eight systems with
+    gamma-distributed scores of the same mean and shapes from .3 to 3, MaxT finds a false difference
+    in .20, .17 and .12 of families of 10, 20 and 50 queries, Holm's method in .00, .11 and .07, and
+    the one that this chooses in .09, .12 and .07. Of symmetric families, one in twenty or fewer is
+    taken for skewed; among those with rare large differences, more are, which costs power.
+
+    Args:
+        scores: (n, S), of the sampling units.
+        pairs: columns of the systems.
+    """
+    n = len(scores)
+    if len(pairs) < 2 or not _FEWEST_QUERIES <= n < MANY_QUERIES:
+        return False
+    first, second = np.array(pairs, dtype=np.intp).T
+    step = max(1, _HELD // n)
+    for start in range(0, len(pairs), step):
+        block = slice(start, start + step)
+        differences = scores[:, first[block]] - scores[:, second[block]]
+        varied = differences[:, np.ptp(differences, axis=0) > _TINY]
+        if varied.size:
+            p_values = scipy.stats.skewtest(varied, axis=0).pvalue
+            if np.nanmin(p_values) * len(pairs) < _ALPHA:
+                return True
+    return False
