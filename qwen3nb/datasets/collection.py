@@ -102,6 +102,8 @@ class TestCollection:
             queries without a relevant document, empty texts; without zeros.
         clusters: cluster per query id, if the data define any, such as an MTEB task's; see
             `query_clusters`.
+        relevance_threshold: lowest grade that counts as relevant in binary metrics, such as MRR;
+            2 for the judgements of TREC's deep learning tracks.
         substitute: revision of a mirror's substitute for the data of an MTEB task, or empty.
     """
 
@@ -118,6 +120,7 @@ class TestCollection:
     counts: Mapping[str, int] = field(default_factory=dict)
     clusters: Mapping[str, str] = field(default_factory=dict)
     substitute: str = ""
+    relevance_threshold: int = 1
 
     __test__ = False  # keeps pytest from collecting the class
 
@@ -308,6 +311,14 @@ class TestCollection:
             f"{len(self.queries)} queries{odd})"
         )
 
+    @property
+    def relevant(self) -> dict[str, dict[str, int]]:
+        """The grades as 0 or 1, by the threshold."""
+        return {
+            query: {name: int(grade >= self.relevance_threshold) for name, grade in grades.items()}
+            for query, grades in self.qrels.items()
+        }
+
     @cached_property
     def revision(self) -> str:
         """SHA-256 of documents, queries, qrels, candidates and the settings of their use."""
@@ -328,6 +339,8 @@ class TestCollection:
             digest.update(f"{query}\0{sorted(self.itself[query])}\1".encode())
         if self.language not in ("", ENGLISH):
             digest.update(self.language.encode())
+        if self.relevance_threshold != 1:
+            digest.update(f"relevant from {self.relevance_threshold}".encode())
         return digest.hexdigest()
 
     @cached_property

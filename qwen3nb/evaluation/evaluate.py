@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import data_name, rerank
 from qwen3nb.evaluation.run import EvaluationRun, Job, Run, Work, evaluate_each
 from qwen3nb.metrics.retrieval import RECORDED, score_run
+from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.encoders.wrapped import WrappedEncoder, with_tokenizer
 from qwen3nb.models.kinds.prompts import parse_prompts
 from qwen3nb.models.load import known_or_loaded, load_model
@@ -40,6 +41,7 @@ def evaluate(
     tasks: Iterable[Any] | str | None = None,
     types: Sequence[str] | str = (),
     limit: int = 0,
+    relevance_threshold: int = 1,
     output: Path | str | None = None,
     seed: int = 0,
     batch_size: int = 32,
@@ -75,6 +77,8 @@ def evaluate(
         limit: maximum number of queries, of rows, and of documents in addition to the judged ones;
             0 for no limit. A limited task has a different name and is left out of MTEB's own
             results.
+        relevance_threshold: for ``data``, the lowest grade that counts as relevant in binary
+            metrics, such as MRR; nDCG uses the grades as they are.
         output: folder for records; by default `paths.results`.
         seed: seed, part of the records' path.
         batch_size: texts per batch.
@@ -158,7 +162,8 @@ def evaluate(
         listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
         if isinstance(model, Reranker):
             return rerank(model, listed, **options)
-        jobs += [(data_name(each), partial(_find, model, each)) for each in listed]
+        find = partial(_find, model, threshold=relevance_threshold)
+        jobs += [(data_name(each), partial(find, each)) for each in listed]
     elif not tasks and not types and isinstance(model, Reranker):
         return rerank(model, tier=tier, limit=limit, **options)
     else:
@@ -214,11 +219,27 @@ class CollectionItem:
         """What a record of a model with these settings states on words; see `stated_words`."""
         return stated_words(settings, [self.collection.words.name])
 
+    def _scores(self, run: RunArrays) -> dict[str, dict[str, float]]:
+        """Score every query by each metric: nDCG by the grades, the others by the threshold."""
+        collection = self.collection
+        if collection.relevance_threshold == 1:
+            return dict(score_run(collection.qrels, run, self.measures, zeros=True))
+        graded = [name for name in self.measures if name.startswith("nDCG")]
+        binary = [name for name in self.measures if name not in graded]
+        scores = dict(score_run(collection.qrels, run, graded, zeros=True))
+        scores |= score_run(collection.relevant, run, binary, zeros=True)
+        return {name: scores[name] for name in self.measures}
+
     def evaluate(self, model: Any, run: Run) -> Result:
         """Search the collection and score every query; the run is cached."""
         collection, work = self.collection, Work(model)
         stage = first_stage(collection, model, depth=DEPTH)
         words = self._words(model.settings)
+        config: dict[str, Any] = {"depth": DEPTH}
+        if words:
+            config["words"] = words
+        if collection.relevance_threshold != 1:
+            config["relevance_threshold"] = collection.relevance_threshold
         result = work.record(
             TaskInfo(
                 name=collection.name,
@@ -232,13 +253,15 @@ class CollectionItem:
                 clusters=query_clusters(collection),
                 substitute=collection.substitute,
             ),
-            score_run(collection.qrels, stage.run, self.measures, zeros=True),
+            self._scores(stage.run),
             run,
-            config={"depth": DEPTH, **({"words": words} if words else {})},
+            config=config,
         )
         return run.with_runs(result, stage.run, collection.qrels)
 
 
-def _find(model: Any, data: Data) -> Iterator[tuple[Any, CollectionItem]]:
+def _find(model: Any, data: Data, threshold: int) -> Iterator[tuple[Any, CollectionItem]]:
     for collection in find_collections(data):
+        if threshold > 1:
+            collection = replace(collection, relevance_threshold=threshold)
         yield model, CollectionItem(collection)

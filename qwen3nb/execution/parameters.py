@@ -72,7 +72,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 MINIMUM: dict[str, int] = {
     **dict.fromkeys(("averages", "batch_size", "count", "depth", "ef_search", "k"), 1),
-    **dict.fromkeys(("nprobe", "rounds", "texts"), 1),
+    **dict.fromkeys(("nprobe", "relevance_threshold", "rounds", "texts"), 1),
     **dict.fromkeys(("batch_tokens", "dimensions", "limit", "max_length"), 0),
     **dict.fromkeys(("queries", "seed", "threads"), 0),
 }

@@ -26,10 +26,10 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from qwen3nb.models.kinds.prompts import ROLES
 from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.atomic_files import named, new_file, sha256_file, sweep_leftovers
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.compressed import DAMAGED, compression, open_unpacked
 from qwen3nb.utils.hardware import available_memory
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.vectors.block_file import (
@@ -63,6 +64,7 @@ AT_ONCE = 4096  # texts in memory: enough to batch texts of similar length
 TEXTS_PER_SHARD = 65_536  # by default
 BLOCK = 65_536  # vectors added to a FAISS index at once
 _BLOCK = 32 << 20  # bytes of vectors: enough to batch texts of similar length
+_BOM = b"\xef\xbb\xbf"
 _MOST = 32_768  # texts of a block
 Cuts = tuple[ShardSource, tuple[Shard, ...]]
 
@@ -172,15 +174,26 @@ def text_bar(label: str, total: int | None, *, show: bool) -> tqdm:
 
 
 def read_texts(file: Path) -> Iterator[str]:
-    """Yield the texts of a file with one ``{"text": ...}`` per line; refuse other lines."""
-    with file.open("rb") as handle:
-        yield from _texts_from(handle, file)
+    """Yield the texts of a file with one ``{"text": ...}`` per line; refuse other lines.
+
+    Blank lines and a byte order mark are skipped; the file may be compressed (see `COMPRESSED`).
+    """
+    try:
+        with closing(open_unpacked(file, compression(file))) as handle:
+            yield from _texts_from(handle, file)
+    except DAMAGED as error:
+        if not compression(file):
+            raise
+        raise ValueError(f"{file}: cannot be unpacked ({error})") from None
 
 
-def _texts_from(handle: BinaryIO, file: Path) -> Iterator[str]:
+def _texts_from(handle: IO[bytes], file: Path) -> Iterator[str]:
     """Yield the texts from the position of ``handle``; errors count lines from there."""
     with named(file):
-        for number, line in enumerate(handle, 1):
+        for number, whole in enumerate(handle, 1):
+            line = whole.removeprefix(_BOM).strip()
+            if not line:
+                continue
             try:
                 yield _Line.model_validate_json(line).text
             except ValidationError as error:
@@ -317,6 +330,8 @@ def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int =
                 "it out to resume, or choose a new folder"
             )
         return plan.source, plan.shards
+    if compression(source):
+        raise ValueError(f"{source}: parts are read by their position; unpack it for --shards")
     texts = check_texts(source)
     wanted = shards or max(at_least, -(-texts // TEXTS_PER_SHARD))
     bounds = [*_firsts(texts, wanted, grain=AT_ONCE), texts]
@@ -324,7 +339,7 @@ def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int =
     with source.open("rb") as handle:
         for number, (first, end) in enumerate(itertools.pairwise(bounds)):
             own, offset = hashlib.sha256(), handle.tell()
-            for line in itertools.islice(handle, end - first):
+            for line in _lines_of(handle, end - first):
                 whole.update(line)
                 own.update(line)
             part = Shard(
@@ -336,8 +351,20 @@ def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int =
                 source_sha256=own.hexdigest(),
             )
             parts.append(part)
+        for line in iter(handle.readline, b""):  # blank ones at the end
+            whole.update(line)
         size = handle.tell()
     return ShardSource(source.name, size, whole.hexdigest(), texts), tuple(parts)
+
+
+def _lines_of(handle: BinaryIO, texts: int) -> Iterator[bytes]:
+    """Yield the next lines, up to the last of so many texts; with the blank ones between them."""
+    while texts:
+        line = handle.readline()
+        if not line:
+            return
+        texts -= bool(line.removeprefix(_BOM).strip())
+        yield line
 
 
 def _firsts(texts: int, shards: int, *, grain: int) -> list[int]:
@@ -425,7 +452,7 @@ def _texts_of(shard: Shard, source: Path) -> Iterator[str]:
     digest = hashlib.sha256()
     with source.open("rb") as handle:
         handle.seek(shard.offset)
-        for line in itertools.islice(handle, shard.texts):
+        for line in _lines_of(handle, shard.texts):
             digest.update(line)
         if digest.hexdigest() != shard.source_sha256:
             raise ValueError(

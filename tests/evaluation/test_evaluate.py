@@ -9,11 +9,13 @@ import mteb
 import numpy as np
 import pytest
 from helpers.beir import write_words
+from pytrec_eval import RelevanceEvaluator
 from sentence_transformers import SentenceTransformer
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+from qwen3nb.datasets.trec import read_run
 from qwen3nb.evaluation import evaluate as module
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import limited
@@ -192,3 +194,27 @@ def test_the_second_of_two_finds_the_record_of_the_first(tmp_path, monkeypatch):
     assert len(load_results()) == 1
     assert verify() == []
     assert not list(paths.results().rglob("*.lock"))
+
+
+def test_the_threshold_of_binary_metrics_is_that_of_trec_eval(tmp_path):
+    grades = {"q1": {"a": 1, "b": 2, "c": 3}, "q2": {"d": 2, "a": 1}, "q3": {"c": 1}}
+    documents = {"a": "kettle kettle kettle", "b": "kettle kettle pan", "c": "kettle pan pot"}
+    documents["d"] = "spoon fork knife"
+    queries = {"q1": "kettle", "q2": "spoon kettle", "q3": "pot"}
+    collection = TestCollection.from_texts(queries, documents, grades)
+    options = {"output": tmp_path, "show_progress": False, "runs": True}
+    (record,) = evaluate("bm25", collection, relevance_threshold=2, **options)
+    assert record.config["relevance_threshold"] == 2
+    assert verify(tmp_path) == []
+    (plain,) = evaluate("bm25", collection, **options)  # other data: not reused
+    assert "relevance_threshold" not in plain.config
+    run = read_run(next(tmp_path.glob("bm25*/seed_0/*.trec")))
+    names = {"MRR@10": "recip_rank", "P@5": "P_5", "Recall@10": "recall_10"}
+    for level, scored in ((1, plain), (2, record)):
+        measures = {*names.values(), "ndcg_cut_10"}
+        theirs = RelevanceEvaluator(grades, measures, relevance_level=level).evaluate(run)
+        for ours, name in (names | {"nDCG@10": "ndcg_cut_10"}).items():
+            if ours in scored.per_query:
+                right = {query: theirs[query][name] for query in queries}
+                assert dict(scored.per_query[ours]) == pytest.approx(right)
+    assert plain.metrics["MRR@10"].value > record.metrics["MRR@10"].value

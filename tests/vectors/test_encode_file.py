@@ -1,5 +1,6 @@
 """Texts to vectors on disk: one file, or parts that are equal to it; resumed, refused by name."""
 
+import gzip
 import io
 import json
 import re
@@ -7,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from helpers import TEXTS
 from helpers.fault_injection import tree
@@ -18,7 +20,13 @@ from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.vectors import encode_file as module
 from qwen3nb.vectors.block_file import damaged_shards, read_manifest, shard_blocks
-from qwen3nb.vectors.encode_file import cut_texts, encode_shards, encode_to_file, read_texts
+from qwen3nb.vectors.encode_file import (
+    check_texts,
+    cut_texts,
+    encode_shards,
+    encode_to_file,
+    read_texts,
+)
 
 LINES = [f"text {number % 17} of ümlauts{' x' * (number % 5)}" for number in range(23)]
 
@@ -115,7 +123,6 @@ REFUSED = [
         for line, message in (
             (b'{"text": 3}', "valid string"),
             (b'{"txt": "a"}', "Field required"),
-            (b"", "Invalid JSON"),
             (b'{"text": "\xff"}', "Invalid JSON"),
             (b'{"text": "\\ud800"}', "hex escape"),
             (b"[" * 100_000, "Invalid JSON"),
@@ -296,3 +303,34 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path, source, name, message)
         encode_shards(random_encoder(), source, tmp_path / name, shards=2)
     with pytest.raises(ValueError, match=r"folder with a manifest\.json"):
         read_manifest(tmp_path)
+
+
+def test_marks_blank_lines_and_compression_change_no_vector(tmp_path):
+    encoder = random_encoder()
+    texts = ["sort a list", "join two strings", "a third"]
+    lines = [json.dumps({"text": text}).encode() for text in texts]
+    plain = b"\n".join(lines) + b"\n"
+    odd = b"\xef\xbb\xbf" + lines[0] + b"\r\n\n  \n" + lines[1] + b"\n" + lines[2] + b"\n\n"
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(plain)
+    forms = {
+        "bom.jsonl": odd,
+        "a.jsonl.gz": gzip.compress(odd),
+        "a.jsonl.zst": sink.getvalue().to_pybytes(),
+    }
+    right = encoder.encode(texts)
+    for name, content in forms.items():
+        (tmp_path / name).write_bytes(content)
+        assert check_texts(tmp_path / name) == 3
+        encode_to_file(encoder, read_texts(tmp_path / name), tmp_path / "v.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), right)
+    encode_shards(encoder, tmp_path / "bom.jsonl", tmp_path / "parts")
+    again = encode_shards(encoder, tmp_path / "bom.jsonl", tmp_path / "parts")
+    assert again.kept == 1
+    np.testing.assert_array_equal(np.load(tmp_path / "parts/part-000000.npy"), right)
+    with pytest.raises(ValueError, match="unpack it for --shards"):
+        encode_shards(encoder, tmp_path / "a.jsonl.gz", tmp_path / "other")
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(plain)[:-9])
+    with pytest.raises(ValueError, match=r"cut.jsonl.gz: cannot be unpacked"):
+        check_texts(tmp_path / "cut.jsonl.gz")

@@ -117,8 +117,9 @@ class ApiEncoder(Encoder):
         self.endpoint = endpoint = Endpoint.parse(source.spec)
         host = urlsplit(endpoint.url).hostname or ""
         openai = endpoint.url.startswith("https://api.openai.com/")
-        key = os.environ.get(API_KEY) if gets_key(endpoint.url) else ""
-        key = key or (openai and os.environ.get(_OPENAI))
+        key = os.environ.get(API_KEY, "") if gets_key(endpoint.url) else ""
+        if openai and not key:
+            key = os.environ.get(_OPENAI, "")
         self._client = httpx.Client(
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=httpx.Timeout(_SECONDS, connect=10),

@@ -87,6 +87,7 @@ def look(
     vectors count for nothing; without ``data_needed``, data may be missing.
     """
     selection = {name: options.pop(name, "") for name in SELECTION}
+    options.pop("relevance_threshold", None)  # of data, not of a model
     tasks = [] if data else choose_tasks(**selection)
     tasks = [task for task in tasks if not only or task_key(task) in only]
     how: dict[str, Any] = {n: options[n] for n in ("seed", "batch_size") if n in options}
@@ -168,12 +169,14 @@ def check_and_evaluate(
     folders = split_names(data)
     # Records store parameters that affect results, not locations.
     apart = {*SELECTION, "data", "limit", "runs", "output_dir", "cache", "prompts", "base"}
+    apart.add("relevance_threshold")  # in records of data that it changes
     evaluation = evaluate(
         model,
         folders or None,
         tier=selection["tier"],
         tasks=None if folders else tasks,
         limit=limit,
+        relevance_threshold=options.get("relevance_threshold", 1),
         output=run.output,
         seed=run.seed,
         batch_size=run.batch_size,

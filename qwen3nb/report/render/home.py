@@ -25,6 +25,7 @@ EVAL_DEFAULTS: Mapping[str, Any] = {
     "splits": "",
     "subsets": "",
     "limit": 0,
+    "relevance_threshold": 1,
     "pooling": "auto",
     "max_length": 0,
     "dimensions": 0,
