@@ -54,7 +54,7 @@ _KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
     "base": (("model", "base_model_name"), ("base",)),
     "data_seed": (("data", "seed"), ("data_seed",), ("seed",)),
 }
-FACTS = (*_KEY_PATHS, "steps", "steps_embedding", "steps_reranking", "weights")
+FACTS = (*_KEY_PATHS, "steps", "steps_embedding", "steps_reranking", "weights", "change")
 _AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 _QUERIES = 10  # so many equal per-query scores, unless constant, are no coincidence
 _TASKS = 2  # nor are equal means on this many tasks

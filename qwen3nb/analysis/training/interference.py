@@ -45,6 +45,7 @@ from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import join, system_scores
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
+from qwen3nb.models.kinds.lora_change import are_equal, has_no_effect
 from qwen3nb.records.record import is_substitute
 from qwen3nb.utils.choices import one_of
 
@@ -497,8 +498,25 @@ def _specialist(
     if len(fitting) > 1:
         names = ", ".join(fitting)
         return f"{joint.name} has several specialists, none is preferred: {names}", nearest
+    if reason := _without_difference(nearest, joint):
+        return reason, nearest
     lacking = [run.name for run in (nearest, joint) if not run.scores.get(task)]
     return (f"{lacking[0]} has no scores on this task" if lacking else ""), nearest
+
+
+def _without_difference(specialist: Run, joint: Run) -> str:
+    """Return why two adapters cannot show interference by what they change, or ""."""
+    changes = []
+    for run in (specialist, joint):
+        change = run.facts.get("change")
+        if not isinstance(change, list) or not change:
+            return ""  # of an older record
+        changes.append([float(value) for value in change])
+        if has_no_effect(changes[-1]):
+            return f"{run.name} has no effect: it scores as its base"
+    if are_equal(changes[0], changes[1]):
+        return f"{specialist.name} and {joint.name} are the same adapter after merging"
+    return ""
 
 
 def _disagreements(task: str, specialist: Run, joint: Run, required: Sequence[str]) -> list[str]:

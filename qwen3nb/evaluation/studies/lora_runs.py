@@ -8,8 +8,10 @@ Records contain configuration and seed, and ``results/<data set>.json`` next to 
 same scores in the format of the training code.
 """
 
+import itertools
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from qwen3nb.datasets.rows import DataError, json_lines, read_settings
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Run
+from qwen3nb.models.kinds.lora import adapter_change
+from qwen3nb.models.kinds.lora_change import are_equal
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers import load_reranker
 from qwen3nb.models.types import INSTRUCTION, SpecError
@@ -26,6 +30,7 @@ from qwen3nb.records.results import Results
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_json
 
+log = logging.getLogger(__name__)
 # Training mode -> whether the adapter can also embed.
 MODES = {"rank_only": False, "emb_only": True, "joint": True}
 _SEED = re.compile(r"seed_(\d{1,9})")
@@ -150,7 +155,10 @@ def evaluate_trained(
         {name: options.pop(name) for name in names if name in options} for names in groups
     )
     runs: list[tuple[str, EvaluationRun]] = []
-    for each in find_trained(outputs, training=training):
+    trained = find_trained(outputs, training=training)
+    changes = {adapter.folder: adapter_change(adapter.folder) for adapter in trained}
+    _warn_of_equals(trained, changes)
+    for each in trained:
         own = tier or ("" if listed else str(each.setting("eval", "eval_tier") or ""))
         run: dict[str, Any] = {**options, "seed": each.seed, "strict": False}
         spec, adapter = (each.folder, None) if base is None else (base, each.folder)
@@ -159,12 +167,13 @@ def evaluate_trained(
         reranker = load_reranker(
             spec, adapter=adapter, template="double-newline", **how, **of_pairs
         )
-        run |= {"tier": own, "config": {"training": _snapshot(each, "reranking")}}
+        snapshot = _snapshot(each, "reranking", changes[each.folder])
+        run |= {"tier": own, "config": {"training": snapshot}}
         done = [rerank(reranker, listed or None, **of_search, **run)]
         if each.embeds and (tasks or own):
             shown = options.get("show_progress", True)
             encoder = load_encoder(each.folder, base=base, show_progress=shown, **how)
-            run["config"] = {"training": _snapshot(each, "embedding")}
+            run["config"] = {"training": _snapshot(each, "embedding", changes[each.folder])}
             of_tier = [*TIERS["fast"].reranking] if own == "fast" else None
             done.append(evaluate(encoder, tasks=tasks or of_tier, **run))
         _write_back(each, [result for one in done for result in one])
@@ -182,8 +191,24 @@ def evaluate_trained(
     return joined
 
 
-def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
+def _warn_of_equals(
+    trained: Sequence[TrainedAdapter], changes: Mapping[Path, tuple[float, ...]]
+) -> None:
+    """Warn of adapters that are equal after merging."""
+    for first, second in itertools.combinations(trained, 2):
+        if are_equal(changes[first.folder], changes[second.folder]):
+            log.warning(
+                "%s and %s are the same adapter after merging (same weights, or both without "
+                "effect): a comparison of them says nothing",
+                first.folder,
+                second.folder,
+            )
+
+
+def _snapshot(each: TrainedAdapter, kind: str, change: tuple[float, ...]) -> dict[str, Any]:
     """Return training settings and kind of evaluation, which must match in comparisons.
+
+    ``change`` is that of `adapter_change`.
 
     Raises:
         DataError: a damaged log; see `json_lines`.
@@ -200,6 +225,7 @@ def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
         "base": each.setting("model", "base_model_name"),
         "data_seed": each.setting("data", "seed", each.seed),
         "steps": max((n for n in steps if type(n) is int), default=None),  # may be missing in a log
+        "change": list(change),
         "settings": each.settings,
     }
 

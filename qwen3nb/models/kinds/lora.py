@@ -16,6 +16,7 @@ Only ``adapter_model.safetensors`` is read: a pickle can run code.
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +31,7 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.gate.tokenizer import TOKENIZER, rust_tokenizer
 from qwen3nb.models.gate.weights import check_finite, check_types
+from qwen3nb.models.kinds.lora_change import change_of, has_no_effect
 from qwen3nb.models.kinds.prompts import stored_prompts
 from qwen3nb.models.kinds.source import Settings, Source, fingerprint
 from qwen3nb.models.kinds.transformer import CausalKind, has_head
@@ -41,6 +43,7 @@ from qwen3nb.utils.schema import field_problem
 if TYPE_CHECKING:
     import torch
 
+_log = logging.getLogger(__name__)
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 # Fields of adapter_config.json that change what is computed, and their supported values.
 _PLAIN: dict[str, tuple[Any, ...]] = {
@@ -180,6 +183,12 @@ class _Adapter(CausalKind):
         """Return the base in float32, a ``model`` with or without its head, with its adapter."""
         folder = source.own_folder
         opened, config = folder.weights_in(WEIGHTS), adapter_config(folder)
+        if has_no_effect(adapter_change(folder)):
+            _log.warning(
+                "%s: the adapter has no effect: its B matrices or its scale are all zero, so its "
+                "scores are those of its base",
+                folder,
+            )
         method = config.get("init_lora_weights", True)  # two of the methods change the base
         adapted = _adapted(
             model,
@@ -242,6 +251,30 @@ def _pooling_of(fields: Mapping[str, Any]) -> str | None:
         if mode in (rule.stored, [rule.stored]) or (mode is None and flags == [rule.flag]):
             return name
     return None
+
+
+def adapter_change(folder: Path | ModelFolder) -> tuple[float, ...]:
+    """Return what an adapter changes, see `qwen3nb.models.kinds.lora_change`.
+
+    Raises:
+        SpecError: not a LoRA adapter.
+    """
+    folder = folder if isinstance(folder, ModelFolder) else ModelFolder(folder)
+    opened, config = folder.weights_in(WEIGHTS), adapter_config(folder)
+    tensors = dict(opened.read_each(opened.tensors))
+    modules = {_module_of(name): name for name in tensors}
+    ranks = {
+        _module_of(name): len(tensor)
+        for name, tensor in tensors.items()
+        if ".lora_A" in name or ".lora_embedding_A" in name
+    }
+    alphas = dict.fromkeys(modules, float(config.get("lora_alpha", 8)))
+    for pattern, value in reversed((config.get("alpha_pattern") or {}).items()):
+        for module in _matching(folder, rf"(.*\.)?({pattern})", list(modules)):
+            alphas[module] = float(value)
+    power = 0.5 if config.get("use_rslora") else 1.0
+    scales = {_PREFIX + module: alphas[module] / ranks[module] ** power for module in ranks}
+    return change_of(tensors, config, scales)
 
 
 def embeds(source: Source) -> bool:
