@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, system_scores
-from qwen3nb.metrics.retrieval import NOTHING_FOUND
+from qwen3nb.metrics.retrieval import NOTHING_FOUND, PART_FOUND_NOTHING
 from qwen3nb.models.kinds.source import registry
 from qwen3nb.records.record import ModelInfo, Result
 from qwen3nb.records.results import from_oldest
@@ -217,8 +217,8 @@ def score_columns(
             )
         elif not result.scores.counts.get(metric):
             reasons.append(f"{task}: {name} has no {metric} per query")
-        elif found_nothing_at_all(result, metric):
-            reasons.append(f"{task}: {name} found nothing for any query, so there is no verdict")
+        elif reason := without_result(result, metric):
+            reasons.append(f"{task}: {name} {reason}, so there is no verdict")
         else:
             columns[name] = scores_by(metric, result)
     return columns, reasons
@@ -237,10 +237,21 @@ def nothing_found(result: Result, metric: str) -> tuple[str, ...]:
     return tuple(query for query, score in scores.items() if score == 0)[:count]
 
 
-def found_nothing_at_all(result: Result, metric: str) -> bool:
-    """Return whether a search found nothing for any of its queries, as if it never ran."""
+def without_result(result: Result, metric: str) -> str:
+    """Return why a search gives no verdict, as if it never ran; empty if it found something.
+
+    It found nothing for any of its queries, or is a fusion of which a part did.
+    """
     scores = result.per_query.get(metric, {})
-    return bool(scores) and len(nothing_found(result, metric)) == len(scores)
+    if not scores:
+        return ""
+    if len(nothing_found(result, metric)) == len(scores):
+        return "found nothing for any query"
+    for what, count in result.task.counts.items():
+        if what.endswith(PART_FOUND_NOTHING) and count >= len(scores):
+            part = what.removesuffix(PART_FOUND_NOTHING).rpartition(" ")[2]
+            return f"is a fusion of which {part} found nothing for any query"
+    return ""
 
 
 def scores_by(metric: str, result: Result) -> SystemScores:

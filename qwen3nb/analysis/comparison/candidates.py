@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qwen3nb.analysis.comparison.alignment import (
-    found_nothing_at_all,
     score_columns,
     system_names,
+    without_result,
 )
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import (
@@ -141,10 +141,9 @@ def select_candidates(
         raise ValueError(f"choose a task: {', '.join(sorted({r.task.key for r in mine}))}")
     used = newest(mine)
     key, records, left_out = used.task.key, [used], []
-    if any(found_nothing_at_all(used, metric) for metric in tested):
-        raise NothingFoundError(
-            f"{current}, the model in use, found nothing for any query on {key}: no verdict"
-        )
+    deciding = tested[0] if tested else used.task.main_metric
+    if empty := without_result(used, deciding):
+        raise NothingFoundError(f"{current}, the model in use, {empty} on {key}: no verdict")
     others = [r for r in fit if r.task.key == key and r is not used]
     labels = {current}.union(*(called[id(r)] for r in others))
     if unknown := [label for label in models if label not in labels]:
@@ -153,7 +152,7 @@ def select_candidates(
     for result in others:
         label = names[result.model.identity, result.seed]
         lacking = [metric for metric in tested if metric not in result.per_query]
-        empty = not lacking and any(found_nothing_at_all(result, metric) for metric in tested)
+        empty = "" if lacking else without_result(result, deciding)
         if models and not called[id(result)].intersection((current, *models)):
             continue
         if result.task.revision != used.task.revision:
@@ -161,7 +160,7 @@ def select_candidates(
         elif lacking:
             left_out.append(f"{label} has no {lacking[0]} per query")
         elif empty:
-            left_out.append(f"no verdict on {label}, which found nothing for any query")
+            left_out.append(f"no verdict on {label}, which {empty}")
         elif (result.model.identity, result.seed) == (used.model.identity, used.seed):
             left_out.append(f"{label} is the same model as {current}")
         else:

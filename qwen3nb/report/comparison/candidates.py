@@ -128,8 +128,10 @@ class CandidateReport:
             if task.metric in (self.tested[0], JUDGED) or doubts.saturation(task) is not None:
                 continue
             best = max(task.with_baseline, key=lambda difference: abs(difference.difference))
-            yield f"Look at {task.metric} instead: {best.first}: {evidence(best)}"
-            return
+            if not best.identical:
+                yield f"Look at {task.metric} instead: {best.first}: {evidence(best)}"
+                return
+        yield "No other metric tells the models apart"
 
     def _of_other_metrics(self, decision: Decision) -> Iterator[str]:
         """Name tested metrics that disagree with the decision."""

@@ -15,6 +15,7 @@ from qwen3nb.analysis.comparison.doubts import (
     saturation,
     scores_if_relevant,
 )
+from qwen3nb.datasets.collection import nothing_found_by
 from qwen3nb.evaluation.retrieval.custom import judgements_of
 from qwen3nb.metrics.aggregate import means
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, score_run
@@ -162,6 +163,25 @@ def test_a_search_that_found_nothing_is_compared_on_no_page():
     comparison = compare([now, empty, record("other", 0.2)], baseline="now")
     assert {each.first for each in comparison.differences} == {"other"}
     assert "mine: empty found nothing for any query, so there is no verdict" in comparison.notes
+
+
+def test_a_fusion_with_an_empty_half_gets_no_verdict():
+    now, both = record("now", 0.0), record("both", 0.3)
+    amend(both, "task", counts={nothing_found_by("bm25"): N})
+    with pytest.raises(ValueError, match=r"which is a fusion of which bm25 found nothing for any"):
+        compare_candidates([now, both], current="now")
+    amend(both, "task", counts={nothing_found_by("bm25"): N - 1})
+    decision = decision_of(now, both)
+    assert decision.use == "both"  # and it is named
+    assert "queries for which bm25, a part of the fusion, retrieved nothing: 39" in decision.text
+
+
+def test_at_a_ceiling_of_every_metric_none_is_named():
+    now, new = record("now", 0.0), record("new", 0.2)
+    for each in (now, new):
+        for column in each.per_query.values():
+            column.update(dict.fromkeys(column, 1.0))
+    assert "No other metric tells the models apart" in decision_of(now, new).text
 
 
 QRELS = {"a": {"d1": 3, "d2": 0, "d9": 1}, "b": {"d4": 2}, "c": {"d5": 3}}
