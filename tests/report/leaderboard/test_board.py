@@ -216,8 +216,8 @@ def test_one_file_has_all_models_of_the_folder(home):
     """Whoever writes it, and however often; the model of the record written last comes first."""
     folder = home / "results"
     for number, name in enumerate(("one", "two", "three")):
-        make(name, config={"tier": name}, finished=f"2026-01-0{5 - number}").save()
         make(name, task="U", scores=(0.1, 0.3), finished="2025-01-01").save()
+        make(name, config={"tier": name}, finished=f"2026-01-0{5 - number}").save()
         assert write_all_results() == folder / "all_results.json"
     (folder / "one-1a" / "seed_0").mkdir(parents=True)
     (folder / "one-1a" / "seed_0" / "V.error.txt").write_text("Traceback\nOSError: no data\n")
