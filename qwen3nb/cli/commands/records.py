@@ -337,7 +337,7 @@ def plan(
 
     \b
     qwen3nb plan --model encoder --baseline bm25 --margin 0.02 --tier smoke
-    qwen3nb plan --model a,b --baseline bm25 --margin 0.02 --deviation 0.3
+    qwen3nb plan --model encoder,wordllama --baseline bm25 --margin 0.02 --deviation 0.3
     """
     from qwen3nb.analysis.comparison.plan import Plan, make_plan, plan_notes, write_plan
     from qwen3nb.records.store import load_results
