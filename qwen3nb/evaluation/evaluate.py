@@ -146,6 +146,10 @@ def evaluate(
             "expected either data, or tasks with an optional limit; got both; "
             "for a smaller collection, give TestCollection.from_texts the texts to keep"
         )
+    if relevance_threshold > 1 and (data is None or isinstance(data, Domain)):
+        raise ValueError(
+            "relevance_threshold is for collections and their folders; load_domain has its own"
+        )
     if isinstance(data, Domain):
         if "prompts" in use:
             model = ModelEntry(str(model), str(model), prompts=use.pop("prompts"))
@@ -161,6 +165,8 @@ def evaluate(
     if data is not None:
         listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
         if isinstance(model, Reranker):
+            if relevance_threshold > 1:
+                raise ValueError("relevance_threshold is not for rerankers yet; leave it out")
             return rerank(model, listed, **options)
         find = partial(_find, model, threshold=relevance_threshold)
         jobs += [(data_name(each), partial(find, each)) for each in listed]

@@ -348,3 +348,11 @@ def test_any_change_of_the_data_is_another_task(files):
         assert load_domain(*files).revision != before.revision, old
     queries.write_text(QUERIES)
     assert load_domain(*files).revision == before.revision
+
+
+def test_ids_of_duckdb_may_be_uuids(tmp_path):
+    name = "12345678-1234-5678-1234-567812345678"
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as base:
+        base.execute("CREATE TABLE t (id UUID, text VARCHAR)")
+        base.execute("INSERT INTO t VALUES (?, 'sort a list')", [name])
+    assert read_documents(tmp_path / "d.duckdb").texts == {name: "sort a list"}

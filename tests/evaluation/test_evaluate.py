@@ -218,3 +218,8 @@ def test_the_threshold_of_binary_metrics_is_that_of_trec_eval(tmp_path):
                 right = {query: theirs[query][name] for query in queries}
                 assert dict(scored.per_query[ours]) == pytest.approx(right)
     assert plain.metrics["MRR@10"].value > record.metrics["MRR@10"].value
+
+
+def test_the_threshold_is_refused_where_it_would_have_no_effect():
+    with pytest.raises(ValueError, match="relevance_threshold is for collections"):
+        evaluate("bm25", tasks="AuthorSTS", relevance_threshold=2)

@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 from qwen3nb.datasets import rows as reader
 from qwen3nb.datasets.in_memory import table_rows
@@ -156,7 +157,8 @@ def read_documents(source: Any, layout: DocumentLayout | None = None) -> Documen
     updated: dict[str, date | None] = {}
     for where, row in rows:
         name = row[layout.id_column]
-        if isinstance(name, int) and not isinstance(name, bool):
+        is_number = isinstance(name, int) and not isinstance(name, bool)
+        if is_number or isinstance(name, UUID):
             name = str(name)
         reader.checked_id(name, where=f"{where}: field {layout.id_column!r}")
         if name in texts:
