@@ -60,7 +60,7 @@ def _entries(result: Result) -> Iterator[dict[str, Any]]:
     task = result.task
     metric = task.mteb.metric if task.mteb else task.main_metric
     parts = [(part.subset, part.split, part.score) for part in result.parts]
-    for subset, split, score in parts or [(None, None, result.main)]:
+    for subset, split, score in parts or [("", "", result.main)]:
         if score.value is None:
             continue
         dataset = {"id": task.dataset, "task_id": subset or "default"}
