@@ -286,7 +286,7 @@ def test_the_snippets_run_and_agree(exports, tmp_path, monkeypatch, pooling, nor
     folder = tmp_path / "my_encoder"
     folder.symlink_to(exports(pooling, normalize))
     monkeypatch.chdir(tmp_path)
-    first, *search, alike, plain, ours = snippets(card_body(folder, []))
+    first, *search, alike, plain, pooled, ours = snippets(card_body(folder, []))
     assert len(search) == normalize
     for code in search:
         (tmp_path / "snippet.py").write_text(code)
@@ -294,7 +294,7 @@ def test_the_snippets_run_and_agree(exports, tmp_path, monkeypatch, pooling, nor
         same = SentenceTransformer(str(folder)).encode("find: How do I sort a list?")
         np.testing.assert_allclose(space["queries"][0], same, atol=1e-6)
     spaces = []
-    for code in (first, alike, plain, ours):
+    for code in (first, alike, plain, ours, pooled):
         (tmp_path / "snippet.py").write_text(code)
         spaces.append(runpy.run_path(str(tmp_path / "snippet.py")))
     assert spaces[0]["vectors"].shape[0] == 2
@@ -304,6 +304,7 @@ def test_the_snippets_run_and_agree(exports, tmp_path, monkeypatch, pooling, nor
     np.testing.assert_allclose(spaces[2]["vectors"].numpy(), theirs, atol=1e-5)
     assert spaces[3]["vectors"].shape == spaces[0]["vectors"].shape
     assert not np.allclose(spaces[3]["vectors"], spaces[0]["vectors"])  # another pooling
+    np.testing.assert_allclose(np.asarray(spaces[4]["vectors"]), spaces[0]["vectors"], atol=1e-5)
 
 
 def arguments(body, program):
