@@ -193,6 +193,8 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
         return []
     if str(value.get("schema", "")).startswith("qwen3nb.result/"):
         return _from_record(file)
+    if "mteb_dataset_name" in value:
+        raise DataError(f"{file}: the format of MTEB before 1.11 is not read; convert it with mteb")
     if "task_name" in value and isinstance(value.get("scores"), dict):
         return _from_mteb(file, value)
     if isinstance(value.get("per_dataset"), dict):
@@ -267,21 +269,32 @@ def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
     about = file.parent / "model_meta.json"
     meta = _parsed(about) if about.is_file() else {}
     splits, task = value["scores"], _name(file, value["task_name"])
+    system = _name(file, meta.get("name") or file.parent.parent.name.replace("__", "/", 1))
+    if file.parent.parent.name == "experiments":  # settings of a model, in folders of their own
+        system = f"{system} ({_name(file, file.parent.name)})"
     return [
         Score(
-            system=_name(file, meta.get("name") or file.parent.parent.name.replace("__", "/", 1)),
+            system=system,
             seed=None,
             task=f"{task}/{split}" if len(splits) > 1 else task,
             metric=_main(value["task_name"]),
-            value=_mean(file, [entry["main_score"] for entry in entries]),
+            value=_mean_of_subsets(file, entries),
             kind="MTEB",
             identity=str(meta.get("revision") or file.parent.name),
             source=str(file),
             origin="mteb",
-            revision=str(value.get("dataset_revision", "")),
+            revision=str(value.get("dataset_revision") or ""),
         )
         for split, entries in splits.items()
     ]
+
+
+def _mean_of_subsets(file: Path, entries: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the mean main score of a split's subsets; None if MTEB wrote one as undefined."""
+    values = [entry["main_score"] for entry in entries]
+    if any(isinstance(value, float) and math.isnan(value) for value in values):
+        return None
+    return _mean(file, values)
 
 
 def _of_queries(

@@ -1,0 +1,57 @@
+"""Results as MTEB publishes them: older formats, undefined splits, experiments."""
+
+import json
+import math
+
+import pytest
+
+from qwen3nb.analysis.inventory import load_all_results
+
+
+def put(folder, task, **content):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{task}.json").write_text(json.dumps(content))
+    (folder / "model_meta.json").write_text(json.dumps({"name": "lab/m", "revision": "1"}))
+
+
+def entries(**splits):
+    return {
+        split: [{"hf_subset": "default", "languages": ["eng-Latn"], "main_score": value}]
+        for split, value in splits.items()
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "r/lab__m/1"
+
+
+def test_an_undefined_split_leaves_the_others(folder):
+    scores = entries(validation=0.4, test=math.nan)
+    put(folder, "AFQMC", task_name="AFQMC", dataset_revision=None, scores=scores)
+    found = load_all_results(folder.parents[1])
+    assert found.flags == ()
+    assert {score.task: score.value for score in found.scores} == {
+        "AFQMC/validation": 0.4,
+        "AFQMC/test": None,
+    }
+    assert {score.revision for score in found.scores} == {""}
+
+
+def test_the_format_before_1_11_is_named(folder):
+    put(folder, "STSBenchmark", mteb_dataset_name="STSBenchmark", test={"main_score": 0.8})
+    found = load_all_results(folder.parents[1])
+    assert found.scores == ()
+    assert ["STSBenchmark" in flag.text for flag in found.flags] == [True]
+
+
+def test_experiments_are_other_settings_of_a_model(folder):
+    put(folder, "SciFact", task_name="SciFact", dataset_revision="a", scores=entries(test=0.71))
+    other = folder / "experiments/variant_a"
+    put(other, "SciFact", task_name="SciFact", dataset_revision="a", scores=entries(test=0.7))
+    found = load_all_results(folder.parents[1])
+    assert found.flags == ()
+    assert {score.system: score.value for score in found.scores} == {
+        "lab/m": 0.71,
+        "lab/m (variant_a)": 0.7,
+    }
