@@ -416,6 +416,7 @@ def test_an_adapter_embeds_what_it_reranks_on_tier_fast(monkeypatch, tmp_path, t
         return EvaluationRun(Results([]), (), {}, {}, label="a", kind="evaluations", folder="")
 
     monkeypatch.setattr(lora_runs, "find_trained", lambda *_, **__: [trained])
+    monkeypatch.setattr(lora_runs, "adapter_change", lambda _: (1.0, 0.5))
     monkeypatch.setattr(lora_runs, "rerank", noted)
     monkeypatch.setattr(lora_runs, "evaluate", noted)
     for name in ("load_reranker", "load_encoder"):
