@@ -242,7 +242,7 @@ def prompt_warning(source: Source, given: Mapping[str, str] | None = None) -> st
     """Return a warning for a model that is used without the prompts of its family, or "".
 
     With ``given`` prompts, the warning is about those that differ from the authors' in white space
-    alone, such as ``query:`` for ``query: ``.
+    alone, such as ``query:`` without the blank after it.
 
     The family follows from the hub id, the folder's name or ``_name_or_path`` in ``config.json``.
     Models of unknown families or of this package get no warning, and without ``given`` none with
