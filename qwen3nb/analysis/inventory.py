@@ -26,7 +26,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, cmp_to_key, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,13 @@ from qwen3nb.datasets import rows
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.per_query import metrics_of
 from qwen3nb.metrics.intervals import Array
-from qwen3nb.records.record import SCHEMA, Result
+from qwen3nb.records.record import SCHEMA, Result, in_list, places
 from qwen3nb.records.side_files import QueryScores
 from qwen3nb.tiers import BENCHMARKS
 from qwen3nb.utils.atomic_files import sha256_file
 from qwen3nb.utils.strict_json import parse_json
 
+Places = Callable[[Path], Mapping[str, int]]  # of the records of a folder; see `places`
 _LARGEST = 256 * 2**20  # bytes; a record of 100,000 queries has about 20 MB
 _SKIPPED = {"checkpoints", "partial", "logs", "prompts", "_build", ".cache"}
 _RERANKING_METRIC = "ndcg@10"
@@ -102,6 +103,9 @@ class Score:
     origin: str = ""  # the program that wrote the file
     revision: str = ""  # of the task's data, or empty
     finished: str = ""  # time, ISO 8601, or empty
+    # of a record: its place among all that were written to its folder; see `Result.place`
+    place: int = field(default=0, compare=False)
+    folder: str = field(default="", compare=False, repr=False)  # in which it has this place
     # how the run was trained; see `FACTS`
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
     main: bool = True  # whether it is the task's main metric
@@ -116,6 +120,21 @@ class Score:
     def run(self) -> str:
         """The system and its seed."""
         return self.system if self.seed is None else f"{self.system} (seed {self.seed})"
+
+
+def from_oldest(scores: Iterable[Score]) -> list[Score]:
+    """Return scores in the order in which they were made, as `records.results.from_oldest` does.
+
+    The wall clock, which may have been set back, decides only without places in one folder.
+    """
+    return sorted(scores, key=cmp_to_key(_age))
+
+
+def _age(one: Score, other: Score) -> int:
+    """Return a negative number if the first score is older, 0 if neither is."""
+    if one.place and other.place and one.folder == other.folder:
+        return one.place - other.place
+    return (one.finished > other.finished) - (one.finished < other.finished)
 
 
 @dataclass(frozen=True)
@@ -154,12 +173,13 @@ def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -
     given = [folders] if isinstance(folders, str | Path) else list(folders)
     scores: list[Score] = []
     flags: list[Flag] = []
+    read_places = cache(places)  # each list of records is read once
     for base in map(Path, given):
         if not base.is_dir():
             raise FileNotFoundError(f"{base}: no such folder of results")
         for file in _json_files(base):
             try:
-                scores += _read(file, flags)
+                scores += _read(file, flags, read_places)
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 text = " ".join(str(error).split()).removeprefix(f"{file}: ")
                 kind = "KeyError: " if isinstance(error, KeyError) else ""
@@ -182,7 +202,7 @@ def _json_files(base: Path) -> Iterator[Path]:
                 yield file
 
 
-def _read(file: Path, flags: list[Flag]) -> list[Score]:
+def _read(file: Path, flags: list[Flag], read_places: Places) -> list[Score]:
     """Read the scores of one file; none if it contains no results.
 
     Raises:
@@ -192,7 +212,7 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
     if not isinstance(value, dict):
         return []
     if str(value.get("schema", "")).startswith("qwen3nb.result/"):
-        return _from_record(file)
+        return _from_record(file, read_places)
     if "mteb_dataset_name" in value:
         raise DataError(f"{file}: the format of MTEB before 1.11 is not read; convert it with mteb")
     if "task_name" in value and isinstance(value.get("scores"), dict):
@@ -225,8 +245,10 @@ def _parsed(file: Path) -> Any:
         raise DataError(f"{file}: not readable as JSON ({error})") from None
 
 
-def _from_record(file: Path) -> list[Score]:
+def _from_record(file: Path, read_places: Places) -> list[Score]:
     result = Result.load(file)
+    folder = file.absolute().parents[2]
+    place = read_places(folder).get(in_list(file, result.checksum), 0)
     settings = result.model.settings
     training = result.config.get("training")
     known = training if isinstance(training, dict) else {}
@@ -256,6 +278,8 @@ def _from_record(file: Path) -> list[Score]:
             origin=SCHEMA,
             revision=result.task.substitute or result.task.revision,
             finished=result.finished,
+            place=place,
+            folder=str(folder),
             facts=_facts(training, {"use": ", ".join(use)}),
             main=name == result.task.main_metric,
             collection=str(result.config.get("collection") or ""),

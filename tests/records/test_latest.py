@@ -11,10 +11,15 @@ from helpers.records import make
 from safetensors.torch import load_file, save_file
 
 from qwen3nb import paths
+from qwen3nb.analysis.comparison.alignment import newest_clusters
+from qwen3nb.analysis.inventory import from_oldest as scores_from_oldest
+from qwen3nb.analysis.inventory import load_all_results
+from qwen3nb.analysis.training.interference import clusters_of, configuration_differences
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.records.record import CHECKSUMS
 from qwen3nb.records.results import from_oldest, newest
 from qwen3nb.records.store import latest, load_results, verify
+from qwen3nb.report.studies.interference import configurations_table
 
 EARLY, LATE = "2026-11-01T00:00:00+00:00", "2026-11-30T00:00:00+00:00"
 
@@ -113,3 +118,49 @@ def test_a_checkpoint_that_is_restored_is_shown_again(home, encoder_folder, tmp_
     assert evaluated() == identities[0]
     assert (paths.results() / CHECKSUMS).stat().st_size == size  # it is noted once
     assert verify() == []
+
+
+def trained(finished, scores, *, clusters):
+    """A record of a joint training with seed 1, as `lora_runs` writes it."""
+    training = {"mode": "joint", "configuration": "joint_r8", "kind": "embedding"}
+    result = make("joint-1", scores, seed=1, task="T", finished=finished)
+    result = replace(result, config={"training": training})
+    return replace(result, task=replace(result.task, clusters=clusters))
+
+
+@pytest.mark.usefixtures("home")
+def test_the_run_of_an_adapter_written_last_counts_although_the_clock_went_back():
+    first = trained(LATE, [0.2, 0.4], clusters={"q0": "old", "q1": "old"})
+    second = trained(EARLY, [0.7, 0.9], clusters={"q0": "new", "q1": "new"})
+    second = replace(second, model=replace(second.model, identity="2" * 64))
+    other = make("other", [0.1, 0.2], seed=1, task="T")
+    other = replace(other, config={"training": {"mode": "emb", "kind": "embedding"}})
+    for result in (first, second, other):
+        result.save()
+    scores = load_all_results().scores
+    (difference,) = configuration_differences(scores, draws=100, seed=0)
+    assert (difference.first, difference.difference) == ("emb", pytest.approx(0.15 - 0.8))
+    table = configurations_table(scores)
+    (row,) = [row for row in table.rows if row[0].text == "joint_r8"]
+    assert row[1].text == "0.800"
+    joint = [score for score in scores if score.system == "joint_r8"]
+    assert [score.value for score in scores_from_oldest(joint)] == pytest.approx([0.3, 0.8])
+    assert set(clusters_of(joint).values()) == {"new"}
+    records = load_results()
+    assert set(newest_clusters(records).values()) == {"new"}
+    first.save()  # the first content again
+    assert set(newest_clusters(load_results()).values()) == {"old"}
+    again = [score for score in load_all_results().scores if score.system == "joint_r8"]
+    assert set(clusters_of(again).values()) == {"old"}
+
+
+@pytest.mark.usefixtures("home")
+def test_places_in_different_folders_are_not_compared(tmp_path):
+    late, early = trained(LATE, [0.2], clusters={}), trained(EARLY, [0.7], clusters={})
+    make("z", [0.5]).save(tmp_path / "b")
+    late.save(tmp_path / "a")
+    early.save(tmp_path / "b")
+    scores = load_all_results([tmp_path / "a", tmp_path / "b"]).scores
+    joint = scores_from_oldest(score for score in scores if score.system == "joint_r8")
+    assert [score.place for score in joint] == [2, 1]
+    assert [score.finished for score in joint] == [EARLY, LATE]

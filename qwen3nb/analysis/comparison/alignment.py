@@ -120,9 +120,8 @@ def _within(start: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def newest_clusters(records: Iterable[Result]) -> Mapping[str, str]:
     """Return the clusters by query id of the newest record that has them."""
-    with_them = [each for each in records if each.task.clusters]
-    newest = max(with_them, key=lambda each: each.finished, default=None)
-    return newest.task.clusters if newest else {}
+    clustered = from_oldest(record for record in records if record.task.clusters)
+    return clustered[-1].task.clusters if clustered else {}
 
 
 def clusters_of(result: Result, others: Iterable[Result] = ()) -> Mapping[str, str]:

@@ -39,7 +39,7 @@ from scipy import stats
 from scipy.special import stdtrit
 
 from qwen3nb.analysis.comparison.differences import HOLM, TEST, paired_difference
-from qwen3nb.analysis.inventory import Score
+from qwen3nb.analysis.inventory import Score, from_oldest
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
@@ -384,8 +384,8 @@ def interference(
         gate: the thresholds.
     """
     runs: dict[tuple[str, int | None], Run] = {}
-    # The last finished of several records of one adapter on one task is used.
-    for score in sorted(scores, key=lambda each: each.finished):
+    # The last of several records of one adapter on one task is used.
+    for score in from_oldest(scores):
         if score.main and "mode" in score.facts:
             key = (score.system, score.seed)
             earlier = runs.get(key, Run(*key, {}, {}))
@@ -533,9 +533,8 @@ def _disagreements(task: str, specialist: Run, joint: Run, required: Sequence[st
 
 def clusters_of(scores: Iterable[Score]) -> Mapping[str, str]:
     """Return the clusters by query id of the newest score that has them."""
-    with_them = [score for score in scores if score.clusters]
-    newest = max(with_them, key=lambda score: score.finished, default=None)
-    return newest.clusters if newest else {}
+    clustered = from_oldest(score for score in scores if score.clusters)
+    return clustered[-1].clusters if clustered else {}
 
 
 def with_clusters(scores: Iterable[Score], others: Iterable[Score]) -> list[Score]:
@@ -634,7 +633,7 @@ def configuration_differences(
 ) -> list[ConfigurationDifference]:
     """Compare all pairs of configurations on every data set that both were evaluated on."""
     table: dict[tuple[str, str, str], dict[str, dict[int | None, Score]]] = {}
-    for score in sorted(scores, key=lambda each: each.finished):
+    for score in from_oldest(scores):
         if score.main and score.value is not None:
             systems = table.setdefault((score.kind, score.task, score.metric), {})
             systems.setdefault(score.system, {})[score.seed] = score

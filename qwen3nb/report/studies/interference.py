@@ -9,7 +9,13 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.differences import ALPHA, HOLM, significant
-from qwen3nb.analysis.inventory import Collection, Score, find_outputs, load_all_results
+from qwen3nb.analysis.inventory import (
+    Collection,
+    Score,
+    find_outputs,
+    from_oldest,
+    load_all_results,
+)
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.analysis.training import interference as analysis
 from qwen3nb.metrics.intervals import interval_words
@@ -380,7 +386,7 @@ def configurations_table(scores: Iterable[Score]) -> Table:
 def _by_seed(scores: Iterable[Score]) -> Mapping[tuple[str, _Task], Mapping[int | None, float]]:
     """Newest value per seed, by system and task."""
     newest: dict[tuple[str, _Task], dict[int | None, float]] = {}
-    for score in sorted(scores, key=lambda each: each.finished):
+    for score in from_oldest(scores):
         if score.main and score.value is not None:
             key = (score.system, (score.kind, score.task, score.metric))
             newest.setdefault(key, {})[score.seed] = score.value
