@@ -210,6 +210,7 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any)
     opt.print_table(plan_by_type_table(ready.planned))
     opt.print_table(preflight_table(ready))
     require_data(model, tasks, run, tier=values["tier"], limit=values["limit"])
+    ready.require_readable()
     ready.require()
 
 

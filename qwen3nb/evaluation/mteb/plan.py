@@ -164,6 +164,7 @@ class Planned:
     candidates: int = 0  # of all queries; 0 if they search the whole corpus
     prepared: int = 0  # bytes of disk that the library `datasets` takes for its copy
     beside: float = 0.0  # minutes of ``minutes`` on one core, beside the model
+    problem: str = ""  # why its data cannot be loaded, or empty
 
     @property
     def hits(self) -> int:
@@ -199,10 +200,24 @@ class Preflight:
         return (own, own + beside) if self.gpu else (0.0, cores() * own + beside)
 
     @property
+    def unreadable(self) -> dict[str, str]:
+        """Why tasks to run cannot be run, by task: their data cannot be loaded."""
+        return {task.task: task.problem for task in self.planned if task.problem}
+
+    @property
     def minutes(self) -> float | None:
         """Minutes of the tasks to run; None if there are none, or no size is known."""
         known = [each.minutes for each in self.planned if each.minutes is not None]
         return sum(known) if known else None
+
+    def require_readable(self) -> None:
+        """Raise MirrorError if data of tasks to run cannot be loaded; names them."""
+        if self.unreadable:
+            names = ", ".join(self.unreadable)
+            raise mirror.MirrorError(
+                f"{len(self.unreadable)} of {len(self.planned)} tasks cannot be run: {names}. "
+                "Their copies of the data cannot be loaded; the reasons stand above"
+            )
 
     def require(self) -> None:
         """Raise PreflightError if memory or disk is too small for the run."""
@@ -349,7 +364,13 @@ def costs(
         statuses = [""] * len(tasks)
     planned = []
     for task, status in zip(tasks, statuses, strict=True):
-        parts, minutes, beside = _parts(task, limit, read=bool(status)), None, 0.0
+        problem, minutes, beside = "", None, 0.0
+        try:
+            parts = _parts(task, limit, read=bool(status))
+        except (mirror.MirrorError, EvaluationError) as error:
+            parts = []
+            if status == TO_RUN:
+                problem = str(error)
         if parts and speeds and status in ("", TO_RUN):
             beside = (_TASK + sum(part.beside for part in parts)) / 60
             minutes = beside + sum(speed.on(part) for speed in speeds for part in parts) / 60
@@ -370,6 +391,7 @@ def costs(
             candidates=candidates,
             prepared=0 if mirror.is_prepared(task) else round(prepared),
             beside=beside,
+            problem=problem,
         )
         planned.append(one)
     return planned
@@ -380,6 +402,10 @@ def _parts(task: Any, limit: int, *, read: bool) -> list[_Part]:
 
     If ``read``, loaded and built-in data are counted, and local copies that are no published
     revision and smaller than the published data.
+
+    Raises:
+        MirrorError: such a copy cannot be loaded.
+        EvaluationError: it lacks the candidates of a reranking task.
     """
     path, revision = task.metadata.dataset["path"], mirror.data_revision(task)
     published = list(_sizes(task, task.metadata.descriptive_stats or {}))
@@ -389,11 +415,8 @@ def _parts(task: Any, limit: int, *, read: bool) -> list[_Part]:
         counted = copied < sum(part.characters for part in published)
     if not (read and counted):
         return [] if limit else published
-    try:
-        with quiet(), mirror.local_data(task):
-            load_task(task, revision)
-    except (mirror.MirrorError, EvaluationError):  # reported when the task is evaluated
-        return published
+    with quiet(), mirror.local_data(task):
+        load_task(task, revision)
     with limited(task, limit), quiet(), redirect_stderr(StringIO()):  # MTEB shows bars
         return list(_sizes(task, _counted(task)))
 

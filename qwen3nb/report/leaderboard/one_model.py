@@ -122,6 +122,10 @@ def preflight_table(preflight: Preflight) -> Table:
     left = sum(each.status == "to run" for each in preflight.planned)
     note = f"{left} of {len(preflight.planned)} tasks to run."
     note += "".join(f" Left out: {task} ({why})." for task, why in preflight.left_out.items())
+    unreadable = preflight.unreadable
+    if unreadable:
+        count = f"{len(unreadable)} of {len(preflight.planned)} tasks cannot be run"
+        note += f" {count}: {' '.join(unreadable.values())}."
     for reason, names in _unsuited(preflight).items():
         note += f" Left out: {names[0]}"
         if len(names) > 1:

@@ -331,3 +331,46 @@ def test_the_dry_run_prints_and_exits(cli, checkout, tmp_path, monkeypatch):
     assert done.exit_code == 1
     assert "prepared data" in done.output  # planned before anything is fetched
     assert "qwen3nb fetch --tier fast" in done.output
+
+
+def broken_copy(mirror, how):
+    """A small copy of SciFact of which a file is cut, empty or missing."""
+    folder = mirror / "mteb" / "scifact"
+    write_retrieval(folder)
+    if how == "cut":
+        file = folder / "corpus.jsonl"
+        file.write_bytes(file.read_bytes()[:-20])
+    elif how == "without judgements":
+        (split,) = (folder / "qrels").iterdir()
+        split.unlink()
+    elif how == "nothing but a README":
+        shutil.rmtree(folder)
+        folder.mkdir()
+        (folder / "README.md").write_text("SciFact\n")
+
+
+@pytest.mark.parametrize("how", ["cut", "without judgements", "nothing but a README"])
+def test_a_broken_copy_of_a_mirror_is_named_before_the_run(tmp_path, monkeypatch, how):
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    broken_copy(tmp_path, how)
+    write_retrieval(tmp_path / "mteb" / "nfcorpus")
+    tasks = choose_tasks(tasks=["SciFact", "NFCorpus"])
+    broken, whole = costs(tasks, [looks.TO_RUN] * 2, speeds=[SPEED])
+    assert "scifact cannot be loaded" in broken.problem
+    assert (whole.problem, broken.minutes, whole.queries) == ("", None, 6)
+    ready = Preflight((broken, whole), ())
+    assert [*ready.unreadable] == ["SciFact"]
+    assert "1 of 2 tasks cannot be run: SciFact: the copy" in preflight_table(ready).note
+    with pytest.raises(MirrorError, match="1 of 2 tasks cannot be run: SciFact"):
+        ready.require_readable()
+    assert Preflight((whole,), ()).require_readable() is None
+    there, _ = costs(tasks, ["there", looks.TO_RUN])  # a stored record needs no data
+    assert there.problem == ""
+
+
+def test_a_dry_run_on_a_broken_mirror_fails(cli, checkout, tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    broken_copy(tmp_path, "cut")
+    done = cli("eval", "--checkpoint", "bm25", "--tasks", "SciFact", "--dry-run")
+    assert done.exit_code == 1
+    assert "1 of 1 tasks cannot be run: SciFact" in done.output
