@@ -9,10 +9,13 @@
 A file of another name is read by its content. What may hold texts but cannot be read is an error
 that names it: nothing follows from data that were not read. Files about the data (README.md,
 state.json, dataset_info.json) are no training data; they are counted, as are images and sound.
+Texts with markup are also read without it, lists of words as one text, and JSON within a text by
+its strings.
 """
 
 from __future__ import annotations
 
+import html
 import io
 import os
 import re
@@ -48,8 +51,16 @@ _DOCUMENT = (
     256 << 20
 )  # bytes of a JSON document, or of a file in an archive, which are not streamed
 _PARAGRAPH = 1 << 16  # characters of lines that are also read as one text
+_LONGEST_WORD = 200  # letters of a word in a list of words
 _SHOWN = 5  # files in an error
 _HEAD = 1 << 12  # bytes by which a file of an unusual name is recognised
+_NUMBERED = re.compile(r"(.*-)(\d{5})-of-(\d{5})(.*)")  # parts of a data set
+_MARKUP = re.compile(r"<[^<>]*>|&#?\w+;")
+# Tags within words; others stand between words.
+_WITHIN = re.compile(
+    r"</?(?:a|abbr|b|code|em|font|i|mark|s|small|span|strong|su[bp]|tt|u)\b[^<>]*>"
+)
+_TAG = re.compile(r"<[^<>]*>")
 _POINTER = b"version https://git-lfs.github.com/spec/"
 # Files about training data, by name.
 _ABOUT = re.compile(
@@ -59,10 +70,11 @@ _ABOUT = re.compile(
     r"|.*\.(lock|crc|md5|sha1|sha256)",
     re.IGNORECASE,
 )
-_SKIPPED = {".git", ".cache", ".ipynb_checkpoints", "__pycache__", ".locks", ".no_exist"}
+_SKIPPED = {".git", ".ipynb_checkpoints", "__pycache__", ".locks", ".no_exist"}
 _IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".ico", ".svg")
 _SOUNDS = (".mp3", ".wav", ".flac", ".ogg", ".opus", ".m4a", ".aac")
 _VIDEOS = (".mp4", ".mkv", ".avi", ".mov", ".webm")
+_WORD_PER_LINE = (".conll", ".conllu", ".iob", ".bio")  # with its tags
 _MEDIA = {*_IMAGES, *_SOUNDS, *_VIDEOS}
 
 
@@ -136,6 +148,7 @@ def _add_path(data: TrainingData, path: Path) -> None:
         data.sources.append(_of_file(path))
         return
     files, unread = _files_in(path)
+    unread += _missing_parts(files)
     missing = len(unread)
     readable: list[Source] = []
     for file in files:
@@ -171,7 +184,7 @@ def _files_in(folder: Path) -> tuple[list[Path], list[str]]:
 
     for top, names, files in os.walk(folder, followlinks=True, onerror=note):
         real = os.path.realpath(top)
-        names[:] = sorted(name for name in names if name not in _SKIPPED)
+        names[:] = sorted(name for name in names if not _is_skipped(Path(top, name)))
         if real in visited:
             names[:] = []
             continue
@@ -189,6 +202,30 @@ def _files_in(folder: Path) -> tuple[list[Path], list[str]]:
             if file.suffix and not earlier.suffix:
                 by_content[os.path.realpath(file)] = file
     return sorted(by_content.values()), unread
+
+
+def _is_skipped(folder: Path) -> bool:
+    """Return whether a folder is of programs; ``.cache`` is if the hub's client made it."""
+    if folder.name == ".cache":
+        return (folder / "huggingface/download").is_dir()
+    return folder.name in _SKIPPED
+
+
+def _missing_parts(files: Iterable[Path]) -> list[str]:
+    """Return the parts of data sets that are not there, such as ``train-00001-of-00003.parquet``."""
+    found: dict[tuple[Path, str, str, str], set[int]] = {}
+    for file in files:
+        match = _NUMBERED.fullmatch(file.name)
+        if match is not None:
+            series = (file.parent, match[1], match[3], match[4])
+            found.setdefault(series, set()).add(int(match[2]))
+    missing: list[str] = []
+    for (_, start, count, end), numbers in found.items():
+        first = 1 if int(count) in numbers else 0  # some count from 1
+        expected = range(first, first + int(count))
+        for number in sorted({*expected} - numbers)[:_SHOWN]:
+            missing.append(f"{start}{number:05}-of-{count}{end}: not there")
+    return missing
 
 
 def _is_about(file: Path) -> bool:
@@ -217,6 +254,8 @@ def _of_file(file: Path) -> Source:
     read = _READERS.get(_suffix(file.name)) or _reader_by_content(head)
     if head.startswith(_POINTER):
         raise DataError(f"{file}: a Git LFS pointer instead of the file; run `git lfs pull`")
+    if _suffix(file.name) in _WORD_PER_LINE:
+        raise DataError(f"{file}: has a word per line; expected texts, a sentence per line")
     if read is None:
         raise DataError(f"{file}: expected training data in files of type {_types()}")
 
@@ -246,7 +285,7 @@ def _reader_by_content(head: bytes) -> Reader | None:
         return _arrow
     if head.startswith(b"PK\x03\x04") or head[257:262] == b"ustar":
         return _archive
-    if not _is_text(head):
+    if head.startswith(b"%PDF") or not _is_text(head):
         return None
     line = head.lstrip(b"\xef\xbb\xbf \r\n").partition(b"\n")[0]
     is_json = line.startswith((b"{", b"[", b'"'))
@@ -467,8 +506,23 @@ def _cells(array: Any) -> Iterator[Any]:
         return _cells(array.storage)
     if not pa.types.is_nested(kind) or pa.types.is_union(kind) or pa.types.is_map(kind):
         return (value.as_py() for value in array)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _with_words_joined(_cells(array.flatten()))
     inner = array.flatten()  # of structures, an array per field
     return chain.from_iterable(map(_cells, inner if isinstance(inner, list) else [inner]))
+
+
+def _with_words_joined(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield values; if all are single words, also one text of them."""
+    words: list[str] | None = []
+    for value in values:
+        yield value
+        if words is not None and _is_word(value):
+            words.append(value)
+        else:
+            words = None
+    if words is not None and len(words) > 1:
+        yield " ".join(words)
 
 
 def _archive(opened: _Opened) -> Iterator[Value]:
@@ -516,6 +570,8 @@ def _members(opened: _Opened) -> Iterator[tuple[str, bytes]]:
 def _zipped(opened: _Opened) -> Iterator[tuple[str, bytes]]:
     whole = opened.whole()
     with zipfile.ZipFile(whole) as archive:
+        if {"[Content_Types].xml", "mimetype"} & {*archive.namelist()}:
+            raise DataError(f"{opened.where}: an office document; save it as CSV or text")
         for info in archive.infolist():
             if info.is_dir():
                 continue
@@ -575,6 +631,8 @@ def source_texts(source: Source, data: TrainingData) -> Iterator[tuple[int, str]
             strings += 1
             texts += bool(text.strip())
             yield number, text
+            yield from ((number, other) for other in _read_otherwise(text))
+        yield from ((number, joined) for joined in _lists_of_words(value))
     if count and not strings:
         raise DataError(
             f"{source.where}: {count:,} rows without a text; if they are numbers of tokens, "
@@ -584,6 +642,36 @@ def source_texts(source: Source, data: TrainingData) -> Iterator[tuple[int, str]
         data.without_text[EMPTY] += 1
     data.rows += count
     data.texts += texts
+
+
+def _read_otherwise(text: str) -> Iterator[str]:
+    """Yield a text without its markup, and the strings of a text that is JSON."""
+    if _MARKUP.search(text) is not None:
+        yield html.unescape(_TAG.sub(" ", _WITHIN.sub("", text)))
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            value = parse_json(text, nan=True)
+        except ValueError:
+            return  # a text like any other
+        yield from strings_of(value)
+        yield from _lists_of_words(value)
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST_WORD and " " not in value
+
+
+def _lists_of_words(value: Any) -> Iterator[str]:
+    """Yield one text of each list of words in a value, as data for taggers have them."""
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _lists_of_words(inner)
+    elif isinstance(value, list | tuple):
+        if len(value) > 1 and all(map(_is_word, value)):
+            yield " ".join(value)
+            return
+        for inner in value:
+            yield from _lists_of_words(inner)
 
 
 def strings_of(value: Any, notes: Counter[str] | None = None) -> Iterator[str]:

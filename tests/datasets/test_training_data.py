@@ -161,12 +161,23 @@ FORMS = {
     "part-00000": lines(),
     "part-00001": gzip.compress("\n".join(PLANTED).encode()),
     "part-00002": parquet(TABLE),
+    "words.jsonl": lines([{"tokens": text.split()} for text in PLANTED]),
+    "words.parquet": parquet(pa.table({"tokens": [text.split() for text in PLANTED]})),
+    "strings.jsonl": lines([{"row": json.dumps({"text": text})} for text in PLANTED]),
+    "page.html": "".join(f"<p>{text[:7]}<b>{text[7:]}</b></p>\n" for text in PLANTED).encode(
+        "ascii", "xmlcharrefreplace"
+    ),
+    "pages.jsonl": lines(
+        [{"html": f"<i>{text[0]}</i>{text[1:].replace(' ', '&nbsp;')}<br>"} for text in PLANTED]
+    ),
+    ".cache/a.jsonl": lines(),
     "train.src": "\n".join(PLANTED).encode(),
 }
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_planted_texts_are_found_in_every_form(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(FORMS[name])
     for given in (tmp_path, tmp_path / name):
         found, training = found_in(given)
@@ -247,6 +258,9 @@ TOKENS = pa.table({"input_ids": [[1, 2, 3]], "labels": [0]})
         ("tokens.arrow", arrow(TOKENS, stream=True), "no column of texts"),
         ("tokens.jsonl", b'{"input_ids": [1, 2]}\n' * 3, "3 rows without a text"),
         ("a.tar", tar({"a.pyd": b"\x80\x04\x95\0"}), "a.tar:a.pyd: expected texts"),
+        ("a.pdf", b"%PDF-1.4\nascii", "a.pdf"),
+        ("a.xlsx", zipped({"[Content_Types].xml": b"<a/>"}), "an office document"),
+        ("a.conll", b"a\tO\nb\tO\n", "has a word per line"),
         ("a.parquet", b"version https://git-lfs.github.com/spec/v1\noid", "Git LFS pointer"),
     ],
 )
@@ -256,6 +270,23 @@ def test_what_cannot_be_read_is_named_even_beside_what_can(tmp_path, name, conte
     for given in (tmp_path, tmp_path / name):
         with pytest.raises(DataError, match=re.escape(message)):
             found_in(given)
+
+
+@pytest.mark.parametrize(
+    ("there", "missing"),
+    [
+        ("train-00000-of-00002.jsonl", "train-00001-of-00002.jsonl: not there"),
+        ("train-00001-of-00002.jsonl", "train-00000-of-00002.jsonl: not there"),
+        ("train-00002-of-00002.jsonl", "train-00001-of-00002.jsonl: not there"),
+    ],
+)
+def test_parts_that_are_not_there_are_named(tmp_path, there, missing):
+    (tmp_path / there).write_bytes(lines())
+    with pytest.raises(DataError, match=missing):
+        found_in(tmp_path)
+    assert found_in(tmp_path / there)[0] == {*PLANTED}
+    (tmp_path / missing.removesuffix(": not there")).write_bytes(lines())
+    assert found_in(tmp_path)[0] == {*PLANTED}
 
 
 def test_a_link_to_nothing_and_a_folder_that_cannot_be_listed_are_named(tmp_path, monkeypatch):
