@@ -212,7 +212,7 @@ def _is_skipped(folder: Path) -> bool:
 
 
 def _missing_parts(files: Iterable[Path]) -> list[str]:
-    """Return the parts of data sets that are not there, such as ``train-00001-of-00003.parquet``."""
+    """Return the parts of data sets that are not there, as ``a-00001-of-00003.parquet``."""
     found: dict[tuple[Path, str, str, str], set[int]] = {}
     for file in files:
         match = _NUMBERED.fullmatch(file.name)
