@@ -112,7 +112,10 @@ def _relative(text: str, bases: Sequence[Path], *, written: bool = False) -> str
     for base in bases:
         file = base / Path(text.strip()).expanduser()
         if file.exists() or written:
-            return _shown(file)
+            shown = _shown(file)
+            # A home is another folder on other machines, which find their own model there.
+            in_home = text.strip().startswith("~") and Path(shown).is_absolute()
+            return text if in_home else shown
     return text
 
 

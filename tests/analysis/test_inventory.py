@@ -326,8 +326,8 @@ def test_figures_and_words_of_trainings(outputs):
     trainings = read_trainings(results, tier="smoke", outputs=outputs)
     assert [row[-1].text for row in gains_table(trainings).rows] == ["200", "100"]
     text = training_conclusion(trainings).text
-    assert "Step 200 scores best, and that is more than noise" in text
-    assert "Step 100 scores best, but that is not more than noise" in text
+    assert "Step 200 scores best of the two." in text
+    assert "Step 100 and step 200 score the same on every query." in text
     assert text.endswith("truncated, left out.")
     titles = [axis.get_title() for axis in loss_figure(trainings).axes]
     assert titles == ["training loss", "loss, embedding", "learning rate"]

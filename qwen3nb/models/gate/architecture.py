@@ -34,10 +34,14 @@ def check_architecture(folder: ModelFolder, *, advice: str = "") -> None:
     Raises:
         CheckpointError: a class whose direction of attention is not known.
     """
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
     config = folder.config
     if config.get("is_causal") is False:  # measured when it is loaded
         return
     names = config.get("architectures") or ()
+    if config.get("model_type") not in CONFIG_MAPPING_NAMES:  # refused where it is built
+        return
     model_type, decoder = str(config.get("model_type")), bool(config.get("is_decoder"))
     for name in names if isinstance(names, list) else [names] if names else []:
         if not _known(str(name), model_type, decoder=decoder):

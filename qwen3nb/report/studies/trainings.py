@@ -293,6 +293,8 @@ def _best_in_words(summary: TrainingSummary) -> str:
     """Say which step scores best, and whether it is shown to; of two steps, the gain says that."""
     best = summary.best
     scores_best = f"{best.first.capitalize()} scores best"
+    if best.identical:
+        return f"{best.first.capitalize()} and {best.second} score the same on every query."
     if {best.first, best.second} == {summary.gain.first, summary.gain.second} and best.family == 1:
         return f"{scores_best} of the two."
     lead = f"above {best.second}, the next best, by {difference_text(best, noun='other steps')}."

@@ -135,8 +135,7 @@ def test_a_task_from_end_to_end():
     table = ann_table(suite)
     assert len({len(row) for row in table.rows} | {len(table.columns)}) == 1
     assert table.rows[0][1].text == "1.000"
-    # All of the few queries tie, which says little about others.
-    assert table.rows[0][-1].detail == "+0.000 [-1.000, +1.000]"
+    assert table.rows[0][-1].detail == "+0.000 (identical scores on all 3)"
     compressed = compression_table(suite)
     assert [row[0].text for row in compressed.rows] == ["128", "64"]
     assert len(compressed.columns) == 1 + 4  # a column per kind of vectors
