@@ -35,8 +35,8 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import write_public
 
-# Figures with one panel, legible in one column; others span the page.
-_NARROW = re.compile(r"interference|per-query")
+# A figure with one panel, legible in one column; others span the page.
+_NARROW = re.compile(r"interference")
 _CLASSES = {
     "plain": r"\documentclass[twocolumn]{article}" "\n" r"\usepackage[margin=.75in]{geometry}",
     "acl": r"\documentclass[11pt]{article}"
@@ -221,15 +221,23 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
     column, page, _ = PAPER_STYLES[one_of("paper style", style, PAPER_STYLES)]
     figures = {_file_name(figure.name): figure for figure in contents.figures()}
     tables = write_tables(contents, folder / "tables", format="latex")
-    written = [
-        figure.save(folder / "figures" / f"{name}.pdf", columns=_columns(figure), paper=style)
+    files = {
+        name: figure.save_pages(
+            folder / "figures" / f"{name}.pdf", columns=_columns(figure), paper=style
+        )
         for name, figure in figures.items()
+    }
+    floats = [
+        _float(file.stem, figures[name], part=part, spans=column < page)
+        for name, parts in files.items()
+        for part, file in enumerate(parts)
     ]
+    written = [file for parts in files.values() for file in parts]
     references = paths.book() / "references.bib"  # missing in a study without a book
     banner = contents.data_used().banner
     parts = {
         "data.tex": rf"\textbf{{{latex_text(banner)}}}\par" "\n" if banner else "",
-        "figures.tex": "\n".join(_float(n, f, spans=column < page) for n, f in figures.items()),
+        "figures.tex": "\n".join(floats),
         "tables.tex": "\n".join(rf"\input{{tables/{file.stem}}}" for file in tables) + "\n",
         "references.bib": references.read_text(encoding="utf-8") if references.is_file() else "",
         "paper.tex": _CLASSES[style] + _ARTICLE,
@@ -241,14 +249,20 @@ def _columns(figure: Figure) -> int:
     return 1 if _NARROW.match(figure.name) else figure.columns
 
 
-def _float(name: str, figure: Figure, *, spans: bool) -> str:
-    r"""Return a ``figure``, or a ``figure*`` where it spans both columns of the page."""
+def _float(name: str, figure: Figure, *, part: int, spans: bool) -> str:
+    r"""Return a ``figure``, or a ``figure*`` where it spans both columns of the page.
+
+    The later parts of a figure on several pages have the number of the first.
+    """
     wide = spans and _columns(figure) == 2
     float_, width = ("figure*", r"\textwidth") if wide else ("figure", r"\columnwidth")
+    caption = rf"\caption{{{latex_text(figure.legend)}}}"
+    if part:
+        caption = r"\addtocounter{figure}{-1}\caption{(continued)}"
     return rf"""\begin{{{float_}}}
 \centering
 \includegraphics[width={width}]{{figures/{name}}}
-\caption{{{latex_text(figure.legend)}}}
+{caption}
 \label{{fig:{re.sub("[^A-Za-z0-9]+", "-", name)}}}
 \end{{{float_}}}
 """

@@ -317,7 +317,7 @@ def _draw_differences(
     comparison: Comparison, tasks: Sequence[TaskComparison], models: Sequence[str], width: float
 ) -> MplFigure:
     how, order, styles = comparison.procedure, models[::-1], model_styles(models)
-    height = 0.21 * len(order) + 0.8
+    height = 0.22 * len(order) + 0.8
     drawn, axes, first = figure.panels(len(tasks), width, height=height, sharey=True)
     for axis, task in zip(axes, tasks, strict=True):
         axis.axvspan(-how.minimum, how.minimum, color=figure.GREY, alpha=0.13, linewidth=0)
@@ -329,10 +329,10 @@ def _draw_differences(
                 look = {"filled": each.significant(how.alpha), **styles[each.first]}
                 row = order.index(each.first)
                 figure.draw_estimate(axis, row, each.difference, each.interval, **look)
-        axis.set_title(figure.plain(table.short_task(task.task), most=24))
-        axis.set_xlabel(f"Δ {figure.plain(task.metric, most=24)}, n = {task.with_baseline[0].n}")
+        axis.set_title(figure.plain(table.short_task(task.task)))
+        axis.set_xlabel(f"Δ {figure.plain(task.metric)}, n = {task.with_baseline[0].n:,}")
     for axis in first:
-        axis.set_yticks(range(len(order)), [figure.plain(name, most=28) for name in order])
+        figure.name_rows(axis, order)
     return drawn
 
 
@@ -382,16 +382,18 @@ def _draw_pairs(
         won[better.first] += each.significant(alpha)
         won[better.second] -= each.significant(alpha)
     names = sorted(won, key=lambda name: (-won[name], name))
-    drawn, axis = plt.subplots(figsize=(width, 0.19 * len(names) + 1.4))
+    pitch = 0.24 if max(map(len, names), default=0) > figure.MOST_IN_LINE else 0.19
+    drawn, axis = plt.subplots(figsize=(width, pitch * len(names) + 1.4))
     counts = [[above.get((row, column), np.nan) for column in names] for row in names]
     axis.imshow(counts, cmap="Blues", vmin=0, vmax=1.6 * tasks)
     for (i, j), value in np.ndenumerate(counts):
         if not np.isnan(value):
             look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": figure.SMALL}
             axis.annotate(f"{value:.0f}", (j, i), color=_ON_COLOR, **look)
-    labels = [figure.plain(name, most=26) for name in names]
-    axis.set_xticks(range(len(labels)), labels, rotation=90, fontsize=figure.SMALL)
-    axis.set_yticks(range(len(labels)), labels, fontsize=figure.SMALL)
+    labels = figure.row_names(names)
+    small: dict[str, Any] = {"fontsize": figure.SMALL, "linespacing": 1.0}
+    axis.set_xticks(range(len(labels)), labels, rotation=90, **small)
+    axis.set_yticks(range(len(labels)), labels, **small)
     axis.tick_params(length=0)
     return drawn
 

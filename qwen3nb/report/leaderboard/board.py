@@ -9,7 +9,6 @@ import functools
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from textwrap import wrap
 from typing import Any
 
 from qwen3nb.analysis.comparison import benchmark_means
@@ -26,7 +25,16 @@ from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import newest
 from qwen3nb.records.store import latest
-from qwen3nb.report.render.figure import Figure, MplFigure, draw_estimate, grid, panels, plain
+from qwen3nb.report.render.figure import (
+    MOST_IN_LINE,
+    Figure,
+    MplFigure,
+    draw_estimate,
+    grid,
+    name_rows,
+    panels,
+    plain,
+)
 from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.table import (
@@ -426,7 +434,8 @@ def _draw_scores(table: Table, width: float) -> MplFigure:
     rows = table.rows[::-1]
     names = [row[0].text for row in rows]
     styles, heads = model_styles(names), table.columns[1:]
-    figure, axes, first = panels(len(heads), width, height=0.165 * len(rows) + 0.72, sharey=True)
+    pitch = 0.22 if max(map(len, names), default=0) > MOST_IN_LINE else 0.165
+    figure, axes, first = panels(len(heads), width, height=pitch * len(rows) + 0.72, sharey=True)
     for index, (axis, head) in enumerate(zip(axes, heads, strict=True), start=1):
         for height, row in enumerate(rows):
             cell = row[index]
@@ -434,7 +443,7 @@ def _draw_scores(table: Table, width: float) -> MplFigure:
                 look = styles[row[0].text]
                 draw_estimate(axis, height, cell.value, cell.interval, **look, size=4)
         title, _, measure = head.partition("\n")
-        axis.set_title("\n".join(wrap(plain(title, most=44), 24)))
+        axis.set_title(plain(title))
         axis.set_xlabel(plain(measure, most=44))
         axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
         axis.set_ylim(-0.6, len(rows) - 0.4)
@@ -442,7 +451,7 @@ def _draw_scores(table: Table, width: float) -> MplFigure:
         axis.spines["left"].set_visible(False)
         grid(axis)
     for axis in first:
-        axis.set_yticks(range(len(rows)), [plain(name, most=30) for name in names])
+        name_rows(axis, names)
     return figure
 
 

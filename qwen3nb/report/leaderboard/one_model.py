@@ -346,7 +346,7 @@ def _per_query(scores: Sequence[tuple[str, list[float]]], metric: str, width: fl
         axis.hist(values, bins=np.linspace(0, 1, 21).tolist(), color=COLORS[0])
         mean = float(np.mean(values))
         axis.axvline(mean, color=COLORS[1], linewidth=1.5)
-        axis.set_title(f"{plain(short_task(task), most=34)}\nmean {mean:.3f}, n = {len(values)}")
+        axis.set_title(f"{plain(short_task(task))}\nmean {mean:.3f}, n = {len(values)}")
         axis.set_xlabel(f"{metric} of a query")
         axis.set_ylabel("queries")
         axis.label_outer()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
+from qwen3nb.report.render.fit import fit_texts, page_parts, wrapped_names
 from qwen3nb.report.render.html import anchor, data_attribute, escaped_text, styled
 from qwen3nb.report.render.table import effect_text
 from qwen3nb.utils.atomic_files import write_bytes
@@ -29,6 +30,7 @@ from qwen3nb.utils.format import typeset
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
+    from matplotlib.transforms import Bbox
 
 
 # matplotlib is only imported for drawing.
@@ -44,6 +46,9 @@ STYLE = Path(__file__).with_name("book.mplstyle")
 WIDTHS = {1: 3.35, 2: 6.9}  # inches, for one and two columns
 SMALL = 7  # points; the smallest font size
 FORMATS = ("pdf", "svg", "png")
+# Inches that a figure may take of a page of a paper: those of the styles below have 9 or more, of
+# which the caption needs some.
+PAGE_HEIGHT = 7.5
 
 
 # Inches of a column and of the page, and the font of figures, by style of a paper.
@@ -84,6 +89,26 @@ def plain(text: str, *, most: int = 60) -> str:
     tail = (most - 1) // 3
     short = line if len(line) <= most else f"{line[: most - 1 - tail]}…{line[-tail:]}"
     return short.replace("$", r"\$")
+
+
+MOST_IN_LINE = 28  # characters of a name of a row on one line
+
+
+def row_names(names: Iterable[str]) -> list[str]:
+    """Return the names of rows, long ones on two lines."""
+    return wrapped_names([plain(name, most=255) for name in names], most=MOST_IN_LINE)
+
+
+def name_rows(axis: Axes, names: Sequence[str]) -> None:
+    """Name the rows of a panel, the first at 0; names on two lines are smaller, to fit."""
+    axis.set_yticks(range(len(names)), row_names(names))
+    _shrink_wrapped(axis)
+
+
+def _shrink_wrapped(axis: Axes) -> None:
+    for label in axis.get_yticklabels():
+        if "\n" in label.get_text():
+            label.set(fontsize=SMALL, linespacing=1.0)
 
 
 def _line(text: str) -> str:
@@ -175,7 +200,13 @@ class Figure:
     def _drawn(self) -> MplFigure:
         """The figure shown on a page, drawn once; see `figure`."""
         with style():
-            return self.draw(WIDTHS[self.columns])
+            return self._fitted(WIDTHS[self.columns])
+
+    def _fitted(self, width: float) -> MplFigure:
+        """Draw the figure, with texts that fit into its panels; called inside `style`."""
+        drawn = self.draw(width)
+        fit_texts(drawn)
+        return drawn
 
     @property
     def _edited(self) -> bool:
@@ -188,7 +219,7 @@ class Figure:
         The width is 1 or 2 ``columns``, by default that of `figure`. Equal data give equal bytes.
         """
         with style():
-            drawn = self.draw(WIDTHS[columns]) if columns else self._drawn
+            drawn = self._fitted(WIDTHS[columns]) if columns else self._drawn
             text = _rendered(drawn, "svg", fonttype="none").decode()
         text = text[text.index("<svg") :]
         text = re.sub(GREY, "currentColor", text, flags=re.IGNORECASE)
@@ -214,11 +245,34 @@ class Figure:
         """
         path = Path(path)
         kind = one_of("format", path.suffix.removeprefix("."), FORMATS)
+        with self._for_paper(columns, paper) as figure:
+            return write_bytes(path, _rendered(figure, kind, fonttype="path"))
+
+    def save_pages(self, path: Path | str, *, columns: int = 0, paper: str = "plain") -> list[Path]:
+        """Write a figure as `save` does, on several files if it is higher than a page has room for.
+
+        It is divided between lines of panels; the files are then ``<name>-1.pdf`` and so on.
+        """
+        path = Path(path)
+        kind = one_of("format", path.suffix.removeprefix("."), FORMATS)
+        with self._for_paper(columns, paper) as figure:
+            parts = page_parts(figure, PAGE_HEIGHT)
+            if len(parts) == 1:
+                return [write_bytes(path, _rendered(figure, kind, fonttype="path"))]
+            files = []
+            for number, part in enumerate(parts, start=1):
+                file = path.with_name(f"{path.stem}-{number}{path.suffix}")
+                content = _rendered(figure, kind, fonttype="path", part=part)
+                files.append(write_bytes(file, content))
+            return files
+
+    @contextmanager
+    def _for_paper(self, columns: int, paper: str) -> Iterator[MplFigure]:
+        """Draw the figure at the width of one or two columns of a paper, in dark ink."""
         *widths, font = PAPER_STYLES[one_of("paper style", paper, PAPER_STYLES)]
         with style(ink=_PAPER, font=font):
             width = widths[(columns or self.columns) - 1]
-            figure = self.figure if self._edited else self.draw(width)
-            return write_bytes(path, _rendered(figure, kind, fonttype="path"))
+            yield self.figure if self._edited else self._fitted(width)
 
     def __repr__(self) -> str:
         width, height = self._drawn.get_size_inches()
@@ -242,15 +296,15 @@ class Figure:
         return styled(f'<figure class="q-figure"{own}>{drawn}{caption}</figure>')
 
 
-def _rendered(figure: MplFigure, kind: str, *, fonttype: str) -> bytes:
-    """Return a figure as the bytes of a file, without dates or random ids."""
+def _rendered(figure: MplFigure, kind: str, *, fonttype: str, part: Bbox | None = None) -> bytes:
+    """Return a figure, or a part of it, as the bytes of a file, without dates or random ids."""
     from matplotlib import rc_context
 
     stamp: dict[str, Any] = {"svg": "Date", "pdf": "CreationDate", "png": "Software"}
     buffer = io.BytesIO()
     look: dict[str, Any] = {"facecolor": "white", "dpi": 300} if kind == "png" else {}
     with rc_context({"svg.fonttype": fonttype, "svg.hashsalt": "qwen3nb", "pdf.fonttype": 42}):
-        figure.savefig(buffer, format=kind, metadata={stamp[kind]: None}, **look)
+        figure.savefig(buffer, format=kind, metadata={stamp[kind]: None}, bbox_inches=part, **look)
     return buffer.getvalue()
 
 
@@ -293,9 +347,7 @@ def forest_figure(rows: Sequence[ForestRow], *, xlabel: str, **figure: Any) -> F
         grid(axis)
         axis.set_yticks(range(len(rows)), ["\n".join(each) for each in lines])
         axis.tick_params(axis="y", length=0)
-        for label in axis.get_yticklabels():
-            if "\n" in label.get_text():  # make two lines fit into their row
-                label.set(fontsize=SMALL, linespacing=1.0)
+        _shrink_wrapped(axis)
         axis.spines["left"].set_visible(False)
         beside = axis.secondary_yaxis("right")
         numbers = [_numbers(row, short=narrow) for row in upwards]
