@@ -261,7 +261,7 @@ def _float(name: str, figure: Figure, *, part: int, spans: bool) -> str:
         caption = r"\addtocounter{figure}{-1}\caption{(continued)}"
     return rf"""\begin{{{float_}}}
 \centering
-\includegraphics[width={width}]{{figures/{name}}}
+\includegraphics[width={width},height=.85\textheight,keepaspectratio]{{figures/{name}}}
 {caption}
 \label{{fig:{re.sub("[^A-Za-z0-9]+", "-", name)}}}
 \end{{{float_}}}

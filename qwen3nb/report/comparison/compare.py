@@ -35,6 +35,9 @@ _MOST_BEHIND = 8  # models in the figure of the landing page, next to the best
 # Has a contrast of 5 with the colours of the matrix (white: 3.5). Not pure black, which matplotlib
 # omits from an SVG, where the page would then apply its own text colour.
 _ON_COLOR = "#010101"
+# Inches of the matrix: room for the names of its rows, and of a row with a name on two lines.
+_NAMES = 1.6
+_TWO_LINES = 0.21
 
 
 def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cell, Cell]:
@@ -331,6 +334,8 @@ def _draw_differences(
                 figure.draw_estimate(axis, row, each.difference, each.interval, **look)
         axis.set_title(figure.plain(table.short_task(task.task)))
         axis.set_xlabel(f"Δ {figure.plain(task.metric)}, n = {task.with_baseline[0].n:,}")
+    for axis in axes:
+        axis.set_ylim(-0.6, len(order) - 0.4)
     for axis in first:
         figure.name_rows(axis, order)
     return drawn
@@ -390,7 +395,8 @@ def _draw_pairs(
         if not np.isnan(value):
             look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": figure.SMALL}
             axis.annotate(f"{value:.0f}", (j, i), color=_ON_COLOR, **look)
-    labels = figure.row_names(names)
+    room = (width - _NAMES) / max(1, len(names))
+    labels = figure.row_names(names, lines=2 if room > _TWO_LINES else 1)
     small: dict[str, Any] = {"fontsize": figure.SMALL, "linespacing": 1.0}
     axis.set_xticks(range(len(labels)), labels, rotation=90, **small)
     axis.set_yticks(range(len(labels)), labels, **small)

@@ -88,15 +88,20 @@ def plain(text: str, *, most: int = 60) -> str:
     line = _line(text)
     tail = (most - 1) // 3
     short = line if len(line) <= most else f"{line[: most - 1 - tail]}…{line[-tail:]}"
-    return short.replace("$", r"\$")
+    return _without_formulas(short)
+
+
+def _without_formulas(text: str) -> str:
+    return text.replace("$", r"\$")
 
 
 MOST_IN_LINE = 28  # characters of a name of a row on one line
 
 
-def row_names(names: Iterable[str]) -> list[str]:
-    """Return the names of rows, long ones on two lines."""
-    return wrapped_names([plain(name, most=255) for name in names], most=MOST_IN_LINE)
+def row_names(names: Iterable[str], *, most: int = MOST_IN_LINE, lines: int = 2) -> list[str]:
+    """Return the names of rows, those of more than ``most`` characters on two ``lines``."""
+    labels = wrapped_names([_line(name) for name in names], most=most, lines=lines)
+    return [_without_formulas(label) for label in labels]
 
 
 def name_rows(axis: Axes, names: Sequence[str]) -> None:
@@ -332,8 +337,8 @@ def forest_figure(rows: Sequence[ForestRow], *, xlabel: str, **figure: Any) -> F
         from matplotlib.ticker import MaxNLocator
 
         narrow, upwards = width < 5, rows[::-1]
-        lines = [wrap(plain(row.label, most=52), 26 if narrow else 52) for row in upwards]
-        height = 0.27 if any(len(each) > 1 for each in lines) else 0.21
+        labels = row_names([row.label for row in upwards], most=26 if narrow else 52)
+        height = 0.27 if any("\n" in label for label in labels) else 0.21
         figure, (axis,), _ = panels(1, width, height=height * len(rows) + 0.75)
         axis.axvline(0, color=GREY, linewidth=1)
         for y, row in enumerate(upwards):
@@ -345,7 +350,7 @@ def forest_figure(rows: Sequence[ForestRow], *, xlabel: str, **figure: Any) -> F
         axis.xaxis.set_major_locator(MaxNLocator(4 if narrow else 7))
         axis.set_xlabel("\n".join(wrap(plain(xlabel, most=90), 38 if narrow else 90)))
         grid(axis)
-        axis.set_yticks(range(len(rows)), ["\n".join(each) for each in lines])
+        axis.set_yticks(range(len(rows)), labels)
         axis.tick_params(axis="y", length=0)
         _shrink_wrapped(axis)
         axis.spines["left"].set_visible(False)

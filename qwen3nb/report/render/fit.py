@@ -7,7 +7,7 @@ their width: a wide one runs over its neighbour, or over the edge, where it is c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -23,27 +23,66 @@ _GAP = 6.0  # points between the texts of neighbouring panels
 _LINE = 1.25  # height of a line, in sizes of its font
 _SHRUNK = 1.2  # times the height of a page: figures up to it are made lower instead of divided
 _MOST_PASSES = 3  # layouts until every text fits
+_SEPARATORS = "-_/:., "  # of the words of a name
 # Words, with an equation such as ``n = 40`` as one; and pieces of a word, where one is too wide.
 _WORDS = re.compile(r"\S+ = \S+|\S+")
 _PIECES = re.compile(r".+?(?:[-_/:.,](?=.)|(?<=[a-z0-9])(?=[A-Z][a-z])|$)")
 
 
-def wrapped_names(names: Sequence[str], *, most: int) -> list[str]:
-    """Return the names of rows, those of more than ``most`` characters on two lines.
+def wrapped_names(names: Sequence[str], *, most: int, lines: int = 2) -> list[str]:
+    """Return the names of rows, those of more than ``most`` characters on two ``lines``.
 
-    What does not fit is left out of the middle: names of checkpoints differ at the end.
+    What does not fit is left out of the middle: names of checkpoints differ at the end. Names that
+    would look alike show the place where they differ. On one of ``lines``, they lose the beginning.
 
     >>> wrapped_names(["bm25", "checkpoint-of-a-training"], most=14)
     ['bm25', 'checkpoint-of-\\na-training']
     >>> wrapped_names(["a-very-long-name-of-step-12000"], most=12)
     ['a-very-long-\\n…-step-12000']
+    >>> wrapped_names(["a-long-name-of-1-with-an-end", "a-long-name-of-2-with-an-end"], most=12)
+    ['a-long-name-\\n…1-with-an-…', 'a-long-name-\\n…2-with-an-…']
+    >>> wrapped_names(["bm25", "checkpoint-of-a-training"], most=14, lines=1)
+    ['bm25', '…of-a-training']
     """
-    wrapped = []
-    for name in names:
-        first, *others = wrap(name, most) or [""]
-        rest = others[0] if len(others) == 1 else f"…{name[1 - most :]}"
-        wrapped.append(f"{first}\n{rest}" if others else first)
-    return wrapped
+    labels = {name: _label(name, most, lines) for name in names}
+    for _ in labels:
+        alike = _alike(labels)
+        for group in alike:
+            shared = _shared_beginning(group)
+            word = 1 + max(map(shared.rfind, _SEPARATORS))
+            start = max(word, len(shared) - most // 3)
+            labels |= {name: _label(name, most, lines, start=start) for name in group}
+        if not alike:
+            break
+    return [labels[name] for name in names]
+
+
+def _label(name: str, most: int, lines: int, *, start: int | None = None) -> str:
+    """Return a name on one or two lines; the last begins at ``start``, or has the end."""
+    parts = wrap(name, most)
+    if len(parts) <= lines:
+        return "\n".join(parts)
+    last = len(name) + 1 - most
+    rest = f"…{name[last:]}"
+    if start is not None and start < last:
+        rest = f"…{name[start : start + most - 2]}…"
+    return "\n".join([*parts[: lines - 1], rest])
+
+
+def _shared_beginning(names: Sequence[str]) -> str:
+    first, last = min(names), max(names)
+    for position, (one, other) in enumerate(zip(first, last, strict=False)):
+        if one != other:
+            return first[:position]
+    return first
+
+
+def _alike(labels: Mapping[str, str]) -> list[list[str]]:
+    """Return the groups of names that have the same label."""
+    groups: dict[str, list[str]] = {}
+    for name, label in labels.items():
+        groups.setdefault(label, []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def fit_texts(figure: matplotlib.figure.Figure) -> None:
@@ -76,11 +115,15 @@ def _room(
     panels: Sequence[matplotlib.axes.Axes],
     figure: matplotlib.figure.Figure,
 ) -> float:
-    """Return the width, in pixels, of a text in the middle of a panel."""
+    """Return the width, in pixels, of a text in the middle of a panel.
+
+    Files have other widths of letters than the screen, by a few parts in a hundred; the gap to
+    neighbours and edges has room for them.
+    """
     box = axis.get_window_extent()
     centre = (box.x0 + box.x1) / 2
-    halves = [centre - figure.bbox.x0, figure.bbox.x1 - centre]
     gap = _GAP * figure.dpi / _POINTS
+    halves = [centre - figure.bbox.x0 - gap / 2, figure.bbox.x1 - centre - gap / 2]
     for other in panels:
         beside = other.get_window_extent()
         if other is not axis and beside.y0 < box.y1 and box.y0 < beside.y1:

@@ -27,6 +27,7 @@ from qwen3nb.report.render.figure import (
     MplFigure,
     draw_estimate,
     grid,
+    name_rows,
     panels,
     plain,
 )
@@ -300,7 +301,7 @@ def interference_figure(report: InterferenceReport) -> Figure | None:
             draw_estimate(axis, row, 100 * (each.tir or 0.0), ends, color=color, marker="D")
             seeds = [row] * len(single[row])
             axis.plot(single[row], seeds, "o", mfc="none", mec=color, markersize=4)
-        axis.set_yticks(range(len(rows)), [plain(name, most=40) for name, _ in rows])
+        name_rows(axis, [name for name, _ in rows])
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
         axis.set_xlabel("TIR in %")
@@ -448,7 +449,7 @@ def configurations_figure(scores: Iterable[Score]) -> Figure | None:
     tasks = sorted({task for _, task in cells})
 
     def draw(width: float) -> MplFigure:
-        height = 0.21 * len(systems) + 0.8
+        height = 0.22 * len(systems) + 0.8
         figure, axes, firsts = panels(len(tasks), width, height=height, sharey=True)
         colors, rows = model_colors(systems), systems[::-1]
         for axis, task in zip(axes, tasks, strict=True):
@@ -458,11 +459,11 @@ def configurations_figure(scores: Iterable[Score]) -> Figure | None:
                     spread = stdev(values) if len(values) > 1 else None
                     look: dict[str, Any] = {"color": colors[system], "ecolor": GREY, "alpha": 0.85}
                     axis.barh(row, fmean(values), xerr=spread, height=0.7, **look)
-            axis.set_title(plain(f"{short_task(task[1])} ({task[0]})", most=34))
+            axis.set_title(plain(f"{short_task(task[1])} ({task[0]})"))
             axis.set_xlabel(metric)
             grid(axis)
         for axis in firsts:
-            axis.set_yticks(range(len(rows)), [plain(name, most=28) for name in rows])
+            name_rows(axis, rows)
         return figure
 
     words = "; ".join(

@@ -198,7 +198,7 @@ def gain_figure(results: Sequence[Result]) -> Figure:
             for inside, color in ((gains > 0, COLORS[0]), (gains < 0, COLORS[1])):
                 axis.bar(positions[inside], gains[inside], width=1.0, color=color)
             axis.axhline(0, color=GREY, linewidth=0.8)
-            axis.set(title=plain(name, most=40), xlabel=plain(count), xlim=(0, len(gains) + 1))
+            axis.set(title=plain(name), xlabel=plain(count), xlim=(0, len(gains) + 1))
         for axis in firsts:
             axis.set_ylabel(f"gain in {METRIC}")
         return figure

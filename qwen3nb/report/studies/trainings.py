@@ -20,7 +20,16 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.compare import difference_cell, difference_text
-from qwen3nb.report.render.figure import GREY, SMALL, Figure, MplFigure, grid, panels, plain
+from qwen3nb.report.render.figure import (
+    GREY,
+    SMALL,
+    Figure,
+    MplFigure,
+    grid,
+    panels,
+    plain,
+    row_names,
+)
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_task
 from qwen3nb.tiers import TIERS
@@ -177,13 +186,15 @@ def loss_figure(trainings: Trainings) -> Figure | None:
         return None
 
     def draw(width: float) -> MplFigure:
-        styles, drawn = model_styles(log.name for log in logs), dict[str, Any]()
+        names = [*dict.fromkeys(log.name for log in logs)]
+        styles, labels = model_styles(names), dict(zip(names, row_names(names), strict=True))
+        drawn: dict[str, Any] = {}
         figure, axes, _ = panels(len(keys), width, height=1.9)
         for axis, key in zip(axes, keys, strict=True):
             own = {log.name: log.series[key] for log in logs if log.series.get(key)}
             for name, values in own.items():
                 points = zip(*values, strict=True)
-                (drawn[plain(name)],) = axis.plot(*points, lw=1.3, ms=3, **styles[name])
+                (drawn[labels[name]],) = axis.plot(*points, lw=1.3, ms=3, **styles[name])
             axis.set(title=_TITLES.get(key, key), xlabel="training step")
             lasts = [values[-1][0] for values in own.values()]
             if max(lasts) > _UNLIKE * min(lasts):  # otherwise a short training would be a dot
@@ -241,7 +252,7 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
             )
             axis.tick_params(length=0)
             axis.tick_params(axis="y", rotation=0)
-            axis.set_title(plain(each.name, most=40), loc="left", fontsize=8)
+            axis.set_title(plain(each.name), fontsize=8)
             axis.set(xlabel="training step", ylabel="layer")
         return figure
 
