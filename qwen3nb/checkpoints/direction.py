@@ -21,8 +21,8 @@ from qwen3nb.checkpoints.types import CheckpointError
 # Words in the names of metrics that measure an error.
 _ERRORS = frozenset(
     """
-    bpb bpc cer crossentropy distance divergence eer entropy err error errors fid kl loss losses
-    mae mape mer mse msle nll perplexity ppl rmse rmsle smape ter wer
+    bits bpb bpc bpt brier cer crossentropy distance divergence ece eer entropy err error errors
+    fid kl loss losses mae mape mer mse msle nats nll perplexity ppl rmse rmsle smape ter wer
     """.split()  # noqa: SIM905 - a list of words reads better as lines
 )
 _SETTINGS = ("trainer_state.json", "training_args.json", "args.json")

@@ -62,8 +62,12 @@ def test_the_direction_is_that_of_the_trainer(tmp_path, metric):
         ("eval_loss_de", True),
         ("eval_errorRate", True),
         ("eval_cross_entropy", True),
+        ("eval_bits_per_byte", True),
+        ("eval_nats_per_token", True),
+        ("eval_brier_score", True),
         ("eval_answer", False),  # neither "wer" nor "err" is a word of these
         ("eval_merit", False),
+        ("eval_piece_f1", False),
         ("eval_samples_per_second", False),
         ("eval_NanoBEIR_mean_cosine_ndcg@10", False),
     ],
