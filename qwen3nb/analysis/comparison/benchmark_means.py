@@ -208,9 +208,31 @@ def units_of(tasks: Iterable[str], name: str) -> list[str]:
 
 
 def counted_tasks(tasks: Iterable[str], name: str) -> str:
-    """Return the number of tasks of a benchmark; a group counts as one."""
+    """Return the number of tasks of a benchmark; a group counts as one.
+
+    If some of the benchmark, or of its type of tasks, are not among them, say of how many.
+
+    >>> counted_tasks(["NQ", "FEVER"], "BEIR")
+    '2 of 15 tasks'
+    """
     count = len({*units_of(tasks, name)})
-    return f"{count} task{'s' if count > 1 else ''}"
+    whole = max(count, len(_tasks_of(name)))
+    size = str(count) if count == whole else f"{count} of {whole}"
+    return f"{size} task{'s' if whole > 1 else ''}"
+
+
+def _tasks_of(title: str) -> tuple[str, ...]:
+    """Return the tasks of a ranking by its title; see `ranked_columns`. Empty for other titles."""
+    name, _, kind = title.partition(": ")
+    if name not in BENCHMARKS:
+        return ()
+    benchmark = BENCHMARKS[name]
+    return tuple(benchmark.types[kind]) if kind else benchmark.tasks
+
+
+def missing_tasks(tasks: Iterable[str], title: str) -> list[str]:
+    """Return the tasks of a ranking's benchmark that are not among ``tasks``, groups as one."""
+    return [name for name in _tasks_of(title) if name not in {*units_of(tasks, title)}]
 
 
 @dataclass(frozen=True, eq=False)

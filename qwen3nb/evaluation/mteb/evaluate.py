@@ -30,7 +30,7 @@ from qwen3nb.datasets.collection import (
     text_counts,
 )
 from qwen3nb.datasets.mirror import data_revision, hub_access, load_data, local_data, needs
-from qwen3nb.datasets.rows import DataError
+from qwen3nb.datasets.rows import DataError, listed
 from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, task_slices
 from qwen3nb.evaluation.mteb.select import limited, quiet, selection, task_key
 from qwen3nb.evaluation.run import (
@@ -49,7 +49,7 @@ from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.models.search.mteb_rows import task_languages
 from qwen3nb.models.search.words import stated_words, words_of_languages
-from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo
+from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo, is_substitute
 from qwen3nb.utils.atomic_files import named, read_json, turn, write_bytes
 from qwen3nb.utils.journal import noted
 
@@ -233,13 +233,16 @@ def load_task(task: Any, revision: str = "") -> None:
 
     Raises:
         MirrorError: the data are in neither; says how to fetch them.
-        EvaluationError: a reranking task loaded without its candidates, as happens offline.
+        EvaluationError: a reranking task loaded without its candidates, as happens offline; or a
+            mirror's substitute lacks a split or a subset of the task.
     """
     if task.data_loaded and getattr(task, "loaded_revision", revision) != revision:
         task.unload_data()
     if not task.data_loaded:
         load_data(task)
         task.loaded_revision = revision
+    if is_substitute(revision):
+        _check_parts(task)
     if not hasattr(task, "convert_v1_dataset_format_to_v2"):
         return
     task.convert_v1_dataset_format_to_v2(num_proc=None)
@@ -250,6 +253,20 @@ def load_task(task: Any, revision: str = "") -> None:
                 f"{task.metadata.name}: the candidates of this reranking task did not load; "
                 "without them MTEB would search the whole corpus"
             )
+
+
+def _check_parts(task: Any) -> None:
+    """Raise EvaluationError if a split or a subset to evaluate is missing or empty.
+
+    Some loaders read all subsets at once, and don't notice that one is missing.
+    """
+    lacking = [f"{part.subset}/{part.split}" for part in task_slices(task) if not part.data]
+    if lacking:
+        raise EvaluationError(
+            f"{task.metadata.name}: the copy of {task.metadata.dataset['path']} lacks "
+            f"{listed(lacking)} (subset/split). "
+            f"Fetch it again: `qwen3nb fetch --tasks {task.metadata.name} --mirror DIR`"
+        )
 
 
 def data_counts(task: Any) -> dict[str, int]:

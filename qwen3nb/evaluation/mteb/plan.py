@@ -49,6 +49,7 @@ _SEARCHED = 256, 16_384  # queries and documents of a search that is timed
 _AT_ONCE = 10_000  # characters of texts encoded at once, or more
 _CHUNK = 512  # maximum number of texts encoded at once, as in `Encoder`
 _ENOUGH = 0.2  # seconds of a sample that is large enough; of one text, if it takes a second
+_CHECKED = 10**8  # bytes of a copy that is loaded before a run, or less
 _HITS = 1000  # of each query, as MTEB asks for
 _GB = 1e9
 # Bytes of memory.
@@ -401,7 +402,8 @@ def _parts(task: Any, limit: int, *, read: bool) -> list[_Part]:
     """Return the sizes of the evaluated splits and subsets; none if they are unknown.
 
     If ``read``, loaded and built-in data are counted, and local copies that are no published
-    revision and smaller than the published data.
+    revision and smaller than the published data. Other such copies are loaded if they are small,
+    to find what is missing.
 
     Raises:
         MirrorError: such a copy cannot be loaded.
@@ -410,13 +412,16 @@ def _parts(task: Any, limit: int, *, read: bool) -> list[_Part]:
     path, revision = task.metadata.dataset["path"], mirror.data_revision(task)
     published = list(_sizes(task, task.metadata.descriptive_stats or {}))
     counted = task.data_loaded or path.startswith("qwen3nb/")
+    checked = counted
     if not counted and is_substitute(revision) and (folder := mirror.mirrored(path)):
         copied = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         counted = copied < sum(part.characters for part in published)
+        checked = counted or copied < _CHECKED
+    if read and checked:
+        with quiet(), mirror.local_data(task):
+            load_task(task, revision)
     if not (read and counted):
         return [] if limit else published
-    with quiet(), mirror.local_data(task):
-        load_task(task, revision)
     with limited(task, limit), quiet(), redirect_stderr(StringIO()):  # MTEB shows bars
         return list(_sizes(task, _counted(task)))
 

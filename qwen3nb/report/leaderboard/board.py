@@ -572,6 +572,10 @@ def _averaged(boards: Mapping[str, Ranking]) -> str:
     """Name the tasks of each mean over tasks, and those that the other columns show besides."""
     sentences = []
     for title, mean in boards.items():
+        missing = benchmark_means.missing_tasks(mean.tasks, mean.name)
+        if missing:
+            names = ", ".join(map(short_task, missing))
+            sentences.append(f" {mean.name} without {names}: too few models have them.")
         if not title.startswith(ALL_TASKS):
             continue
         tasks = ", ".join(map(short_task, mean.tasks))

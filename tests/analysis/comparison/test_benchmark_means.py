@@ -8,10 +8,14 @@ from helpers.records import amend, benchmark_record, make
 from qwen3nb.analysis.comparison.benchmark_means import (
     benchmark_columns,
     column_mean,
+    counted_tasks,
     main_score,
+    missing_tasks,
     tier_columns,
 )
+from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.records.record import MTEBScore
+from qwen3nb.report.leaderboard.board import rank_table, standings
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 
 MODEL = "intfloat/e5-base-v2"  # MTEB lists only models that it knows
@@ -113,3 +117,31 @@ def test_means_equal_those_of_mtebs_own_tables():
         assert mine[f"MTEB(eng, v2) {name}"].value == pytest.approx(row[name], abs=1e-12)
     for kind in ours.types:
         assert mine[kind].value == pytest.approx(row[kind], abs=1e-12)
+
+
+@pytest.mark.parametrize("absent", ["NQ", "CQADupstackGisRetrieval"])
+def test_a_mean_that_no_model_has_whole_says_of_how_many_tasks_it_is(absent):
+    """A group with a missing part is missing whole: 14 of the 15 tasks of BEIR are left."""
+    tasks = [part for task in BENCHMARKS["BEIR"].tasks for part in GROUPS.get(task, (task,))]
+    there = [task for task in tasks if task != absent]
+    scores = {"a": [0.5, 0.7], "b": [0.2, 0.5]}
+    records = [make(name, scores[name], task=task) for task in there for name in scores]
+    beir, retrieval = compare(records, tier="full").means
+    assert beir.metric == "mean nDCG@10 of 14 of 15 tasks"
+    size = len(BENCHMARKS["MTEB(eng, v2)"].types["Retrieval"])
+    assert f" of {size} tasks" in retrieval.metric
+    table = rank_table(standings(records, tier="full"))
+    assert "BEIR\nmean of 14 of 15 tasks" in table.columns
+    name = {"NQ": "NQ"}.get(absent, "CQADupstack")
+    assert f"BEIR without {name}" in table.note
+    whole = records + [make(name, scores[name], task=absent) for name in scores]
+    assert compare(whole, tier="full").means[0].metric == "mean nDCG@10 of 15 tasks"
+    assert "BEIR without" not in rank_table(standings(whole, tier="full")).note
+
+
+def test_missing_tasks_of_rankings_without_a_benchmark_are_not_counted():
+    assert counted_tasks(["A", "B"], "") == "2 tasks"
+    assert counted_tasks(["A"], "all tasks") == "1 task"
+    assert missing_tasks(["A"], "all tasks") == []
+    kind = "MTEB(eng, v2): Summarization"
+    assert missing_tasks(BENCHMARKS["MTEB(eng, v2)"].types["Summarization"], kind) == []

@@ -1,5 +1,6 @@
 """What is planned before a run, and the tables that show it."""
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -374,3 +375,19 @@ def test_a_dry_run_on_a_broken_mirror_fails(cli, checkout, tmp_path, monkeypatch
     done = cli("eval", "--checkpoint", "bm25", "--tasks", "SciFact", "--dry-run")
     assert done.exit_code == 1
     assert "1 of 1 tasks cannot be run: SciFact" in done.output
+
+
+@pytest.mark.parametrize(("subset", "pairs"), [("en-en", 5), ("de-de", 5), ("de-de", 1000)])
+def test_a_subset_that_a_loader_does_not_miss_is_named(tmp_path, monkeypatch, subset, pairs):
+    """STS17 is read as a whole, also where it is larger than the published subset."""
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    folder = tmp_path / "mteb" / "sts17-crosslingual-sts" / "data"
+    folder.mkdir(parents=True)
+    pair = {"sentence1": "a cat", "sentence2": "a dog", "score": 2.5, "lang": subset}
+    (folder / "test.jsonl").write_text(f"{json.dumps(pair)}\n" * pairs)
+    (task,) = choose_tasks(tasks=["STS17"], subsets=["en-en"])
+    (planned,) = costs([task], [looks.TO_RUN])
+    if subset == "en-en":
+        assert (planned.problem, planned.texts) == ("", 2)
+    else:
+        assert "lacks en-en/test (subset/split)" in planned.problem
