@@ -22,7 +22,8 @@ from qwen3nb.checkpoints.types import CheckpointError
 _ERRORS = frozenset(
     """
     bits bpb bpc bpt brier cer crossentropy distance divergence ece eer entropy err error errors
-    fid kl loss losses mae mape mer mse msle nats nll perplexity ppl rmse rmsle smape ter wer
+    fid kl loss losses mae mape mer mse msle nats nll perplexity ppl rmse rmsle runtime smape
+    ter wer
     """.split()  # noqa: SIM905 - a list of words reads better as lines
 )
 _SETTINGS = ("trainer_state.json", "training_args.json", "args.json")

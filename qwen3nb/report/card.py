@@ -447,7 +447,15 @@ def _of_card(source: Path) -> dict[str, Any]:
         fields = card_fields(source)
     except CheckpointError as error:
         raise _LicenceError(str(error), {}) from None
-    return _listed(_without_nulls(fields), where=source / CARD)
+    return _listed(_without_nulls(_with_usual_names(fields)), where=source / CARD)
+
+
+def _with_usual_names(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields with ``License`` or ``licence`` as ``license``, unless that is there, too."""
+    named = dict(fields)
+    for name, value in fields.items():
+        named.setdefault(name.lower().replace("licence", "license"), value)
+    return named
 
 
 def _without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:

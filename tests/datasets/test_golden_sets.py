@@ -121,3 +121,24 @@ def test_a_query_file_names_no_server(tmp_path, spec):
     (tmp_path / "plain.json").write_text(json.dumps({"queries": tables["queries"]}))
     entry = model_entry(f"current={spec}", read_queries(tmp_path / "plain.json"))
     assert (entry.label, entry.spec) == ("current", spec)  # on the command line
+
+
+def test_a_list_of_judgements_is_a_golden_set(tmp_path):
+    file = tmp_path / "judgements.csv"
+    file.write_text('query,docid,rating\n"whats, new",b,3\nhow to find,a,1\n"whats, new",a,0\n')
+    first, second = read_queries(file).queries
+    assert (first.id, first.text, first.grades) == ("q1", "whats, new", {"b": 3, "a": 0})
+    assert (second.id, second.text, second.grades) == ("q2", "how to find", {"a": 1})
+    tabs = tmp_path / "judgements.tsv"
+    tabs.write_text("doc_id\tquery\tgrade\nb\twhats new\t2.0\n")
+    assert grades(tabs) == {"b": 2}
+    for rows, message in (
+        ("query,docid\nwhats new,b\n", "no column 'score'; columns: docid"),
+        ("query,docid,rating\nwhats new,b,high\n", ":2: the grade is 'high'"),
+        ("query,docid,rating\nwhats new,b,1.5\n", ":2: the grade is '1.5'"),
+        ("query,docid,rating\nwhats new,b,inf\n", ":2: the grade is 'inf'"),
+        ("query,docid,rating\nwhats new,b,1\nwhats new,b,2\n", ":3: 'b' is judged twice"),
+    ):
+        file.write_text(rows)
+        with pytest.raises(DataError, match=message):
+            read_queries(file)

@@ -350,6 +350,25 @@ def test_any_change_of_the_data_is_another_task(files):
     assert load_domain(*files).revision == before.revision
 
 
+def test_a_table_of_another_schema_is_named_with_it(tmp_path):
+    file = tmp_path / "d.duckdb"
+    with duckdb.connect(str(file)) as base:
+        base.execute("CREATE SCHEMA lake")
+        base.execute("CREATE TABLE lake.docs (id VARCHAR, text VARCHAR)")
+        base.execute("INSERT INTO lake.docs VALUES ('a', 'sort a list')")
+    assert read_documents(file).texts == {"a": "sort a list"}  # the only table
+    with duckdb.connect(str(file)) as base:
+        base.execute("CREATE TABLE docs AS SELECT 'b' AS id, 'join rows' AS text")
+    for table, texts in (
+        ("lake.docs", {"a": "sort a list"}),
+        ("docs", {"b": "join rows"}),
+        ("main.docs", {"b": "join rows"}),
+    ):
+        assert read_documents(file, DocumentLayout(table=table)).texts == texts
+    with pytest.raises(DataError, match=r"no table 'lake\.other'; tables: docs, lake\.docs"):
+        read_documents(file, DocumentLayout(table="lake.other"))
+
+
 def test_ids_of_duckdb_may_be_uuids(tmp_path):
     name = "12345678-1234-5678-1234-567812345678"
     with duckdb.connect(str(tmp_path / "d.duckdb")) as base:

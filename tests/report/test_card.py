@@ -156,6 +156,8 @@ FRONT = {
     "a rule in a text": ('---\ntitle: "x ---"\nlicense: mit\n---\n', {"license": "mit"}),
     "its end is the file's": ("---\nlicense: mit\n---", {"license": "mit"}),
     "one in a list": ("---\nlicense:\n- mit\n---\n", {"license": "mit"}),
+    "a capital": ("---\nLicense: cc-by-nc-4.0\n---\n", {"license": "cc-by-nc-4.0"}),
+    "British": ("---\nlicence: cc-by-nc-4.0\n---\n", {"license": "cc-by-nc-4.0"}),
     "several": ("---\nlicense: [mit, cc-by-nc-4.0]\n---\n", {"license": ["mit", "cc-by-nc-4.0"]}),
     "other": (
         "---\nlicense: other\nlicense_name: my-1.0\nlicense_link: https://x.org/l\n---\n",

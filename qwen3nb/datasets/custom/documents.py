@@ -29,17 +29,19 @@ from qwen3nb.utils.strict_json import parse_json
 MOST = 256 << 20  # bytes of a file, unpacked
 _CELL = 16 << 20  # bytes of one value of a database
 _FIELD = re.compile(r"\{(\w[\w -]*)\}")
-# Statements that list the tables of a database, and the stored columns of one.
+# Statements that list the tables of a database with their schemas, and the stored columns of one.
+_MAIN = "main"
 _SQLITE = (
-    "SELECT name FROM pragma_table_list "
+    "SELECT 'main', name FROM pragma_table_list "
     "WHERE schema = 'main' AND type = 'table' AND substr(name, 1, 7) != 'sqlite_'",
-    "SELECT name FROM pragma_table_info(?)",
+    "SELECT name FROM pragma_table_info(?2, ?1)",
 )
 _DUCKDB = (
-    "SELECT table_name FROM information_schema.tables "
-    "WHERE table_schema = 'main' AND table_type = 'BASE TABLE'",
-    "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main' "
-    "AND table_name = ? AND is_generated = 'NEVER' ORDER BY ordinal_position",
+    "SELECT table_schema, table_name FROM information_schema.tables "
+    "WHERE table_catalog = current_database() AND table_type = 'BASE TABLE'",
+    "SELECT column_name FROM information_schema.columns "
+    "WHERE table_catalog = current_database() AND table_schema = ? AND table_name = ? "
+    "AND is_generated = 'NEVER' ORDER BY ordinal_position",
 )
 _DUCKDB_OPTIONS = {
     "enable_external_access": "false",
@@ -261,15 +263,22 @@ _DATABASES = {b"SQLite format 3\0": _sqlite_rows, b"DUCK": _duckdb_rows}
 def _selected(
     file: Path, base: Any, schema: tuple[str, str], wanted: str | None, columns: Sequence[str]
 ) -> Iterator[Any]:
-    """Yield the rows of a table; names from the file's schema are quoted."""
-    tables = sorted(name for (name,) in base.execute(schema[0]).fetchall())
+    """Yield the rows of a table; names from the file's schema are quoted.
+
+    A table of another schema than the main one is named ``schema.table``.
+    """
+    found = base.execute(schema[0]).fetchall()
+    tables = dict(sorted((_table_name(*place), place) for place in found))
+    if wanted is not None and wanted not in tables:
+        wanted = wanted.removeprefix(f"{_MAIN}.")
     if wanted not in tables and (wanted is not None or len(tables) != 1):
         what = (
             "expected one table, or the name of one" if wanted is None else f"no table {wanted!r}"
         )
         raise DataError(f"{file}: {what}; tables: {listed(tables) or 'none'}")
-    table = wanted or tables[0]
-    known = [name for (name,) in base.execute(schema[1], [table]).fetchall()]
+    table = wanted or next(iter(tables))
+    place = tables[table]
+    known = [name for (name,) in base.execute(schema[1], place).fetchall()]
     for column in columns:
         if column not in known:
             raise DataError(
@@ -277,8 +286,13 @@ def _selected(
                 f"read); columns: {listed(known)}"
             )
     names = ", ".join(map(_quoted, columns))
-    rows = base.execute(f"SELECT {names} FROM {_quoted(table)}")  # noqa: S608
+    source = ".".join(map(_quoted, place))
+    rows = base.execute(f"SELECT {names} FROM {source}")  # noqa: S608
     yield from iter(rows.fetchone, None)
+
+
+def _table_name(schema: str, table: str) -> str:
+    return table if schema == _MAIN else f"{schema}.{table}"
 
 
 def _quoted(name: str) -> str:

@@ -7,6 +7,8 @@ A golden set is a list of queries in JSON, JSON Lines, YAML or memory, or an obj
     {"question": "whats new", "relevant_docs": ["b"]}
     {"qid": 7, "text": "whats new", "qrels": {"b": 3}}
 
+A CSV or TSV has a row per judgement, with columns such as ``query``, ``docid`` and ``rating``.
+
 A query without an id is called by its position: ``q1``, ``q2``, …
 """
 
@@ -14,13 +16,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.datasets.in_memory import DOCUMENT_ID, GRADE, find_column
-from qwen3nb.datasets.rows import DataError, json_rows, read_settings, read_text
+from qwen3nb.datasets.in_memory import DOCUMENT_ID, GRADE, find_column, required_column
+from qwen3nb.datasets.rows import (
+    DataError,
+    csv_rows,
+    json_rows,
+    read_settings,
+    read_text,
+    stated_number,
+)
 from qwen3nb.utils.strict_json import parse_json
 
 LINES = (".jsonl", ".ndjson")
 YAML = (".yaml", ".yml")
-FORMATS = (".toml", ".json", *LINES, *YAML)
+JUDGEMENTS = (".csv", ".tsv")
+FORMATS = (".toml", ".json", *LINES, *YAML, *JUDGEMENTS)
 _TEXT = ("query", "question", "text", "query_text")
 _ID = ("id", "_id", "query_id", "qid")
 _JUDGED = (
@@ -33,7 +43,7 @@ _DOCUMENT = (*DOCUMENT_ID, "id", "_id", "name", "path", "url")
 
 
 def read_golden_set(file: Path, *, most: int) -> dict[str, Any]:
-    """Return the tables of a file in JSON, JSON Lines or YAML, with our names of fields.
+    """Return the tables of a file in JSON, JSON Lines, YAML, CSV or TSV, with our names of fields.
 
     Args:
         file: its name ends in one of `FORMATS` but ``.toml``.
@@ -44,7 +54,9 @@ def read_golden_set(file: Path, *, most: int) -> dict[str, Any]:
     """
     suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
     content: Any
-    if suffix in LINES:
+    if suffix in JUDGEMENTS:
+        content = _judgement_list(file, most=most)
+    elif suffix in LINES:
         content = [row for _, row in json_rows(file, most=most)]
     elif suffix in YAML:
         content = read_settings(file)
@@ -63,6 +75,39 @@ def read_golden_set(file: Path, *, most: int) -> dict[str, Any]:
             '[{"query": "sort a list", "expected": ["list.sort"]}], or an object with "queries"'
         )
     return tables | {"queries": with_our_names(queries)}
+
+
+def _judgement_list(file: Path, *, most: int) -> list[dict[str, Any]]:
+    """Return the queries of a table with a row per judgement, as Quepid and OpenSearch write it.
+
+    Raises:
+        DataError: no column of queries, documents or grades; a grade that is no whole number; or
+            a document that is judged twice for a query.
+    """
+    rows = csv_rows(file, most=most)
+    header = [name.strip() for name in next(rows, (0, []))[1]]
+    text_column = required_column(header, _TEXT, where=f"{file}:1")
+    others = [name for name in header if name != text_column]
+    document_column = required_column(others, _DOCUMENT, where=f"{file}:1")
+    grade_column = required_column(others, GRADE, where=f"{file}:1")
+    grades_of: dict[str, dict[str, int]] = {}
+    for number, cells in rows:
+        if len(cells) != len(header):
+            raise DataError(f"{file}:{number}: {len(cells)} cells, expected {len(header)}")
+        row = dict(zip(header, cells, strict=True))
+        grades = grades_of.setdefault(row[text_column], {})
+        document = row[document_column]
+        if document in grades:
+            raise DataError(f"{file}:{number}: {document!r:.60} is judged twice for its query")
+        grades[document] = _whole_number(row[grade_column], where=f"{file}:{number}")
+    return [{"query": text, "relevance_grades": grades} for text, grades in grades_of.items()]
+
+
+def _whole_number(text: str, *, where: str) -> int:
+    number = stated_number(text.strip())
+    if number is None or number != int(number):
+        raise DataError(f"{where}: the grade is {text!r:.40}; expected a whole number such as 2")
+    return int(number)
 
 
 def with_our_names(queries: list[Any]) -> list[Any]:
