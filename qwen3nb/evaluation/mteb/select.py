@@ -3,6 +3,7 @@
 import copy
 import difflib
 import hashlib
+import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -216,17 +217,21 @@ def quiet() -> Iterator[None]:
     """Silence the warnings and progress bars of MTEB's own code, scorers and loaders.
 
     Examples are superseded tasks, classes never predicted by a toy model, and deprecations in other
-    libraries.
+    libraries. MTEB warns and logs; pages would show its log above their first sentence.
     """
     import datasets
 
     shown = not datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
+    log = logging.getLogger("mteb")
+    level = log.level
+    log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
+        log.setLevel(level)
         if shown:
             datasets.enable_progress_bars()
 

@@ -1,3 +1,5 @@
+import logging
+
 import mteb
 import pytest
 from datasets import Dataset
@@ -5,7 +7,13 @@ from helpers.mteb_tasks import WORDS, loaded, search_data
 
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.select import choose_tasks, limited, task_key, tier_tasks
+from qwen3nb.evaluation.mteb.select import (
+    choose_tasks,
+    limited,
+    quiet,
+    task_key,
+    tier_tasks,
+)
 from qwen3nb.records.store import load_results, verify
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 
@@ -183,3 +191,15 @@ def test_mteb_knows_the_tasks_of_the_other_tiers():
     assert set(TIERS["full"].tasks) <= names
     assert len(names) > 40
     assert {task.metadata.name for task in tier_tasks("fast")} == set(TIERS["fast"].tasks)
+
+
+def test_what_mteb_warns_and_logs_of_an_old_task_is_silent(caplog, capsys):
+    task = mteb.get_task("STSBenchmark")
+    assert task.superseded_by
+    with quiet(), caplog.at_level(logging.DEBUG):
+        task.check_if_dataset_is_superseded()
+    assert not caplog.messages
+    assert not capsys.readouterr().err
+    with pytest.warns(UserWarning, match="superseded"):
+        task.check_if_dataset_is_superseded()
+    assert "superseded" in caplog.text
