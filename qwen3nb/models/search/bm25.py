@@ -188,7 +188,7 @@ class BM25(Identified):
     def _scores(self, text: str, words: Sequence[str]) -> Any:
         """Return the score of every document (N,) for a query and its words."""
         index = self._index
-        if self._letters is not None and not words:
+        if self._letters is not None and _are_letters(words):
             index, words = self._letters, self.words.of_letters.split([text])[0]
         known = [word for word in words if word in index.vocab_dict]
         if not known:
@@ -203,9 +203,10 @@ class BM25(Identified):
 
     def _index_letters(self, texts: Sequence[str], words: Sequence[Sequence[str]]) -> None:
         """Index words of one letter if a query has no others, and its words are not English."""
-        wordless = [text for text, own in zip(texts, words, strict=True) if not own]
-        if self._letters is not None or not self.words.every_script:
+        if self._letters is not None or self.words.letters or not self.words.every_script:
             return
+        pairs = zip(texts, words, strict=True)
+        wordless = [text for text, of_text in pairs if _are_letters(of_text)]
         if any(self.words.of_letters.split(wordless)):
             self._letters = self._indexed(self.words.of_letters)
 
@@ -224,6 +225,11 @@ class BM25(Identified):
         return mteb_meta(self, dimension=None, kinds=["sparse"])
 
 
+def _are_letters(words: Sequence[str]) -> bool:
+    """Return whether no word has two letters, as of a query such as T恤."""
+    return all(len(word) == 1 for word in words)
+
+
 def kept_index(
     texts: Callable[[], Iterable[str]], *, words: Words, settings: Mapping[str, Any]
 ) -> bm25s.BM25:
@@ -237,7 +243,9 @@ def kept_index(
     Raises:
         ValueError: no text has a word.
     """
-    read_as = {"english": True} if words == ENGLISH_WORDS else {"words": asdict(words)}
+    read_as = (
+        {"english": True} if words == ENGLISH_WORDS else {**asdict(words), "words": words.name}
+    )
     digest = hashlib.sha256(atomic_files.canonical({**settings, **read_as}))
     for text in texts():
         data = text.encode("utf-8", "surrogatepass")
@@ -307,7 +315,7 @@ class _Vocabulary(dict[str, int]):
     def __init__(self, words: Words) -> None:
         super().__init__(dict.fromkeys(words.left_out, -1))
         self.stems: dict[str, int] = {}
-        self._shortest = 1 if words.letters else 2
+        self._shortest = 1 if words.every_script else 2
         self._stem = words.stem
 
     def __missing__(self, word: str) -> int:

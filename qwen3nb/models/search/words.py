@@ -5,13 +5,15 @@
     English is declared        runs of two letters or more, English stop words and stemmer, as in
                                MTEB's baseline
     another language           words of every script, without stop words and stemmer
-    nothing is declared        as for English, unless the texts have letters that this misreads;
-                               then words of every script, with English stop words and stemmer
+    nothing is declared        as for English, unless the texts have letters that this misreads, or
+                               ligatures or mathematical letters, as in text from PDF; then words
+                               of every script, with English stop words and stemmer
 
 Words of every script: texts are folded (NFKC, then full case folding), combining marks belong to
 their letter, and scripts without blanks are read as bigrams: Chinese, Japanese, Korean, Thai, Lao,
 Khmer, Burmese, Tibetan and others of their kind. Points of Arabic and Hebrew are left out, as
-most texts are written without them. Words of one letter are searched only if a query has no others.
+most texts are written without them. A single letter or digit next to a script without blanks is a
+word, as in 维生素C. Other words of one letter are searched only if a query has no others.
 
 References:
     Unicode Standard, chapter 3.13 (NFKC_Casefold); Lucene's CJKBigramFilter.
@@ -78,6 +80,10 @@ _POINTS = (
 _LEFT_OUT = {code: None for first, last in _POINTS for code in range(first, last + 1)}
 _FULL_WIDTH = ((0xFF01, 0xFFDC),)
 _FOLDED_OTHERWISE = "ßẞςİŉǰΐΰև"  # letters whose case folding is not their lower case
+# Letters that are other letters in another form, as `unicodedata.decomposition` calls it: those of
+# mathematics, and the forms of Arabic and Hebrew.
+_FORMS = ("<font>", "<initial>", "<medial>", "<final>", "<isolated>")
+_LIGATURES = range(0xFB00, 0xFB18)  # Latin and Armenian
 _DOTTED_I = "i\u0307"  # what is left of İ, which other texts write as i
 
 
@@ -95,7 +101,10 @@ class Words:
         if self == ENGLISH_WORDS:
             return ""
         language = "English stop words and stemmer" if self.english else "no stop words, no stemmer"
-        return f"words of every script, bigrams where there are no blanks; {language}"
+        return (
+            "words of every script, bigrams where there are no blanks, single letters beside them; "
+            f"{language}"
+        )
 
     @property
     def of_letters(self) -> "Words":
@@ -104,10 +113,13 @@ class Words:
 
     @cached_property
     def left_out(self) -> frozenset[str]:
-        """The stop words."""
+        """The stop words; "a" is none where it may be a letter beside Chinese."""
         from bm25s.stopwords import STOPWORDS_EN
 
-        return frozenset(STOPWORDS_EN) if self.english else frozenset()
+        if not self.english:
+            return frozenset()
+        shortest = 2 if self.every_script else 1
+        return frozenset(word for word in STOPWORDS_EN if len(word) >= shortest)
 
     def split(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the words of each text, stemmed, without stop words."""
@@ -175,7 +187,8 @@ def words_of_texts(queries: Iterable[str], documents: Iterable[str]) -> Words:
     """Return the words of texts whose language nobody declares, by their script.
 
     They are English words unless a query, or a document in a hundred, has letters that English
-    words misread, or a query has words of one letter only.
+    words misread, or a query has words of one letter only, or any text has ligatures or letters
+    of mathematics: these are folded, and all else is read alike.
     """
     if any(map(_misread_query, queries)):
         return _BY_SCRIPT
@@ -183,6 +196,8 @@ def words_of_texts(queries: Iterable[str], documents: Iterable[str]) -> Words:
     for document in documents:
         count += 1
         misread += _misread(document)
+        if _has_forms(document):
+            return _BY_SCRIPT
     if misread and misread >= _MISREAD_SHARE * count:
         return _BY_SCRIPT
     return ENGLISH_WORDS
@@ -207,7 +222,7 @@ def _reads_words(settings: Mapping[str, Any]) -> bool:
 
 
 def _misread_query(query: str) -> bool:
-    if _misread(query):
+    if _misread(query) or _has_forms(query):
         return True
     words = query.lower().translate(_SPACES).split()
     longer = [word for word in words if len(word) > 1 and word not in ENGLISH_WORDS.left_out]
@@ -219,6 +234,11 @@ def _misread(text: str) -> bool:
     return not text.isascii() and _patterns().misread.search(text) is not None
 
 
+def _has_forms(text: str) -> bool:
+    """Return whether a text has letters in another form, such as ligatures."""
+    return not text.isascii() and _patterns().form.search(text) is not None
+
+
 @dataclass(frozen=True)
 class _Patterns:
     """Regular expressions that need the properties of all characters."""
@@ -226,6 +246,7 @@ class _Patterns:
     run: re.Pattern[str]  # letters of one kind: without blanks (group 1), or a word
     letter: re.Pattern[str]  # a letter of a script without blanks, with its marks
     misread: re.Pattern[str]  # a character that English words misread
+    form: re.Pattern[str]  # a letter in another form, such as a ligature
 
 
 @lru_cache(maxsize=1)
@@ -248,10 +269,12 @@ def _patterns() -> _Patterns:
     odd = _character_class(
         [*packed, *marks, *_LEFT_OUT, *(c for a, b in _FULL_WIDTH for c in range(a, b + 1))]
     )
+    forms = [code for code in codes if unicodedata.decomposition(chr(code)).startswith(_FORMS)]
     return _Patterns(
         run=re.compile(rf"([{every}][{every}{mark}]*)|{word}+"),
         letter=re.compile(rf"[{base}][{mark}]*|[{mark}]+"),
         misread=re.compile(rf"[{odd}{_FOLDED_OTHERWISE}]"),
+        form=re.compile(rf"[{_character_class([*forms, *_LIGATURES])}]"),
     )
 
 
@@ -270,14 +293,18 @@ def _character_class(codes: Iterable[int]) -> str:
 def _of_every_script(text: str, *, shortest: int) -> Iterator[str]:
     """Yield the words of a text of at least ``shortest`` letters; bigrams without blanks.
 
-    With a ``shortest`` of 1, letters of scripts without blanks are words of their own.
+    With a ``shortest`` of 1, letters of scripts without blanks are words of their own. Else a
+    single letter or digit is a word if the run before or after it is of such a script.
     """
-    for match in _patterns().run.finditer(_folded(text)):
-        if match[1] is None:
-            if len(match[0]) >= shortest:
-                yield match[0]
+    runs = [*_patterns().run.finditer(_folded(text))]
+    without_blanks = [False, *(run[1] is not None for run in runs), False]
+    for number, run in enumerate(runs):
+        if run[1] is None:
+            beside = without_blanks[number] or without_blanks[number + 2]
+            if len(run[0]) >= shortest or (beside and run[0].isalnum()):
+                yield run[0]
             continue
-        letters = _patterns().letter.findall(match[1])
+        letters = _patterns().letter.findall(run[1])
         if shortest == 1:
             yield from letters
         else:

@@ -1,5 +1,7 @@
 """What BM25 reads as words, by hand; and that English is read as by bm25s, token by token."""
 
+import unicodedata
+
 import bm25s
 import pytest
 import Stemmer
@@ -41,6 +43,13 @@ BY_SCRIPT = Words(english=True)
         ("ΟΔΟΣ οδος", "οδοσ οδοσ"),
         ("Ｒｕｓｔ　ｇｒｅｐ", "rust grep"),
         ("C R ß 猫", "ss"),
+        ("维生素C", "维生 生素 c"),
+        ("维生素 Ｄ（α型）", "维生 生素 d α"),
+        ("第3章 T恤", "3 t"),
+        ("비타민 A 많은 B", "비타 타민 a 많은 b"),
+        ("ビタミンB C", "ビタ タミ ミン b"),
+        ("猫_", ""),
+        ("ﬁsh oﬃce 𝐁𝐨𝐥𝐝 𝒷ℯ", "fish office bold be"),
     ],
 )
 def test_words_of_every_script_by_hand(text, words):
@@ -67,6 +76,10 @@ def test_english_words_are_those_of_bm25s_in_both_readings():
         (["to be"], ["sort"], ENGLISH_WORDS),
         (["to a"], ["sort"], BY_SCRIPT),  # its only word that is no stop word has one letter
         ([""], ["sort"], ENGLISH_WORDS),
+        (["sort"], ["sort"] * 500 + ["ﬁsh"], BY_SCRIPT),
+        (["oﬃce"], ["sort"] * 500, BY_SCRIPT),
+        (["sort"], ["sort"] * 500 + ["𝐛𝐨𝐥𝐝"], BY_SCRIPT),
+        (["sort"], ["sort"] * 500 + ["in ℓ2 norm"], BY_SCRIPT),
     ],
 )
 def test_texts_without_a_language_are_read_by_their_script(queries, documents, words):
@@ -104,6 +117,34 @@ def test_a_query_of_letters_is_searched_by_them():
     assert found(documents, "C list") == ["d3"]  # it has a word
     assert found(["猫がいる", "犬がいる"], "猫") == ["d0"]
     assert found(["C", "R"], "R") == ["d1"]
+
+
+@pytest.mark.parametrize("code", [*range(0xFB00, 0xFB07), 0x1D400, 0x1D54F, 0x1D7FF])
+def test_ligatures_and_letters_of_mathematics_are_folded(code):
+    written = f"x{chr(code)}yz"
+    plain = unicodedata.normalize("NFKC", written).lower()
+    assert found(["sort a list", *["a table"] * 200, written], plain) == ["d201"]
+    assert found(["sort a list", *["a table"] * 200, plain], written) == ["d201"]
+
+
+def test_declared_english_does_not_fold_ligatures():
+    texts = ["the ﬁsh, oﬃce 𝐛𝐨𝐥𝐝", "维生素C"]
+    options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "show_progress": False}
+    assert ENGLISH_WORDS.split(texts) == bm25s.tokenize(texts, return_ids=False, **options)
+
+
+@pytest.mark.parametrize("letter", ["A", "C", "9"])
+@pytest.mark.parametrize("words", [BY_SCRIPT, Words()])
+def test_a_letter_beside_chinese_tells_documents_apart(letter, words):
+    model = load_model("bm25")
+    model.index(rows(["维生素D的作用", f"维生素{letter}的作用", "其他"]), words=words)
+    scores = model.search([{"id": "q", "text": f"维生素{letter}"}], top_k=3)["q"]
+    assert scores["d1"] > scores["d0"] > 0
+    # One word of one letter is no word to search by alone: 恤 counts, too.
+    model.index(rows(["T恤很好", "毛恤", "T台", "其他"]), words=words)
+    scores = model.search([{"id": "q", "text": "T恤"}], top_k=4)["q"]
+    assert set(scores) == {"d0", "d1", "d2"}
+    assert max(scores, key=scores.get) == "d0"
 
 
 def test_scores_of_letters_by_hand():
