@@ -209,13 +209,15 @@ def _read(file: Path, flags: list[Flag], read_places: Places) -> list[Score]:
         ValueError: results that cannot be read.
     """
     value = _parsed(file)
+    if _is_list_of_mteb(file, value):
+        raise DataError(f"{file}: expected an MTEB result, a JSON object; got a list")
     if not isinstance(value, dict):
         return []
     if str(value.get("schema", "")).startswith("qwen3nb.result/"):
         return _from_record(file, read_places)
     if "mteb_dataset_name" in value:
         raise DataError(f"{file}: the format of MTEB before 1.11 is not read; convert it with mteb")
-    if "task_name" in value and isinstance(value.get("scores"), dict):
+    if "task_name" in value and ("scores" in value or "mteb_version" in value):
         return _from_mteb(file, value)
     if isinstance(value.get("per_dataset"), dict):
         entries = value["per_dataset"].items()
@@ -234,6 +236,14 @@ def _read(file: Path, flags: list[Flag], read_places: Places) -> list[Score]:
         collection = _name(file, value["dataset"]) if kind == "reranking" else ""
         return [replace(one, identity=identity, revision=revision, collection=collection)]
     return []
+
+
+def _is_list_of_mteb(file: Path, value: Any) -> bool:
+    """Return whether a file is a list of results, or lies where MTEB writes one."""
+    if not isinstance(value, list):
+        return False
+    results = [entry for entry in value if isinstance(entry, dict) and "task_name" in entry]
+    return bool(results) or (file.parent / "model_meta.json").is_file()
 
 
 def _parsed(file: Path) -> Any:
@@ -292,7 +302,10 @@ def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
     """Return one score per split: the mean of main_score over its subsets."""
     about = file.parent / "model_meta.json"
     meta = _parsed(about) if about.is_file() else {}
-    splits, task = value["scores"], _name(file, value["task_name"])
+    splits, task = value.get("scores"), _name(file, value["task_name"])
+    if not isinstance(splits, dict) or not splits:
+        got = "none" if not splits else f"a {type(splits).__name__}"
+        raise DataError(f"{file}: expected `scores` of {task} by split; got {got}")
     system = _name(file, meta.get("name") or file.parent.parent.name.replace("__", "/", 1))
     if file.parent.parent.name == "experiments":  # settings of a model, in folders of their own
         system = f"{system} ({_name(file, file.parent.name)})"
@@ -302,7 +315,7 @@ def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
             seed=None,
             task=f"{task}/{split}" if len(splits) > 1 else task,
             metric=_main(value["task_name"]),
-            value=_mean_of_subsets(file, entries),
+            value=_mean_of_subsets(file, split, entries),
             kind="MTEB",
             identity=str(meta.get("revision") or file.parent.name),
             source=str(file),
@@ -313,8 +326,18 @@ def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
     ]
 
 
-def _mean_of_subsets(file: Path, entries: Sequence[Mapping[str, Any]]) -> float | None:
+def _mean_of_subsets(file: Path, split: str, entries: Any) -> float | None:
     """Return the mean main score of a split's subsets; None if MTEB wrote one as undefined."""
+    if not isinstance(entries, list) or not entries:
+        got = "none" if not entries else f"a {type(entries).__name__}"
+        raise DataError(f"{file}: expected a list of subsets in split {split}; got {got}")
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict) or "main_score" not in entry:
+            names = ", ".join(list(entry)[:4]) if isinstance(entry, dict) else ""
+            raise DataError(
+                f"{file}: expected `main_score` in subset {number} of split {split}; "
+                f"got {names or 'no fields'}"
+            )
     values = [entry["main_score"] for entry in entries]
     if any(isinstance(value, float) and math.isnan(value) for value in values):
         return None

@@ -55,3 +55,43 @@ def test_experiments_are_other_settings_of_a_model(folder):
         "lab/m": 0.71,
         "lab/m (variant_a)": 0.7,
     }
+
+
+@pytest.mark.parametrize(
+    ("scores", "reason"),
+    [
+        ({}, "expected `scores` of T by split; got none"),
+        (None, "expected `scores` of T by split; got none"),
+        ([0.5], "expected `scores` of T by split; got a list"),
+        ({"test": []}, "expected a list of subsets in split test; got none"),
+        ({"test": {"default": 0.5}}, "expected a list of subsets in split test; got a dict"),
+        ({"test": [{"ndcg": 1}]}, "expected `main_score` in subset 1 of split test; got ndcg"),
+        ({"test": [0.5]}, "expected `main_score` in subset 1 of split test; got no fields"),
+    ],
+)
+def test_a_result_without_scores_is_flagged(folder, scores, reason):
+    put(folder, "T", task_name="T", scores=scores)
+    put(folder, "U", task_name="U", scores=entries(test=0.7))
+    found = load_all_results(folder.parents[1])
+    assert [score.task for score in found.scores] == ["U"]
+    assert [(flag.kind, flag.text) for flag in found.flags] == [
+        ("unreadable", f"{folder / 'T.json'}: {reason}")
+    ]
+
+
+def test_a_list_of_results_is_flagged(folder):
+    put(folder, "U", task_name="U", scores=entries(test=0.7))
+    (folder / "T.json").write_text("[]")
+    alone = folder.parents[1] / "all.json"
+    alone.write_text(json.dumps([{"task_name": "T", "scores": entries(test=0.7)}]))
+    (alone.parent / "other.json").write_text("[1, 2]")  # of anything else
+    found = load_all_results(folder.parents[1])
+    expected = "expected an MTEB result, a JSON object; got a list"
+    texts = {f"{file}: {expected}" for file in (alone, folder / "T.json")}
+    assert {flag.text for flag in found.flags} == texts
+
+
+def test_a_result_that_lost_its_scores_is_flagged(folder):
+    put(folder, "T", task_name="T", mteb_version="2.1.0")
+    found = load_all_results(folder.parents[1])
+    assert ["expected `scores` of T by split; got none" in f.text for f in found.flags] == [True]
