@@ -113,7 +113,7 @@ RECORDED: dict[str, tuple[Measure, ...]] = {
     kind: tuple(map(Measure, names.split()))
     for kind, names in {
         "task": "nDCG@10 MRR@10 Recall@1 Recall@10 Recall@100 MAP@100",
-        "collection": "nDCG@10 MRR@10 Recall@1 Recall@10 Recall@100 P@10 MAP@100",
+        "collection": "nDCG@10 MRR@10 Recall@1 Recall@10 Recall@100 P@10 MAP@100 Judged@10",
         "own data": "MRR@10 nDCG@10 P@5 P@10 Recall@10 Recall@20 Judged@10",
         "reranking": "nDCG@10 MRR@10",
     }.items()
