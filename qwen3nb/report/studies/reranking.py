@@ -140,15 +140,18 @@ def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion
     metric = f"{METRIC} goes from {largest.means[1]:.3f} to {largest.means[0]:.3f}"
     effect = f"{difference_text(largest, noun='data sets')}, n = {largest.n}"
     where = short_task(largest.task)
+    data = DataUsed.of(results)
     if not clear:
         return Conclusion(
             f"Reranking with {label} is not shown to help or to hurt on any of {len(gains)} data "
-            f"sets. The largest difference is on {where}: {metric}, {effect}."
+            f"sets. The largest difference is on {where}: {metric}, {effect}.",
+            data=data,
         )
     return Conclusion(
         f"Reranking with {label} helps on {helped} of {len(gains)} data sets and hurts on "
         f"{len(clear) - helped}, by a significant paired difference. The largest of these is on "
-        f"{where}: {metric}, {effect}."
+        f"{where}: {metric}, {effect}.",
+        data=data,
     )
 
 
