@@ -159,10 +159,11 @@ def _tied_tasks(
     truth = (1 - share) * 0.1
     every = [intervals.student_interval(row, level=resampling.LEVEL) for row in values]
     yield Outcome(COVERAGE, "Student's over tasks", name, count, _hold(every, truth))
-    shown = [each for row in values if (each := on_tasks_like_these(row)) is not None]
+    found = [on_tasks_like_these(row) for row in values]
+    shown = [interval for interval in found if interval is not None]
     method = "Student's over tasks, where shown"
     yield Outcome(COVERAGE, method, name, count, _hold(shown, truth))
-    given = np.array([on_tasks_like_these(row) is not None for row in values], dtype=float)
+    given = np.array([interval is not None for interval in found], dtype=float)
     yield Outcome("condition shown", "Student's over tasks", name, count, given)
 
 
