@@ -483,9 +483,21 @@ def _applicable(file: Path, comparison: Comparison) -> _Applicable | None:
         and any(each.model.label == plan.baseline for each in records)
         for record in records
     ]
-    if not covered:
-        return None
-    return _Applicable(file, plan, tuple(covered), objection or _too_late(plan, covered))
+    if covered:
+        return _Applicable(file, plan, tuple(covered), objection or _too_late(plan, covered))
+    if objection and _mentions(plan, comparison):
+        return _Applicable(file, plan, (), objection)
+    return None
+
+
+def _mentions(plan: Plan, comparison: Comparison) -> bool:
+    """Whether a plan names two models of a comparison, or one model and a task of it.
+
+    A changed plan may have been about others, so that what it covers now shows nothing.
+    """
+    models = {record.model.label for record in comparison.records.values()} & plan.labels
+    tasks = {task for task, _ in comparison.records}.intersection(plan.tasks)
+    return len(models) > 1 or bool(models and tasks)
 
 
 def _too_late(plan: Plan, covered: Iterable[Result]) -> str:
