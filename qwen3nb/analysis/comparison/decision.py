@@ -1,9 +1,9 @@
 """Which model to use: the model in use, or one of its candidates.
 
 A candidate is taken if it is shown to be better than the model in use by more than the margin, and
-nothing that was not found could turn that. Among the candidates that cannot be told apart from the
-best of them, the cheapest is taken: by seconds per query, then by bytes per vector. Without one,
-the model in use stays, which so wins every tie.
+nothing that was not found, and no document without a judgement, could turn that. Among the
+candidates that cannot be told apart from the best of them, the cheapest is taken: by seconds per
+query, then by bytes per vector. Without one, the model in use stays, which so wins every tie.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +19,7 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.records.record import Result
 from qwen3nb.utils.format import duration_text, interval_text, p_value_text
 
+NO_VERDICT = "no candidate has a verdict"
 _FLOAT = 4  # bytes of a dimension
 _AS_FAST = 1.25  # times the seconds of the fastest, within which timings of a query agree
 
@@ -59,9 +60,11 @@ class Decision:
 
     @property
     def title(self) -> str:
-        """``Keep X``, or ``Take Y instead of X``."""
+        """``Keep X``, ``Take Y instead of X``, or ``No decision``."""
         if self.use != self.current:
             return f"Take {self.use} instead of {self.current}"
+        if self.outcome == NO_VERDICT:
+            return "No decision"
         return f"Keep {self.current}"
 
     @property
@@ -81,6 +84,8 @@ class Decision:
         return self.text
 
     def _first_sentence(self) -> str:
+        if self.outcome == NO_VERDICT:
+            return f"{self.outcome}, so {self.current} stays in use"
         if self.use == self.current:
             return self.outcome
         others = ""
@@ -197,7 +202,7 @@ def decide(
     winners = [difference for difference in decided if _is_better(difference, comparison)]
     if not winners:
         best = (decided or by_gain)[0]
-        outcome = _why_kept(decided, comparison) if decided else "no candidate has a verdict"
+        outcome = _why_kept(decided, comparison) if decided else NO_VERDICT
         return Decision(current, current, best, outcome, undecided=undecided, remarks=limits)
     leader = winners[0]
     alike = [leader.first]

@@ -4,9 +4,10 @@
     unjudged         first documents without a judgement, which count as not relevant
     saturated        queries on which every model has the highest score, or the lowest
 
-A verdict rests on queries for which nothing was found if the difference is within the margin
-without them: then there is none. It could turn if another one is shown once one of the two models
-has the scores that it would have if all its first documents without a judgement were relevant.
+A verdict rests on queries for which nothing was found if it is not shown without them. It could
+turn if it is another one once one of the two models has the scores that it would have if all its
+first documents without a judgement were relevant, and those of the other model were not: the best
+case of the one against the worst of the other. In both cases there is no verdict.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,12 +17,13 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import nothing_found
 from qwen3nb.analysis.comparison.compare import Comparison
-from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison
+from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison, significant
 from qwen3nb.analysis.stats.score_matrix import shared_queries, system_scores
 from qwen3nb.metrics.retrieval import JUDGED, METRICS, UNJUDGED, Measure
 from qwen3nb.records.record import Result
 
 _GRADED = ("nDCG", "nDCGexp")  # metrics that use grades; others take a document as relevant or not
+_NAMED = 3  # documents to judge that are named
 _SATURATED = 0.95  # share of queries from which a metric is at its ceiling or floor
 
 
@@ -94,43 +96,80 @@ def doubts_of(
     empty, unjudged = [], []
     metric = difference.metric
     for model in (difference.first, difference.second):
-        queries = nothing_found(records[model], metric)
+        record = records[model]
+        queries = nothing_found(record, metric)
         if queries and rests_on(queries, difference, comparison):
             empty.append(
                 Doubt(model, f"{model} found nothing for {len(queries)} of {difference.n} queries")
             )
-        raised = scores_if_relevant(records[model], metric)
-        if raised and turns_with(raised, model, difference, comparison):
-            unjudged.append(
-                Doubt(
-                    model,
-                    f"if the unjudged documents that {model} found were relevant, the verdict "
-                    "would turn",
-                )
-            )
+        scores = scores_if_relevant(record, metric)
+        if scores and turns_with(scores, model, difference, comparison):
+            unjudged.append(Doubt(model, _unjudged_text(model, to_judge(record, metric))))
     return empty, unjudged
+
+
+def to_judge(result: Result, metric: str) -> dict[str, str]:
+    """Return the first document without a judgement of each query whose score it could raise.
+
+    The name of a document is empty if the record has no rankings.
+    """
+    recorded = result.per_query.get(metric, {})
+    documents = {}
+    for query, score in scores_if_relevant(result, metric).items():
+        if score > recorded[query]:
+            rank = result.config["judgements"][query]["first"].index(UNJUDGED)
+            ranking = (result.config.get("top") or {}).get(query, [])
+            documents[query] = ranking[rank] if rank < len(ranking) else ""
+    return documents
+
+
+def _unjudged_text(model: str, documents: Mapping[str, str]) -> str:
+    """Name the documents to judge first."""
+    named = [f"{name} for {query}" for query, name in documents.items() if name]
+    text = f"documents without a judgement that {model} found for {len(documents)} queries"
+    if named:
+        text += f" (judge first {', '.join(named[:_NAMED])}"
+        if len(named) > _NAMED:
+            text += f" and {len(named) - _NAMED} more"
+        text += ")"
+    return text
 
 
 def rests_on(
     queries: Collection[str], difference: PairedDifference, comparison: Comparison
 ) -> bool:
-    """Return whether a model is better or worse by more than the margin with some queries only."""
+    """Return whether a verdict is shown only with queries for which a model found nothing.
+
+    Without them, the difference must exceed the margin, and its own test, not corrected for the
+    other pairs, must show it.
+    """
     task = comparison.on(difference.task, difference.metric)
     side = _side(difference, comparison)
     if task is None or side == 0:
         return False
-    matrix = task.matrix(difference.first, difference.second)
-    left = [row for row, query in enumerate(matrix.queries) if query not in queries]
-    if not left:
+    columns = {}
+    for model in (difference.first, difference.second):
+        column = task.columns[model]
+        others = tuple(query for query in column.queries if query not in queries)
+        columns[model] = system_scores(others, column.on(others))
+    if not shared_queries([column.queries for column in columns.values()]):
         return True
-    first, second = matrix.scores[:, left].mean(axis=1).tolist()
-    return bool(side * (first - second) <= comparison.procedure.minimum)
+    other = replace(task, columns=columns).difference(difference.first, difference.second)
+    if other is None:
+        return True
+    procedure = comparison.procedure
+    shown = significant(other.p_value, other.interval, alpha=procedure.alpha)
+    return not shown or side * other.difference <= procedure.minimum
 
 
 def turns_with(
     scores: Mapping[str, float], model: str, difference: PairedDifference, comparison: Comparison
 ) -> bool:
-    """Return whether the verdict on a difference is another one with other scores of a model."""
+    """Return whether the verdict on a difference fails with other scores of a model.
+
+    Better and worse must stay what they are. A candidate that is no worse may become better, but
+    an equivalent one may not.
+    """
     task = comparison.on(difference.task, difference.metric)
     if task is None:
         return False
@@ -140,7 +179,24 @@ def turns_with(
         values[row] = scores.get(query, values[row])
     columns = {**task.columns, model: system_scores(column.queries, values)}
     other = replace(task, columns=columns).difference(difference.first, difference.second)
-    return other is not None and _side(other, comparison) != _side(difference, comparison)
+    if other is None:
+        return False
+    before, after = comparison.verdict(difference), comparison.verdict(other)
+    if before == "no worse":
+        return after in ("not shown", "worse")
+    if before == "equivalent":
+        return after != "equivalent"
+    return _side(other, comparison) != _side(difference, comparison)
+
+
+def is_claim(difference: PairedDifference, comparison: Comparison) -> bool:
+    """Return whether the verdict on a difference says more than that none is shown."""
+    return comparison.verdict(difference) != "not shown"
+
+
+def is_worse(difference: PairedDifference, comparison: Comparison) -> bool:
+    """Return whether a candidate is shown to be worse by more than the margin."""
+    return _side(difference, comparison) < 0
 
 
 def _side(difference: PairedDifference, comparison: Comparison) -> int:

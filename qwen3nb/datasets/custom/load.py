@@ -66,6 +66,8 @@ class Domain:
     clusters: Mapping[str, str] = field(default_factory=dict)
     # per query, the documents which are the query itself and are removed from its ranking
     itself: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # whether a document without a grade is stated not to be relevant
+    complete: bool = False
 
     @cached_property
     def words(self) -> Words:
@@ -174,6 +176,7 @@ def load_domain(
         counts=nonzero(counts),
         clusters=with_copies(clusters, texts),
         itself=itself,
+        complete=queries.settings.complete,
     )
 
 

@@ -7,7 +7,7 @@
     query = "rust grep tool"
     category = "composite"          # optional, a name like an id
     cluster = "user 12"             # optional: queries of one user or document, tested together
-    relevance_grades = { "acme/grep" = 3, "acme/tmux" = 1 }    # up to 3; absent means 0
+    relevance_grades = { "acme/grep" = 3, "acme/tmux" = 1 }    # up to 3; absent scores 0
     expected = ["acme/grep"]        # optional; `expected_repos` is an alias
 
     [models.current]                # optional: the models to compare by default
@@ -24,6 +24,8 @@
 
     [settings]                      # optional; see `ScoringSettings`
     relevance_threshold = 2
+    complete = true                 # every relevant document has a grade: what has none is not
+                                    # relevant; by default it is unknown
 
 The grades are the ground truth. If a query has grades, its ``expected`` list is only compared with
 them; otherwise every expected document has grade 3. `book/guide/what-is-refused.md` lists what is
@@ -106,6 +108,8 @@ class ScoringSettings(_TomlTable):
 
     # lowest grade that counts as relevant in binary metrics
     relevance_threshold: Annotated[int, pydantic.Field(ge=1, le=HIGHEST_GRADE)] = 2
+    # whether every relevant document has a grade, so that one without a grade is not relevant
+    complete: bool = False
     # relative gain of a document with a million stars
     star_boost_coefficient: _Boost = 0.1
     # relative loss of a document unchanged for ``recency_days``

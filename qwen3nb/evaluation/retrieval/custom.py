@@ -23,6 +23,7 @@ from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.run import EvaluationRun, Run, UnsupportedError, Work, evaluate_each
 from qwen3nb.metrics.retrieval import (
+    JUDGED,
     NOTHING_FOUND,
     RECORDED,
     UNJUDGED,
@@ -158,6 +159,7 @@ class DomainItem:
             and record.task.clusters == self.domain.clusters
             and record.config["notes"] == list(self.domain.notes)
             and record.config.get("words", "") == self._words(record.model.settings)
+            and ("judgements" not in record.config) == self.domain.complete
         )
 
     def _words(self, settings: Mapping[str, Any]) -> str:
@@ -172,6 +174,11 @@ class DomainItem:
         words = self._words(model.settings)
         graded = score_run(domain.grades, hits, _GRADED)
         binary = score_run(domain.relevant, hits, [m for m in self.measures if m not in _GRADED])
+        judgements = {}
+        if domain.complete:
+            binary[JUDGED] = dict.fromkeys(binary[JUDGED], 1.0)
+        else:
+            judgements["judgements"] = judgements_of(domain.grades, hits)
         result = work.record(
             TaskInfo(
                 name=domain.name,
@@ -195,7 +202,7 @@ class DomainItem:
                 "queries": dict(domain.queries),
                 "top": {query: rank_documents(scores)[:_TOP] for query, scores in hits.items()},
                 "dimensions": getattr(model, "dimension", None),
-                "judgements": judgements_of(domain.grades, hits),
+                **judgements,
                 **({"words": words} if words else {}),
             },
         )

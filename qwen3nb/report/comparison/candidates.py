@@ -92,12 +92,17 @@ class CandidateReport:
 
     @cached_property
     def undecided(self) -> Mapping[str, str]:
-        """By candidate without a verdict, what was not found that could turn it."""
+        """By candidate without a verdict, what could turn it: not found, or without a judgement."""
         texts = {}
-        for model, (empty, _) in self._doubts.items():
+        for difference in self.differences:
+            model = difference.first
+            empty, unjudged = self._doubts[model]
             if empty:
                 found = " and ".join(doubt.text for doubt in empty)
                 texts[model] = f"{found}, on which the difference rests"
+            elif unjudged and doubts.is_claim(difference, self.comparison):
+                found = " and ".join(doubt.text for doubt in unjudged)
+                texts[model] = f"it could turn by {found}"
         return texts
 
     @cached_property
@@ -116,7 +121,7 @@ class CandidateReport:
             doubts=self.undecided,
         )
         remarks = [*self._of_saturation(), *self._of_other_metrics(decision)]
-        remarks += [*self._of_nothing_found(), *self._of_judgements(decision)]
+        remarks += [*self._of_nothing_found(), *self._of_judgements()]
         return replace(decision, remarks=tuple(remarks))
 
     def _of_saturation(self) -> Iterator[str]:
@@ -166,16 +171,25 @@ class CandidateReport:
                 elif what.endswith(PART_FOUND_NOTHING):
                     yield f"{name}: {what}: {count}"
 
-    def _of_judgements(self, decision: Decision) -> Iterator[str]:
-        """Say that documents without a judgement could turn the verdict that decides."""
-        judged = {name: doubts.judged_share(record) for name, record in self.records.items()}
-        _, unjudged = self._doubts[decision.best.first]
-        shares = [
-            f"{judged[name] or 0:.2f} ({name})" for name in (decision.best.first, self.current)
+    def _of_judgements(self) -> Iterator[str]:
+        """Say what the verdicts would be if no document without a judgement were relevant."""
+        turned = [
+            difference
+            for difference in self.differences
+            if difference.first in self.undecided and not self._doubts[difference.first][0]
         ]
-        if unjudged:
-            why = " and ".join(doubt.text for doubt in unjudged)
-            yield f"Judged@10 is {' and '.join(shares)}: {why}"
+        if not turned:
+            return
+        names = [*(difference.first for difference in turned), self.current]
+        shares = {name: doubts.judged_share(self.records[name]) or 0.0 for name in names}
+        yield f"Judged@10: {', '.join(f'{share:.2f} ({name})' for name, share in shares.items())}"
+        for difference in turned:
+            word = self.comparison.verdict(difference)
+            yield (
+                f"If what has no judgement is not relevant, {difference.first} is {word}: "
+                f"{evidence(difference)}"
+            )
+        yield "If that is so, write complete = true under [settings] of the queries"
 
     @property
     def headline(self) -> str:
@@ -203,15 +217,15 @@ class CandidateReport:
     def regressions(self) -> tuple[str, ...]:
         """Reasons for a gate to fail: worse candidates, and runs worse than the previous one.
 
-        A candidate without a verdict fails it, too: nothing shows that it is no worse.
+        So does a candidate without a verdict because nothing was found. Documents without a
+        judgement count as not relevant here, as in the scores.
         """
         how, newest = self.comparison.procedure, {run.label: run for run in self.runs}
-        worse = [
-            f"{each.model}: {each.text}"
-            for each in self.recommendations
-            if each.verdict == candidates.NO_VERDICT
-            or (each.matters and each.verdict.startswith("worse"))
-        ]
+        worse = []
+        for difference, advice in zip(self.differences, self.recommendations, strict=True):
+            nothing_found, _ = self._doubts[difference.first]
+            if nothing_found or doubts.is_worse(difference, self.comparison):
+                worse.append(f"{advice.model}: {advice.text}")
         worse += [
             f"{run.label}: its newest run is worse than the previous one ({self.tested[0]} "
             f"{run.change:+.3f}, corrected p {p_value_text(run.p_value, relation=True)}, "

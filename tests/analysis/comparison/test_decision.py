@@ -1,5 +1,6 @@
 """Which model to use: by the differences of records made here, and what hides behind them."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -228,21 +229,65 @@ def judged(result, first, *, relevant=(3,)):
     return result
 
 
-def test_a_verdict_that_unjudged_documents_could_turn_says_so():
+def test_no_verdict_that_unjudged_documents_could_turn():
     now, new = judged(record("now", 0.3), [0, 3]), judged(record("new", 0.0), [-1, -1, 0, 3])
+    new.config["top"] = {query: ["a", "b", "c", "d"] for query in new.per_query["MRR@10"]}
     report = compare_candidates([now, new], current="now")
-    assert "the candidate is worse" in report.decision.text
-    assert (
-        "Judged@10 is 0.50 (new) and 1.00 (now): if the unjudged documents that new found were "
-        "relevant, the verdict would turn"
-    ) in report.decision.text
+    decision = report.decision
+    assert (decision.title, decision.use) == ("No decision", "now")
+    assert decision.undecided == (
+        "new: it could turn by documents without a judgement that new found for 40 queries "
+        "(judge first a for q0, a for q1, a for q2 and 37 more)",
+    )
+    assert "Judged@10: 0.50 (new), 1.00 (now)" in decision.text
+    assert "If what has no judgement is not relevant, new is worse: MRR@10 0." in decision.text
+    assert [each.verdict for each in report.recommendations] == ["no verdict"]
+    assert report.regressions  # worse as recorded
     (row,) = report.tables()["Recommendation"].rows
     assert "0.50" in [cell.text for cell in row]
     assert judged_share(new) == 0.5
     assert "Judged@10" not in {each.metric for each in report.comparison.differences}
-    whole = compare_candidates([now, judged(record("new", 0.0), [0, 3])], current="now")
-    assert "Judged" not in whole.decision.text
-    assert "judged" not in " ".join(whole.tables()["Recommendation"].columns)
+
+
+@pytest.mark.parametrize(
+    ("now", "new", "title"),
+    [
+        ([0, 3], [3, 0], "Take new instead of now"),  # all judged
+        ([0, 3], [3, -1], "Take new instead of now"),  # the winner's could only help it
+        ([-1, 3], [3, 0], "No decision"),
+        ([0, 3, -1], [3, 0], "Take new instead of now"),  # below the first relevant one
+    ],
+)
+def test_only_what_could_help_the_loser_turns_a_verdict(now, new, title):
+    records = judged(record("now", 0.0), now), judged(record("new", 0.3), new)
+    report = compare_candidates(records, current="now", tested=["MRR@10"])
+    assert report.decision.title == title
+    assert not report.regressions  # better as recorded, so a gate passes
+
+
+def test_what_is_not_shown_is_no_claim_that_could_turn():
+    new = judged(record("new", -0.08, spread=0.3), [-1, 3])
+    decision = compare_candidates(
+        [judged(record("now", 0.0), [-1, 3]), new], current="now"
+    ).decision
+    assert decision.title == "Keep now"
+    assert decision.undecided == ()
+
+
+def test_a_verdict_must_be_shown_without_the_queries_for_which_nothing_was_found():
+    """Of 40 queries 32 are missed; on the other 8 the candidate gains .2 on average, p = .29."""
+    rest = [f"q{n}" for n in range(32, 40)]
+    now, new = record("now", 0.0), record("new", 0.0)
+    for query, gain in zip(rest, [0.5, -0.3, 0.6, -0.2, 0.6, -0.1, 0.7, -0.2], strict=True):
+        new.per_query["MRR@10"][query] = now.per_query["MRR@10"][query] + gain
+    gains = [0.5, -0.3, 0.6, -0.2, 0.6, -0.1, 0.7, -0.2]
+    flips = np.array(list(itertools.product([1, -1], repeat=8))) @ gains
+    assert np.mean(np.abs(flips) >= sum(gains) - 1e-9) > 0.05  # exact, by hand
+    assert np.mean(gains) > 0.05
+    now = with_nothing(now, [f"q{n}" for n in range(32)])
+    decision = decision_of(now, new, tested=["MRR@10"])
+    assert decision.title == "No decision"
+    assert "now found nothing for 32 of 40 queries, on which the difference rests" in decision.text
 
 
 def test_the_decision_is_a_value():

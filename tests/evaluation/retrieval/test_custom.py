@@ -329,6 +329,22 @@ def test_judged_documents_are_counted_as_by_hand(home):
     assert record.config["judgements"]["q"] == {"first": [0, UNJUDGED], "ideal": [3]}
 
 
+def test_complete_judgements_leave_nothing_unjudged(home):
+    """With ``complete = true`` "a", without a grade, is judged: not relevant. No score changes."""
+    rows = [{"id": "a", "text": "sort"}, {"id": "b", "text": "sort it"}]
+    query_rows = [{"id": "q", "query": "sort", "relevance_grades": {"b": 3}}]
+    before = evaluate_domain(["bm25"], load_domain(query_rows, rows), strict=True).results[0]
+    file = home / "queries.toml"
+    text = '[[queries]]\nid = "q"\nquery = "sort"\nrelevance_grades = { b = 3 }\n'
+    file.write_text(f"{text}[settings]\ncomplete = true\n")
+    run = evaluate_domain(["bm25"], load_domain(file, rows), strict=True)
+    record = run.results[0]
+    assert not run.reused
+    assert (before.metrics["Judged@10"].value, record.metrics["Judged@10"].value) == (0.5, 1.0)
+    assert "judgements" not in record.config
+    assert record.per_query["MRR@10"] == before.per_query["MRR@10"] == {"q": 1.0}
+
+
 def domain_command(*arguments):
     return CliRunner().invoke(main, ["domain", *map(str, arguments)])
 
