@@ -5,9 +5,10 @@
     English is declared        runs of two letters or more, English stop words and stemmer, as in
                                MTEB's baseline
     another language           words of every script, without stop words and stemmer
-    nothing is declared        as for English, unless the texts have letters that this misreads, or
-                               ligatures or mathematical letters, as in text from PDF; then words
-                               of every script, with English stop words and stemmer
+    nothing is declared        as for English, unless the texts have letters that this misreads,
+                               accents in a tenth of them, or ligatures or mathematical letters, as
+                               in text from PDF; then words of every script without accents, with
+                               English stop words and stemmer
 
 Words of every script: texts are folded (NFKC, then full case folding), combining marks belong to
 their letter, and scripts without blanks are read as bigrams: Chinese, Japanese, Korean, Thai, Lao,
@@ -15,8 +16,14 @@ Khmer, Burmese, Tibetan and others of their kind. Points of Arabic and Hebrew ar
 most texts are written without them. A single letter or digit next to a script without blanks is a
 word, as in 维生素C. Other words of one letter are searched only if a query has no others.
 
+Accents are left out in the languages for which Lucene's analyzers do so, and where no language is
+declared: many people type "cancion" and "елка". The letters are vowels, the ç, those of Greek, and
+the ё. Kept are letters of their own: å, ñ, й, ї, and all of Nordic, Slavic and Turkic languages
+that are declared. Vowel signs of Indic scripts and Thai always belong to their letter.
+
 References:
-    Unicode Standard, chapter 3.13 (NFKC_Casefold); Lucene's CJKBigramFilter.
+    Unicode Standard, chapter 3.13 (NFKC_Casefold); Lucene's CJKBigramFilter, GreekLowerCaseFilter,
+    GermanNormalizationFilter and light stemmers; Snowball's stemmers of Catalan, Dutch and Russian.
 """
 
 import re
@@ -32,6 +39,16 @@ from qwen3nb.models.search.mteb_rows import ENGLISH
 STEMMER = "english"
 _LATIN = re.compile(r"\w{2,}")
 _SPACES = {code: " " for code in range(128) if not _LATIN.fullmatch(2 * chr(code))}
+# Languages (ISO 639-3) that Lucene's analyzers read without accents.
+_WITHOUT_ACCENTS = frozenset(
+    ["cat", "deu", "ell", "fra", "glg", "hun", "ita", "nld", "por", "rus", "spa"]
+)
+# A letter (group 1) and its accents, decomposed; of Greek, all marks.
+_ACCENT = re.compile(
+    "([aeiouy](?=[\u0300-\u0302\u0308])|[ao](?=\u0303)|[ou](?=\u030b)|c(?=\u0327)"
+    "|[α-ω](?=[\u0300-\u0345])|[аеиоуыэюя](?=[\u0300\u0301])|е(?=\u0308))[\u0300-\u0345]+"
+)
+_ACCENTED_SHARE = 0.1  # of queries or documents, from which their accents are left out
 _MISREAD_SHARE = 0.01  # of documents, from which texts without a language are read by script
 # Blocks of scripts that are written without blanks between words, and Korean's.
 _WITHOUT_BLANKS = (
@@ -94,22 +111,25 @@ class Words:
     english: bool = False  # whether English stop words are left out, and words stemmed
     every_script: bool = True  # whether scripts other than Latin are read as above
     letters: bool = False  # whether words of one letter count, too
+    accents: bool = True  # whether letters keep them in scripts other than ASCII
 
     @property
     def name(self) -> str:
         """What a record states; empty for English words, as in records from before."""
         if self == ENGLISH_WORDS:
             return ""
+        script = "words of every script"
+        if not self.accents:
+            script += " without accents"
         language = "English stop words and stemmer" if self.english else "no stop words, no stemmer"
         return (
-            "words of every script, bigrams where there are no blanks, single letters beside them; "
-            f"{language}"
+            f"{script}, bigrams where there are no blanks, single letters beside them; {language}"
         )
 
     @property
     def of_letters(self) -> "Words":
         """The same words and those of one letter, none of them left out or stemmed."""
-        return Words(every_script=True, letters=True)
+        return Words(every_script=True, letters=True, accents=self.accents)
 
     @cached_property
     def left_out(self) -> frozenset[str]:
@@ -163,7 +183,8 @@ class Words:
         'abc 打印 印机'
         """
         if self.every_script:
-            return " ".join(_of_every_script(text, shortest=1 if self.letters else 2))
+            folded = _folded(text, accents=self.accents)
+            return " ".join(_of_every_script(folded, shortest=1 if self.letters else 2))
         lower = text.lower()
         if lower.isascii():
             return lower.translate(_SPACES)
@@ -171,34 +192,46 @@ class Words:
 
 
 ENGLISH_WORDS = Words(english=True, every_script=False)
-_BY_SCRIPT = replace(ENGLISH_WORDS, every_script=True)
+_BY_SCRIPT = replace(ENGLISH_WORDS, every_script=True, accents=False)
 
 
 def words_of_languages(languages: Collection[str]) -> Words:
     """Return the words of texts in declared languages (ISO 639-3).
 
-    >>> words_of_languages({"eng", "zho"}) == ENGLISH_WORDS, words_of_languages({"deu"}) == Words()
+    >>> words_of_languages({"eng", "zho"}) == ENGLISH_WORDS, words_of_languages({"swe"}) == Words()
     (True, True)
+    >>> words_of_languages({"spa"}).split(["canción"])
+    [['cancion']]
     """
-    return ENGLISH_WORDS if ENGLISH in languages else Words()
+    if ENGLISH in languages:
+        return ENGLISH_WORDS
+    return Words(accents=not _WITHOUT_ACCENTS.issuperset(languages))
 
 
 def words_of_texts(queries: Iterable[str], documents: Iterable[str]) -> Words:
     """Return the words of texts whose language nobody declares, by their script.
 
     They are English words unless a query, or a document in a hundred, has letters that English
-    words misread, or a query has words of one letter only, or any text has ligatures or letters
-    of mathematics: these are folded, and all else is read alike.
+    words misread, or a query has words of one letter only, or a tenth of the texts have accents,
+    or any text has ligatures or letters of mathematics: these are folded, and all else is read
+    alike.
     """
-    if any(map(_misread_query, queries)):
+    query_texts = list(queries)
+    if any(map(_misread_query, query_texts)):
         return _BY_SCRIPT
-    count, misread = 0, 0
+    accented_queries = sum(map(_has_accents, query_texts))
+    if accented_queries and accented_queries >= _ACCENTED_SHARE * len(query_texts):
+        return _BY_SCRIPT
+    count, misread, accented = 0, 0, 0
     for document in documents:
         count += 1
         misread += _misread(document)
+        accented += _has_accents(document)
         if _has_forms(document):
             return _BY_SCRIPT
     if misread and misread >= _MISREAD_SHARE * count:
+        return _BY_SCRIPT
+    if accented and accented >= _ACCENTED_SHARE * count:
         return _BY_SCRIPT
     return ENGLISH_WORDS
 
@@ -232,6 +265,13 @@ def _misread_query(query: str) -> bool:
 def _misread(text: str) -> bool:
     """Return whether English words split or drop a word of a text."""
     return not text.isascii() and _patterns().misread.search(text) is not None
+
+
+def _has_accents(text: str) -> bool:
+    """Return whether a text has letters with accents that may be left out."""
+    if text.isascii():
+        return False
+    return _ACCENT.search(unicodedata.normalize("NFD", text.casefold())) is not None
 
 
 def _has_forms(text: str) -> bool:
@@ -291,12 +331,12 @@ def _character_class(codes: Iterable[int]) -> str:
 
 
 def _of_every_script(text: str, *, shortest: int) -> Iterator[str]:
-    """Yield the words of a text of at least ``shortest`` letters; bigrams without blanks.
+    """Yield the words of a folded text of at least ``shortest`` letters; bigrams without blanks.
 
     With a ``shortest`` of 1, letters of scripts without blanks are words of their own. Else a
     single letter or digit is a word if the run before or after it is of such a script.
     """
-    runs = [*_patterns().run.finditer(_folded(text))]
+    runs = [*_patterns().run.finditer(text)]
     without_blanks = [False, *(run[1] is not None for run in runs), False]
     for number, run in enumerate(runs):
         if run[1] is None:
@@ -312,13 +352,16 @@ def _of_every_script(text: str, *, shortest: int) -> Iterator[str]:
                 yield first + second
 
 
-def _folded(text: str) -> str:
-    """Return a text without differences of width, composition and case.
+def _folded(text: str, *, accents: bool = True) -> str:
+    """Return a text without differences of width, composition and case, or of accents.
 
-    >>> _folded("Ｓtraße")
-    'strasse'
+    >>> _folded("Ｓtraße"), _folded("Ελλάδα, ёлка, Перу́, Ørsted, España", accents=False)
+    ('strasse', 'ελλαδα, елка, перу, ørsted, españa')
     """
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFKC", text).casefold().translate(_LEFT_OUT)
-    return unicodedata.normalize("NFKC", folded.replace(_DOTTED_I, "i"))
+    folded = folded.replace(_DOTTED_I, "i")
+    if not accents:
+        folded = _ACCENT.sub(r"\1", unicodedata.normalize("NFD", folded))
+    return unicodedata.normalize("NFKC", folded)

@@ -16,7 +16,7 @@ from qwen3nb.models.search.words import (
     words_of_texts,
 )
 
-BY_SCRIPT = Words(english=True)
+BY_SCRIPT = Words(english=True, accents=False)
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,18 @@ def test_english_words_are_those_of_bm25s_in_both_readings():
     options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "show_progress": False}
     theirs = bm25s.tokenize(texts, return_ids=False, **options)
     assert ENGLISH_WORDS.split(texts) == theirs
-    assert BY_SCRIPT.split(texts) == theirs
+    assert Words(english=True).split(texts) == theirs
 
 
 @pytest.mark.parametrize(
     ("queries", "documents", "words"),
     [
-        (["sort a list"], ["naïve café", "Ca²⁺ μ-opioid, α-synuclein"], ENGLISH_WORDS),
+        (["sort a list"], ["Ca²⁺ μ-opioid, α-synuclein"], ENGLISH_WORDS),
+        (["sort a list"], ["a naïve café"] * 9 + ["sort"] * 91, ENGLISH_WORDS),
+        (["sort a list"], ["a naïve café"] * 10 + ["sort"] * 90, BY_SCRIPT),
+        (["sort"] * 9 + ["canción"], ["cancion"], BY_SCRIPT),
+        (["sort"] * 10 + ["canción"], ["cancion"], ENGLISH_WORDS),
+        (["sort"], ["får, Ørsted, España, чай, Київ"], ENGLISH_WORDS),
         (["sort"], ["sort"] * 200 + ["打印"], ENGLISH_WORDS),  # fewer than one in a hundred
         (["sort"], ["sort"] * 50 + ["ＡＢＣ"], BY_SCRIPT),
         (["sort"] * 500 + ["打印"], ["sort"], BY_SCRIPT),
@@ -84,6 +89,53 @@ def test_english_words_are_those_of_bm25s_in_both_readings():
 )
 def test_texts_without_a_language_are_read_by_their_script(queries, documents, words):
     assert words_of_texts(queries, documents) == words
+
+
+WITHOUT_ACCENTS = [
+    ("spa", "canción también pingüino España", "cancion tambien pinguino españa"),
+    ("fra", "élève forêt où naïf garçon œuvre", "eleve foret ou naif garcon œuvre"),
+    ("por", "coração avô informações", "coracao avo informacoes"),
+    ("deu", "Müller Straße Öl Ärzte", "muller strasse ol arzte"),
+    ("hun", "tűző fül", "tuzo ful"),
+    ("ell", "Ελλάδα ΑΘΉΝΑ μαΐου ταΐζω", "ελλαδα αθηνα μαιου ταιζω"),
+    ("rus", "ёлка Ещё чай йод Перу́", "елка еще чай йод перу"),
+]
+
+
+@pytest.mark.parametrize(("language", "text", "words"), WITHOUT_ACCENTS)
+def test_accents_are_left_out_where_lucene_does_so(language, text, words):
+    """In either form, composed or not; with each query typed without them, both are found."""
+    declared = words_of_languages({language})
+    for form in ("NFC", "NFD"):
+        assert declared.split([unicodedata.normalize(form, text)]) == [words.split()]
+    assert declared.name != Words().name
+    assert declared.of_letters.accents is False
+    assert found([text, "sort a list"], words.split()[0]) == ["d0"]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "words"),
+    [
+        ("swe", "får för Ärlig", "får för ärlig"),
+        ("fin", "näin Öljy", "näin öljy"),
+        ("tur", "ağaç çöl", "ağaç çöl"),
+        ("pol", "łódź góra", "łódź góra"),
+        ("ukr", "Київ", "київ"),
+        ("vie", "đường", "đường"),
+    ],
+)
+def test_letters_of_their_own_are_kept(language, text, words):
+    assert words_of_languages({language}).split([text]) == [words.split()]
+    assert words_of_languages({language, "spa"}) == Words()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["हिन्दी में", "தமிழ் மொழி", "สวัสดี", "བོད་ཡིག", "ガイド", "가격이", "كتاب", "чай їжа ўсё", "få ñu"],
+)
+def test_marks_of_other_scripts_are_read_alike(text):
+    text = text.replace("ё", "е")
+    assert Words(accents=False).split([text]) == Words().split([text])
 
 
 def test_a_declared_language_decides_and_a_record_states_it():
