@@ -23,6 +23,7 @@ from qwen3nb.extraction.loading import (
 from qwen3nb.metrics.retrieval import score_rankings as score_rankings
 from qwen3nb.models.encoders.base import Encoder as Encoder
 from qwen3nb.models.load import load_encoder as load_encoder
+from qwen3nb.models.model import Model as Model
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig as Qwen3EncoderConfig
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel as Qwen3EncoderModel
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderPooler as Qwen3EncoderPooler

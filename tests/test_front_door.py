@@ -16,7 +16,7 @@ from qwen3nb.records.results import Results
 NAMES = """
 Encoder Figure Qwen3EncoderConfig Qwen3EncoderModel Qwen3EncoderPooler Reranker Result Results Table
 TestCollection TrainingEvaluator
-average_checkpoints check_and_evaluate compare diff evaluate evaluate_domain evaluate_sts
+Model average_checkpoints check_and_evaluate compare diff evaluate evaluate_domain evaluate_sts
 extract leaderboard list_checkpoints load_encoder load_reranker load_results parity rerank
 sanity_check score_rankings verify verify_sentence_transformers_loading
 """.split()  # noqa: SIM905 - a list of words reads better as lines

@@ -52,11 +52,11 @@ FLOORS = tuple(
     """
 paths tiers utils hub metrics records checkpoints
 models.types models.gate.bounds models.gate.tokenizer
-models.batching models.modeling models.gate models.kinds.source
+models.batching models.modeling models.options models.gate models.kinds.source
 models.kinds.prompts
 vectors.block_file vectors.cache
 models.inference models.encoders vectors models.search
-models.kinds models.rerankers models.load
+models.kinds models.rerankers models.model models.load
 extraction
 datasets.rows datasets.in_memory datasets.pairs datasets.training_data datasets.trec
 datasets.mirror

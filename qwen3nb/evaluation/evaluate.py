@@ -9,8 +9,7 @@ from typing import Any
 
 from qwen3nb.datasets.collection import TestCollection, find_collections, query_clusters
 from qwen3nb.datasets.custom.load import Domain
-from qwen3nb.datasets.custom.queries import ModelEntry
-from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem
+from qwen3nb.evaluation.mteb.evaluate import TaskItem
 from qwen3nb.evaluation.mteb.select import check_types, suite_tasks
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
@@ -18,9 +17,9 @@ from qwen3nb.evaluation.retrieval.rerank import data_name, rerank
 from qwen3nb.evaluation.run import EvaluationRun, Job, Run, Work, evaluate_each
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
-from qwen3nb.models.encoders.wrapped import WrappedEncoder, with_tokenizer
 from qwen3nb.models.kinds.prompts import parse_prompts
-from qwen3nb.models.load import known_or_loaded, load_model
+from qwen3nb.models.load import label_of, to_model
+from qwen3nb.models.options import BATCH_SIZE
 from qwen3nb.models.rerankers import Reranker
 from qwen3nb.models.search.words import stated_words
 from qwen3nb.records.record import Result, TaskInfo
@@ -44,7 +43,7 @@ def evaluate(
     relevance_threshold: int = 1,
     output: Path | str | None = None,
     seed: int = 0,
-    batch_size: int = 32,
+    batch_size: int | None = None,
     prompts: Mapping[str, str] | str | None = None,
     query_prefix: str = "",
     doc_prefix: str = "",
@@ -65,8 +64,8 @@ def evaluate(
     listed. A reranker reranks BM25's candidates; see `rerank`.
 
     Args:
-        model: a model spec, such as ``bm25`` or a folder; a loaded model; any object with
-            ``encode(texts)``, such as a SentenceTransformer; or a pair of a model and its
+        model: a `Model`, or its spec, such as ``bm25`` or a folder; a loaded model; any object
+            with ``encode(texts)``, such as a SentenceTransformer; or a pair of a model and its
             tokenizer.
         data: one or more test collections, or their folders, instead of MTEB tasks; or custom
             queries and documents from `load_domain`, evaluated as by `qwen3nb domain`.
@@ -81,8 +80,8 @@ def evaluate(
             metrics, such as MRR; nDCG uses the grades as they are.
         output: folder for records; by default `paths.results`.
         seed: seed, part of the records' path.
-        batch_size: texts per batch.
-        prompts: as for `load_encoder`, for a model named by its spec or an object with ``encode``;
+        batch_size: texts per batch; by default the model's own, which is 32.
+        prompts: as for `Model`, for a model named by its spec or an object with ``encode``;
             part of the model's identity.
         query_prefix: prompt of queries; with ``doc_prefix``, an alternative to ``prompts``.
         doc_prefix: prompt of passages.
@@ -106,7 +105,19 @@ def evaluate(
         ValueError: both ``data`` and ``tasks`` or ``limit``; a label or fingerprint for a model
             that has its own; prompts or a base for a loaded model; or prompts given in both ways.
     """
-    how: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
+    if query_prefix or doc_prefix:
+        if prompts is not None:
+            raise ValueError("expected either prompts, or query_prefix and doc_prefix; got both")
+        prompts = {"query": query_prefix, "passage": doc_prefix}
+    model = to_model(
+        model,
+        prompts=parse_prompts(prompts),
+        base=base,
+        label=label,
+        fingerprint=fingerprint,
+        batch_size=batch_size,
+        show_progress=show_progress,
+    )
     options: dict[str, Any] = {
         "output": output,
         "seed": seed,
@@ -114,29 +125,9 @@ def evaluate(
         "fresh": fresh,
         "runs": runs,
         "strict": strict,
-        **how,
+        "batch_size": batch_size or getattr(model, "batch_size", BATCH_SIZE),
+        "show_progress": show_progress,
     }
-    if query_prefix or doc_prefix:
-        if prompts is not None:
-            raise ValueError("expected either prompts, or query_prefix and doc_prefix; got both")
-        prompts = {"query": query_prefix, "passage": doc_prefix}
-    named = isinstance(model, str | Path)
-    use: dict[str, Any] = {"prompts": parse_prompts(prompts), "base": base or None}
-    use = {name: value for name, value in use.items() if value is not None}
-    if isinstance(model, tuple) and len(model) == 2:
-        label = label or type(model[0]).__name__
-        model = with_tokenizer(*model)
-    if not isinstance(model, str | Path | Model):
-        model = WrappedEncoder(model, label=label, fingerprint=fingerprint, **how)
-        label = fingerprint = ""
-        if "prompts" in use:
-            model = model.prompted(use.pop("prompts"))
-    if use and not named:
-        raise ValueError(
-            f"{' and '.join(use)} are for a model named by its spec; give them to load_encoder"
-        )
-    if label or fingerprint:
-        raise ValueError("label and fingerprint are for objects with encode(); a model has its own")
     if isinstance(data, str) and data in TIERS:
         raise ValueError(f"{data!r} is a tier: give tier={data!r}; data are folders or collections")
     if data is not None and types:
@@ -151,16 +142,11 @@ def evaluate(
             "relevance_threshold is for collections and their folders; load_domain has its own"
         )
     if isinstance(data, Domain):
-        if "prompts" in use:
-            model = ModelEntry(str(model), str(model), prompts=use.pop("prompts"))
-        return evaluate_domain([model], data, **options, **use)
+        return evaluate_domain([model], data, **options)
     # Refuse mistyped tasks before loading a model, which may take minutes.
     selected = suite_tasks(tier=tier, tasks=tasks) if data is None else []
     if types:
         selected = _of_types(selected, types)
-    if named:
-        how |= use
-        model = known_or_loaded(str(model), partial(load_model, str(model), **how), how)
     jobs: list[Job] = []
     if data is not None:
         listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
@@ -177,7 +163,7 @@ def evaluate(
         items = [TaskItem(task, limit) for task in selected]
         jobs += [(item.key, partial(item.on, model)) for item in items]
     kind = "tasks" if data is None else "collections"
-    return evaluate_each(jobs, Run(**options), label=model.label, kind=kind)
+    return evaluate_each(jobs, Run(**options), label=label_of(model), kind=kind)
 
 
 def _of_types(tasks: Sequence[Any], types: Sequence[str] | str) -> list[Any]:

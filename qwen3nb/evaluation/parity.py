@@ -28,7 +28,8 @@ from qwen3nb.models.encoders.base import Encoder, truncate_dimensions
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.kinds.api import RefusedError
 from qwen3nb.models.kinds.prompts import prompt_for
-from qwen3nb.models.load import load_encoder
+from qwen3nb.models.load import load_encoder, loaded, named
+from qwen3nb.models.model import Model
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
 from qwen3nb.models.search.dense import search_options
 from qwen3nb.models.search.exact import search
@@ -169,7 +170,7 @@ class Parity:
 
 
 def parity(
-    model: str | Path,
+    model: Model | str | Path,
     where: Any,
     *,
     prompts_by: str = "client",
@@ -181,7 +182,7 @@ def parity(
     """Compare ``model`` with what should be the same model in another program.
 
     Args:
-        model: a spec, for `load_encoder`: the model that was measured.
+        model: a `Model` or its spec: the model that was measured.
         where: ``URL#MODEL`` of an OpenAI-compatible server; an ``.onnx`` or ``.xml`` (OpenVINO)
             file, which gets our tokens; a folder or another spec; or an object with a method per
             role, ``encode_query`` or ``embed_query`` and so on, or with ``encode``.
@@ -190,15 +191,15 @@ def parity(
         least: least cosine of a probe for the same model.
         rankings: whether both also search PyDocs.
         queries: that many of PyDocs, each with four documents; 0 for all of it.
-        options: of `load_encoder`, for ``model``.
+        options: of `Model`, for ``model``.
 
     Raises:
         SpecError: no such model, or ``where`` is none of these.
         EncoderError: the other program fails on a plain text.
     """
     one_of("prompts_by", prompts_by, ("client", "server"))
-    options |= {"cache": False, "show_progress": False}
-    ours = _Reference(load_encoder(model, **options))
+    measured = replace(named(model), cache=False, show_progress=False, **options)
+    ours = _Reference(measured.load_encoder())
     theirs, name = _other(where, ours, raw=prompts_by == "server")
     probes = list(_probes(ours))
     vectors = [theirs([probes[0].text], probes[0].role)[0]]
@@ -209,9 +210,9 @@ def parity(
         except RefusedError:
             known = False
         vectors.append(vector if known else np.full_like(vectors[0], np.nan))
-    rounded = options | {"dtype": "bfloat16"}
+    rounded = replace(measured, dtype="bfloat16")
     found = _Findings(ours, probes, np.stack(vectors), where)
-    causes, setup = found.causes(lambda: _Reference(load_encoder(model, **rounded)))
+    causes, setup = found.causes(lambda: _Reference(rounded.load_encoder()))
     errors = found.errors(ours.base)
     others = ("normalisation", "dimensions", "refused texts")  # which no cosine shows
     return Parity(
@@ -519,6 +520,8 @@ def _other(where: Any, ours: _Reference, *, raw: bool) -> tuple[Encode, str]:
         return lambda texts, role: encode([prompts[role] + text for text in texts])
 
     options: Any = {"cache": False, "show_progress": False}
+    if not isinstance(where, str | Path):
+        where = loaded(where)
     if not isinstance(where, str | Path | Encoder):
         name = type(where).__name__
         if hasattr(where, "encode_query"):
@@ -540,8 +543,10 @@ def _other(where: Any, ours: _Reference, *, raw: bool) -> tuple[Encode, str]:
         )
     if spec.endswith((".onnx", ".xml")):
         return prompted(_graph(Path(spec), ours)), spec
-    other = where if isinstance(where, Encoder) else load_encoder(spec, **options)
-    name = other.label if where is other else spec
+    if isinstance(where, str | Path):
+        other, name = load_encoder(spec, **options), spec
+    else:
+        other, name = where, where.label
     return lambda texts, role: other.encode(texts, role=role), name
 
 

@@ -26,7 +26,7 @@ from qwen3nb.hub import hub_session
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, PART_FOUND_NOTHING, Qrels
 from qwen3nb.metrics.retrieval import Run as Ranked
-from qwen3nb.models.types import KnownModel
+from qwen3nb.models.load import loaded
 from qwen3nb.records.record import (
     Environment,
     ModelInfo,
@@ -192,7 +192,7 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     """Evaluate models on items, one after the other; save each record as it finishes.
 
     Jobs are names, each with a function that finds models and their items; ``label`` is that of the
-    model, or of the data, and ``kind`` a plural noun for the items. A `KnownModel` is loaded before
+    model, or of the data, and ``kind`` a plural noun for the items. A `Model` is loaded before
     its first evaluation. The traceback of a failure is stored next to the item's record until it
     succeeds.
 
@@ -215,9 +215,7 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
                     earlier = None if run.fresh else stored(model, item, run)
                     if earlier is not None:
                         used_again(file, earlier.checksum)
-                    if earlier is None and isinstance(model, KnownModel):
-                        model = model.load()
-                    result = earlier or item.evaluate(model, run)
+                    result = earlier or item.evaluate(loaded(model), run)
                     if earlier is None:
                         result.save(run.folder)
                         file.with_suffix(_NOTE).unlink(missing_ok=True)

@@ -37,11 +37,12 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.kinds.prompts import named_prompts
-from qwen3nb.models.kinds.source import IN_MEMORY, Settings, Source
+from qwen3nb.models.kinds.source import IN_MEMORY, Source
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak, states_of
 from qwen3nb.models.modeling.runtime import load_tokenizer, special_tokens, token_rows
 from qwen3nb.models.modeling.tokenizer_template import surround
+from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
 from qwen3nb.utils.atomic_files import write_text
 
@@ -320,7 +321,7 @@ class TrainedEncoder(Encoder):
                 label="training",
                 prompts=named_prompts(options.prompts),
             ),
-            Settings(batch_size=batch_size, cache=False, show_progress=False),
+            ModelOptions(batch_size=batch_size, cache=False, show_progress=False),
             settings={"fingerprint": uuid.uuid4().hex, "normalize": options.normalize},
         )
 

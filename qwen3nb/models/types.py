@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -86,13 +86,3 @@ def torch_dtype(name: str) -> torch.dtype:
     one_of("dtype", name, DTYPES)
     dtype: torch.dtype = torch.float32 if name == "int8" else getattr(torch, name)
     return dtype
-
-
-@dataclass(frozen=True)
-class KnownModel:
-    """A model loaded by an earlier run, now loaded only if it has to be evaluated."""
-
-    label: str
-    identity: str
-    searches_only: bool  # whether it has no vectors
-    load: Callable[[], Any]  # loads it, once

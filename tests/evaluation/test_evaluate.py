@@ -16,11 +16,11 @@ from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.datasets.trec import read_run
-from qwen3nb.evaluation import evaluate as module
-from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.evaluate import CollectionItem, evaluate
 from qwen3nb.evaluation.mteb.select import limited
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_model
+from qwen3nb.models.model import Model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.store import load_failures, load_results, verify
 
@@ -42,9 +42,8 @@ def test_a_collection_takes_the_place_of_tasks(beir, spec):
 def test_a_model_is_loaded_again_only_if_a_task_runs(beir, monkeypatch):
     first = evaluate("random", str(beir), show_progress=False)
     loads = []
-    monkeypatch.setattr(
-        module, "load_model", lambda *_, **__: loads.append(1) or load_model("random")
-    )
+    load = Model._load_dense
+    monkeypatch.setattr(Model, "_load_dense", lambda self: loads.append(1) or load(self))
     assert evaluate("random", str(beir), show_progress=False).reused == first.results.tasks
     assert not loads
     assert evaluate("random", str(beir), fresh=True, show_progress=False).reused == ()
@@ -176,7 +175,7 @@ def test_a_secret_in_an_error_is_written_nowhere(home, beir, monkeypatch, capfd,
 def test_the_second_of_two_finds_the_record_of_the_first(tmp_path, monkeypatch):
     """Both begin together; one evaluates, the other waits and reuses."""
     data, both, runs = write_words(tmp_path / "words"), threading.Barrier(2), []
-    real = module.CollectionItem.evaluate
+    real = CollectionItem.evaluate
 
     def counted(*args):
         runs.append(1)
@@ -186,7 +185,7 @@ def test_the_second_of_two_finds_the_record_of_the_first(tmp_path, monkeypatch):
         both.wait()
         return evaluate("bm25", data=data, show_progress=False)
 
-    monkeypatch.setattr(module.CollectionItem, "evaluate", counted)
+    monkeypatch.setattr(CollectionItem, "evaluate", counted)
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(begin, range(2)))
     assert len(runs) == 1

@@ -200,13 +200,12 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any)
     from qwen3nb.evaluation.mteb.plan import require_data
     from qwen3nb.execution.notebook import resolved_parameters
     from qwen3nb.execution.study_paths import as_given_here
-    from qwen3nb.report.evaluation.checked_run import look
+    from qwen3nb.report.evaluation.checked_run import look_as_stated
     from qwen3nb.report.leaderboard.one_model import plan_by_type_table, preflight_table
 
     opt.hide_library_bars()
     values = as_given_here(resolved_parameters(paths.find_notebook("eval"), given))
-    values.pop("baseline")
-    model, tasks, run, ready = look(**values, fresh=fresh, data_needed=False)
+    model, tasks, run, ready = look_as_stated(values, fresh=fresh, data_needed=False)
     opt.print_table(plan_by_type_table(ready.planned))
     opt.print_table(preflight_table(ready))
     require_data(model, tasks, run, tier=values["tier"], limit=values["limit"])

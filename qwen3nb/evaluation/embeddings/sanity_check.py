@@ -15,7 +15,6 @@ chance level. The verdicts:
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from qwen3nb.evaluation.embeddings.sts import STSPairs, STSScores, local_sts_ben
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.load import load_model
+from qwen3nb.models.load import loaded
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 
@@ -109,7 +108,7 @@ class SanityCheck:
         }
 
 
-def sanity_check(model: Encoder | BM25 | Fusion | Path | str) -> SanityCheck:
+def sanity_check(model: Any) -> SanityCheck:
     """Check ``model`` on a small sample of PyDocs and on sentence pairs.
 
     The sentence pairs are the test pairs of STS-B if available locally, otherwise author-written
@@ -117,13 +116,12 @@ def sanity_check(model: Encoder | BM25 | Fusion | Path | str) -> SanityCheck:
     sentences. For a search model, only the ranking is checked.
 
     Args:
-        model: from `load_model`, or a model spec.
+        model: a `Model`, its spec, or a loaded model.
 
     Raises:
         EncoderError: a vector is zero or not finite.
     """
-    if isinstance(model, Path | str):
-        model = load_model(model)
+    model = loaded(model)
     pydocs = load_pydocs().sample(**QUICK)
     if isinstance(model, BM25 | Fusion):
         none = Check("vectors", "NOT APPLICABLE", f"{model.label} has no vectors")

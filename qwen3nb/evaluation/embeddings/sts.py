@@ -13,9 +13,7 @@ from qwen3nb.datasets.pairs import scored_pairs
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.metrics.aggregate import Aggregate, aggregate, numbered
-from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.encoders.wrapped import WrappedEncoder, with_tokenizer
-from qwen3nb.models.load import load_encoder
+from qwen3nb.models.load import loaded, to_model
 from qwen3nb.utils.choices import one_of
 
 _BENCHMARK = "STSBenchmark"
@@ -147,8 +145,8 @@ def evaluate_sts(model: Any, data: Any) -> STSScores:
     3
 
     Args:
-        model: an encoder, or its spec; any object with ``encode(texts)``; or a pair of a model and
-            its tokenizer, as `with_tokenizer` takes them.
+        model: a `Model`, its spec, or an encoder; any object with ``encode(texts)``; or a pair of a
+            model and its tokenizer, as `with_tokenizer` takes them.
         data: three lists (sentences, sentences, gold scores); rows with ``sentence1``,
             ``sentence2`` and ``score``, as a list of dictionaries or a data frame; a file as for
             `read_pairs`; the name of a set as for `sts_pairs`; or pairs from either.
@@ -161,11 +159,7 @@ def evaluate_sts(model: Any, data: Any) -> STSScores:
     if is_table(model) and not is_table(data):  # in the other order
         model, data = data, model
     pairs = _pairs_of(data)
-    encoder = load_encoder(model) if isinstance(model, str | Path) else model
-    if isinstance(model, tuple):
-        encoder = WrappedEncoder(with_tokenizer(*model), label=type(model[0]).__name__)
-    elif not isinstance(encoder, Encoder):
-        encoder = WrappedEncoder(encoder)
+    encoder = loaded(to_model(model))
     vectors = encoder.encode([*pairs.first, *pairs.second])
     one, other = np.split(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 2)
     return STSScores.of(pairs, (one * other).sum(axis=1).tolist())

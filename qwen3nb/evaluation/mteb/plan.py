@@ -28,7 +28,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.api import RefusedError
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Source
-from qwen3nb.models.load import load_model
+from qwen3nb.models.model import Model as NamedModel
 from qwen3nb.models.search.bm25 import BM25, LARGE, build_index
 from qwen3nb.models.search.dense import search_options
 from qwen3nb.models.search.exact import search
@@ -227,40 +227,39 @@ class Preflight:
 
 
 def load_checked(
-    checkpoint: str,
+    model: NamedModel,
     tasks: Sequence[Any],
     run: Run,
     *,
     tier: str = "",
     limit: int = 0,
     data: bool = True,
-    **settings: Any,
 ) -> Model:
     """Load a model after checking that weights and data of the tasks to run are available.
 
     Tasks with a record need no data; without ``data``, none does. The error names ``tier`` if the
-    tasks are all of it; ``settings`` are those of `load_model`.
+    tasks are all of it.
 
     Raises:
         MirrorError: data or weights are missing; lists them with the command that fetches them.
         PreflightError: the weights are larger than the free memory.
     """
-    source = find_source(checkpoint, base=settings.get("base"))
+    source = find_source(model.spec, base=model.base)
     absent = mirror.missing(mirror.needs(tasks, [source]))
     if any(each.kind == "model" for each in absent):
-        command = f"{of_tier} --model {checkpoint}" if (of_tier := _fetch(tasks, tier)) else ""
+        command = f"{of_tier} --model {model.spec}" if (of_tier := _fetch(tasks, tier)) else ""
         raise mirror.missing_error(absent, command=command, problem=hub_problem())
     weights, free = weight_bytes(source), available_memory()
-    if weights > free and not settings.get("device", "auto").startswith("cuda"):
+    if weights > free and not model.device.startswith("cuda"):
         raise PreflightError(
             f"{source.label}: the weights are {weights / _GB:.1f} GB, and {free / _GB:.1f} GB of "
             "memory are free; use a machine with more memory"
         )
     with mirror.hub_access(mirror.needs([], [source])):
-        model = load_model(checkpoint, **settings)
+        loaded = model.load()
     if absent and data:
-        require_data(model, tasks, run, tier=tier, limit=limit)
-    return model
+        require_data(loaded, tasks, run, tier=tier, limit=limit)
+    return loaded
 
 
 def require_data(

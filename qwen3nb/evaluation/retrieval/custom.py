@@ -32,13 +32,12 @@ from qwen3nb.metrics.retrieval import (
     score_run,
 )
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.kinds.resolve import find_source
-from qwen3nb.models.load import known_or_loaded, load_model
+from qwen3nb.models.load import named
+from qwen3nb.models.model import Model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import search_texts
 from qwen3nb.models.search.fusion import Fusion, fuse
 from qwen3nb.models.search.words import stated_words
-from qwen3nb.models.types import KnownModel
 from qwen3nb.records.record import Result, TaskInfo
 
 _GRADED = ("nDCG@10",)  # graded; the other metrics are binary
@@ -47,11 +46,12 @@ _FUSED = 100  # documents of each part of a fusion
 _TOP = 10  # best documents per query kept in a record
 _TIMED = 20  # maximum number of timed queries
 Hits = dict[str, dict[str, float]]
-Model = Encoder | BM25 | Fusion
+LoadedModel = Encoder | BM25 | Fusion
+AnyModel = str | Path | Model | LoadedModel | ModelEntry
 
 
 def evaluate_domain(
-    models: Iterable[str | Path | Model | ModelEntry],
+    models: Iterable[AnyModel],
     domain: Domain,
     *,
     strict: bool = False,
@@ -64,22 +64,24 @@ def evaluate_domain(
     with the same label are refused.
 
     Args:
-        models: specs as for `load_model` (``bm25``, a fusion such as ``bm25+e5-base-v2``, a
-            folder, a name, a hub id), loaded models, or model entries of a query file.
+        models: values of `Model`, specs (``bm25``, a fusion such as ``bm25+e5-base-v2``, a folder,
+            a name, a hub id), loaded models, or model entries of a query file.
         domain: from `load_domain`.
         strict: whether to raise if a model failed.
-        options: options of `Run` and of `load_encoder`. Kept qrels have grades: binary metrics need
-            `Domain.threshold`, as in ``trec_eval -l 2``.
+        options: options of `Run`; and those of `Model`, for specs and entries. Kept qrels have
+            grades: binary metrics need `Domain.threshold`, as in ``trec_eval -l 2``.
     """
-    own = {each.name for each in fields(Run)} & options.keys()
-    run = Run(**{name: options[name] for name in own}, strict=strict)
-    settings = {name: value for name, value in options.items() if name not in own}
-    settings |= {"batch_size": run.batch_size, "show_progress": run.show_progress}
+    names_of_run = {field.name for field in fields(Run)}
+    run_options = {name: options[name] for name in options if name in names_of_run}
+    run = Run(**run_options, strict=strict)
+    model_options = {name: options[name] for name in options if name not in names_of_run}
+    model_options |= {"batch_size": run.batch_size, "show_progress": run.show_progress}
     labels: dict[str, str] = {}  # by identity
 
-    def find(entry: str | Path | Model | ModelEntry) -> list[tuple[Any, DomainItem]]:
-        model = _known(entry, settings)
-        if (earlier := labels.get(model.identity)) is not None:
+    def find(entry: AnyModel) -> list[tuple[Any, DomainItem]]:
+        model = _model_of(entry, model_options)
+        earlier = labels.get(model.identity)
+        if earlier is not None:
             raise UnsupportedError(f"the same weights and settings as {earlier}")
         if model.label in labels.values():
             raise DataError(
@@ -89,49 +91,43 @@ def evaluate_domain(
         labels[model.identity] = model.label
         return [(model, DomainItem(model.label, domain))]
 
-    jobs = [(entry_name(each), partial(find, each)) for each in models]
+    jobs = [(entry_name(entry), partial(find, entry)) for entry in models]
     return evaluate_each(jobs, run, label=domain.name, kind="models")
 
 
-def entry_name(model: str | Path | Model | ModelEntry) -> str:
+def entry_name(model: AnyModel) -> str:
     """Return a model's name in messages: its label if known, else its spec."""
-    label = str(getattr(model, "label", ""))
-    return label or (model.name if isinstance(model, ModelEntry) else str(model))
+    if isinstance(model, Model):
+        return model.name or model.spec
+    if isinstance(model, ModelEntry):
+        return model.label or model.name
+    return str(getattr(model, "label", model))
 
 
-def _known(
-    model: str | Path | Model | ModelEntry, options: Mapping[str, Any]
-) -> Model | KnownModel:
-    """Return a model, or a known identity; a loaded model has the settings of its entry."""
-    if isinstance(model, Encoder | BM25 | Fusion):
-        return model
-    entry = model if isinstance(model, ModelEntry) else ModelEntry(str(model), str(model))
-    own = {"prompts": entry.prompts, "label": entry.label, "dimension": entry.dimensions}
-    known: Model | KnownModel = known_or_loaded(
-        entry.spec, partial(_loaded, entry, options), {**options, **own}
-    )
-    return known
-
-
-def _loaded(entry: ModelEntry, options: Mapping[str, Any]) -> Model:
-    """Load the model of an entry.
+def _model_of(entry: AnyModel, options: Mapping[str, Any]) -> Model | LoadedModel:
+    """Return the model of an entry with these options; it is loaded when it is needed.
 
     Raises:
-        DataError: the model has other dimensions.
-        SpecError: prompts for a model without vectors.
+        DataError: the model has other dimensions than its entry says.
     """
-    alone = not find_source(entry.spec).parts  # do not label parts
-    label = entry.label if alone else ""
-    model = load_model(entry.spec, prompts=entry.prompts, label=label, **options)
-    model.label = entry.label or model.label  # search models ignore the options of encoders
-    dimension = getattr(model, "dimension", None)
-    if entry.dimensions not in (None, dimension, getattr(model, "width", None)):
-        has = "has no vectors" if dimension is None else f"has {dimension}"
-        raise DataError(
-            f"{entry_name(entry)}: expected vectors of {entry.dimensions} dimensions; "
-            f"{entry.spec} {has}"
-        )
-    return model
+    if isinstance(entry, ModelEntry):
+        model = Model(entry.spec, **{**options, "prompts": entry.prompts, "name": entry.label})
+        if entry.dimensions is not None:
+            _check_dimensions(entry, model)
+        return model
+    model_or_loaded: Model | LoadedModel = named(entry, **options)
+    return model_or_loaded
+
+
+def _check_dimensions(entry: ModelEntry, model: Model) -> None:
+    dimension = model.facts.dimension
+    if entry.dimensions in (dimension, model.facts.width):
+        return
+    length = "has no vectors" if dimension is None else f"has {dimension}"
+    raise DataError(
+        f"{entry_name(entry)}: expected vectors of {entry.dimensions} dimensions; "
+        f"{entry.spec} {length}"
+    )
 
 
 @dataclass(frozen=True)
@@ -166,7 +162,7 @@ class DomainItem:
         """What a record of a model with these settings states on words; see `stated_words`."""
         return stated_words(settings, [self.domain.words.name])
 
-    def evaluate(self, model: Model, run: Run) -> Result:
+    def evaluate(self, model: LoadedModel, run: Run) -> Result:
         """Return the record of a model; ``top`` in its parameters holds the best documents."""
         domain, work = self.domain, Work(model)
         nothing: Counter[str] = Counter()
@@ -230,7 +226,7 @@ def judgements_of(qrels: Qrels, run: Hits, *, depth: int = _TOP) -> dict[str, di
 
 
 def search_domain(
-    model: Model, domain: Domain, *, depth: int = _DEPTH, nothing: Counter[str] | None = None
+    model: LoadedModel, domain: Domain, *, depth: int = _DEPTH, nothing: Counter[str] | None = None
 ) -> Hits:
     """Return the scores of each query's ``depth`` best documents, including ties with the last.
 
@@ -283,7 +279,7 @@ def _best(scores: Mapping[str, float], depth: int) -> dict[str, float]:
     return {name: score for name, score in scores.items() if score >= best[-1]}
 
 
-def seconds_per_query(model: Model, queries: Sequence[str]) -> float:
+def seconds_per_query(model: LoadedModel, queries: Sequence[str]) -> float:
     """Return the median time of a query in seconds, one at a time, after a warm-up.
 
     For an encoder, from text to vector, without the cache; for BM25, from text to ranking, with

@@ -32,7 +32,9 @@ from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, first_st
 from qwen3nb.evaluation.run import EvaluationRun, Run, Work, evaluate_each
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
-from qwen3nb.models.rerankers import Reranker, RerankError, load_reranker
+from qwen3nb.models.load import loaded_reranker
+from qwen3nb.models.model import Model
+from qwen3nb.models.rerankers import Reranker, RerankError
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.records.side_files import first_run_file, first_stage_file, reranked_run_file, run_path
 from qwen3nb.records.verification import run_problems
@@ -48,7 +50,7 @@ _COUNTS = ("cut", "queries_cut")
 
 
 def rerank(
-    reranker: Reranker | Path | str,
+    reranker: Model | Reranker | Path | str,
     data: Any = None,
     *,
     tier: str = "",
@@ -63,7 +65,7 @@ def rerank(
     The first stage's run is saved once in ``first_stages``; records name it with its digest.
 
     Args:
-        reranker: from `load_reranker`, or its model spec.
+        reranker: a `Model`, its spec, or from `load_reranker`.
         data: a folder (BEIR, CQADupStack, MS MARCO dev), the name of an MTEB task
             (including PyDocsRetrieval), a task object or a `TestCollection`; or several.
         tier: name of a tier, instead of ``data``; see `Tier.reranking`.
@@ -92,7 +94,7 @@ def rerank(
         listed = [name for name in names if msmarco is None or name not in _MSMARCO]
     wanted: list[tuple[Any, First]] = [(each, first) for each in listed]
     wanted += [(Path(msmarco), "given")] if msmarco is not None else []
-    model = load_reranker(reranker) if isinstance(reranker, Path | str) else reranker
+    model = loaded_reranker(reranker)
 
     def find(spec: Any, stage: First) -> Iterator[tuple[Any, RerankItem]]:
         for item in searched(spec, stage, depth=depth, limit=limit):

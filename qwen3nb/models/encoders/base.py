@@ -35,7 +35,8 @@ import numpy as np
 from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate, texts_of
 from qwen3nb.models.kinds.prompts import FILE, ROLES, named_prompts, prompt_for
-from qwen3nb.models.kinds.source import Settings, Source, mteb_meta, unchanged
+from qwen3nb.models.kinds.source import Source, mteb_meta, unchanged
+from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import EncoderError, Identified, SpecError, Stats, Vectors
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
@@ -84,7 +85,7 @@ class Encoder(Identified, ABC):
     _tokenless: Callable[[str], bool] | None = None
     _special: re.Pattern[str] | None = None  # finds special tokens in a text
 
-    def __init__(self, source: Source, given: Settings, *, settings: dict[str, Any]) -> None:
+    def __init__(self, source: Source, given: ModelOptions, *, settings: dict[str, Any]) -> None:
         """Set the attributes of all encoders.
 
         Args:
@@ -368,7 +369,7 @@ class Encoder(Identified, ABC):
         """``cosine`` or ``dot``, as stored with the model, else ``cosine`` if it normalises."""
         return str(self.settings.get("similarity", "cosine" if self.normalize else "dot"))
 
-    def _comparison(self, source: Source, given: Settings) -> dict[str, Any]:
+    def _comparison(self, source: Source, given: ModelOptions) -> dict[str, Any]:
         """Return the settings for comparing the vectors of a model in a folder, and its dtype.
 
         The similarity is that of ``config_sentence_transformers.json``, by default cosine. If the
@@ -470,7 +471,7 @@ class RandomEncoder(Encoder):
     on other texts.
     """
 
-    def __init__(self, source: Source, given: Settings) -> None:
+    def __init__(self, source: Source, given: ModelOptions) -> None:
         self._seed, self.width = given.seed, int(source.spec.partition(":")[2] or 128)
         super().__init__(source, given, settings={"seed": self._seed, "dimension": self.width})
 

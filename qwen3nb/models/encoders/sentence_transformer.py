@@ -26,10 +26,11 @@ from qwen3nb.models.inference.int8_layers import COMPUTATION, calibration_rows
 from qwen3nb.models.inference.int8_linear import no_int8
 from qwen3nb.models.inference.packing import packing_of, varlen_kernel
 from qwen3nb.models.inference.runner import Runner
-from qwen3nb.models.kinds.source import Settings, Source
+from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.modeling import runtime
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_encoder import check_direction
+from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import SpecError, Vectors, refusing, torch_dtype
 
 _POOLINGS = {rule.stored: name for name, rule in POOLINGS.items()}
@@ -45,7 +46,7 @@ class SentenceTransformerEncoder(Encoder):
         parameters: number of parameters, embeddings included.
     """
 
-    def __init__(self, source: Source, given: Settings) -> None:
+    def __init__(self, source: Source, given: ModelOptions) -> None:
         if given.prefix or given.append_eos:
             raise SpecError(
                 f"{source.label} runs as its sentence-transformers files define; prefix and "
@@ -131,7 +132,7 @@ class SentenceTransformerEncoder(Encoder):
         rows, _ = runtime.token_rows(self.tokenizer, texts, max_length=self.max_length)
         return [len(row) for row in rows]
 
-    def _check_padding(self, source: Source, given: Settings) -> None:
+    def _check_padding(self, source: Source, given: ModelOptions) -> None:
         """Run without padding if it changes vectors; see `qwen3nb.models.encoders.padding`."""
 
         def encode(texts: Sequence[str]) -> Vectors:
@@ -226,7 +227,7 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     return model
 
 
-def _runner(model: Any, given: Settings, *, normalize: bool) -> Runner | None:
+def _runner(model: Any, given: ModelOptions, *, normalize: bool) -> Runner | None:
     """Return the runner for ``model``, or None if sentence-transformers must run it."""
     pooling, linear = known_pooling(model), "int8" if given.dtype == "int8" else "auto"
     if pooling is None or packing_of(inner := model[0].model) is None:

@@ -16,8 +16,9 @@ from torch.nn import functional as F
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.gate.declared import static_files
 from qwen3nb.models.gate.tokenizer import check_loaded, rust_tokenizer
-from qwen3nb.models.kinds.source import Settings, Source
+from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.modeling.runtime import pick_device, special_tokens
+from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import CheckpointError, SpecError, Vectors, torch_dtype
 
 _TABLE = "embedding.weight"
@@ -32,7 +33,7 @@ class StaticEncoder(Encoder):
         parameters: number of values in the table.
     """
 
-    def __init__(self, source: Source, given: Settings) -> None:
+    def __init__(self, source: Source, given: ModelOptions) -> None:
         if given.pooling not in (None, "mean") or given.prefix or given.append_eos:
             raise SpecError(
                 f"{source.label} is a static model, the mean of its tokens' vectors; pooling, "

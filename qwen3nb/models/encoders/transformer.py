@@ -11,10 +11,11 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.padding import LONGEST, UNPADDED, check_repeatable, depends_on_padding
 from qwen3nb.models.gate.weights import check_length
 from qwen3nb.models.inference.runner import Runner
-from qwen3nb.models.kinds.source import Settings, Source
+from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.modeling import runtime
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround
+from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import SpecError, Vectors, refusing, torch_dtype
 
 MAX_LENGTH = 512
@@ -28,7 +29,7 @@ class TransformerEncoder(Encoder):
         parameters: number of parameters, embeddings included.
     """
 
-    def __init__(self, source: Source, given: Settings) -> None:
+    def __init__(self, source: Source, given: ModelOptions) -> None:
         self.device = runtime.pick_device(given.device)
         stored = source.kind.stored(source)
         pooling = given.pooling or stored.get("pooling") or source.pooling
@@ -81,7 +82,7 @@ class TransformerEncoder(Encoder):
             },
         )
 
-    def _check_padding(self, source: Source, given: Settings) -> None:
+    def _check_padding(self, source: Source, given: ModelOptions) -> None:
         """Run without padding if it changes vectors; see `qwen3nb.models.encoders.padding`."""
         # Without the last positions, which some models leave out.
         positions = getattr(self.runner.model.config, "max_position_embeddings", None)

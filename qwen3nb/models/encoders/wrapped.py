@@ -13,7 +13,8 @@ from qwen3nb.models.encoders.base import Encoder, beside_blanks
 from qwen3nb.models.encoders.padding import UNPADDED, check_repeatable, depends_on_padding
 from qwen3nb.models.gate.declared import check_object
 from qwen3nb.models.kinds.prompts import used_prompts
-from qwen3nb.models.kinds.source import IN_MEMORY, Settings, Source
+from qwen3nb.models.kinds.source import IN_MEMORY, Source
+from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import EncoderError, Vectors
 
 _AT_ONCE = 32  # texts per batch of a plain transformers model
@@ -144,7 +145,9 @@ class WrappedEncoder(Encoder):
                 if named
                 else {},
             ),
-            Settings(batch_size=batch_size, cache=bool(fingerprint), show_progress=show_progress),
+            ModelOptions(
+                batch_size=batch_size, cache=bool(fingerprint), show_progress=show_progress
+            ),
             settings={
                 "fingerprint": fingerprint or f"none, run {uuid.uuid4().hex}",
                 **({} if padding else UNPADDED),

@@ -27,7 +27,8 @@ from urllib.parse import quote, unquote, urlsplit
 import numpy as np
 
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.kinds.source import Kind, Settings, Source, safe_label
+from qwen3nb.models.kinds.source import Kind, Source, safe_label
+from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
 from qwen3nb.utils.secrets import API_HOSTS, API_KEY, gets_key, host_of, known_secrets
 
@@ -99,7 +100,7 @@ class ApiEncoder(Encoder):
 
     device = "server"
 
-    def __init__(self, source: Source, given: Settings) -> None:
+    def __init__(self, source: Source, given: ModelOptions) -> None:
         """Ask the server for a first vector.
 
         Raises:
@@ -344,9 +345,9 @@ class Api(Kind):
         label = safe_label(f"api-{endpoint.model}{version}")
         return Source(endpoint.spec, self, label, revision=stated)
 
-    def load(self, source: Source, settings: Settings) -> Any:
+    def load(self, source: Source, options: ModelOptions) -> Any:
         """Return the encoder, which has asked the server once."""
-        return ApiEncoder(source, settings)
+        return ApiEncoder(source, options)
 
 
 API = Api()

@@ -33,9 +33,10 @@ from qwen3nb.models.gate.tokenizer import TOKENIZER, rust_tokenizer
 from qwen3nb.models.gate.weights import check_finite, check_types
 from qwen3nb.models.kinds.lora_change import change_of, has_no_effect
 from qwen3nb.models.kinds.prompts import stored_prompts
-from qwen3nb.models.kinds.source import Settings, Source, fingerprint
+from qwen3nb.models.kinds.source import Source, fingerprint
 from qwen3nb.models.kinds.transformer import CausalKind, has_head
 from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import INSTRUCTION, SpecError, refusing
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.schema import field_problem
@@ -162,10 +163,10 @@ class _Adapter(CausalKind):
             return sentence_settings(source.model_folder, source.model_folder)
         return {"pooling": "last", "normalize": True}
 
-    def load(self, source: Source, settings: Settings) -> Any:
+    def load(self, source: Source, options: ModelOptions) -> Any:
         if not (source.own_folder.modules or embeds(source)):
-            settings = replace(settings, append_eos=True)
-        return super().load(source, settings)
+            options = replace(options, append_eos=True)
+        return super().load(source, options)
 
     def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
         if has_head(source.model_folder):

@@ -25,8 +25,9 @@ from qwen3nb.models.kinds.api import API
 from qwen3nb.models.kinds.lora import ADAPTER, CONFIG, adapter_config, is_foreign
 from qwen3nb.models.kinds.prompts import named_prompts, stored_prompts
 from qwen3nb.models.kinds.sentence import SENTENCE, STATIC
-from qwen3nb.models.kinds.source import Kind, Settings, Source, fingerprint, registry, safe_label
+from qwen3nb.models.kinds.source import Kind, Source, fingerprint, registry, safe_label
 from qwen3nb.models.kinds.transformer import DECODER, ENCODER, ENCODER_DECODER, RERANKER, SEQ2SEQ
+from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import SpecError
 
 
@@ -42,10 +43,10 @@ class _Random(Kind):
             return None
         return Source(spec, self, safe_label(spec))
 
-    def load(self, source: Source, settings: Settings) -> Any:
+    def load(self, source: Source, options: ModelOptions) -> Any:
         from qwen3nb.models.encoders.base import RandomEncoder
 
-        return RandomEncoder(source, settings)
+        return RandomEncoder(source, options)
 
 
 class _BM25(Kind):
@@ -58,10 +59,10 @@ class _BM25(Kind):
     def named(self, spec: str) -> Source | None:
         return Source(spec, self, spec) if spec == self.name else None
 
-    def load(self, source: Source, settings: Settings) -> Any:
+    def load(self, source: Source, options: ModelOptions) -> Any:
         from qwen3nb.models.search.bm25 import BM25
 
-        return BM25(source, cache=settings.cache)
+        return BM25(source, cache=options.cache)
 
 
 class _Fusion(Kind):

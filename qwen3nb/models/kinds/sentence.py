@@ -8,8 +8,9 @@ from qwen3nb.models.gate.architecture import check_architecture
 from qwen3nb.models.gate.bounds import check_bounds, check_settings
 from qwen3nb.models.gate.declared import static_files
 from qwen3nb.models.gate.weights import check_length, check_types, check_weights
-from qwen3nb.models.kinds.source import FolderKind, Settings, Source
+from qwen3nb.models.kinds.source import FolderKind, Source
 from qwen3nb.models.kinds.transformer import ENCODER_DECODERS, check_opened, check_reads_text
+from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import CheckpointError
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
@@ -75,10 +76,10 @@ class _SentenceTransformer(FolderKind):
                 weights[path] = opened
         return weights
 
-    def load(self, source: Source, settings: Settings) -> Any:
+    def load(self, source: Source, options: ModelOptions) -> Any:
         from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
 
-        return SentenceTransformerEncoder(source, settings)
+        return SentenceTransformerEncoder(source, options)
 
 
 class _Static(FolderKind):
@@ -97,10 +98,10 @@ class _Static(FolderKind):
     def weights(self, folder: ModelFolder) -> Weights:
         return folder.weights_in(static_files(folder)[0])
 
-    def load(self, source: Source, settings: Settings) -> Any:
+    def load(self, source: Source, options: ModelOptions) -> Any:
         from qwen3nb.models.encoders.static import StaticEncoder
 
-        return StaticEncoder(source, settings)
+        return StaticEncoder(source, options)
 
 
 SENTENCE, STATIC = _SentenceTransformer(), _Static()

@@ -17,6 +17,7 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 from qwen3nb.utils.schema import FileName, choice, read_toml
@@ -53,26 +54,6 @@ class _Entry(TypedDict, total=False):
     baseline: bool  # whether it may serve as the default baseline
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Settings of an encoder; see `load_encoder`."""
-
-    pooling: str | None = None
-    max_length: int | None = None
-    prefix: str = ""
-    append_eos: bool = False
-    normalize: bool | None = None
-    dimensions: int | None = None
-    bidirectional: bool = False
-    device: str = "auto"
-    dtype: str = "float32"
-    batch_size: int = 32
-    seed: int = 0
-    cache: bool = True
-    cache_dtype: str = "float32"
-    show_progress: bool = True
-
-
 class Kind:
     """Base class of the kinds of models listed in `qwen3nb.models.kinds.resolve`."""
 
@@ -80,6 +61,7 @@ class Kind:
     # the module to import first for such a model; empty for none
     library: str = "transformers.modeling_utils"
     searches: bool = False  # whether it searches without vectors
+    scores_pairs: bool = False  # whether it scores pairs of texts, as a reranker
     weightless: bool = False  # whether it has neither weights nor files
     # whether its authors may prescribe prompts that are not stored in its folder
     of_others: bool = False
@@ -147,7 +129,7 @@ class Kind:
         """Load a checked causal language model with its output matrix."""
         raise NotImplementedError
 
-    def load(self, source: Source, settings: Settings) -> Any:
+    def load(self, source: Source, options: ModelOptions) -> Any:
         """Return the `Encoder` or search model of a checked ``source``."""
         raise SpecError(f"{source.label} is of kind {self.name!r}, which has no vectors")
 

@@ -17,7 +17,8 @@ from qwen3nb.models.gate.weights import (
     own_weights,
     warn_of_constants,
 )
-from qwen3nb.models.kinds.source import FolderKind, Settings, Source
+from qwen3nb.models.kinds.source import FolderKind, Source
+from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import CheckpointError, SpecError, refusing
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ class _Transformer(FolderKind):
             "max_length": folder.object("sentence_bert_config.json").get("max_seq_length"),
         }
 
-    def load(self, source: Source, settings: Settings) -> Any:
+    def load(self, source: Source, options: ModelOptions) -> Any:
         from qwen3nb.models.encoders.transformer import TransformerEncoder
 
-        return TransformerEncoder(source, settings)
+        return TransformerEncoder(source, options)
 
     def model(self, source: Source, dtype: torch.dtype, *, bidirectional: bool = False) -> Any:
         from qwen3nb.models.modeling.qwen3_encoder import check_direction
@@ -203,11 +204,12 @@ class _Reranker(CausalKind):
     name = "reranker"
     of_others = False
     directed = False
+    scores_pairs = True
 
     def matches(self, folder: ModelFolder) -> bool:
         return answers_yes_or_no(folder)
 
-    def load(self, source: Source, settings: Settings) -> Any:
+    def load(self, source: Source, options: ModelOptions) -> Any:
         raise SpecError(
             f"{source.folder}: a cross-encoder, which scores pairs and has no vectors; "
             "`qwen3nb rerank` and load_reranker run it"

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline, against_baseline
 from qwen3nb.evaluation.evaluate import evaluate
@@ -12,9 +12,17 @@ from qwen3nb.evaluation.mteb.select import SELECTION, choose_tasks, task_key
 from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.evaluation.studies.prompts import evaluate_prompts
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.kinds.prompts import names_prompt_set, prompt_warning
+from qwen3nb.models.kinds.prompts import (
+    names_prompt_set,
+    parse_prompts,
+    prompt_warning,
+    prompts_line,
+)
 from qwen3nb.models.kinds.resolve import default_model, find_source
 from qwen3nb.models.kinds.source import Source
+from qwen3nb.models.load import named
+from qwen3nb.models.model import Model
+from qwen3nb.models.options import OPTIONS, OptionArguments
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results
@@ -70,15 +78,39 @@ class CheckedRun:
         return RunTrace(tuple(self.scores), done.reused, done.skipped)
 
 
+class LookArguments(TypedDict, total=False):
+    """The other arguments of `look`."""
+
+    data_needed: bool
+    fresh: bool
+    tokens_per_second: float
+
+
+class EvaluationArguments(OptionArguments, total=False):
+    """The parameters of ``eval.ipynb`` besides its model and baseline."""
+
+    tier: str
+    tasks: str
+    benchmark: str
+    types: str
+    languages: str
+    splits: str
+    subsets: str
+    data: str
+    limit: int
+    relevance_threshold: int
+    runs: bool
+    output_dir: str
+
+
 def look(
-    checkpoint: str,
+    model: Model,
     *,
-    data: str = "",
-    limit: int = 0,
     only: Collection[str] = (),
     data_needed: bool = True,
+    fresh: bool = False,
     tokens_per_second: float = 0,
-    **options: Any,
+    **arguments: Unpack[EvaluationArguments],
 ) -> tuple[Any, list[Any], Run, Preflight]:
     """Check data and weights, load the model, encode a few batches and estimate the needs.
 
@@ -86,19 +118,37 @@ def look(
     Arguments and errors are those of `check_and_evaluate`. With ``fresh``, stored records and
     vectors count for nothing; without ``data_needed``, data may be missing.
     """
-    selection = {name: options.pop(name, "") for name in SELECTION}
-    options.pop("relevance_threshold", None)  # of data, not of a model
-    tasks = [] if data else choose_tasks(**selection)
-    tasks = [task for task in tasks if not only or task_key(task) in only]
-    how: dict[str, Any] = {n: options[n] for n in ("seed", "batch_size") if n in options}
-    how |= {name: options.pop(name, False) for name in ("runs", "fresh")}
-    run = Run(output=options.pop("output_dir", "") or None, **how)
-    options = {"cache": True, "tier": selection["tier"], **options}
-    if names_prompt_set(options.get("prompts")):  # evaluated after the model's own
-        del options["prompts"]
-    model = load_checked(checkpoint, tasks, run, limit=limit, data=data_needed, **options)
-    planned = preflight(model, tasks, run, limit=limit, tokens_per_second=tokens_per_second)
-    return model, tasks, run, planned
+    selection = _selection(arguments)
+    limit = arguments.get("limit", 0)
+    tasks = []
+    if not arguments.get("data"):
+        tasks = choose_tasks(**selection)
+    if only:
+        tasks = [task for task in tasks if task_key(task) in only]
+    run = Run(
+        output=arguments.get("output_dir") or None,
+        seed=model.seed,
+        batch_size=model.batch_size,
+        runs=arguments.get("runs", False),
+        fresh=fresh,
+    )
+    loaded = load_checked(model, tasks, run, tier=selection["tier"], limit=limit, data=data_needed)
+    planned = preflight(loaded, tasks, run, limit=limit, tokens_per_second=tokens_per_second)
+    return loaded, tasks, run, planned
+
+
+def _selection(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return what selects tasks, for `choose_tasks`."""
+    return {name: arguments.get(name, "") for name in SELECTION}
+
+
+def look_as_stated(
+    values: Mapping[str, Any], **how: Unpack[LookArguments]
+) -> tuple[Any, list[Any], Run, Preflight]:
+    """Return `look` of the parameters of ``eval.ipynb``."""
+    names = EvaluationArguments.__annotations__.keys() - OPTIONS.keys()
+    arguments: Any = {name: values[name] for name in names if name in values}
+    return look(Model.from_parameters(values), **arguments, **how)
 
 
 def plan_runs(
@@ -109,26 +159,39 @@ def plan_runs(
     Of models with the same settings and the same ``config.json``, one is loaded and timed. Data may
     be missing. For ``tokens_per_second`` see `preflight`.
     """
-    known: dict[str, Preflight] = {}
+    needs_by_shape: dict[str, Preflight] = {}
     planned: list[tuple[str, Preflight | str]] = []
     for values in runs:
-        options = {name: value for name, value in values.items() if name != "baseline"}
-        name = options["checkpoint"]
+        spec = values["checkpoint"]
         try:
-            source = find_source(name, base=options["base"])
-            shape = source.folder.object("config.json") if source.folder else name
-            key = repr((source.kind.name, shape, sorted((options | {"checkpoint": ""}).items())))
-            if key not in known:
-                options |= {"fresh": True, "data_needed": False}
-                known[key] = look(**options, tokens_per_second=tokens_per_second)[-1]
-            planned.append((name, known[key]))
+            shape = _shape(values)
+            if shape not in needs_by_shape:
+                needs_by_shape[shape] = look_as_stated(
+                    values, fresh=True, data_needed=False, tokens_per_second=tokens_per_second
+                )[-1]
+            planned.append((spec, needs_by_shape[shape]))
         except ValueError as error:  # such a run would fail; the others would not
-            planned.append((name, str(error).splitlines()[0]))
+            planned.append((spec, str(error).splitlines()[0]))
     return planned
 
 
+def _shape(values: Mapping[str, Any]) -> str:
+    """Return what the time and memory of a run depend on, as text."""
+    spec = values["checkpoint"]
+    source = find_source(spec, base=values["base"])
+    config: Any = spec
+    if source.folder is not None:
+        config = source.folder.object("config.json")
+    others = sorted({**values, "checkpoint": "", "baseline": ""}.items())
+    return repr((source.kind.name, config, others))
+
+
 def check_and_evaluate(
-    checkpoint: str, *, baseline: str = "", only: Collection[str] = (), **options: Any
+    checkpoint: Model | str,
+    *,
+    baseline: str = "",
+    only: Collection[str] = (),
+    **arguments: Unpack[EvaluationArguments],
 ) -> CheckedRun:
     """Evaluate a model as in ``eval.ipynb``: check its needs, evaluate, compare with a baseline.
 
@@ -136,14 +199,14 @@ def check_and_evaluate(
     `EvaluationRun.raise_failures`.
 
     Args:
-        checkpoint: a model spec; empty for the study's only export, else bm25.
+        checkpoint: a `Model` or its spec; empty for the study's only export, else bm25.
         baseline: label of a model to compare with; empty for a reference model.
         only: keys of the tasks to evaluate now, a part of those selected; empty for all of them.
-        options: ``tier``, ``tasks``, ``benchmark``, ``types``, ``languages``, ``splits``,
+        arguments: ``tier``, ``tasks``, ``benchmark``, ``types``, ``languages``, ``splits``,
             ``subsets`` (see `choose_tasks`); ``data``, comma-separated folders to evaluate on
-            instead; ``limit``, ``runs`` and ``cache`` (see `evaluate`); ``output_dir``, the folder
-            of the records; and those of `load_encoder`. ``prompts`` may also name a set of them,
-            which are evaluated after the model's own; see `evaluate_prompts`.
+            instead; ``limit`` and ``runs`` (see `evaluate`); ``output_dir``, the folder of the
+            records; and options of `Model`, which replace its own. ``prompts`` may also name a set
+            of them, which are evaluated after the model's own; see `evaluate_prompts`.
 
     Raises:
         ValueError: no such tasks, or a baseline without a record.
@@ -152,41 +215,37 @@ def check_and_evaluate(
             if others remain.
         EncoderError: a batch does not fit into memory, or a vector is not finite.
     """
-    if not checkpoint:  # in a notebook run interactively
-        checkpoint, taken = default_model()
-        print(taken)
+    stated = _with_options(checkpoint, arguments)
     if baseline and not only:
-        known = load_results(options.get("output_dir") or None, adapters=False)
-        one_of("baseline", baseline, sorted({result.model.label for result in known}))
-    sets = names_prompt_set(options.get("prompts"))
-    model, tasks, run, ready = look(checkpoint, only=only, **options)
+        records = load_results(arguments.get("output_dir") or None, adapters=False)
+        one_of("baseline", baseline, sorted({result.model.label for result in records}))
+    prompts = arguments.get("prompts")
+    sets = names_prompt_set(prompts)
+    model, tasks, run, ready = look(stated, only=only, **arguments)
     if sets and not isinstance(model, Encoder):
-        raise SpecError(f"{checkpoint} takes no prompts; a set of them is for an encoder")
+        raise SpecError(f"{stated.spec} takes no prompts; a set of them is for an encoder")
     ready.require()
-    selection = {name: options.get(name, "") for name in SELECTION}
-    data, limit = options.get("data", ""), options.get("limit", 0)
+    selection = _selection(arguments)
+    data, limit = arguments.get("data", ""), arguments.get("limit", 0)
     tasks = [task for task in tasks if task_key(task, limit=limit) not in ready.left_out]
     folders = split_names(data)
-    # Records store parameters that affect results, not locations.
-    apart = {*SELECTION, "data", "limit", "runs", "output_dir", "cache", "prompts", "base"}
-    apart.add("relevance_threshold")  # in records of data that it changes
     evaluation = evaluate(
         model,
         folders or None,
         tier=selection["tier"],
         tasks=None if folders else tasks,
         limit=limit,
-        relevance_threshold=options.get("relevance_threshold", 1),
+        relevance_threshold=arguments.get("relevance_threshold", 1),
         output=run.output,
         seed=run.seed,
         batch_size=run.batch_size,
         config={
-            "checkpoint": checkpoint,
+            "checkpoint": stated.spec,
             **selection,
             "data": data,
             "limit": limit,
-            **{name: value for name, value in options.items() if name not in apart},
-            **{name: options[name] for name in ("prompts", "base") if options.get(name)},
+            **stated.recorded(),
+            **_prompts_and_base(stated, prompts),
             "baseline": baseline,
         },
         runs=run.runs,
@@ -194,11 +253,11 @@ def check_and_evaluate(
     )
     if sets:
         evaluate_prompts(
-            model, options["prompts"], folders or tasks, evaluation.results, run=run, limit=limit
+            model, str(prompts), folders or tasks, evaluation.results, run=run, limit=limit
         )
     if not only:
         write_all_results(run.output)
-    given = (not sets and options.get("prompts")) or options.get("prefix")
+    has_own_prompts = stated.prompts or stated.prefix
     part = data or any(value for name, value in selection.items() if name != "tier")
     return CheckedRun(
         model=model,
@@ -208,12 +267,33 @@ def check_and_evaluate(
         run=run,
         baseline=baseline,
         tier="" if part else selection["tier"],
-        caution=_caution(model.source, given),
+        caution=_caution(model.source, has_own_prompts),
     )
 
 
-def _caution(source: Source, given: object) -> str:
+def _with_options(checkpoint: Model | str, arguments: Mapping[str, Any]) -> Model:
+    """Return the model with those of its options that are among the arguments."""
+    model: Model = named(checkpoint)
+    if not model.spec:  # in a notebook run interactively
+        spec, sentence = default_model()
+        print(sentence)
+        model = replace(model, spec=spec)
+    options: Any = {name: arguments[name] for name in OPTIONS if name in arguments}
+    if names_prompt_set(options.get("prompts")):
+        del options["prompts"]
+    return replace(model, **options)
+
+
+def _prompts_and_base(model: Model, prompts: object) -> dict[str, object]:
+    """Return the prompts, as they were written, and the base; without those that are not given."""
+    if not prompts and model.prompts is not None:
+        prompts = prompts_line(parse_prompts(model.prompts) or {})
+    stated = {"prompts": prompts, "base": model.base}
+    return {name: value for name, value in stated.items() if value}
+
+
+def _caution(source: Source, has_own_prompts: object) -> str:
     """Return the warning about a model's prompts; none with a prefix of the user's."""
-    if not given:
+    if not has_own_prompts:
         return prompt_warning(source)
     return prompt_warning(replace(source, prompts={}), source.prompts)

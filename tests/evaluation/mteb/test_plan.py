@@ -28,6 +28,7 @@ from qwen3nb.evaluation.mteb.select import choose_tasks, suite_tasks, tier_tasks
 from qwen3nb.evaluation.run import Run
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
+from qwen3nb.models.model import Model as NamedModel
 from qwen3nb.report.leaderboard.one_model import preflight_table, sweep_table
 from qwen3nb.report.studies.datasets import tier_table
 from qwen3nb.vectors.cache import bytes_per_vector
@@ -168,14 +169,14 @@ def verdicts(ready):
 def test_missing_data_and_weights_are_one_list_and_nothing_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     with pytest.raises(MirrorError) as caught:
-        load_checked("bm25", tier_tasks("fast"), Run(), tier="fast")
+        load_checked(NamedModel("bm25"), tier_tasks("fast"), Run(), tier="fast")
     message = str(caught.value)
     assert [name in message for name in ("SciFact", "NFCorpus", "FiQA2018")] == [True] * 3
     assert "STSBenchmark" not in message  # BM25 has no vectors to compare sentences with
     assert f"`qwen3nb fetch --tier fast --mirror {tmp_path}`" in message
-    monkeypatch.setattr(looks, "load_model", None)
+    monkeypatch.setattr(NamedModel, "load", None)
     with pytest.raises(MirrorError, match="--tasks SciFact --model e5-base-v2"):
-        load_checked("e5-base-v2", choose_tasks(tasks=["SciFact"]), Run())
+        load_checked(NamedModel("e5-base-v2"), choose_tasks(tasks=["SciFact"]), Run())
 
 
 def test_weights_that_memory_cannot_hold_are_not_loaded(encoder_folder, monkeypatch):
@@ -183,7 +184,7 @@ def test_weights_that_memory_cannot_hold_are_not_loaded(encoder_folder, monkeypa
     assert weights == (encoder_folder / "model.safetensors").stat().st_size
     monkeypatch.setattr(looks, "available_memory", lambda: weights - 1)
     with pytest.raises(PreflightError, match="the weights are"):
-        load_checked(str(encoder_folder), [], Run())
+        load_checked(NamedModel(encoder_folder), [], Run())
     assert weight_bytes(find_source("bm25")) == 0
 
 
@@ -294,8 +295,8 @@ def test_sums_of_a_sweep(monkeypatch, encoder_folder, tmp_path):
     assert replace(ready, gpu=True).hours == (1.0, 1.5)
     timed = []
 
-    def look(checkpoint, **_):
-        timed.append(checkpoint)
+    def look(model, **_):
+        timed.append(model.spec)
         return None, [], None, ready
 
     monkeypatch.setattr(checked_run, "look", look)

@@ -16,7 +16,10 @@ from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain, search_domain
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, RECORDED, UNJUDGED
+from qwen3nb.models.encoders.base import RandomEncoder
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
+from qwen3nb.models.model import Model
 from qwen3nb.models.search.fusion import fuse
 from qwen3nb.models.search.words import Words
 from qwen3nb.records.record import Result
@@ -208,9 +211,10 @@ def test_the_same_model_twice_is_named_and_one_label_for_two_models_is_refused(d
 def test_a_known_model_is_loaded_again_only_to_evaluate_it(data, tmp_path, own_cache, monkeypatch):
     domain, loads, folder = load_domain(*data), [], tmp_path / "model"
 
-    def load(spec, *, label, **_):  # a model of another identity each time
-        loads.append(spec)
-        return load_encoder("random", seed=len(loads), label=label, show_progress=False)
+    def load(model):  # a model of another identity each time
+        loads.append(model.spec)
+        source = replace(find_source("random"), label=model.name)
+        return RandomEncoder(source, replace(model, pooling=None, seed=len(loads)))
 
     def evaluate(prompts=None, **options):
         entry = ModelEntry("m", str(folder), label="mine", prompts=prompts)
@@ -224,7 +228,7 @@ def test_a_known_model_is_loaded_again_only_to_evaluate_it(data, tmp_path, own_c
         (folder / "config.json").write_text('{"model_type": "bert"}')
         save_file({"w": np.full(2, value, dtype=np.float32)}, folder / "model.safetensors")
 
-    monkeypatch.setattr("qwen3nb.evaluation.retrieval.custom.load_model", load)
+    monkeypatch.setattr(Model, "_load_dense", load)
     write_weights(1.0)
     first = evaluate()
     assert evaluate() == evaluate(batch_size=8, cache=False) == first

@@ -1,0 +1,352 @@
+"""A model as a value: a spec and its options. It loads nothing until its weights are needed.
+
+`Model` is what every verb of the package accepts. Its label and its source follow from files alone.
+Its identity also depends on what loading finds out, such as the attention that the library picks.
+It is therefore kept on disk after a model has been loaded once on a machine, and then known
+without loading it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from qwen3nb import paths
+from qwen3nb.metrics.retrieval import rank_documents
+from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts, prompt_warning
+from qwen3nb.models.kinds.resolve import fetch_model, find_source
+from qwen3nb.models.kinds.source import Source, described, fingerprint, unchanged
+from qwen3nb.models.options import OPTIONS, WITHOUT_EFFECT, ModelOptions
+from qwen3nb.models.types import SpecError
+from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+from qwen3nb.utils.code_version import code_digest, installed_version
+from qwen3nb.utils.hardware import gpus
+from qwen3nb.utils.imports import load_library
+
+if TYPE_CHECKING:
+    from qwen3nb.models.encoders.base import Encoder
+    from qwen3nb.models.rerankers import Reranker
+    from qwen3nb.models.search.bm25 import BM25
+    from qwen3nb.models.search.fusion import Fusion
+
+    LoadedModel: TypeAlias = Encoder | BM25 | Fusion
+
+_log = logging.getLogger(__name__)
+# Libraries that an identity may depend on.
+_LIBRARIES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "sentence-transformers",
+    "peft",
+    "numpy",
+    "bm25s",
+    "PyStemmer",
+)
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What loading a model finds out, kept on disk."""
+
+    label: str
+    identity: str
+    searches_only: bool  # whether it has no vectors
+    dimension: int | None = None  # length of its vectors; None without vectors
+    width: int | None = None  # their length before they are truncated
+
+    @classmethod
+    def of(cls, model: LoadedModel) -> ModelFacts:
+        """Return the facts of a loaded model."""
+        return cls(
+            label=model.label,
+            identity=model.identity,
+            searches_only=model.searches_only,
+            dimension=getattr(model, "dimension", None),
+            width=getattr(model, "width", None),
+        )
+
+
+@dataclass(frozen=True)
+class Model(ModelOptions):
+    """A model, named by its spec, with the options that it is used with.
+
+    Making one reads no file. Two values with equal fields are equal. The weights are loaded when
+    they are first needed, once for each value.
+
+    Attributes:
+        spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a sentence-transformers
+            model, a causal language model, a LoRA adapter, another encoder-decoder such as
+            T5Gemma 2, whose encoder is used), a name from ``registry.toml``, a hub id,
+            ``api:URL#MODEL`` for one behind an OpenAI-compatible endpoint, ``bm25``, ``random``,
+            or a fusion such as ``bm25+e5-base-v2``.
+
+    Raises:
+        ValueError: an unknown pooling, dtype or device, or a number below its bound.
+        SpecError: prompts that cannot be read.
+    """
+
+    spec: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "spec", str(self.spec))
+        object.__setattr__(self, "prompts", parse_prompts(self.prompts))
+        if self.base is not None:
+            object.__setattr__(self, "base", str(self.base))
+
+    @classmethod
+    def from_parameters(cls, values: Mapping[str, Any]) -> Model:
+        """Return the model that the parameters of a notebook describe.
+
+        Prompts that name a set are left out: its prompts are evaluated one after the other.
+        """
+        options = {name: values[name] for name in OPTIONS if name in values}
+        if names_prompt_set(options.get("prompts")):
+            del options["prompts"]
+        return cls(values["checkpoint"], **options)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the fields alone: weights are loaded again by who gets a copy."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
+    def source(self) -> Source:
+        """What the spec names, fetched if it is on the hub, with the label and prompts in use.
+
+        Raises:
+            SpecError: no such model.
+        """
+        return self._in_use(self._found())
+
+    @cached_property
+    def parts(self) -> tuple[Model, ...]:
+        """The models of a fusion; empty for any other."""
+        return tuple(replace(self, spec=part.spec, name="") for part in self.source.parts)
+
+    @property
+    def label(self) -> str:
+        """Its name in records and tables, which is safe in file names."""
+        if self.is_loaded or self.dimensions:  # the width decides whether any are left out
+            return self.facts.label
+        if self.parts and not self.name:
+            return "-plus-".join(part.label for part in self.parts)
+        return self.source.label
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of its content and of all that its results depend on."""
+        return self.facts.identity
+
+    @property
+    def searches_only(self) -> bool:
+        """Whether it has no vectors, as BM25 and fusions."""
+        return self.source.kind.searches
+
+    @property
+    def scores_pairs(self) -> bool:
+        """Whether it is a reranker: declared as one, or a causal language model without pooling."""
+        source = self.source
+        if source.kind.scores_pairs:
+            return True
+        pooling = self.pooling or source.pooling
+        return source.kind.adaptable and not pooling
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the weights are in memory."""
+        return "_loaded" in vars(self)
+
+    @cached_property
+    def facts(self) -> ModelFacts:
+        """What loading finds out, from an earlier run if the model has not changed since.
+
+        The facts are stored under a digest of everything that they depend on: the content of the
+        files, the options, versions, code and hardware.
+        """
+        if self.is_loaded:
+            return ModelFacts.of(self.load())
+        digest = self._digest()
+        file = paths.cache() / "identities" / f"{digest[:32]}.json"
+        with suppress(OSError, ValueError, TypeError):  # missing or damaged
+            return ModelFacts(**read_json(file))
+        facts = ModelFacts.of(self.load())
+        if self._digest() == digest:  # otherwise its files were replaced during loading
+            try:
+                write_json(file, asdict(facts))
+            except OSError as error:
+                _log.warning("%s: not written (%s)", file, error)
+        return facts
+
+    def load(self) -> LoadedModel:
+        """Return the encoder or search model; the weights are loaded by the first call.
+
+        Raises:
+            SpecError: no such model, a model that cannot be loaded, or one with fewer
+                ``dimensions``.
+            ValueError: a device that this machine does not have.
+        """
+        return self._loaded
+
+    def encode(self, texts: str | Sequence[str], *, role: str | None = None, **options: Any) -> Any:
+        """Return vectors (N, D) of texts, or (D,) of one; see `Encoder.encode`.
+
+        Raises:
+            SpecError: the model has no vectors.
+        """
+        return self.load_encoder().encode(texts, role=role, **options)
+
+    def search(
+        self, queries: Sequence[str], documents: Sequence[str], k: int = 10
+    ) -> list[dict[int, float]]:
+        """Return the ``k`` best documents of each query: scores by position, best first."""
+        searcher = self._searcher()
+        searcher.index([{"id": str(row), "text": text} for row, text in enumerate(documents)])
+        rows = [{"id": str(row), "text": text} for row, text in enumerate(queries)]
+        run = searcher.search(rows, top_k=k)
+        rankings = []
+        for row in rows:
+            scores = run.get(row["id"], {})
+            ranking = rank_documents(scores)[:k]
+            rankings.append({int(document): scores[document] for document in ranking})
+        return rankings
+
+    def score(self, query: str, documents: Sequence[str]) -> list[float]:
+        """Return a score of each document for a query: a reranker's log-odds, else similarities.
+
+        Raises:
+            SpecError: the model neither scores pairs nor has vectors.
+        """
+        if self.scores_pairs:
+            return [float(score) for score in self.reranker.score(query, documents).log_odds]
+        encoder = self.load_encoder()
+        vectors = encoder.encode(documents, role="passage")
+        similarities = encoder.similarity(encoder.encode(query, role="query"), vectors)
+        return [float(score) for score in similarities[0]]
+
+    def load_encoder(self) -> Encoder:
+        """Return the encoder; see `load`.
+
+        Raises:
+            SpecError: the model has no vectors, as BM25 and fusions.
+        """
+        if self.searches_only:
+            raise SpecError(f"{self.spec} has no vectors; it can only search")
+        return cast("Encoder", self.load())
+
+    @cached_property
+    def _loaded(self) -> LoadedModel:
+        if self.parts:
+            return self._load_fusion()
+        if self.searches_only:
+            return self._load_search()
+        return self._load_dense()
+
+    def _load_fusion(self) -> Fusion:
+        from qwen3nb.models.search.fusion import Fusion
+
+        parts: list[Any] = [part.load() for part in self.parts]
+        fusion = Fusion(self.source, parts)
+        if self.name:
+            fusion.label = self.name
+        return fusion
+
+    def _load_search(self) -> BM25:
+        if self.prompts:
+            raise SpecError(f"{self.spec} has no vectors, so it takes no prompts")
+        model: BM25 = self.source.kind.load(self.source, self)
+        return model
+
+    def _load_dense(self) -> Encoder:
+        """Check the files of a model, then load its weights."""
+        found = self._found()  # again: its files may have changed since the value was made
+        source = self._in_use(found)
+        if source.kind.library:
+            load_library(source.kind.library)
+        warning = prompt_warning(found, parse_prompts(self.prompts))
+        if warning and not self.prefix:
+            _log.warning(warning)
+        if self.bidirectional and not source.kind.directed:
+            raise SpecError(
+                f"{source.label} is of kind {source.kind.name!r}; bidirectional is for causal "
+                "language models; other models have a fixed direction"
+            )
+        source.kind.check(source)
+        source = replace(source, content=fingerprint(source))
+        options = self
+        if self.max_length is None:
+            options = replace(self, max_length=source.max_length)
+        try:
+            encoder: Encoder = source.kind.load(source, options)
+        except Exception:
+            unchanged(source)  # files that are being replaced may have caused the error
+            raise
+        return encoder
+
+    @cached_property
+    def reranker(self) -> Reranker:
+        """The model as a yes/no reranker, loaded once; see `load_reranker`."""
+        from qwen3nb.models.rerankers import MAX_LENGTH, load_reranker
+
+        return load_reranker(
+            self.spec,
+            instruction=self.instruction,
+            device=self.device,
+            dtype=self.dtype,
+            max_length=self.max_length or MAX_LENGTH,
+        )
+
+    def _searcher(self) -> Any:
+        """Return the model as a search model of MTEB."""
+        if self.searches_only:
+            return self.load()
+        from qwen3nb.models.search.dense import DenseSearch
+
+        return DenseSearch(self.load_encoder())
+
+    def _found(self) -> Source:
+        """Return what the spec names, with the prompts that its authors prescribe."""
+        source = find_source(self.spec, base=self.base)
+        if source.on_hub:  # only its files show its kind
+            source = fetch_model(source)
+        return source.kind.prompted(source)
+
+    def _in_use(self, found: Source) -> Source:
+        """Return a source with the prompts and the label that these options give it."""
+        if found.kind.searches:
+            return replace(found, label=self.name or found.label)
+        prompts = parse_prompts(self.prompts)
+        suffix = ""
+        if prompts is None:
+            prompts = found.prompts
+        elif prompts != found.prompts:
+            suffix = "-prompts" if prompts else "-no-prompts"
+        if self.dtype == "int8":
+            suffix += "-int8"
+        if self.cache_dtype == "float16":
+            suffix += "-float16-vectors"
+        instruction = found.instruction if self.instruction is None else self.instruction
+        return replace(
+            found,
+            label=self.name or f"{found.label}{suffix}",
+            prompts=prompts,
+            instruction=instruction,
+        )
+
+    def _digest(self) -> str:
+        """Return a digest of all that `facts` depend on."""
+        options = {
+            field.name: str(getattr(self, field.name))
+            for field in fields(ModelOptions)
+            if field.name not in WITHOUT_EFFECT
+        }
+        versions = [installed_version(name) for name in _LIBRARIES]
+        models = [self._in_use(self._found())]
+        if self.parts:
+            models = [part._in_use(part._found()) for part in self.parts]
+        sources = [[described(source), source.label] for source in models]
+        return sha256_json([sources, options, code_digest(), versions, gpus()])

@@ -1,0 +1,45 @@
+"""What a parameter accepts: declared once, checked for Python, notebooks and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from qwen3nb.utils.choices import one_of, split_names
+
+
+@dataclass(frozen=True)
+class Option:
+    """The declaration of a parameter."""
+
+    help: str = ""  # one line for readers, with what its default means
+    choices: tuple[str, ...] = ()  # the allowed texts; empty: any
+    minimum: int | None = None  # the smallest allowed number
+    listed: bool = False  # whether a text may name several values, separated by commas
+    check: Callable[[Any], object] | None = None  # raises ValueError or OSError if invalid
+
+    def validate(self, name: str, value: Any) -> None:
+        """Raise ValueError or OSError unless ``value`` is allowed for the parameter ``name``."""
+        values = [value]
+        if self.listed and isinstance(value, str):
+            values = split_names(value)
+        for entry in values:
+            self._validate_one(name, entry)
+
+    def _validate_one(self, name: str, value: Any) -> None:
+        if self.choices:
+            one_of(name, value, self.choices)
+        if self.minimum is not None and int(value) < self.minimum:
+            raise ValueError(f"{name} is {value}; expected at least {self.minimum}")
+        if self.check is not None:
+            self.check(value)
+
+
+class OptionFields(TypedDict, total=False):
+    """The fields of `Option` besides its help."""
+
+    choices: tuple[str, ...]
+    minimum: int | None
+    listed: bool
+    check: Callable[[Any], object] | None
