@@ -4,8 +4,8 @@ The cell declares one parameter per line, ``name: type = value  # help``. paperm
 parameters, and the command line derives its options from them. Notebooks are read as plain JSON,
 which keeps ``--help`` fast.
 
-Parameters of one name have the same meaning in all notebooks: `CHOICES` lists allowed values,
-`MINIMUM` lower bounds of numbers, and `check_value` checks both. Modules that load numpy are
+Parameters of one name have the same meaning in all notebooks: `RULES` says what each accepts, for
+the options of a model as `qwen3nb.models.options` declares them. Modules that load numpy are
 imported inside the checks that need them.
 """
 
@@ -16,27 +16,32 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import click
 
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
 from qwen3nb.execution.study_paths import at_root, in_study
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.types import CACHED, DTYPES, TEMPLATE_NAMES
+from qwen3nb.models.options import OPTIONS
+from qwen3nb.models.types import TEMPLATE_NAMES
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of, split_names
+from qwen3nb.utils.option import Option
 from qwen3nb.utils.secrets import known_secrets
 from qwen3nb.utils.strict_json import parse_toml
 
 if TYPE_CHECKING:
     from qwen3nb.models.kinds.source import Source
 
+Values: TypeAlias = Mapping[str, Any]  # of parameters, by name
+Notebook: TypeAlias = Mapping[str, Any]  # the JSON of a notebook, or of one of its cells
+Declared: TypeAlias = Mapping[str, "Parameter"]  # by name
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -58,88 +63,177 @@ _PYTHON = {"display_name": "Python 3", "name": "python3"}
 _NARROWING = ("types", "languages", "splits", "subsets")  # of tasks
 # Parameters without effect on a model without weights.
 _OF_WEIGHTS = ("pooling", "max_length", "prefix", "prompts", "append_eos", "bidirectional")
-CHOICES: dict[str, tuple[str, ...]] = {
-    "average": ("last", "best"),
-    "better": ("auto", "lower", "higher"),
-    "correction": tuple(CORRECTIONS),
-    "dtype": tuple(DTYPES),
-    "cache_dtype": CACHED,
-    "pooling": ("auto", *POOLINGS),
-    "prompts_by": ("client", "server"),
-    "template": ("auto", *TEMPLATE_NAMES),
-    "tier": tuple(TIERS),
-}
-
-MINIMUM: dict[str, int] = {
-    **dict.fromkeys(("averages", "batch_size", "count", "depth", "ef_search", "k"), 1),
-    **dict.fromkeys(("nprobe", "relevance_threshold", "rounds", "texts"), 1),
-    **dict.fromkeys(("batch_tokens", "dimensions", "limit", "max_length"), 0),
-    **dict.fromkeys(("queries", "seed", "threads"), 0),
-}
 
 
 def check_value(name: str, value: Any) -> None:
     """Raise ValueError or OSError for an invalid value of a parameter; lists have commas."""
+    rule = RULES.get(name)
+    if rule is not None:
+        rule.validate(name, value)
+
+
+def _check_prompts(prompts: str) -> None:
     from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts, read_prompts
+
+    if names_prompt_set(prompts):
+        read_prompts(prompts)
+    else:
+        parse_prompts(prompts)
+
+
+def _check_training(training: str) -> None:
     from qwen3nb.models.kinds.resolve import find_training
 
-    listed = [each.strip() for each in value.split(",")] if isinstance(value, str) else [value]
-    path = at_root(value) if isinstance(value, str) and value else None
-    if name in CHOICES:
-        one_of(name, value, CHOICES[name])
-    elif name in MINIMUM:
-        for number in map(int, listed):
-            if number < MINIMUM[name]:
-                raise ValueError(f"{name} is {number}; expected at least {MINIMUM[name]}")
-    elif name == "poolings":
-        for each in listed:
-            one_of("pooling", each, POOLINGS)
-    elif name == "indexes":
-        from qwen3nb.models.search.faiss_index import FAMILIES
-
-        for each in listed:
-            one_of("index", each, FAMILIES)
-    elif name == "prompts":
-        (read_prompts if names_prompt_set(value) else parse_prompts)(value)
-    elif name == "training":
-        find_training(value)
-    elif name == "adapter" and path and not (path / "adapter_config.json").is_file():
-        raise ValueError(f"adapter {value!r}: no folder with adapter_config.json")
-    elif name == "outputs" and path and not path.is_dir():
-        raise ValueError(f"outputs {value!r}: no such folder")
-    elif name == "output_dir" and path:
-        nearest = next(each for each in (path, *path.resolve().parents) if each.exists())
-        if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-            raise ValueError(f"output_dir {value!r} cannot be written to")
-    elif name == "data":
-        _check_data(listed)
-    elif name in ("tasks", "types", "benchmark") and value:
-        _check_selection(name, value)
-    elif name == "device" and not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value):
-        raise ValueError(f"unknown device {value!r}; choose one of auto, cpu, mps, cuda, cuda:N")
-    elif name == "alpha" and not 0 < value < 1:
-        raise ValueError(f"alpha is {value}; expected between 0 and 1")
+    find_training(training)
 
 
-def _check_models(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
+def _check_index(family: str) -> None:
+    from qwen3nb.models.search.faiss_index import FAMILIES
+
+    one_of("index", family, FAMILIES)
+
+
+def _check_adapter(folder: str) -> None:
+    if folder and not (at_root(folder) / "adapter_config.json").is_file():
+        raise ValueError(f"adapter {folder!r}: no folder with adapter_config.json")
+
+
+def _check_outputs(folder: str) -> None:
+    if folder and not at_root(folder).is_dir():
+        raise ValueError(f"outputs {folder!r}: no such folder")
+
+
+def _check_output_dir(folder: str) -> None:
+    if not folder:
+        return
+    path = at_root(folder)
+    while not path.exists():
+        path = path.resolve().parent
+    if not path.is_dir() or not os.access(path, os.W_OK):
+        raise ValueError(f"output_dir {folder!r} cannot be written to")
+
+
+def _check_alpha(alpha: float) -> None:
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha is {alpha}; expected between 0 and 1")
+
+
+def _check_data(data: str) -> None:
+    """Check folders and names of MTEB tasks."""
+    tasks = []
+    for name in split_names(data):
+        if at_root(name).is_dir():
+            continue
+        if "/" in name:
+            raise ValueError(
+                f"data {name!r}: no such folder. A data set of ir_datasets is first written to "
+                "one, in BEIR's format: corpus.jsonl (_id, title, text), queries.jsonl (_id, "
+                "text) and qrels/test.tsv (query-id, corpus-id, score)"
+            )
+        tasks.append(name)
+    _check_task_names(tasks)
+
+
+def _check_tasks(tasks: str) -> None:
+    """Check names of MTEB tasks; data sets in the mirror, with a slash, are resolved later."""
+    from qwen3nb.evaluation.mteb.select import ALL
+
+    names = [name for name in split_names(tasks) if "/" not in name and name != ALL]
+    _check_task_names(names)
+
+
+def _check_types(types: str) -> None:
+    from qwen3nb.evaluation.mteb.select import choose_tasks
+
+    if types:
+        choose_tasks(types=split_names(types))
+
+
+def _check_benchmark(benchmark: str) -> None:
+    from qwen3nb.evaluation.mteb.select import choose_tasks
+
+    if benchmark:
+        choose_tasks(benchmark=benchmark)
+
+
+def _check_task_names(names: Sequence[str]) -> None:
+    """Check names of MTEB tasks; those of a tier are known without loading MTEB."""
+    of_tiers = {task for tier in TIERS.values() for task in tier.tasks}
+    unknown = [name for name in names if name not in of_tiers]
+    if unknown:
+        from qwen3nb.evaluation.mteb.select import choose_tasks
+
+        choose_tasks(tasks=unknown)
+
+
+_POSITIVE = Option(minimum=1, listed=True)
+_NOT_NEGATIVE = Option(minimum=0, listed=True)
+# By name of a parameter, what it accepts.
+RULES: Mapping[str, Option] = {
+    **OPTIONS,
+    "adapter": Option(check=_check_adapter),
+    "alpha": Option(check=_check_alpha),
+    "average": Option(choices=("last", "best")),
+    "averages": _POSITIVE,
+    "batch_tokens": _NOT_NEGATIVE,
+    "benchmark": Option(check=_check_benchmark),
+    "better": Option(choices=("auto", "lower", "higher")),
+    "correction": Option(choices=tuple(CORRECTIONS)),
+    "count": _POSITIVE,
+    "data": Option(check=_check_data),
+    "depth": _POSITIVE,
+    "dimensions": _NOT_NEGATIVE,
+    "ef_search": _POSITIVE,
+    "indexes": Option(listed=True, check=_check_index),
+    "k": _POSITIVE,
+    "limit": _NOT_NEGATIVE,
+    "nprobe": _POSITIVE,
+    "output_dir": Option(check=_check_output_dir),
+    "outputs": Option(check=_check_outputs),
+    "poolings": Option(choices=tuple(POOLINGS), listed=True),
+    "prompts": Option(check=_check_prompts),
+    "prompts_by": Option(choices=("client", "server")),
+    "queries": _NOT_NEGATIVE,
+    "relevance_threshold": _POSITIVE,
+    "rounds": _POSITIVE,
+    "tasks": Option(check=_check_tasks),
+    "template": Option(choices=("auto", *TEMPLATE_NAMES)),
+    "texts": _POSITIVE,
+    "threads": _NOT_NEGATIVE,
+    "tier": Option(choices=tuple(TIERS)),
+    "training": Option(check=_check_training),
+    "types": Option(check=_check_types),
+}
+
+
+def _check_models(values: Values, declared: Declared) -> None:
     """Refuse unknown models, and parameters without effect on a model."""
     from qwen3nb.models.kinds.resolve import find_source
 
     if "checkpoint" in values:
         source = model_of(values)
-        parts = source.parts or (source,)
-        idle = [name for name in _OF_WEIGHTS if all(part.kind.weightless for part in parts)]
-        for name in idle + ["dimensions"] * all(part.kind.searches for part in parts):
+        for name in _without_effect(source):
             if name in declared and values[name] != declared[name].default:
                 raise ValueError(
                     f"{name} {values[name]!r} has no effect on {source.spec}; leave it out"
                 )
-    for each in map(str.strip, values.get("first_stage", "").split(",")):
-        if each not in ("", "bm25", "given") and not at_root(each).is_file():
-            once(find_source, each)
+    for stage in split_names(values.get("first_stage", "")):
+        if stage not in ("bm25", "given") and not at_root(stage).is_file():
+            once(find_source, stage)
 
 
-def _check_narrowed(values: Mapping[str, Any]) -> None:
+def _without_effect(source: Source) -> list[str]:
+    """Return the parameters without effect on a model."""
+    parts = source.parts or (source,)
+    names: list[str] = []
+    if all(part.kind.weightless for part in parts):
+        names += _OF_WEIGHTS
+    if all(part.kind.searches for part in parts):
+        names.append("dimensions")
+    return names
+
+
+def _check_narrowed(values: Values) -> None:
     """Refuse a selection without tasks, such as a language that none of them has."""
     if not values.get("data") and any(values.get(name) for name in _NARROWING):
         from qwen3nb.evaluation.mteb.select import choose_tasks
@@ -148,60 +242,30 @@ def _check_narrowed(values: Mapping[str, Any]) -> None:
         once(choose_tasks, **{name: values[name] for name in names if name in values})
 
 
-def check_baseline(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
+def check_baseline(values: Values, declared: Declared) -> None:
     """Refuse a baseline without a record; checked when a run begins, not when it is planned."""
     baseline = values.get("baseline")
     if not baseline or declared["baseline"].default:  # a lesson evaluates its own baseline
         return
     from qwen3nb.records.store import load_results
 
-    folder = at_root(values["output_dir"]) if values.get("output_dir") else None
+    folder = None
+    if values.get("output_dir"):
+        folder = at_root(values["output_dir"])
     records = load_results(folder, adapters=False, whole=False)
-    labels = sorted({each.model.label for each in records})
+    labels = sorted({record.model.label for record in records})
+    without_seed = re.sub(r" \(.*\)$", "", baseline)
     try:
-        one_of("baseline", re.sub(r" \(.*\)$", "", baseline), labels)  # without its seed
+        one_of("baseline", without_seed, labels)
     except ValueError as error:
         raise ParameterError(str(error)) from None
 
 
-def model_of(values: Mapping[str, Any]) -> Source:
+def model_of(values: Values) -> Source:
     """Return the source of the model in the parameters of a notebook, or raise SpecError."""
     from qwen3nb.models.kinds.resolve import find_source
 
     return once(find_source, values["checkpoint"], base=values.get("base"))
-
-
-def _check_data(names: list[str]) -> None:
-    """Check folders and names of MTEB tasks."""
-    tasks = [each for each in names if not at_root(each).is_dir()]
-    if lost := [each for each in tasks if "/" in each]:
-        raise ValueError(
-            f"data {lost[0]!r}: no such folder. A data set of ir_datasets is first written to one, "
-            "in BEIR's format: corpus.jsonl (_id, title, text), queries.jsonl (_id, text) and "
-            "qrels/test.tsv (query-id, corpus-id, score)"
-        )
-    _check_tasks(tasks)
-
-
-def _check_selection(name: str, value: str) -> None:
-    from qwen3nb.evaluation.mteb.select import ALL, choose_tasks
-
-    listed = split_names(value)
-    if name == "tasks":  # data sets in the mirror (with a slash) are resolved later
-        _check_tasks([each for each in listed if "/" not in each and each != ALL])
-    elif name == "types":
-        choose_tasks(types=listed)
-    else:
-        choose_tasks(benchmark=value)
-
-
-def _check_tasks(names: list[str]) -> None:
-    """Check names of MTEB tasks; those of a tier are known without loading MTEB."""
-    known = {name for tier in TIERS.values() for name in tier.tasks}
-    if unknown := [each for each in names if each not in known]:
-        from qwen3nb.evaluation.mteb.select import choose_tasks
-
-        choose_tasks(tasks=unknown)
 
 
 _results: ContextVar[dict[tuple[Any, ...], Any] | None] = ContextVar("results", default=None)
@@ -248,7 +312,7 @@ class Parameter:
     help: str = ""  # the comment after it
 
 
-def read_parameters(notebook: Path) -> dict[str, Parameter]:
+def read_parameters(notebook: Path) -> Declared:
     """Return the parameters that a notebook file declares, by name; errors name the file."""
     content = read_notebook(notebook)
     try:
@@ -257,7 +321,7 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
         raise ParameterError(f"{notebook}: {error.message}") from None
 
 
-def declared_parameters(notebook: Mapping[str, Any]) -> dict[str, Parameter]:
+def declared_parameters(notebook: Notebook) -> Declared:
     """Return the parameters that a notebook declares, by name; empty without a parameters cell.
 
     Magics are ignored.
@@ -303,36 +367,36 @@ def _without_magics(source: str) -> str:
     return "\n".join(lines)
 
 
-def _parameter(node: ast.stmt, lines: list[str]) -> Parameter:
+def _parameter(node: ast.stmt, lines: Sequence[str]) -> Parameter:
+    """Return the parameter that a statement of the cell declares."""
     refusal = ParameterError(
         f"expected a typed parameter, `name: type = value`; got `{ast.unparse(node):.200}`"
     )
-    if (
-        not isinstance(node, ast.AnnAssign)
-        or not isinstance(node.target, ast.Name)
-        or node.value is None
-        or node.end_lineno is None
-    ):
+    if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+        raise refusal
+    if node.value is None or node.end_lineno is None:
         raise refusal
     try:
         default = ast.literal_eval(node.value)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         raise refusal from None
-    kind = ast.unparse(node.annotation)
-    if kind not in _TYPES or type(default) not in _TYPES[kind][0]:
+    type_name = ast.unparse(node.annotation)
+    if type_name not in _TYPES or type(default) not in _TYPES[type_name][0]:
         raise refusal
-    behind = lines[node.end_lineno - 1].encode()[node.end_col_offset :].decode()
-    comment = behind.strip().removeprefix("#").strip()
-    return Parameter(name=node.target.id, type=kind, default=default, help=comment)
+    rest_of_line = lines[node.end_lineno - 1].encode()[node.end_col_offset :].decode()
+    comment = rest_of_line.strip().removeprefix("#").strip()
+    return Parameter(name=node.target.id, type=type_name, default=default, help=comment)
 
 
 def notebook_title(notebook: Path) -> str:
     """Return the first heading of a notebook file, or its name."""
-    cells = [
-        cell for cell in read_notebook(notebook)["cells"] if cell.get("cell_type") == "markdown"
-    ]
-    first = cell_source(cells[0]).split("\n")[0] if cells else ""
-    return first.removeprefix("# ") if first.startswith("# ") else notebook.stem
+    for cell in read_notebook(notebook)["cells"]:
+        if cell.get("cell_type") == "markdown":
+            line = cell_source(cell).split("\n")[0]
+            if line.startswith("# "):
+                return line.removeprefix("# ")
+            break
+    return notebook.stem
 
 
 def read_notebook(notebook: Path) -> dict[str, Any]:
@@ -375,32 +439,36 @@ def complete(notebook: Any) -> None:
     if not isinstance(notebook.get("metadata"), dict):
         notebook["metadata"] = {}
     metadata = notebook["metadata"]
+    loads_records = False
     for cell in notebook["cells"]:
         cell.setdefault("source", "")
         if not isinstance(cell.get("metadata"), dict):
             cell["metadata"] = {}
+        loads_records = loads_records or "load_results" in cell_source(cell)
     if not isinstance(metadata.get("qwen3nb"), dict):
-        reads = any("load_results" in cell_source(cell) for cell in notebook["cells"])
-        metadata["qwen3nb"] = {"reads": "results"} if reads else {}
-    language = _named(metadata.get("language_info")).get("name", "python")
+        metadata["qwen3nb"] = {}
+        if loads_records:
+            metadata["qwen3nb"]["reads"] = "results"
+    language = _texts_of(metadata.get("language_info")).get("name", "python")
     kernel = {**_PYTHON, "language": language}
-    metadata["kernelspec"] = kernel | _named(metadata.get("kernelspec"))
+    metadata["kernelspec"] = kernel | _texts_of(metadata.get("kernelspec"))
 
 
-def _named(value: object) -> dict[str, Any]:
-    """Return an object of JSON without values that are not text; empty for any other value."""
-    fields = value if isinstance(value, dict) else {}
-    return {name: text for name, text in fields.items() if isinstance(text, str)}
+def _texts_of(value: object) -> dict[str, str]:
+    """Return the texts of an object of JSON, by name; empty for any other value."""
+    if not isinstance(value, dict):
+        return {}
+    return {name: text for name, text in value.items() if isinstance(text, str)}
 
 
-def notebook_language(notebook: Mapping[str, Any]) -> str:
+def notebook_language(notebook: Notebook) -> str:
     """Return the language of a notebook's kernel, as its metadata name it; Python by default."""
     metadata = notebook.get("metadata") or {}
-    language = _named(metadata.get("language_info")).get("name", "python")
-    return str(_named(metadata.get("kernelspec")).get("language", language))
+    language = _texts_of(metadata.get("language_info")).get("name", "python")
+    return str(_texts_of(metadata.get("kernelspec")).get("language", language))
 
 
-def is_python(notebook: Mapping[str, Any]) -> bool:
+def is_python(notebook: Notebook) -> bool:
     """Return whether a notebook's cells are Python."""
     return notebook_language(notebook).lower() in ("python", "python3", "ipython")
 
@@ -420,138 +488,163 @@ def is_text_notebook(file: Path) -> bool:
     return bool(re.search(r"(?m)^# (%%|jupyter:|\+ *(\{|\[|$))|^# +jupytext:", head))
 
 
-def cell_source(cell: Mapping[str, Any]) -> str:
+def cell_source(cell: Notebook) -> str:
     """Return the source of a cell, which may be stored as a list of lines."""
     return "".join(cell.get("source") or "")
 
 
-def cell_tags(cell: Mapping[str, Any]) -> set[str]:
+def cell_tags(cell: Notebook) -> set[str]:
     """Return the tags of a cell."""
-    tags = (cell.get("metadata") or {}).get("tags")
-    return {tag for tag in tags if isinstance(tag, str)} if isinstance(tags, list) else set()
+    metadata = cell.get("metadata") or {}
+    tags = metadata.get("tags")
+    if not isinstance(tags, list):
+        return set()
+    return {tag for tag in tags if isinstance(tag, str)}
 
 
-def unread_parameters(
-    notebook: Mapping[str, Any], declared: Mapping[str, Parameter]
-) -> dict[str, str]:
+def unread_parameters(notebook: Notebook, declared: Declared) -> dict[str, str]:
     """Return the parameters without effect, by name, and what happens to each instead.
 
     They are those that no cell reads, or that a cell overwrites before it is read. None if the
     notebook reads names in other ways, as by ``globals()`` or ``%run``.
     """
-    cells = [
-        cell
-        for cell in notebook["cells"]
-        if cell.get("cell_type") == "code" and not _PARAMETER_TAGS & cell_tags(cell)
-    ]
-    left = dict.fromkeys(declared, "no cell reads it")
-    overwritten: dict[str, str] = {}
     if not is_python(notebook):
         return {}
-    for cell in cells:
+    reasons = dict.fromkeys(declared, "no cell reads it")
+    undecided = set(declared)  # neither read nor overwritten so far
+    for cell in notebook["cells"]:
+        if cell.get("cell_type") != "code" or _PARAMETER_TAGS & cell_tags(cell):
+            continue
         source = cell_source(cell)
         statements = parsed_cell(source)
         if statements is None or _READS_BY_NAME.search(source):
             return {}
-        magics = set(re.findall(r"\w+", _magics(source)))
-        for name in magics & left.keys():
-            del left[name]
-        for statement in statements:
-            read, stored = _names(statement)
-            for name in read & left.keys():
-                del left[name]
-            for name in stored & left.keys():
-                overwritten[name] = "a cell sets it before it is read"
-                del left[name]
-    return {name: (left | overwritten)[name] for name in declared if name in left | overwritten}
+        names_in_magics = set(re.findall(r"\w+", _magics(source)))
+        read_names = [(names_in_magics, set[str]()), *map(_names, statements)]
+        for read, stored in read_names:
+            for name in read & undecided:
+                del reasons[name]
+            undecided -= read
+            for name in stored & undecided:
+                reasons[name] = "a cell sets it before it is read"
+            undecided -= stored
+    return reasons
 
 
 def _magics(source: str) -> str:
     """Return the lines of a cell that are IPython's, not Python's."""
+    lines = source.split("\n")
     python = _without_magics(source).split("\n")
-    lines = zip(source.split("\n"), python, strict=True)
-    return "\n".join(line for line, kept in lines if line != kept)
+    magics = [line for line, code in zip(lines, python, strict=True) if line != code]
+    return "\n".join(magics)
 
 
 def _names(statement: ast.stmt) -> tuple[set[str], set[str]]:
     """Return the names that a statement reads, and those that it sets without a condition."""
-    names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
-    read = {name.id for name in names if not isinstance(name.ctx, ast.Store)}
+    read, stored = set(), set()
+    for node in ast.walk(statement):
+        if not isinstance(node, ast.Name):
+            continue
+        if isinstance(node.ctx, ast.Store):
+            stored.add(node.id)
+        else:
+            read.add(node.id)
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         read.add(statement.target.id)
-    plain = isinstance(statement, ast.Assign | ast.AnnAssign)
-    stored = {name.id for name in names if plain and isinstance(name.ctx, ast.Store)}
+    if not isinstance(statement, ast.Assign | ast.AnnAssign):
+        stored = set()
     return read, stored
 
 
-def unread_text(notebook: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
+def unread_text(notebook: Notebook, declared: Declared) -> str:
     """Return a warning about parameters without effect; empty if there are none."""
-    unread = unread_parameters(notebook, declared)
-    listed = "; ".join(f"{name}: {reason}" for name, reason in unread.items())
-    return f"warning: parameters without effect: {listed}" if listed else ""
+    reasons = unread_parameters(notebook, declared)
+    if not reasons:
+        return ""
+    listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    return f"warning: parameters without effect: {listed}"
 
 
-def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+def check_parameters(declared: Declared, given: Values) -> dict[str, Any]:
     """Return the values of all declared parameters, with defaults, including the default model.
 
     Paths are relative to the study; see `qwen3nb.execution.study_paths`.
 
     Unknown names, wrong types and invalid choices are in one ParameterError.
     """
-    if not (problems := _mistyped(given, declared)):
-        located = in_study(given)
-        values = {
-            name: located.get(name, parameter.default) for name, parameter in declared.items()
-        }
-        if values.get("checkpoint") == "":
-            from qwen3nb.models.kinds.resolve import default_model
+    problems = _mistyped(given, declared)
+    if problems:
+        raise ParameterError("\n".join(problems))
+    values = {name: parameter.default for name, parameter in declared.items()}
+    values |= in_study(given)
+    if values.get("checkpoint") == "":
+        from qwen3nb.models.kinds.resolve import default_model
 
-            values["checkpoint"] = once(default_model)[0]
-        for name, value in values.items():
-            try:
-                once(check_value, name, value)
-            except (ValueError, OSError) as error:
-                problems.append(str(error))
-        try:
-            _check_models(values, declared)
-            if not problems:
-                _check_narrowed(values)
-        except (ValueError, OSError) as error:
-            problems.append(str(error))
-        problems += _secret(given)
+        values["checkpoint"] = once(default_model)[0]
+    problems = _invalid(values, declared) + _secret(given)
     if problems:
         raise ParameterError("\n".join(problems))
     return values
 
 
-def _mistyped(given: Mapping[str, Any], declared: Mapping[str, Parameter]) -> list[str]:
+def _invalid(values: Values, declared: Declared) -> list[str]:
+    """Return messages on values that are not allowed, alone or together."""
+    problems = []
+    for name, value in values.items():
+        try:
+            once(check_value, name, value)
+        except (ValueError, OSError) as error:
+            problems.append(str(error))
+    try:
+        _check_models(values, declared)
+        if not problems:
+            _check_narrowed(values)
+    except (ValueError, OSError) as error:
+        problems.append(str(error))
+    return problems
+
+
+def _mistyped(given: Values, declared: Declared) -> list[str]:
     """Return messages on wrong names and types of values."""
     problems = []
     for name, value in given.items():
         if name not in declared:
-            near = difflib.get_close_matches(name, declared, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            known = ", ".join(declared) or "none: no cell of the notebook is tagged 'parameters'"
-            problems.append(f"unknown parameter {name!r}{hint} The parameters are: {known}")
-        elif type(value) not in _TYPES[expected := declared[name].type][0]:
-            raw = "; papermill's `-r` passes the value as a string" if expected == "str" else ""
-            kind = type(value).__name__
-            problems.append(f"{name} is {value!r} ({kind}); expected {expected}{raw}")
+            problems.append(_unknown(name, declared))
+            continue
+        expected = declared[name].type
+        if type(value) not in _TYPES[expected][0]:
+            problem = f"{name} is {value!r} ({type(value).__name__}); expected {expected}"
+            if expected == "str":
+                problem += "; papermill's `-r` passes the value as a string"
+            problems.append(problem)
     return problems
 
 
-def _secret(given: Mapping[str, Any]) -> list[str]:
+def _unknown(name: str, declared: Declared) -> str:
+    """Return a message on a parameter that the notebook lacks."""
+    names = ", ".join(declared) or "none: no cell of the notebook is tagged 'parameters'"
+    hint = "."
+    similar = difflib.get_close_matches(name, declared, n=1)
+    if similar:
+        hint = f"; did you mean {similar[0]!r}?"
+    return f"unknown parameter {name!r}{hint} The parameters are: {names}"
+
+
+def _secret(given: Values) -> list[str]:
     """Return messages on values that contain a secret."""
     secrets = once(known_secrets)
-    return [
-        f"{name} contains {', '.join(kinds)}; parameters appear in names of pages, in records and "
-        "in the book. Use another value, or rename the folder"
-        for name, value in given.items()
-        if (kinds := secrets.kinds(str(value)))
-    ]
+    problems = []
+    for name, value in given.items():
+        kinds = secrets.kinds(str(value))
+        if kinds:
+            problems.append(
+                f"{name} contains {', '.join(kinds)}; parameters appear in names of pages, in "
+                "records and in the book. Use another value, or rename the folder"
+            )
+    return problems
 
 
-def typed_parameters(declared: Mapping[str, Parameter], given: Mapping[str, str]) -> dict[str, Any]:
+def typed_parameters(declared: Declared, given: Mapping[str, str]) -> dict[str, Any]:
     """Convert strings from the command line to declared types, or raise ParameterError."""
     typed: dict[str, Any] = {}
     for name, text in given.items():

@@ -23,7 +23,7 @@ class Option:
         """Raise ValueError or OSError unless ``value`` is allowed for the parameter ``name``."""
         values = [value]
         if self.listed and isinstance(value, str):
-            values = split_names(value)
+            values = split_names(value) or [value]
         for entry in values:
             self._validate_one(name, entry)
 

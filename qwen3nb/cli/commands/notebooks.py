@@ -24,6 +24,7 @@ from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command, CommandGroup
 from qwen3nb.execution import parameters as params
 from qwen3nb.utils.atomic_files import file_stamp
+from qwen3nb.utils.option import Option
 
 if TYPE_CHECKING:
     from qwen3nb.execution.sweep import Job, SweepPlan
@@ -96,10 +97,11 @@ def _notebook(name: Path | str) -> Path:
 
 
 def _type(parameter: params.Parameter) -> Any:
-    if parameter.name in params.CHOICES:
-        return click.Choice(params.CHOICES[parameter.name])
-    if parameter.type == "int" and parameter.name in params.MINIMUM:
-        return click.IntRange(min=params.MINIMUM[parameter.name])
+    rule = params.RULES.get(parameter.name, Option())
+    if rule.choices and not rule.listed:
+        return click.Choice(rule.choices)
+    if parameter.type == "int" and rule.minimum is not None:
+        return click.IntRange(min=rule.minimum)
     return {"str": str, "int": int, "float": float, "bool": bool}[parameter.type]
 
 
