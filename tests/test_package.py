@@ -65,8 +65,8 @@ datasets.collection datasets.custom
 evaluation.run
 evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies evaluation.training evaluation.contamination
-evaluation.parity
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
+evaluation.parity
 bench
 cluster
 report.render report.leaderboard report.evaluation report.comparison report.studies

@@ -21,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from regex import sub
 
+from qwen3nb.analysis.comparison.differences import paired_differences
+from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.datasets.pydocs.build import load_pydocs
-from qwen3nb.metrics.intervals import Array, difference_interval
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder, truncate_dimensions
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
@@ -127,7 +129,7 @@ class Rankings:
     ours: float
     theirs: float
     difference: float  # theirs - ours
-    interval: tuple[float, float] | None  # 95 %, of the difference
+    interval: tuple[float, float] | None  # 95 %, of the difference; by module of the queries
     other_first: int  # queries whose first document is another
     shared: float  # mean share of the first ten documents that both find
 
@@ -583,8 +585,9 @@ def _rankings(encoder: Encoder, theirs: Encode, queries: int) -> Rankings:
     whole = load_pydocs()
     pydocs = whole.sample(documents=4 * queries, queries=queries) if queries else whole
     names, texts = list(pydocs.corpus), list(pydocs.corpus.values())
-    scores, tops = [], []
-    for encode in (lambda texts, role: encoder.encode(texts, role=role), theirs):
+    scores, tops = {}, []
+    both = {"here": lambda texts, role: encoder.encode(texts, role=role), "there": theirs}
+    for side, encode in both.items():
         hits = search(
             encode(list(pydocs.queries.values()), "query"),
             encode(texts, "passage"),
@@ -592,17 +595,18 @@ def _rankings(encoder: Encoder, theirs: Encode, queries: int) -> Rankings:
             **search_options(encoder),
         )
         run = hits.run(pydocs.queries, names)
-        scores.append(np.array(list(score_run(pydocs.qrels, run)["nDCG@10"].values())))
+        scores[side] = score_run(pydocs.qrels, run)["nDCG@10"]
         tops.append(hits.ids)
-    differences = scores[1] - scores[0]
+    matrix = join(scores, task="PyDocs", metric="nDCG@10", clusters=pydocs.clusters)
+    (difference,) = paired_differences(matrix, pairs=[("there", "here")], seed=0)
     return Rankings(
-        queries=len(differences),
+        queries=difference.n,
         of=len(whole.query_names),
         documents=len(names),
-        ours=float(scores[0].mean()),
-        theirs=float(scores[1].mean()),
-        difference=float(differences.mean()),
-        interval=difference_interval(differences, level=0.95),
+        ours=difference.means[1],
+        theirs=difference.means[0],
+        difference=difference.difference,
+        interval=difference.interval,
         other_first=int((tops[0][:, 0] != tops[1][:, 0]).sum()),
         shared=float(np.mean([len({*a} & {*b}) / len(a) for a, b in zip(*tops, strict=True)])),
     )

@@ -16,8 +16,10 @@ from helpers.api_server import api_server, embeddings
 from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.parity import parity
+from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
 from qwen3nb.report.card import extract
@@ -323,6 +325,34 @@ def test_rankings_say_what_it_means_for_search(export):
     assert found.difference == pytest.approx(found.theirs - found.ours)
     assert found.interval[0] < found.difference < found.interval[1]
     assert found.other_first > found.queries / 2
+
+
+def test_the_interval_of_rankings_counts_queries_of_a_module_together(monkeypatch):
+    """By hand: the sum of deviations per module, from Liang and Zeger."""
+    matrices = []
+
+    def noted(matrix, **options):
+        matrices.append(matrix)
+        return paired_differences(matrix, **options)
+
+    monkeypatch.setattr("qwen3nb.evaluation.parity.paired_differences", noted)
+    found = parity("random:8", "random:6", queries=200).rankings
+    (matrix,) = matrices
+    differences = dict(
+        zip(matrix.queries, matrix.column("there") - matrix.column("here"), strict=True)
+    )
+    by_module = {}
+    for query, difference in differences.items():
+        by_module.setdefault(query.rpartition(".")[0], []).append(difference)
+    assert 1 < len(by_module) < found.queries
+    mean = np.mean([*differences.values()])
+    values = np.array([sum(of_module) - mean * len(of_module) for of_module in by_module.values()])
+    units = values * len(values) / len(differences) + mean
+    assert found.difference == pytest.approx(mean)
+    by_hand = pytest.approx(difference_interval(units, level=0.95), rel=0.005)
+    assert found.interval == by_hand  # the correction for large clusters is below .5 %
+    alone = difference_interval(np.array([*differences.values()]), level=0.95)
+    assert alone != by_hand
 
 
 def test_all_of_pydocs_is_searched_on_request():

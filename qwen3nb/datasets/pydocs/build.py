@@ -77,6 +77,15 @@ class Entry:
     related: tuple[str, ...]  # names of the functions in its "See Also" section
 
 
+def module_of(function: str) -> str:
+    """Return the module of a function, whose full name is the id of its query.
+
+    >>> module_of("os.path.join")
+    'os.path'
+    """
+    return function.rpartition(".")[0]
+
+
 @dataclass(frozen=True)
 class PyDocs:
     """The benchmark or a sample of it: entries by name, and the names of the queries."""
@@ -109,6 +118,11 @@ class PyDocs:
         """Text per query id."""
         here = {entry.name: entry for entry in self.entries}
         return {name: here[name].summary for name in self.query_names}
+
+    @property
+    def clusters(self) -> dict[str, str]:
+        """Cluster per query id: the module of its function."""
+        return {name: module_of(name) for name in self.query_names}
 
     @property
     def corpus(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from mteb.abstasks import AbsTask, AbsTaskClassification, AbsTaskClustering, Abs
 from mteb.abstasks.sts import AbsTaskSTS
 from mteb.abstasks.task_metadata import TaskMetadata
 
-from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs
+from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs, module_of
 
 SAMPLE = {"documents": 800, "queries": 200}
 RERANKED = 100
@@ -77,7 +77,7 @@ class _Retrieval(_Embedded, AbsTaskRetrieval):
     @staticmethod
     def clusters(query: str) -> str:
         """The module of a query, whose id is the name of its function."""
-        return query.rpartition(".")[0]
+        return module_of(query)
 
     def _data(self) -> Any:
         corpus, queries = self.pydocs.corpus, self.pydocs.queries

@@ -39,11 +39,15 @@ def check_architecture(folder: ModelFolder, *, advice: str = "") -> None:
     config = folder.config
     if config.get("is_causal") is False:  # measured when it is loaded
         return
-    names = config.get("architectures") or ()
+    names = config.get("architectures") or []
+    if not isinstance(names, list):
+        names = [names]
     if config.get("model_type") not in CONFIG_MAPPING_NAMES:  # refused where it is built
         return
     model_type, decoder = str(config.get("model_type")), bool(config.get("is_decoder"))
-    for name in names if isinstance(names, list) else [names] if names else []:
+    for name in names:
+        if name == "":  # says as much as no name
+            continue
         if not _known(str(name), model_type, decoder=decoder):
             raise CheckpointError(
                 f"{folder.path / 'config.json'}: architectures names {name!r:.80}, a class that "
@@ -67,9 +71,14 @@ def _known(name: str, model_type: str, *, decoder: bool) -> bool:
     if plain in _folded(_spellings(model_type)):
         return True
     families = _families(plain)
-    if families:  # a class of another family, which some authors name
-        return (model_type in masked) == any(family in masked for family in families)
-    return encodes
+    if not families:
+        return encodes
+    # A class of another family, which some authors name.
+    if model_type in masked:
+        return any(family in masked for family in families)
+    causal = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    both = {*masked, *modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES}
+    return any(family in causal and family not in both for family in families)
 
 
 def _folded(names: Iterable[str]) -> set[str]:
@@ -98,6 +107,8 @@ def _in_no_table(name: str, model_type: str) -> bool:
     """Return whether transformers has a class that none of its tables names."""
     import transformers
 
+    if name.endswith("PreTrainedModel"):  # the base of all classes of a family
+        return False
     kind = getattr(transformers, name, None) if name.isidentifier() else None
     return getattr(getattr(kind, "config_class", None), "model_type", None) == model_type
 

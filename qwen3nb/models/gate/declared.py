@@ -105,8 +105,21 @@ def check_head(folder: ModelFolder) -> str:
     """
     head = _head(folder)
     if head and not head.endswith(_HEADS):
+        if not _in_transformers(head):
+            raise CheckpointError(
+                f"{folder.path / 'config.json'}: architectures names {head!r:.80}, which is no "
+                "class of transformers; expected one whose name ends in "
+                f"{', '.join(_HEADS)}"
+            )
         _refuse(f"{folder.path / 'config.json'}: architectures", head, [f"*{e}" for e in _HEADS])
     return head
+
+
+def _in_transformers(name: str) -> bool:
+    """Return whether transformers has something of this name."""
+    import transformers
+
+    return name.isidentifier() and hasattr(transformers, name)
 
 
 def check_object(model: Any) -> None:

@@ -242,6 +242,11 @@ class Runner:
         if self._packing is None:
             ids, mask = pad_rows(rows, device=self.model.device)
             states = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+            if states.shape[-1] != self._hidden:  # as of Reformer, which returns pairs
+                raise ValueError(
+                    f"its states have {states.shape[-1]} numbers per token, where config.json "
+                    f"states {self._hidden} (hidden_size); such a model is not supported"
+                )
             return pool(states, mask, how=self.pooling, normalize=self.normalize)
         if sum(map(len, rows)) == 1:  # oneDNN multiplies a single row in another order
             return self._pooled([*rows, *rows])[:1]

@@ -131,6 +131,24 @@ def test_a_model_whose_vectors_change_in_any_case_is_refused(
             load_encoder(tmp_path / name, cache=False, device="cpu", **options)
 
 
+def test_a_model_with_wider_states_than_it_states_is_refused(tmp_path, tokenizer_folder):
+    """Reformer returns the states of both streams of its reversible layers, side by side."""
+    own = {
+        "hidden_size": WIDTH,
+        "attention_head_size": 8,
+        "feed_forward_size": 48,
+        "attn_layers": ["local", "local"],
+        "axial_pos_shape": [8, 16],
+        "axial_pos_embds_dim": [WIDTH // 2, WIDTH // 2],
+        "intermediate_size": None,
+        "num_hidden_layers": None,
+    }
+    folder = write(tmp_path / "m", tokenizer_folder, "Reformer", **own)
+    expected = rf"states have {2 * WIDTH} numbers per token, where config.json states {WIDTH} "
+    with pytest.raises(SpecError, match=expected):
+        load_encoder(folder, cache=False, device="cpu", pooling="mean")
+
+
 def lengths(texts):
     return np.array([[len(text), 1.0] for text in texts], dtype=np.float32)
 

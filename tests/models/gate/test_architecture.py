@@ -32,6 +32,10 @@ def folder_of(tmp_path, **config):
         (["LlamaForSequenceClassification"], "llama"),
         ("LlamaModel", "llama"),
         ([], "llama"),
+        ([""], "llama"),
+        (["Qwen3Model"], "llama"),  # both are causal
+        (["LlamaModel", "LlamaForCausalLM"], "llama"),
+        (["RobertaModel"], "bert"),
         (None, "llama"),
         (["LlamaForCausalLM"], "mistral"),  # both are causal
         (["GPT2LMHeadModel"], "gpt2"),
@@ -63,6 +67,11 @@ def test_a_class_whose_direction_is_known_is_accepted(tmp_path, architectures, m
         (["Model"], "qwen3", {}),
         (["Qwen3EncoderModel"], "qwen3", {}),
         (["BertModel"], "llama", {}),
+        (["T5EncoderModel"], "llama", {}),  # attends in both directions
+        (["BartModel"], "llama", {}),
+        (["LlamaForCausalLM", "T5EncoderModel"], "llama", {}),
+        (["LlamaPreTrainedModel"], "llama", {}),  # the base of classes of both directions
+        (["LlamaModel"], "bert", {}),
         ([7], "llama", {}),
         ({"a": 1}, "llama", {}),
         (["BertForCausalLM"], "bert", {}),
