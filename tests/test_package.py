@@ -58,9 +58,11 @@ vectors.block_file vectors.cache
 models.inference models.encoders vectors models.search
 models.kinds models.rerankers models.model models.load
 extraction
-datasets.rows datasets.in_memory datasets.pairs datasets.training_data datasets.trec
+datasets.rows datasets.in_memory datasets.custom.formats datasets.pairs datasets.training_data
+datasets.trec
 datasets.mirror
 datasets.pydocs
+datasets.judgements datasets.equal_texts datasets.collection_files
 datasets.collection datasets.custom
 evaluation.run
 evaluation.mteb evaluation.embeddings evaluation.retrieval

@@ -1,9 +1,7 @@
 """Test collections: documents, queries and qrels, in memory or from folders and MTEB tasks.
 
-BEIR folder      corpus.jsonl, queries.jsonl, qrels/test.tsv (or .jsonl; or .gz)
-CQADupStack      a folder of BEIR folders: one collection each, averaged as a group
-MS MARCO dev     queries.dev.small.tsv, qrels.dev.small.tsv, top1000.dev or collection.tsv
-MTEB             any retrieval or reranking task, by name or object, including PyDocs
+Folders are those of `qwen3nb.datasets.collection_files`. MTEB tasks are any of retrieval or
+reranking, by name or object, including PyDocs.
 
 The revision of a collection is the digest of its content. Irregularities are counted in
 `TestCollection.counts`, which is stored in the record and shown on the page. A collection that
@@ -15,68 +13,52 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import re
-import unicodedata
-from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
+from qwen3nb.datasets.collection_files import (
+    folder_label,
+    group_folders,
+    is_beir,
+    is_msmarco,
+    read_beir,
+    read_msmarco,
+    split_of,
+)
+from qwen3nb.datasets.equal_texts import documents_of_themselves, with_copies
 from qwen3nb.datasets.in_memory import (
-    GRADE,
     QUERY_ID,
     find_column,
     grades_by_query,
     is_table,
     texts_by_id,
 )
-from qwen3nb.datasets.mirror import load_data, local_data, substitute_of
-from qwen3nb.datasets.rows import (
-    CONTROL,
-    LARGEST_GRADE,
-    DataError,
-    Fields,
-    checked_id,
-    listed,
-    numbered_json_rows,
-    numbered_tsv_rows,
-    required,
-    stated_number,
-    unicode_text,
-    variant,
+from qwen3nb.datasets.judgements import (
+    DUPLICATES,
+    UNKNOWN,
+    UNWINNABLE,
+    WITHOUT_CANDIDATES,
+    binary_grades,
+    highest_grade,
+    in_corpus,
+    judgement_counts,
+    nonzero,
+    read_grade,
+    shared_documents,
+    some_ids,
+    text_counts,
 )
-from qwen3nb.datasets.trec import load_run
-from qwen3nb.metrics.retrieval import PART_FOUND_NOTHING
+from qwen3nb.datasets.mirror import load_data, local_data, substitute_of
+from qwen3nb.datasets.rows import DataError, checked_id, listed, unicode_text
 from qwen3nb.models.search.mteb_rows import ENGLISH, joined_document, joined_query, task_languages
 from qwen3nb.models.search.words import Words, words_of_languages, words_of_texts
 from qwen3nb.utils.strict_json import first_duplicate
 
 log = logging.getLogger(__name__)
-CONFLICTING = "judgements given twice with different grades, the last one counts"
-NEGATIVE = "judgements with a negative grade, counted as 0"
-MISSING = "judged documents not in the corpus"
-UNANSWERABLE = "queries without a relevant document, left out"
-ZERO = "queries without a relevant document, counted as 0"
-UNWINNABLE = "queries whose relevant documents are not in the corpus, left out"
-UNJUDGED = "queries without judgements, left out"
-UNKNOWN = "judged queries that are not among the queries, left out"
-DUPLICATES = "texts with the id of an earlier one, which they replace"
-TWINS = "documents whose id is another's in a second Unicode form"
-WITHOUT_CANDIDATES = "queries without candidates, counted as 0"
-_BEIR_FILE = re.compile(r"(corpus|queries)\.jsonl|qrels")
-_ARCHIVE = re.compile(r"\.(zip|tar|tgz)(\.\w+)?$", re.IGNORECASE)
-_MOST = 0.5  # refuse when more than this share of the judged documents is missing
-
-ITSELF = "queries that are also documents, which are left out of their own ranking"
-JUDGED_ITSELF = "queries that are also documents with a judgement, which counts"
-SAME_TEXT = "queries whose text is also a document of another id, which is ranked"
-_PREFIX = 8  # characters by which most documents are told from a query
+_SEARCH_TYPES = ("Retrieval", "Reranking")
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,9 +109,9 @@ class TestCollection:
     @classmethod
     def from_texts(
         cls,
-        queries: Any,
-        documents: Any,
-        relevant: Any,
+        queries: object,
+        documents: object,
+        relevant: object,
         *,
         name: str = "custom",
     ) -> TestCollection:
@@ -160,22 +142,21 @@ class TestCollection:
 
         Prompts of a model are not part of a collection: pass them to `load_encoder`.
         """
-        queries, documents = _texts(name, queries), _texts(name, documents)
+        query_texts = _texts(name, queries)
+        document_texts = _texts(name, documents)
         qrels = {
-            query: {
-                str(document): _read_grade(grade, where=f"{name}: query {query!r:.60}")
-                for document, grade in (
-                    grades if isinstance(grades, Mapping) else dict.fromkeys(grades, 1)
-                ).items()
-            }
-            for query, grades in _judgements(name, relevant).items()
+            query: _grades(judgements, where=f"{name}: query {query!r:.60}")
+            for query, judgements in _judgements(name, relevant).items()
         }
-        judged = {document for grades in qrels.values() for document in grades}
-        if lost := sorted(judged - documents.keys()):
+        judged: set[str] = set()
+        for grades in qrels.values():
+            judged.update(grades)
+        missing = sorted(judged - document_texts.keys())
+        if missing:
             raise DataError(
-                f"document {lost[0]!r:.60} is judged but has no text ({len(lost)} in total)"
+                f"document {missing[0]!r:.60} is judged but has no text ({len(missing)} in total)"
             )
-        return cls(name, documents, queries, qrels).checked(name)
+        return cls(name, document_texts, query_texts, qrels).checked(name)
 
     @classmethod
     def from_beir(cls, folder: Path | str, *, split: str = "") -> TestCollection:
@@ -196,29 +177,21 @@ class TestCollection:
             DataError: a file is missing, or a row is malformed.
         """
         folder = Path(folder).expanduser()
-        split = split or _split(folder)
-        corpus, queries = (required(folder, f"{part}.jsonl") for part in ("corpus", "queries"))
-        rows = numbered_json_rows(corpus, {"_id": str, "title": (str, type(None)), "text": str})
-        joined = ((n, (i, f"{title or ''} {text}".strip())) for n, (i, title, text) in rows)
-        documents = _by_id(corpus, joined)
-        texts = _by_id(queries, numbered_json_rows(queries, {"_id": str, "text": str}))
-        qrels, counts = _read_qrels(required(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl"))
-        top_ranked = variant(folder, f"top_ranked/{split}.jsonl")
-        candidates = None
-        if top_ranked is not None:
-            rows = numbered_json_rows(top_ranked, {"query-id": str, "corpus-ids": list})
-            candidates = _by_id(top_ranked, rows)
-        name = _label(folder) if split == "test" else f"{_label(folder)}-{split}"
-        collection = cls(name, documents, texts, qrels, candidates)
-        return collection.checked(folder, counted=counts, lost="left out")
+        split = split or split_of(folder)
+        files = read_beir(folder, split)
+        name = folder_label(folder)
+        if split != "test":
+            name = f"{name}-{split}"
+        collection = cls(name, files.documents, files.queries, files.qrels, files.candidates)
+        return collection.checked(folder, counted=files.counts, absent="left out")
 
     def checked(
         self,
-        where: Any,
+        where: object,
         *,
         counted: Mapping[str, int] | None = None,
         zeros: bool = False,
-        lost: Literal["left out", "not retrieved"] = "not retrieved",
+        absent: Literal["left out", "not retrieved"] = "not retrieved",
     ) -> TestCollection:
         """Return the collection with only its scored queries, and count irregularities.
 
@@ -230,66 +203,40 @@ class TestCollection:
             counted: irregularities counted while reading the data.
             zeros: as MTEB, keep queries whose judgements are all zero, which score 0, and duplicate
                 candidates. Otherwise these queries are left out, and such candidates are refused.
-            lost: what judged documents count as that are not in the corpus.
+            absent: what judged documents count as that are not in the corpus.
 
         Raises:
             DataError: no query has a relevant document, a judged query or a candidate has no
                 text, a candidate is given twice, all documents are empty, or most judged
                 documents are missing.
         """
-        qrels = self.qrels
-        if lost == "left out":
-            qrels = {query: in_corpus(each, self.documents) for query, each in qrels.items()}
-        relevant = {q: dict(each) for q, each in qrels.items() if max([0, *each.values()])}
-        if not relevant:
-            raise DataError(
-                f"{where}: no query has a relevant document; {len(self.qrels)} are judged"
-            )
-        scored = {q: dict(each) for q, each in self.qrels.items() if each} if zeros else relevant
-        if without_text := sorted(scored.keys() - self.queries.keys()):
-            raise DataError(
-                f"{where}: query {without_text[0]!r:.60} is judged but has no text "
-                f"({len(without_text)} in total); ids of queries look like {_some(self.queries)}"
-            )
-        if not any(text.strip() for text in self.documents.values()):
-            raise DataError(
-                f"{where}: expected documents with a text; all {len(self.documents)} are empty"
-            )
+        relevant = self._queries_with_relevant(where, absent)
+        scored = relevant
+        if zeros:
+            scored = {query: dict(grades) for query, grades in self.qrels.items() if grades}
+        self._check_texts(where, scored)
         counts = judgement_counts(
             self.qrels, queries=self.queries, documents=self.documents, where=where, zeros=zeros
         )
         for name, count in (counted or {}).items():
             counts[name] = counts.get(name, 0) + count
-        if lost == "left out":
-            unwinnable = sorted(
-                query
-                for query, each in self.qrels.items()
-                if query not in relevant and max([0, *each.values()]) and query in self.queries
-            )
+        if absent == "left out":
+            unwinnable = self._unwinnable(relevant)
             counts[UNWINNABLE] = len(unwinnable)
             if unwinnable:
                 log.warning("%s: %s: %s", where, UNWINNABLE, listed(unwinnable))
         queries = {query: self.queries[query] for query in sorted(scored)}
-        itself: dict[str, list[str]] = {}  # by query
         clusters = self.clusters
+        itself: Mapping[str, Sequence[str]] = {}
         if not zeros:
             clusters = with_copies(clusters or shared_documents(scored), queries)
-            itself, counted_itself = documents_of_themselves(queries, self.documents, scored)
-            counts |= counted_itself
+            itself, counts_of_itself = documents_of_themselves(queries, self.documents, scored)
+            counts |= counts_of_itself
         counts |= text_counts("documents", self.documents.values())
         counts |= text_counts("queries", queries.values())
-        candidates = None
-        if (given := self.candidates) is not None:
-            candidates = {query: list(map(str, given.get(query, []))) for query in scored}
-            for query, names in candidates.items():
-                odd = next((each for each in names if each not in self.documents), None)
-                cause = "is unknown"
-                if odd is None and not zeros:
-                    odd, cause = first_duplicate(names), "is given twice"
-                if odd is not None:
-                    of_query = f"of query {query!r:.60}"
-                    raise DataError(f"{where}: candidate {odd!r:.60} {of_query} {cause}")
-            counts[WITHOUT_CANDIDATES] = sum(not each for each in candidates.values())
+        candidates = self._checked_candidates(where, scored, duplicates=zeros)
+        if candidates is not None:
+            counts[WITHOUT_CANDIDATES] = sum(not names for names in candidates.values())
         return replace(
             self,
             queries=queries,
@@ -300,48 +247,111 @@ class TestCollection:
             counts=nonzero(counts),
         )
 
+    def _queries_with_relevant(self, where: object, absent: str) -> dict[str, dict[str, int]]:
+        """Return the grades of the queries that have a relevant document."""
+        relevant: dict[str, dict[str, int]] = {}
+        for query, grades in self.qrels.items():
+            if absent == "left out":
+                grades = in_corpus(grades, self.documents)
+            if highest_grade(grades):
+                relevant[query] = dict(grades)
+        if not relevant:
+            raise DataError(
+                f"{where}: no query has a relevant document; {len(self.qrels)} are judged"
+            )
+        return relevant
+
+    def _unwinnable(self, relevant: Mapping[str, object]) -> list[str]:
+        """Return the queries whose relevant documents are all missing from the corpus."""
+        unwinnable: list[str] = []
+        for query, grades in self.qrels.items():
+            if query not in relevant and query in self.queries and highest_grade(grades):
+                unwinnable.append(query)
+        return sorted(unwinnable)
+
+    def _check_texts(self, where: object, scored: Mapping[str, object]) -> None:
+        """Refuse scored queries without a text, and documents that are all empty."""
+        without_text = sorted(scored.keys() - self.queries.keys())
+        if without_text:
+            raise DataError(
+                f"{where}: query {without_text[0]!r:.60} is judged but has no text "
+                f"({len(without_text)} in total); ids of queries look like {some_ids(self.queries)}"
+            )
+        if not any(text.strip() for text in self.documents.values()):
+            raise DataError(
+                f"{where}: expected documents with a text; all {len(self.documents)} are empty"
+            )
+
+    def _checked_candidates(
+        self, where: object, scored: Mapping[str, object], *, duplicates: bool
+    ) -> dict[str, list[str]] | None:
+        """Return the candidates of each scored query; refuse unknown ones, and ``duplicates``."""
+        if self.candidates is None:
+            return None
+        candidates: dict[str, list[str]] = {}
+        for query in scored:
+            names = [str(name) for name in self.candidates.get(query, [])]
+            for name in names:
+                if name not in self.documents:
+                    raise DataError(
+                        f"{where}: candidate {name!r:.60} of query {query!r:.60} is unknown"
+                    )
+            duplicate = first_duplicate(names)
+            if duplicate is not None and not duplicates:
+                raise DataError(
+                    f"{where}: candidate {duplicate!r:.60} of query {query!r:.60} is given twice"
+                )
+            candidates[query] = names
+        return candidates
+
     def removed(self, query: str) -> Collection[str]:
         """Return the documents that are removed from the ranking of a query."""
-        return {query} if self.skip_self else self.itself.get(query, ())
+        if self.skip_self:
+            return {query}
+        return self.itself.get(query, ())
 
     def __repr__(self) -> str:
-        odd = "".join(f"; {name}: {count:,}" for name, count in self.counts.items())
-        return (
+        parts = [
             f"TestCollection({self.name!r}, {len(self.documents)} documents, "
-            f"{len(self.queries)} queries{odd})"
-        )
+            f"{len(self.queries)} queries"
+        ]
+        parts += [f"{name}: {count:,}" for name, count in self.counts.items()]
+        return f"{'; '.join(parts)})"
 
     @property
     def relevant(self) -> dict[str, dict[str, int]]:
         """The grades as 0 or 1, by the threshold."""
-        return {
-            query: {name: int(grade >= self.relevance_threshold) for name, grade in grades.items()}
-            for query, grades in self.qrels.items()
-        }
+        return binary_grades(self.qrels, self.relevance_threshold)
 
     @cached_property
     def revision(self) -> str:
         """SHA-256 of documents, queries, qrels, candidates and the settings of their use."""
         digest = hashlib.sha256()
-        for part in (self.documents, self.queries):
-            for name in sorted(part):
-                text = part[name]
-                if "\1" in text:  # the separator of texts below
-                    digest.update(f"{len(text)}\2".encode())
-                digest.update(f"{name}\0{text}\1".encode("utf-8", "surrogatepass"))
-            digest.update(b"\2")
-        for query in sorted(self.qrels):
-            digest.update(f"{query}\0{sorted(self.qrels[query].items())}\1".encode())
-        for query in sorted(self.candidates or {}):
-            digest.update(f"{query}\0{(self.candidates or {})[query]}\1".encode())
-        digest.update(f"{self.ordered} {self.skip_self}".encode())
-        for query in sorted(self.itself):
-            digest.update(f"{query}\0{sorted(self.itself[query])}\1".encode())
-        if self.language not in ("", ENGLISH):
-            digest.update(self.language.encode())
-        if self.relevance_threshold != 1:
-            digest.update(f"relevant from {self.relevance_threshold}".encode())
+        for part in self._content():
+            digest.update(part.encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
+
+    def _content(self) -> Iterator[str]:
+        """Yield everything that the revision depends on, with separators."""
+        for texts in (self.documents, self.queries):
+            for name in sorted(texts):
+                text = texts[name]
+                if "\1" in text:  # the separator of texts below
+                    yield f"{len(text)}\2"
+                yield f"{name}\0{text}\1"
+            yield "\2"
+        for query in sorted(self.qrels):
+            yield f"{query}\0{sorted(self.qrels[query].items())}\1"
+        candidates = self.candidates or {}
+        for query in sorted(candidates):
+            yield f"{query}\0{candidates[query]}\1"
+        yield f"{self.ordered} {self.skip_self}"
+        for query in sorted(self.itself):
+            yield f"{query}\0{sorted(self.itself[query])}\1"
+        if self.language not in ("", ENGLISH):
+            yield self.language
+        if self.relevance_threshold != 1:
+            yield f"relevant from {self.relevance_threshold}"
 
     @cached_property
     def words(self) -> Words:
@@ -353,141 +363,45 @@ class TestCollection:
 
 def _by_name(where: str, values: Any) -> dict[str, Any]:
     """Return values by id; the position is the id in a list."""
-    if not isinstance(values, Mapping) and hasattr(values, "items"):
-        values = dict(values.items())  # a series of pandas, by its index
     if not isinstance(values, Mapping):
-        return {str(index): value for index, value in enumerate(values)}
-    named = {checked_id(str(name), where=where): value for name, value in values.items()}
-    if len(named) < len(values):
+        if not hasattr(values, "items"):
+            return {str(index): value for index, value in enumerate(values)}
+        values = dict(values.items())  # a series of pandas, by its index
+    by_name = {checked_id(str(name), where=where): value for name, value in values.items()}
+    if len(by_name) < len(values):
         raise DataError(f"{where}: duplicate id {first_duplicate(map(str, values))!r:.60}")
-    return named
+    return by_name
 
 
-def _judgements(where: str, relevant: Any) -> dict[str, Any]:
+def _judgements(where: str, relevant: object) -> dict[str, Any]:
     """Return what is relevant to each query; see `TestCollection.from_texts`."""
-    columns_of_lists = isinstance(relevant, Mapping)  # relevant documents by query, no table
-    if is_table(relevant) and not columns_of_lists:
-        rows_of_queries = isinstance(relevant, list) and find_column(relevant[0], QUERY_ID) is None
-        if not rows_of_queries:
-            return grades_by_query(relevant, what=f"{where}: judgements")
-    return _by_name(where, relevant)
+    if isinstance(relevant, Mapping):  # relevant documents by query, not a table of columns
+        return _by_name(where, relevant)
+    if not is_table(relevant):
+        return _by_name(where, relevant)
+    if isinstance(relevant, list) and find_column(relevant[0], QUERY_ID) is None:
+        return _by_name(where, relevant)  # a dictionary of grades for each query
+    return grades_by_query(relevant, what=f"{where}: judgements")
 
 
-def _texts(where: str, values: Any) -> dict[str, str]:
-    texts = texts_by_id(values, what=where) if is_table(values) else values
-    texts = _by_name(where, texts)
+def _grades(judgements: Any, *, where: str) -> dict[str, int]:
+    """Return the grade of each document; those of a list are relevant, of grade 1."""
+    grades = judgements
+    if not isinstance(judgements, Mapping):
+        grades = dict.fromkeys(judgements, 1)
+    return {str(document): read_grade(grade, where=where) for document, grade in grades.items()}
+
+
+def _texts(where: str, values: object) -> dict[str, str]:
+    if is_table(values):
+        values = texts_by_id(values, what=where)
+    texts = _by_name(where, values)
     for name, text in texts.items():
         if not isinstance(text, str) or not unicode_text(text):
             raise DataError(
                 f"{where}: {name!r:.60} is {text!r:.60}; expected a text of valid Unicode"
             )
     return texts
-
-
-def _by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict[str, Any]:
-    """Return values by id from numbered rows; refuse invalid and duplicate ids."""
-    values: dict[str, Any] = {}
-    for number, (name, value) in rows:
-        if name in values:
-            raise DataError(f"{file}:{number}: duplicate id {name!r:.60}")
-        values[checked_id(name, where=f"{file}:{number}")] = value
-    return values
-
-
-def _read_qrels(
-    file: Path, *, columns: int = 3
-) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Read grades per query and document from BEIR's TSV or JSONL, or from TREC qrels.
-
-    The last of several grades for a pair counts, as in BEIR and MTEB; TREC qrels have 4
-    ``columns``. Also returns the count of `CONFLICTING`.
-    """
-    rows: Iterator[tuple[int, Any]]
-    if ".jsonl" in file.name:
-        fields: Fields = {"query-id": str, "corpus-id": str, "score": (int, float)}
-        rows = numbered_json_rows(file, fields)
-    else:
-        rows = numbered_tsv_rows(file, columns)
-    qrels: dict[str, dict[str, int]] = {}
-    conflicting = 0
-    for number, (query, *_, document, grade) in rows:
-        if number == 1 and isinstance(grade, str) and find_column([grade], GRADE):
-            continue  # a header
-        where = f"{file}:{number}"
-        grades = qrels.setdefault(checked_id(query, where=where), {})
-        value = _read_grade(grade, where=where)
-        conflicting += grades.get(document, value) != value
-        grades[checked_id(document, where=where)] = value
-    return qrels, {CONFLICTING: conflicting}
-
-
-def _read_grade(grade: Any, *, where: str) -> int:
-    """Return a grade as an integer; refuse anything but integers from -1,000 to 1,000.
-
-    >>> _read_grade("2.0", where="test.tsv:7")
-    2
-    """
-    value = stated_number(grade.item() if isinstance(grade, np.generic) else grade)
-    if value is None or not value.is_integer():
-        raise DataError(f"{where}: expected a whole number as grade; got {grade!r:.60}")
-    if abs(value) > LARGEST_GRADE:
-        raise DataError(
-            f"{where}: expected a grade of at most {LARGEST_GRADE:,}; got {grade!r:.60}"
-        )
-    return int(value)
-
-
-def judgement_counts(
-    qrels: Mapping[str, Mapping[str, int]],
-    *,
-    queries: Iterable[str],
-    documents: Collection[str],
-    where: Any,
-    zeros: bool,
-) -> dict[str, int]:
-    """Count missing judged documents and queries without a relevant document.
-
-    With ``zeros``, such queries count as 0, else they are left out; errors name ``where``.
-
-    Raises:
-        DataError: most of the judged documents are missing, or, unless ``zeros``, one is there in
-            another Unicode form only; names some of them.
-    """
-    judged = {document for grades in qrels.values() for document in grades}
-    lost = sorted(judged.difference(documents))
-    composed = _composed(documents)
-    forms = {*composed}
-    if not zeros and (other := [name for name in lost if not forms.isdisjoint(_composed([name]))]):
-        raise DataError(
-            f"{where}: judged document {other[0]!a:.60} is in the corpus only in another Unicode "
-            f"form ({len(other)} in total); write ids alike, as NFC or as NFD"
-        )
-    if len(lost) > _MOST * len(judged):
-        raise DataError(
-            f"{where}: {len(lost)} of {len(judged)} judged documents are not in the corpus "
-            f"({listed(lost[:10])}, ...); its ids look like {_some(documents)}. Do the qrels "
-            "belong to this corpus?"
-        )
-    known = set(queries)
-    given = [qrels.get(query, {}).values() for query in known]
-    unanswerable = sum(bool(grades) and max(grades) <= 0 for grades in given)
-    return {
-        MISSING: len(lost),
-        ZERO if zeros else UNANSWERABLE: unanswerable,
-        UNJUDGED: sum(not grades for grades in given),
-        UNKNOWN: len(qrels.keys() - known),
-        NEGATIVE: sum(grade < 0 for grades in qrels.values() for grade in grades.values()),
-        TWINS: len(composed) - len(forms),
-    }
-
-
-def _composed(names: Iterable[str]) -> list[str]:
-    """Return the names that are not ASCII, in Unicode's composed form (NFC)."""
-    return [unicodedata.normalize("NFC", name) for name in names if not name.isascii()]
-
-
-def _some(names: Iterable[str]) -> str:
-    return ", ".join(f"{name!r:.60}" for name in islice(names, 3)) or "none"
 
 
 def query_clusters(collection: TestCollection) -> dict[str, str]:
@@ -500,149 +414,7 @@ def query_clusters(collection: TestCollection) -> dict[str, str]:
     return shared_documents(collection.qrels)
 
 
-def shared_documents(qrels: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
-    """Return the relevant document of each query, as clusters of queries.
-
-    Empty unless each query has exactly one, and some share it.
-
-    >>> shared_documents({"q1": {"a": 1, "b": 0}, "q2": {"a": 1}, "q3": {"c": 2}})
-    {'q1': 'a', 'q2': 'a', 'q3': 'c'}
-    """
-    relevant = {
-        query: [document for document, grade in grades.items() if grade > 0]
-        for query, grades in qrels.items()
-    }
-    if any(len(each) != 1 for each in relevant.values()):
-        return {}
-    clusters = {query: document for query, (document,) in relevant.items()}
-    return clusters if len({*clusters.values()}) < len(clusters) else {}
-
-
-def in_corpus(grades: Mapping[str, int], documents: Collection[str]) -> dict[str, int]:
-    """Return the grades of documents that are there."""
-    return {document: grade for document, grade in grades.items() if document in documents}
-
-
-def plain_text(text: str) -> str:
-    """Return a text without differences of width, composition, case and blanks.
-
-    >>> plain_text(" Sort  a List ") == plain_text("sort a list")
-    True
-    """
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-def documents_of_themselves(
-    queries: Mapping[str, str],
-    documents: Mapping[str, str],
-    qrels: Mapping[str, Mapping[str, int]],
-) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """Return the documents which are a query itself, to remove from its ranking, and counts.
-
-    A document is the query itself if it has its id and, after a title that is no longer than the
-    rest, the same `plain_text`. It is removed from the ranking of that query, where it would be
-    first, unless it has a judgement. A document of another id with the query's text may be an
-    answer: it is ranked, and counted.
-    """
-    texts = {query: plain_text(text) for query, text in queries.items()}
-    removed: dict[str, list[str]] = {}
-    judged, ranked = set(), set()
-    for query, text in texts.items():
-        if text and query in documents and _is_titled(plain_text(documents[query]), text):
-            if query in qrels.get(query, {}):
-                judged.add(query)
-            else:
-                removed[query] = [query]
-    for document, equal in _equal_texts(texts, documents):
-        for query in equal:
-            if document in qrels.get(query, {}):
-                judged.add(query)
-            elif document != query:
-                ranked.add(query)
-    counts = {ITSELF: len(removed), JUDGED_ITSELF: len(judged), SAME_TEXT: len(ranked)}
-    return removed, counts
-
-
-def _is_titled(document: str, text: str) -> bool:
-    """Return whether a document is a text, perhaps after a title that is no longer."""
-    return document.endswith(text) and len(document) <= 2 * len(text)
-
-
-def _equal_texts(
-    queries: Mapping[str, str], documents: Mapping[str, str]
-) -> Iterator[tuple[str, list[str]]]:
-    """Yield each document with the text of queries, and these; queries are `plain_text`."""
-    by_text: dict[str, list[str]] = {}
-    for query, text in queries.items():
-        if text:
-            by_text.setdefault(text, []).append(query)
-    prefixes = {text[:_PREFIX] for text in by_text}
-    for document, text in documents.items():
-        beginning = plain_text(text.lstrip()[: 8 * _PREFIX])
-        if beginning[:_PREFIX] in prefixes and (equal := by_text.get(plain_text(text))):
-            yield document, equal
-
-
-def with_copies(clusters: Mapping[str, str], queries: Mapping[str, str]) -> dict[str, str]:
-    """Return a cluster per query in which copies of a query are together; empty without any.
-
-    Copies have the same `plain_text`. Clusters that share a copy become one.
-
-    >>> with_copies({}, {"q1": "Sort a list", "q2": "sort a  list", "q3": "sort"})
-    {'q1': 'q1', 'q2': 'q1', 'q3': 'q3'}
-    """
-    merged: dict[str, str] = {}  # of clusters
-
-    def first(cluster: str) -> str:
-        while cluster in merged:
-            cluster = merged[cluster]
-        return cluster
-
-    by_text: dict[str, str] = {}
-    together = {query: clusters.get(query, query) for query in queries}
-    for query, text in queries.items():
-        if not (plain := plain_text(text)):
-            continue
-        earlier = first(by_text.setdefault(plain, together[query]))
-        if earlier != first(together[query]):
-            merged[first(together[query])] = earlier
-    together = {query: first(cluster) for query, cluster in together.items()}
-    return together if clusters or len({*together.values()}) < len(together) else {}
-
-
-def text_counts(kind: str, texts: Iterable[str]) -> dict[str, int]:
-    """Count texts that are empty, have control characters or are duplicates; counts may be 0.
-
-    >>> text_counts("documents", ["a", "", "a"])  # doctest: +NORMALIZE_WHITESPACE
-    {'empty documents': 1, 'documents with control characters': 0,
-     'documents equal to another': 1}
-    """
-    empty, control, hashes = 0, 0, array("q")  # of hashes, millions fit into memory
-    for text in texts:
-        control += CONTROL.search(text) is not None
-        if text.strip():
-            hashes.append(hash(text))
-        else:
-            empty += 1
-    equal = len(hashes) - len(np.unique(hashes))
-    return {
-        f"empty {kind}": empty,
-        f"{kind} with control characters": control,
-        f"{kind} equal to another": equal,
-    }
-
-
-def nothing_found_by(part: str) -> str:
-    """Return the name of the count of queries for which a part of a fusion found nothing."""
-    return f"queries for which {part}{PART_FOUND_NOTHING}"
-
-
-def nonzero(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return the counts that are not 0."""
-    return {name: count for name, count in counts.items() if count}
-
-
-def find_collections(spec: Any) -> list[TestCollection]:
+def find_collections(spec: object) -> list[TestCollection]:
     """Return the collections of a folder or an MTEB task; a collection is returned as it is.
 
     Raises:
@@ -653,131 +425,47 @@ def find_collections(spec: Any) -> list[TestCollection]:
     if not isinstance(spec, str | Path):
         return from_mteb(spec)
     folder = Path(spec).expanduser()
-    if folder.is_dir():
-        if variant(folder, "queries.dev.small.tsv", "queries.dev.tsv"):
-            return [_from_msmarco(folder)]
-        if variant(folder, "corpus.jsonl"):
-            return [TestCollection.from_beir(folder)]
-        return _group(folder)
+    if not folder.is_dir():
+        return _of_task_name(str(spec))
+    if is_msmarco(folder):
+        return [_from_msmarco(folder)]
+    if is_beir(folder):
+        return [TestCollection.from_beir(folder)]
+    group = folder_label(folder)
+    collections: list[TestCollection] = []
+    for part in group_folders(folder):
+        collection = TestCollection.from_beir(part)
+        collections.append(replace(collection, name=f"{group}-{collection.name}", group=group))
+    return collections
+
+
+def _of_task_name(name: str) -> list[TestCollection]:
+    """Return the collections of an MTEB task by its name."""
     try:
-        if str(spec).startswith(("PyDocs", "AuthorSTS")):
+        if name.startswith(("PyDocs", "AuthorSTS")):
             from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 
-            return from_mteb(embedded_task(str(spec)))
+            return from_mteb(embedded_task(name))
         import mteb
 
-        return from_mteb(mteb.get_task(str(spec)))
+        return from_mteb(mteb.get_task(name))
     except KeyError as error:
-        why = str(error.args[0]).removeprefix("KeyError: ").rstrip(".")
-        raise DataError(f"{str(spec)!r} is neither a folder nor an MTEB task ({why})") from None
-
-
-def _group(folder: Path) -> list[TestCollection]:
-    """Return the collections of a folder of BEIR folders, whose scores are averaged.
-
-    Raises:
-        DataError: no part, or one that is incomplete: a mean without it would be another one.
-    """
-    try:
-        inside = sorted(each for each in folder.iterdir() if not each.name.startswith((".", "__")))
-        parts = [each for each in inside if each.is_dir()]
-        unlike = [part for part in parts if not any(map(_is_beir_file, part.iterdir()))]
-    except OSError as error:
-        raise DataError(f"{error.filename}: cannot be read ({error.strerror})") from None
-    if len(unlike) == len(parts):
-        raise DataError(
-            f"{folder}: expected a BEIR folder (corpus.jsonl), a folder of BEIR folders, or "
-            "the MS MARCO dev set (queries.dev.small.tsv)"
-        )
-    packed = [each for each in inside if _ARCHIVE.search(each.name)]
-    names = {part.name for part in parts}
-    lost = unlike + [each for each in packed if _ARCHIVE.sub("", each.name) not in names]
-    if lost:
-        raise DataError(
-            f"{lost[0]}: no BEIR folder (corpus.jsonl, queries.jsonl, qrels/), beside {len(parts)} "
-            f"folders of one mean ({len(lost)} such in total); complete it, or move it away"
-        )
-    splits = {part: _split(part) for part in parts}
-    if len({*splits.values()}) > 1:
-        first, *others = splits
-        other = next(part for part in others if splits[part] != splits[first])
-        raise DataError(
-            f"{other}: has the split {splits[other]!r}, and {first.name} has {splits[first]!r}; "
-            "expected one split in all folders of a mean"
-        )
-    top = _label(folder)
-    collections = [TestCollection.from_beir(part) for part in parts]
-    return [replace(each, name=f"{top}-{each.name}", group=top) for each in collections]
-
-
-def _is_beir_file(file: Path) -> bool:
-    return _BEIR_FILE.match(file.name) is not None
-
-
-def _split(folder: Path) -> str:
-    """Return the split of a BEIR folder's qrels: ``test``, or the only one that is there."""
-    qrels = folder / "qrels"
-    names = {file.name.split(".")[0] for file in qrels.glob("*")} if qrels.is_dir() else set()
-    names = {name for name in names if name}
-    if "test" in names or not names:
-        return "test"
-    if len(names) > 1:
-        raise DataError(
-            f"{qrels}: no test.tsv, and several other splits: {listed(sorted(names))}; give one as "
-            "`split` of from_beir, or leave one there"
-        )
-    return names.pop()
-
-
-def _label(folder: Path) -> str:
-    """Return the name of a folder, or one that is safe in file names and as distinct.
-
-    >>> _label(Path("scifact")), _label(Path("my data"))
-    ('scifact', 'my-data-b2167b0a')
-    """
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("-._")[:100]
-    digest = hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:8]
-    return plain if plain == folder.name else f"{plain or 'data'}-{digest}"
+        reason = str(error.args[0]).removeprefix("KeyError: ").rstrip(".")
+        raise DataError(f"{name!r} is neither a folder nor an MTEB task ({reason})") from None
 
 
 def _from_msmarco(folder: Path) -> TestCollection:
-    """Read the MS MARCO dev set: 6,980 queries, their qrels, and the official top 1,000.
-
-    ``top1000.dev`` includes its passages. The order of its lines is not a ranking;
-    ``run.dev.small.tsv`` (query, passage, rank), if it exists, gives the order. Without
-    ``top1000.dev``, the documents are ``collection.tsv`` (8.8 million passages).
-    """
-    file = required(folder, "queries.dev.small.tsv", "queries.dev.tsv")
-    queries = _by_id(file, numbered_tsv_rows(file, 2))
-    qrels, counts = _read_qrels(required(folder, "qrels.dev.small.tsv", "qrels.dev.tsv"), columns=4)
-    top = variant(folder, "top1000.dev", "top1000.dev.tsv")
-    run = variant(folder, "run.dev.small.tsv", "run.dev.small.trec")
-    documents: dict[str, str] = {}
-    candidates: dict[str, list[str]] | None = None
-    if top is None:
-        file = required(folder, "collection.tsv")
-        documents = _by_id(file, numbered_tsv_rows(file, 2))
-    else:
-        candidates = {}
-        for number, (query, name, _, passage) in numbered_tsv_rows(top, 4):
-            candidates.setdefault(query, []).append(name)
-            if documents.setdefault(name, passage) != passage:
-                raise DataError(f"{top}:{number}: document {name!r:.60} has another text before")
-        for name in (*candidates, *documents):
-            checked_id(name, where=str(top))
-    if run is not None:
-        ranked = load_run(run)
-        candidates = {q: sorted(s, key=lambda d, s=s: -s[d]) for q, s in ranked.items()}  # type: ignore[misc]
+    files = read_msmarco(folder)
     collection = TestCollection(
         "MSMARCO-dev",
-        documents,
-        queries,
-        qrels,
-        candidates,
-        ordered=run is not None,
+        files.documents,
+        files.queries,
+        files.qrels,
+        files.candidates,
+        ordered=files.ordered,
         language=ENGLISH,
     )
-    return collection.checked(folder, counted=counts)
+    return collection.checked(folder, counted=files.counts)
 
 
 def from_mteb(task: Any) -> list[TestCollection]:
@@ -790,41 +478,64 @@ def from_mteb(task: Any) -> list[TestCollection]:
             not load (MTEB would then search the whole corpus).
     """
     name = task.metadata.name
-    if inner := getattr(task.metadata, "tasks", None):
-        return [replace(each, group=name) for part in inner for each in from_mteb(part)]
-    if task.metadata.type not in ("Retrieval", "Reranking"):
+    collections: list[TestCollection] = []
+    for part in getattr(task.metadata, "tasks", None) or ():
+        collections += [replace(collection, group=name) for collection in from_mteb(part)]
+    if collections:
+        return collections
+    if task.metadata.type not in _SEARCH_TYPES:
         raise DataError(f"{name}: expected type Retrieval or Reranking; got {task.metadata.type}")
     if not task.data_loaded:
         with local_data(task):
             load_data(task)
     task.convert_v1_dataset_format_to_v2(num_proc=None)
     parts = [(subset, split) for subset in task.hf_subsets for split in task.eval_splits]
-    collections = []
+    if len(parts) == 1:
+        return [_of_subset(task, *parts[0], name=name)]
     for subset, split in parts:
-        data = task.dataset[subset][split]
-        if task.metadata.type == "Reranking" and not data["top_ranked"]:
-            raise DataError(f"{name}: the candidates of this reranking task did not load; offline?")
-        queries = {str(row["id"]): joined_query(row) for row in data["queries"]}
-        documents = {str(row["id"]): joined_document(row) for row in data["corpus"]}
-        counted = {
-            UNKNOWN: len(data["relevant_docs"].keys() - queries.keys()),
-            DUPLICATES: len(data["queries"]) + len(data["corpus"]) - len(queries) - len(documents),
-        }
-        languages = task_languages(task.metadata, subset)
-        cluster_of = getattr(task, "clusters", None)
-        collection = TestCollection(
-            name if len(parts) == 1 else f"{name}-{subset}-{split}",
-            documents,
-            queries,
-            {query: each for query, each in data["relevant_docs"].items() if query in queries},
-            data["top_ranked"],
-            skip_self=bool(task.ignore_identical_ids),
-            group="" if len(parts) == 1 else name,
-            language=ENGLISH
-            if ENGLISH in languages
-            else min(languages),  # BM25 stems English if present
-            clusters={query: cluster_of(query) for query in queries} if cluster_of else {},
-            substitute=substitute_of(task),
-        )
-        collections.append(collection.checked(name, counted=counted, zeros=True))
+        collection = _of_subset(task, subset, split, name=f"{name}-{subset}-{split}")
+        collections.append(replace(collection, group=name))
     return collections
+
+
+def _of_subset(task: Any, subset: str, split: str, *, name: str) -> TestCollection:
+    """Return the collection of one subset and split of a task whose data are loaded."""
+    data = task.dataset[subset][split]
+    if task.metadata.type == "Reranking" and not data["top_ranked"]:
+        raise DataError(
+            f"{task.metadata.name}: the candidates of this reranking task did not load; offline?"
+        )
+    queries = {str(row["id"]): joined_query(row) for row in data["queries"]}
+    documents = {str(row["id"]): joined_document(row) for row in data["corpus"]}
+    judgements = data["relevant_docs"]
+    counted = {
+        UNKNOWN: len(judgements.keys() - queries.keys()),
+        DUPLICATES: len(data["queries"]) + len(data["corpus"]) - len(queries) - len(documents),
+    }
+    collection = TestCollection(
+        name,
+        documents,
+        queries,
+        {query: grades for query, grades in judgements.items() if query in queries},
+        data["top_ranked"],
+        skip_self=bool(task.ignore_identical_ids),
+        language=_language(task_languages(task.metadata, subset)),
+        clusters=_clusters_of(task, queries),
+        substitute=substitute_of(task),
+    )
+    return collection.checked(task.metadata.name, counted=counted, zeros=True)
+
+
+def _language(languages: Collection[str]) -> str:
+    """Return the language by which BM25 stems: English if it is among them."""
+    if ENGLISH in languages:
+        return ENGLISH
+    return min(languages)
+
+
+def _clusters_of(task: Any, queries: Mapping[str, str]) -> dict[str, str]:
+    """Return the cluster of each query by a task that defines them; else empty."""
+    cluster_of = getattr(task, "clusters", None)
+    if cluster_of is None:
+        return {}
+    return {query: cluster_of(query) for query in queries}

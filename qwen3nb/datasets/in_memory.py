@@ -33,10 +33,12 @@ GOLD = (
     *("score", "gold", "similarity", "similarity_score", "relatedness_score", "human (mean)"),
     *("human_mean", "simlex999", "rating", "label", "mean", "cosine"),
 )
+_METHODS_OF_TABLES = ("iterrows", "to_dicts", "to_pylist", "column_names", "fetchdf", "collect")
+_MISSING = ("NAType", "NaTType")  # classes of pandas without a public name
 _PUNCTUATION = re.compile(r"[\W_]+")
 
 
-def table_rows(data: Any, *, what: str) -> list[Row]:
+def table_rows(data: object, *, what: str) -> list[Row]:
     """Return the rows of a table in memory as dictionaries, without missing values.
 
     >>> table_rows({"id": ["a", "b"], "text": ["sort", None]}, what="documents")
@@ -60,7 +62,7 @@ def table_rows(data: Any, *, what: str) -> list[Row]:
     return rows
 
 
-def is_table(data: Any) -> bool:
+def is_table(data: object) -> bool:
     """Return whether data are rows of named columns rather than a file, a text or plain values.
 
     >>> is_table([{"id": "a"}]), is_table(["a"]), is_table({"a": "text"}), is_table("file.csv")
@@ -70,8 +72,9 @@ def is_table(data: Any) -> bool:
         return bool(data) and all(_is_list(values) for values in data.values())
     if isinstance(data, list | tuple):
         return bool(data) and all(isinstance(row, Mapping) for row in data)
-    methods = ("iterrows", "to_dicts", "to_pylist", "column_names", "fetchdf", "collect")
-    return any(hasattr(data, name) for name in methods) and not hasattr(data, "metadata")
+    if hasattr(data, "metadata"):  # a task of MTEB
+        return False
+    return any(hasattr(data, method) for method in _METHODS_OF_TABLES)
 
 
 def find_column(columns: Iterable[str], names: Sequence[str]) -> str | None:
@@ -80,12 +83,13 @@ def find_column(columns: Iterable[str], names: Sequence[str]) -> str | None:
     >>> find_column(["Word 1", "Word 2", "Human (mean)"], GOLD)
     'Human (mean)'
     """
-    spelt: dict[str, str] = {}
+    column_by_letters: dict[str, str] = {}
     for column in columns:
-        spelt.setdefault(_letters(column), column)
+        column_by_letters.setdefault(_letters(column), column)
     for name in names:
-        if _letters(name) in spelt:
-            return spelt[_letters(name)]
+        letters = _letters(name)
+        if letters in column_by_letters:
+            return column_by_letters[letters]
     return None
 
 
@@ -98,7 +102,7 @@ def required_column(columns: Iterable[str], names: Sequence[str], *, where: str)
     return column
 
 
-def texts_by_id(data: Any, *, what: str) -> dict[str, Any]:
+def texts_by_id(data: object, *, what: str) -> dict[str, Any]:
     """Return the text of each row by its id, with the title before it, if there is one.
 
     Without a column of ids, the position of a row is its id.
@@ -108,26 +112,29 @@ def texts_by_id(data: Any, *, what: str) -> dict[str, Any]:
     """
     rows = table_rows(data, what=what)
     columns = _columns(rows)
-    names = find_column(columns, ID)
-    titles = find_column(columns, TITLE)
-    column = find_column([name for name in columns if name != names], TEXT)
-    if column is None:
-        column = required_column(columns, (*TEXT, *TITLE), where=what)
+    id_column = find_column(columns, ID)
+    title_column = find_column(columns, TITLE)
+    text_column = find_column([name for name in columns if name != id_column], TEXT)
+    if text_column is None:
+        text_column = required_column(columns, (*TEXT, *TITLE), where=what)
     texts: dict[str, Any] = {}
-    for position, row in enumerate(rows):
-        if names is not None and names not in row:
-            raise DataError(f"{what}:{position + 1}: no value in the column {names!r} of ids")
-        name = str(position if names is None else row[names])
+    for number, row in enumerate(rows, start=1):
+        name = str(number - 1)
+        if id_column is not None:
+            if id_column not in row:
+                raise DataError(f"{what}:{number}: no value in the column {id_column!r} of ids")
+            name = str(row[id_column])
         if name in texts:
-            raise DataError(f"{what}:{position + 1}: duplicate id {name!r:.60}")
-        text = row.get(column, "")
-        if titles not in (None, column) and isinstance(text, str):
-            text = f"{row.get(titles, '')} {text}".strip()
+            raise DataError(f"{what}:{number}: duplicate id {name!r:.60}")
+        text = row.get(text_column, "")
+        if title_column not in (None, text_column) and isinstance(text, str):
+            title = row.get(str(title_column), "")
+            text = f"{title} {text}".strip()
         texts[name] = text
     return texts
 
 
-def grades_by_query(data: Any, *, what: str) -> dict[str, dict[str, Any]]:
+def grades_by_query(data: object, *, what: str) -> dict[str, dict[str, Any]]:
     """Return the grade per query and document of rows with a query, a document and a grade.
 
     Without a column of grades, each row is a relevant document of grade 1.
@@ -137,33 +144,44 @@ def grades_by_query(data: Any, *, what: str) -> dict[str, dict[str, Any]]:
     """
     rows = table_rows(data, what=what)
     columns = _columns(rows)
-    queries = required_column(columns, QUERY_ID, where=what)
-    documents = required_column(columns, DOCUMENT_ID, where=what)
-    grades = find_column(columns, GRADE)
-    judged: dict[str, dict[str, Any]] = {}
+    query_column = required_column(columns, QUERY_ID, where=what)
+    document_column = required_column(columns, DOCUMENT_ID, where=what)
+    grade_column = find_column(columns, GRADE)
+    used_columns = [query_column, document_column]
+    if grade_column is not None:
+        used_columns.append(grade_column)
+    grades: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(rows, start=1):
-        for column in (queries, documents, grades):
-            if column is not None and column not in row:
+        for column in used_columns:
+            if column not in row:
                 raise DataError(f"{what}:{number}: no value in the column {column!r}")
-        grade = 1 if grades is None else row[grades]
-        judged.setdefault(str(row[queries]), {})[str(row[documents])] = grade
-    return judged
+        grade = 1
+        if grade_column is not None:
+            grade = row[grade_column]
+        query = str(row[query_column])
+        document = str(row[document_column])
+        grades.setdefault(query, {})[document] = grade
+    return grades
 
 
 def _columns(rows: Iterable[Row]) -> list[str]:
     """Return the names of all columns, in the order of their first value."""
-    return list(dict.fromkeys(str(name) for row in rows for name in row))
+    columns: dict[str, None] = {}
+    for row in rows:
+        for name in row:
+            columns[str(name)] = None
+    return list(columns)
 
 
 def _letters(name: str) -> str:
     return _PUNCTUATION.sub("", str(name)).casefold()
 
 
-def _is_list(values: Any) -> bool:
+def _is_list(values: object) -> bool:
     return isinstance(values, list | tuple) or hasattr(values, "tolist")
 
 
-def _plain_rows(data: Any, what: str) -> Iterable[Any]:
+def _plain_rows(data: Any, what: str) -> Iterable[object]:
     """Return the rows of a table, with the values of its library."""
     if hasattr(data, "fetchdf"):  # a relation of DuckDB
         data = data.fetchdf()
@@ -176,23 +194,32 @@ def _plain_rows(data: Any, what: str) -> Iterable[Any]:
     if hasattr(data, "iterrows"):  # pandas
         return list(data.to_dict("records"))
     if isinstance(data, Mapping) and is_table(data):
-        lengths = {len(values) for values in data.values()}
-        if len(lengths) > 1:
-            raise DataError(f"{what}: expected columns of equal length; got {sorted(lengths)}")
-        values = zip(*data.values(), strict=True)
-        return [dict(zip(data, row, strict=True)) for row in values]
+        return _rows_of_columns(data, what)
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         return data
     return [data]
 
 
-def _without_missing(row: Mapping[Any, Any]) -> Row:
+def _rows_of_columns(columns: Mapping[str, Sequence[object]], what: str) -> list[object]:
+    """Return the rows of columns by name."""
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) > 1:
+        raise DataError(f"{what}: expected columns of equal length; got {sorted(lengths)}")
+    rows = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _without_missing(row: Mapping[object, object]) -> Row:
     """Return the values of a mapping that are there, as types of Python."""
-    values = {str(name): _plain(value) for name, value in row.items()}
-    return {name: value for name, value in values.items() if value is not None}
+    present: Row = {}
+    for name, value in row.items():
+        plain = _plain(value)
+        if plain is not None:
+            present[str(name)] = plain
+    return present
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return a value as a type of Python; None for a missing one."""
     if isinstance(value, Mapping):
         return _without_missing(value)
@@ -204,10 +231,8 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, float) and math.isnan(value):
         return None
-    # pandas.NA and NaT are of classes without a public name, and equal to nothing.
-    missing = type(value).__name__ in ("NAType", "NaTType")
-    return None if missing else _day_as_text(value)
-
-
-def _day_as_text(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, date) else value
+    if type(value).__name__ in _MISSING:
+        return None
+    if isinstance(value, date):
+        return value.isoformat()
+    return value

@@ -8,16 +8,20 @@ it has these three columns only. WordSim-353, SimLex-999 and SICK are read as th
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from qwen3nb.datasets.custom.formats import (
+    PlacedRow,
+    RowRequest,
+    SeparatedValues,
+    find_format,
+    rows_of_file,
+)
 from qwen3nb.datasets.in_memory import FIRST, GOLD, SECOND, find_column, is_table, table_rows
 from qwen3nb.datasets.rows import (
     CONTROL,
     DataError,
     csv_rows,
-    json_rows,
     listed,
-    numbered_json_rows,
     numbered_lines,
     stated_number,
     variant,
@@ -29,10 +33,11 @@ _MEANINGS = (FIRST, SECOND, GOLD)
 _NAMES = ("sentence1", "sentence2", "score")
 _NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity|[0-9._e+-]+)\s*")  # as Python reads them
 _FILES = ("test.jsonl", "test.csv", "test.tsv", "test.txt")
-Cells = Sequence[Any]
+_PLAIN_TEXT = {".txt", ".tab"}  # suffixes of files in which quotes are ordinary characters
+PlacedPair = tuple[str, tuple[str, str, object]]  # where a pair is, its two texts and its score
 
 
-def scored_pairs(source: Any, *, of: str) -> list[tuple[str, str, float]]:
+def scored_pairs(source: object, *, of: str) -> list[tuple[str, str, float]]:
     """Read two texts and their score from each row, in order.
 
     Args:
@@ -45,50 +50,53 @@ def scored_pairs(source: Any, *, of: str) -> list[tuple[str, str, float]]:
         DataError: no rows, or a malformed one; a score that is not a finite number; a text that is
             empty or has control characters.
     """
-    where = of if is_table(source) or not isinstance(source, Path | str) else str(source)
     pairs: list[tuple[str, str, float]] = []
-    for number, (first, second, gold) in _rows_of(source, of):
+    for place, (first, second, gold) in _pairs_of(source, of):
         score = stated_number(gold)
         if score is None:
-            raise DataError(f"{where}:{number}: expected a number as score; got {gold!r:.60}")
+            raise DataError(f"{place}: expected a number as score; got {gold!r:.60}")
         if not first.strip() or not second.strip():
-            raise DataError(
-                f"{where}:{number}: expected two {of}; got {first!r:.60}, {second!r:.60}"
-            )
+            raise DataError(f"{place}: expected two {of}; got {first!r:.60}, {second!r:.60}")
         if CONTROL.search(first + second):
-            raise DataError(f"{where}:{number}: control characters in one of two {of}")
+            raise DataError(f"{place}: control characters in one of two {of}")
         pairs.append((first, second, score))
     if not pairs:
+        where = of
+        if isinstance(source, Path | str) and not is_table(source):
+            where = str(source)
         raise DataError(f"{where}: no pairs of {of}")
     return pairs
 
 
-def _rows_of(source: Any, of: str) -> Iterator[tuple[int, Cells]]:
-    """Yield the number of each row, its two texts and its score, which is not checked yet."""
+def _pairs_of(source: object, of: str) -> Iterator[PlacedPair]:
+    """Yield the place of each pair, its texts and its score, which are not checked yet."""
     if not isinstance(source, Path | str):
-        yield from _rows_in_memory(source, of)
+        rows = table_rows(source, what=of)
+        numbered = enumerate(rows, start=1)
+        yield from _pairs_of_rows([(f"{of}:{number}", row) for number, row in numbered])
         return
     file = Path(source)
-    if ".jsonl" in file.suffixes or ".ndjson" in file.suffixes:
-        _, first = next(json_rows(file), (0, {}))
-        texts = [_column(first, names) for names in (FIRST, SECOND)]
-        gold = _column(first, GOLD)
-        yield from numbered_json_rows(file, {**dict.fromkeys(texts, str), gold: (int, float)})
-        return
-    yield from _rows_of_table(file)
+    file_format = find_format(file)
+    if file_format is None or isinstance(file_format, SeparatedValues):
+        yield from _pairs_of_cells(file)
+    else:
+        yield from _pairs_of_rows(list(rows_of_file(file, RowRequest())))
 
 
-def _rows_in_memory(source: Any, of: str) -> Iterator[tuple[int, Cells]]:
-    rows = table_rows(source, what=of)
-    columns = dict.fromkeys(name for row in rows for name in row)
-    used = [_column(columns, names) for names in _MEANINGS]
-    for number, row in enumerate(rows, start=1):
-        cells = [row.get(name) for name in used]
-        if not all(isinstance(text, str) for text in cells[:2]):
+def _pairs_of_rows(rows: Sequence[PlacedRow]) -> Iterator[PlacedPair]:
+    """Yield the pairs of rows with named columns."""
+    columns: dict[str, None] = {}
+    for _, row in rows:
+        columns.update(dict.fromkeys(row))
+    first_column, second_column, gold_column = (_column(columns, names) for names in _MEANINGS)
+    for place, row in rows:
+        first = row.get(first_column)
+        second = row.get(second_column)
+        if not isinstance(first, str) or not isinstance(second, str):
             raise DataError(
-                f"{of}:{number}: expected texts in {used[0]!r} and {used[1]!r}; got {row!r:.80}"
+                f"{place}: expected texts in {first_column!r} and {second_column!r}; got {row!r:.80}"
             )
-        yield number, cells
+        yield place, (first, second, row.get(gold_column))
 
 
 def _column(columns: Iterable[str], names: Sequence[str]) -> str:
@@ -96,29 +104,34 @@ def _column(columns: Iterable[str], names: Sequence[str]) -> str:
     return find_column(columns, names) or names[0]
 
 
-def _rows_of_table(file: Path) -> Iterator[tuple[int, Cells]]:
-    """Yield the rows of a file with separated columns."""
-    rows = list(_separated(file))
-    if not rows:
+def _pairs_of_cells(file: Path) -> Iterator[PlacedPair]:
+    """Yield the pairs of a file with separated columns, with or without a header."""
+    lines = list(_separated(file))
+    if not lines:
         return
-    header = [name.strip() for name in rows[0][1]]
-    used = [find_column(header, names) for names in _MEANINGS]
-    if None not in used:
-        positions = [header.index(str(name)) for name in used]
-        for number, cells in rows[1:]:
+    first_line = lines[0][1]
+    header = [name.strip() for name in first_line]
+    columns = [find_column(header, meaning) for meaning in _MEANINGS]
+    positions = [header.index(column) for column in columns if column is not None]
+    if len(positions) == len(_MEANINGS):
+        for number, cells in lines[1:]:
             if len(cells) != len(header):
                 raise DataError(f"{file}:{number}: {len(cells)} cells, expected {len(header)}")
-            yield number, [cells[position].strip() for position in positions]
+            first, second, gold = (cells[position].strip() for position in positions)
+            yield f"{file}:{number}", (first, second, gold)
         return
-    for number, cells in rows:
+    for number, cells in lines:
         if len(cells) != len(_NAMES):
             raise DataError(
                 f"{file}:{number}: expected two texts and a score, or a header with "
                 f"{', '.join(_NAMES)}; got {listed(cells)}"
             )
-    is_header = not _NUMBER.fullmatch(rows[0][1][2].lower())
-    for number, cells in rows[1:] if is_header else rows:
-        yield number, [cell.strip() for cell in cells]
+    is_header = not _NUMBER.fullmatch(first_line[2].lower())
+    if is_header:
+        lines = lines[1:]
+    for number, cells in lines:
+        first, second, gold = (cell.strip() for cell in cells)
+        yield f"{file}:{number}", (first, second, gold)
 
 
 def _separated(file: Path) -> Iterator[tuple[int, list[str]]]:
@@ -126,16 +139,20 @@ def _separated(file: Path) -> Iterator[tuple[int, list[str]]]:
 
     In a text file, as in most published sets of word pairs, quotes are ordinary characters.
     """
-    if not {".txt", ".tab"} & {*file.suffixes}:
+    if _PLAIN_TEXT.isdisjoint(file.suffixes):
         yield from csv_rows(file)
         return
     for number, line in numbered_lines(file):
         text = line.rstrip("\r\n")
-        if text.strip():
-            yield number, text.split("\t" if "\t" in text else ",")
+        if not text.strip():
+            continue
+        separator = ","
+        if "\t" in text:
+            separator = "\t"
+        yield number, text.split(separator)
 
 
-def load_word_pairs(path: Any) -> list[WordPair]:
+def load_word_pairs(path: object) -> list[WordPair]:
     """Read two words and a gold score per row, in order, with duplicates.
 
     Args:
@@ -147,10 +164,14 @@ def load_word_pairs(path: Any) -> list[WordPair]:
     """
     if not isinstance(path, Path | str):
         return scored_pairs(path, of="words")
-    path = Path(path).expanduser()
-    file = variant(path, *_FILES) if path.is_dir() else path
+    folder_or_file = Path(path).expanduser()
+    file: Path | None = folder_or_file
+    if folder_or_file.is_dir():
+        file = variant(folder_or_file, *_FILES)
     if file is None or not file.is_file():
-        raise DataError(f"{path}: expected a file, or a folder with {' or '.join(_FILES)}")
+        raise DataError(
+            f"{folder_or_file}: expected a file, or a folder with {' or '.join(_FILES)}"
+        )
     return scored_pairs(file, of="words")
 
 
@@ -164,7 +185,8 @@ def load_analogies(file: Path | str) -> list[Analogy]:
             continue
         if len(words) != 4:
             raise DataError(f"{file}:{number}: expected four words; got {len(words)}")
-        analogies.append((words[0], words[1], words[2], words[3]))
+        a, b, c, d = words
+        analogies.append((a, b, c, d))
     if not analogies:
         raise DataError(f"{file}: no questions")
     return analogies

@@ -11,7 +11,7 @@ import csv
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -29,7 +29,7 @@ LINE = 16 << 20  # bytes of a line
 RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold
 _RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
 _FREE = 16 << 20  # bytes that may be unpacked at any ratio
-_LISTED = 30
+_MOST_LISTED = 30
 _BOM = b"\xef\xbb\xbf"
 # Control characters, line and paragraph separators, and lone surrogates.
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -47,20 +47,34 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[2Jb")
     'a�[2Jb'
     """
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    if text.isprintable():
+        return text
+    characters: list[str] = []
+    for character in text:
+        if character.isprintable():
+            characters.append(character)
+        else:
+            characters.append("\N{REPLACEMENT CHARACTER}")
+    return "".join(characters)
 
 
 def listed(names: Iterable[str]) -> str:
     """Format ``names`` for an error message: printable, and not too many."""
-    known = list(names)
-    more = [f"and {len(known) - _LISTED} more"] * (len(known) > _LISTED)
-    return ", ".join([f"{printable(name):.60}" for name in known[:_LISTED]] + more)
+    every_name = list(names)
+    parts = [f"{printable(name):.60}" for name in every_name[:_MOST_LISTED]]
+    if len(every_name) > _MOST_LISTED:
+        parts.append(f"and {len(every_name) - _MOST_LISTED} more")
+    return ", ".join(parts)
 
 
 def variant(folder: Path, *names: str) -> Path | None:
     """Return the first of ``names`` that exists in ``folder``, plain or compressed."""
-    files = (folder / f"{name}{end}" for name in names for end in ("", *COMPRESSED))
-    return next((file for file in files if file.exists()), None)
+    for name in names:
+        for suffix in ("", *COMPRESSED):
+            file = folder / f"{name}{suffix}"
+            if file.exists():
+                return file
+    return None
 
 
 def required(folder: Path, *names: str) -> Path:
@@ -81,7 +95,10 @@ def size_limit(default: int) -> int:
 
 def raised_limit(limit: int) -> str:
     """Return a limit for an error message, with the option that raises it."""
-    return f"{f'{limit >> 20} MiB' if limit >> 20 else f'{limit:,} bytes'}; {_RAISED}"
+    mebibytes = limit >> 20
+    if mebibytes:
+        return f"{mebibytes} MiB; {_RAISED}"
+    return f"{limit:,} bytes; {_RAISED}"
 
 
 def unpacked_limit(file: Path) -> int:
@@ -104,19 +121,21 @@ def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int
     """
     if file.exists() and not file.is_file():
         raise DataError(f"{file}: not a regular file")
-    packed, limit, much = compression(file), most, ""
+    packing = compression(file)
+    source = ""
     try:
-        if packed:
-            much = f" unpacked from {file.stat().st_size:,} bytes"
-            limit = unpacked_limit(file) if most is None else min(most, unpacked_limit(file))
-        with open_unpacked(file, packed) as raw:
-            yield from stream_lines(raw, where=file, most=limit, source=much)
+        if packing:
+            source = f" unpacked from {file.stat().st_size:,} bytes"
+            unpacked = unpacked_limit(file)
+            most = min(most or unpacked, unpacked)
+        with open_unpacked(file, packing) as raw:
+            yield from stream_lines(raw, where=file, most=most, source=source)
     except DAMAGED as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
 
 
 def stream_lines(
-    raw: IO[bytes], *, where: Any, most: int | None = None, source: str = ""
+    raw: IO[bytes], *, where: object, most: int | None = None, source: str = ""
 ) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line of an open file; see `numbered_lines`.
 
@@ -126,22 +145,29 @@ def stream_lines(
         most: bytes to read at most; see `size_limit`.
         source: what its bytes come from, for errors.
     """
-    limit = math.inf if most is None else size_limit(most)
+    limit = math.inf
+    if most is not None:
+        limit = size_limit(most)
     longest = size_limit(LINE)
     size = 0
-    for number, line in enumerate(iter(partial(raw.readline, longest + 2), b""), start=1):
+    lines = iter(partial(raw.readline, longest + 2), b"")
+    for number, line in enumerate(lines, start=1):
         size += len(line)
         if len(line) > longest + 1:
             raise DataError(f"{where}:{number}: the line is longer than {raised_limit(longest)}")
         if size > limit:
-            much = f"more than {int(limit) >> 20} MiB{source}"
-            raise DataError(f"{where}:{number}: {much}; {_RAISED}")
+            excess = f"more than {int(limit) >> 20} MiB{source}"
+            raise DataError(f"{where}:{number}: {excess}; {_RAISED}")
+        if number == 1:
+            line = line.removeprefix(_BOM)
         try:
-            text = (line.removeprefix(_BOM) if number == 1 else line).decode("utf-8")
+            text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            cause = f"cannot be read (not UTF-8: {error.reason})"
-            raise DataError(f"{where}:{number}: {cause}") from None
-        yield number, text if text.endswith("\n") else f"{text}\n"
+            reason = f"cannot be read (not UTF-8: {error.reason})"
+            raise DataError(f"{where}:{number}: {reason}") from None
+        if not text.endswith("\n"):
+            text += "\n"
+        yield number, text
 
 
 def read_text(file: Path, *, most: int) -> str:
@@ -152,7 +178,8 @@ def read_text(file: Path, *, most: int) -> str:
     """
     if not file.is_file():
         raise DataError(f"{file}: no such file, or not a regular file")
-    if file.stat().st_size > (limit := size_limit(most)):
+    limit = size_limit(most)
+    if file.stat().st_size > limit:
         raise DataError(f"{file}: expected at most {raised_limit(limit)}")
     data = b""
     try:
@@ -193,7 +220,7 @@ def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[
 
 
 def checked_rows(
-    rows: Iterable[tuple[int, Mapping[str, Any]]], fields: Fields, where: Any
+    rows: Iterable[tuple[int, Mapping[str, Any]]], fields: Fields, where: object
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Yield number and named fields of each numbered row, after checking their types.
 
@@ -204,16 +231,21 @@ def checked_rows(
         for name, kind in fields.items():
             value = row.get(name)
             if not isinstance(value, kind) or isinstance(value, bool):
-                kinds = kind if isinstance(kind, tuple) else (kind,)
-                expected = " or ".join(each.__name__ for each in kinds)
                 raise DataError(
-                    f"{where}:{number}: field {name!r} is {value!r:.60}; expected {expected}"
+                    f"{where}:{number}: field {name!r} is {value!r:.60}; expected "
+                    f"{_names_of_types(kind)}"
                 )
             if isinstance(value, str) and not unicode_text(value):
                 raise DataError(
                     f"{where}:{number}: field {name!r} has a lone surrogate: {value!r:.60}"
                 )
         yield number, tuple(row.get(name) for name in fields)
+
+
+def _names_of_types(kind: type | tuple[type, ...]) -> str:
+    if isinstance(kind, type):
+        return kind.__name__
+    return " or ".join(type_.__name__ for type_ in kind)
 
 
 def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
@@ -244,50 +276,51 @@ def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list
     Raises:
         DataError: quotes that do not match.
     """
-    mark = "\t" if ".tsv" in file.suffixes else ","
+    separator = ","
+    if ".tsv" in file.suffixes:
+        separator = "\t"
     lines = (line for _, line in numbered_lines(file, most=most))
-    yield from separated_rows(lines, mark, where=file)
+    yield from separated_rows(lines, separator, where=file)
 
 
 def separated_rows(
-    lines: Iterable[str], mark: str, *, where: Any
+    lines: Iterable[str], separator: str, *, where: object
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield last line number and cells of each row of quoted lines, separated by ``mark``.
+    """Yield last line number and cells of each row of quoted lines, separated by ``separator``.
 
     Raises:
         DataError: quotes that do not match; starts with ``where``.
     """
     csv.field_size_limit(size_limit(LINE))
-    reader = csv.reader(lines, delimiter=mark, strict=True)
+    reader = csv.reader(lines, delimiter=separator, strict=True)
     try:
-        yield from ((reader.line_num, cells) for cells in reader if cells)
+        for cells in reader:
+            if cells:
+                yield reader.line_num, cells
     except csv.Error as error:
         raise DataError(f"{where}:{reader.line_num}: invalid CSV ({error})") from None
 
 
-def named_rows(
-    file: Path, columns: Sequence[str], *, most: int | None = None
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield last line number and cells in ``columns`` of each row of a file with a header.
+def csv_header(
+    rows: Iterator[tuple[int, list[str]]], *, file: Path, columns: Iterable[str] = ()
+) -> list[str]:
+    """Return the names of columns in the first of the rows of `csv_rows`.
 
     Raises:
-        DataError: see `csv_rows`; a column is missing or given twice; or a row has more or fewer
-            cells than the header.
+        DataError: one of ``columns`` is missing, or a name is given twice.
     """
-    rows = csv_rows(file, most=most)
-    header = [name.strip() for name in next(rows, (0, []))[1]]
-    if (twice := first_duplicate(header)) is not None:
-        raise DataError(f"{file}:1: duplicate column {twice!r:.60}")
-    if lost := [name for name in columns if name not in header]:
-        raise DataError(f"{file}:1: no column {lost[0]!r}; columns: {listed(header)}")
-    at = [header.index(name) for name in columns]
-    for number, row in rows:
-        if len(row) != len(header):
-            raise DataError(f"{file}:{number}: {len(row)} cells, expected {len(header)}")
-        yield number, [row[index] for index in at]
+    _, first_row = next(rows, (0, []))
+    header = [name.strip() for name in first_row]
+    duplicate = first_duplicate(header)
+    if duplicate is not None:
+        raise DataError(f"{file}:1: duplicate column {duplicate!r:.60}")
+    for name in columns:
+        if name not in header:
+            raise DataError(f"{file}:1: no column {name!r}; columns: {listed(header)}")
+    return header
 
 
-def checked_id(value: Any, *, where: str) -> str:
+def checked_id(value: object, *, where: str) -> str:
     """Return an id; raise DataError if blank or with control characters or lone surrogates."""
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{where}: the id is {value!r:.60}; expected text that is not blank")
@@ -296,7 +329,7 @@ def checked_id(value: Any, *, where: str) -> str:
     return value
 
 
-def finite_number(value: Any) -> float | None:
+def finite_number(value: object) -> float | None:
     """Return a JSON number as a float; None for anything else, including NaN and infinities.
 
     >>> finite_number(2), finite_number("2"), finite_number(True), finite_number(10**400)
@@ -305,12 +338,15 @@ def finite_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        return float(value) if math.isfinite(value) else None
+        number = float(value)
     except OverflowError:
         return None
+    if not math.isfinite(number):
+        return None
+    return number
 
 
-def stated_number(value: Any) -> float | None:
+def stated_number(value: object) -> float | None:
     """Return a JSON value or a text as a number; None as in `finite_number`.
 
     Unlike Python, does not read ``1_0`` as 10, nor digits of other scripts.
@@ -320,8 +356,10 @@ def stated_number(value: Any) -> float | None:
     """
     if not isinstance(value, str):
         return finite_number(value)
+    if not value.isascii() or "_" in value:
+        return None
     try:
-        return finite_number(float(value)) if value.isascii() and "_" not in value else None
+        return finite_number(float(value))
     except ValueError:
         return None
 
@@ -352,11 +390,13 @@ def json_lines(file: Path) -> tuple[list[dict[str, Any]], list[str]]:
             line), or the file is larger than 256 MiB.
     """
     lines = read_text(file, most=_LOG).split("\n")
-    objects, notes = [], []
+    objects: list[dict[str, Any]] = []
+    notes: list[str] = []
     for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         try:
-            if line.strip():
-                objects.append(json_object(line, where=f"{file}:{number}", nan=True))
+            objects.append(json_object(line, where=f"{file}:{number}", nan=True))
         except DataError:
             if number < len(lines):
                 raise

@@ -9,8 +9,9 @@ from helpers import TEXTS
 from helpers.mteb_tasks import WORDS, loaded
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import ITSELF, JUDGED_ITSELF, SAME_TEXT, TestCollection, from_mteb
+from qwen3nb.datasets.collection import TestCollection, from_mteb
 from qwen3nb.datasets.custom.load import load_domain
+from qwen3nb.datasets.equal_texts import ITSELF, JUDGED_ITSELF, SAME_TEXT
 from qwen3nb.datasets.trec import read_run
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_model

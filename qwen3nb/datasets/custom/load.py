@@ -17,25 +17,25 @@ negative scores too, which reverses the effect of every boost.)
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import Any
 
-from qwen3nb.datasets.collection import (
+from qwen3nb.datasets.custom.documents import DocumentLayout, Documents, read_documents
+from qwen3nb.datasets.custom.queries import Query, QueryFile, ScoringSettings, read_queries
+from qwen3nb.datasets.equal_texts import documents_of_themselves, with_copies
+from qwen3nb.datasets.judgements import (
     UNANSWERABLE,
     UNJUDGED,
     UNWINNABLE,
-    documents_of_themselves,
+    binary_grades,
+    highest_grade,
     in_corpus,
     judgement_counts,
     nonzero,
     text_counts,
-    with_copies,
 )
-from qwen3nb.datasets.custom.documents import DocumentLayout, Documents, read_documents
-from qwen3nb.datasets.custom.queries import QueryFile, ScoringSettings, read_queries
 from qwen3nb.datasets.rows import DataError, listed
 from qwen3nb.models.search.words import Words, words_of_texts
 from qwen3nb.utils.atomic_files import canonical, sha256_json
@@ -53,7 +53,7 @@ class Domain:
     revision: str  # SHA-256 of documents, queries, grades, threshold and boosts
     texts: Mapping[str, str]  # text per document
     factors: Mapping[str, float]  # factor per document's score; see `document_factors`
-    recipe: Mapping[str, Any]  # the parameters of the factors; ``{}`` without boosts
+    recipe: Mapping[str, object]  # the parameters of the factors; ``{}`` without boosts
     queries: Mapping[str, str]  # text per scored query
     categories: Mapping[str, str]  # category per scored query
     grades: Mapping[str, Mapping[str, int]]  # grade per query and document, of documents that exist
@@ -77,15 +77,12 @@ class Domain:
     @property
     def relevant(self) -> dict[str, dict[str, int]]:
         """The grades as 0 or 1, by the threshold."""
-        return {
-            query: {name: int(grade >= self.threshold) for name, grade in grades.items()}
-            for query, grades in self.grades.items()
-        }
+        return binary_grades(self.grades, self.threshold)
 
 
 def load_domain(
-    queries: Any,
-    documents: Any,
+    queries: object,
+    documents: object,
     *,
     layout: DocumentLayout | None = None,
     boost: bool = True,
@@ -117,92 +114,131 @@ def load_domain(
         queries = read_queries(queries)
     if not isinstance(documents, Documents):
         documents = read_documents(documents, layout)
-    factors, recipe, missing = dict.fromkeys(documents.texts, 1.0), dict[str, Any](), list[str]()
     if boost:
-        factors, recipe, missing = document_factors(documents, queries.settings, on=on)
+        factors, recipe, notes = document_factors(documents, queries.settings, on=on)
+    else:
+        factors, recipe, notes = dict.fromkeys(documents.texts, 1.0), {}, []
     threshold = relevance_threshold or queries.settings.relevance_threshold
-    grades = {each.id: each.grades for each in queries.queries}
-    known = {query: in_corpus(own, documents.texts) for query, own in grades.items()}
-    judged = {q: own for q, own in known.items() if max(own.values(), default=0) >= threshold}
-    if not judged:
-        highest = max((max(own.values(), default=0) for own in known.values()), default=0)
-        advice = "check the id column"
-        if 0 < highest < threshold:
-            advice = (
-                f"the highest grade is {highest}: set relevance_threshold = 1 under [settings], or "
-                "give --relevance-threshold 1"
-            )
-        raise DataError(
-            f"{queries.file}: no query has a document of grade {threshold} or higher among the "
-            f"{len(documents.texts)} documents of {documents.name}; {advice}"
-        )
-    kept = [each for each in queries.queries if each.id in judged]
-    texts = {each.id: each.text for each in kept}
-    counts = judgement_counts(
-        grades, queries=grades, documents=documents.texts, where=queries.file, zeros=False
-    )
-    dropped = tuple(query for query in grades if query not in judged)
-    counts[UNWINNABLE] = sum(
-        max(grades[query].values(), default=0) >= threshold for query in dropped
-    )
-    counts[UNANSWERABLE] = len(dropped) - counts[UNJUDGED] - counts[UNWINNABLE]
-    itself, counted_itself = documents_of_themselves(texts, documents.texts, judged)
-    counts |= counted_itself
+    judged = _judged(queries, documents, threshold)
+    scored = [query for query in queries.queries if query.id in judged]
+    dropped = [query for query in queries.queries if query.id not in judged]
+    texts = {query.id: query.text for query in scored}
+    itself, counts_of_itself = documents_of_themselves(texts, documents.texts, judged)
+    counts = _counts(queries, documents, dropped, threshold) | counts_of_itself
     counts |= text_counts("documents", documents.texts.values())
     counts |= text_counts("queries", texts.values())
-    clusters: dict[str, str] = {}
-    if any(each.cluster for each in kept):
-        clusters = {each.id: each.cluster or each.id for each in kept}
-    digest = hashlib.sha256()
-    for each, text in sorted(documents.texts.items()):
-        digest.update(canonical([each, text, factors[each]]) + b"\n")
-    content: list[Any] = [digest.hexdigest(), texts, judged, threshold, recipe]
+    content = [_document_digest(documents, factors), texts, judged, threshold, recipe]
     if itself:
         content.append(itself)
     revision = sha256_json(content)
-    stem = _UNFIT.sub("-", name or documents.name.split(".")[0]).strip("-._") or "data"
+    notes += _notes(queries, documents.texts, threshold)
+    for query, copies in itself.items():
+        notes.append(
+            f"query {query!r}: is itself a document, left out of its ranking: {listed(copies)}"
+        )
     return Domain(
-        name=f"domain-{stem[:60]}-{revision[:8]}",
+        name=f"domain-{_stem(name or documents.name.split('.')[0])}-{revision[:8]}",
         revision=revision,
         texts=documents.texts,
         factors=factors,
         recipe=recipe,
         queries=texts,
-        categories={each.id: each.category for each in kept},
+        categories={query.id: query.category for query in scored},
         grades=judged,
         threshold=threshold,
-        dropped=dropped,
-        notes=(*missing, *_notes(queries, documents.texts, threshold), *_of_itself(itself)),
+        dropped=tuple(query.id for query in dropped),
+        notes=tuple(notes),
         counts=nonzero(counts),
-        clusters=with_copies(clusters, texts),
+        clusters=with_copies(_clusters(scored), texts),
         itself=itself,
         complete=queries.settings.complete,
     )
 
 
-def _of_itself(itself: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield a line for each query that is a document."""
-    for query, documents in itself.items():
-        yield f"query {query!r}: is itself a document, left out of its ranking: {listed(documents)}"
+def _judged(
+    queries: QueryFile, documents: Documents, threshold: int
+) -> dict[str, Mapping[str, int]]:
+    """Return the grades of documents that exist, of each query with a relevant one.
+
+    Raises:
+        DataError: there is no such query.
+    """
+    judged: dict[str, Mapping[str, int]] = {}
+    highest = 0
+    for query in queries.queries:
+        grades = in_corpus(query.grades, documents.texts)
+        best = highest_grade(grades)
+        highest = max(highest, best)
+        if best >= threshold:
+            judged[query.id] = grades
+    if judged:
+        return judged
+    advice = "check the id column"
+    if 0 < highest < threshold:
+        advice = (
+            f"the highest grade is {highest}: set relevance_threshold = 1 under [settings], or "
+            "give --relevance-threshold 1"
+        )
+    raise DataError(
+        f"{queries.file}: no query has a document of grade {threshold} or higher among the "
+        f"{len(documents.texts)} documents of {documents.name}; {advice}"
+    )
 
 
-def _notes(queries: QueryFile, texts: Mapping[str, str], threshold: int) -> Iterator[str]:
+def _counts(
+    queries: QueryFile, documents: Documents, dropped: Sequence[Query], threshold: int
+) -> dict[str, int]:
+    """Count judged documents that are missing, and queries by why they are dropped."""
+    grades = {query.id: query.grades for query in queries.queries}
+    counts = judgement_counts(
+        grades, queries=grades, documents=documents.texts, where=queries.file, zeros=False
+    )
+    unwinnable = [query for query in dropped if highest_grade(query.grades) >= threshold]
+    counts[UNWINNABLE] = len(unwinnable)
+    counts[UNANSWERABLE] = len(dropped) - counts[UNJUDGED] - len(unwinnable)
+    return counts
+
+
+def _clusters(queries: Sequence[Query]) -> dict[str, str]:
+    """Return the cluster of each query, by default its id; empty if none names one."""
+    if not any(query.cluster for query in queries):
+        return {}
+    return {query.id: query.cluster or query.id for query in queries}
+
+
+def _document_digest(documents: Documents, factors: Mapping[str, float]) -> str:
+    """Return the SHA-256 of all documents with their factors."""
+    digest = hashlib.sha256()
+    for name, text in sorted(documents.texts.items()):
+        digest.update(canonical([name, text, factors[name]]) + b"\n")
+    return digest.hexdigest()
+
+
+def _stem(name: str) -> str:
+    """Return a name that is safe in file names."""
+    plain = _UNFIT.sub("-", name).strip("-._") or "data"
+    return plain[:60]
+
+
+def _notes(queries: QueryFile, documents: Collection[str], threshold: int) -> Iterator[str]:
     """Yield a line for each query that is dropped or whose list contradicts its grades."""
     for query in queries.queries:
         where = f"{queries.file.name}: query {query.id!r}"
-        unknown = [d for d in dict.fromkeys((*query.grades, *query.expected)) if d not in texts]
+        named = dict.fromkeys([*query.grades, *query.expected])
+        unknown = [document for document in named if document not in documents]
         if unknown:
             yield f"{where}: not among the documents, ignored: {listed(unknown)}"
         relevant = {name for name, grade in query.grades.items() if grade >= threshold}
-        if query.expected and (other := sorted(relevant ^ set(query.expected))):
-            yield f"{where}: the grades count, not the expected list: {listed(other)}"
-        if max(in_corpus(query.grades, texts).values(), default=0) < threshold:
+        differing = sorted(relevant ^ set(query.expected))
+        if query.expected and differing:
+            yield f"{where}: the grades count, not the expected list: {listed(differing)}"
+        if highest_grade(in_corpus(query.grades, documents)) < threshold:
             yield f"{where}: no document of grade {threshold} or higher, query dropped"
 
 
 def document_factors(
     documents: Documents, settings: ScoringSettings, *, on: date | None
-) -> tuple[dict[str, float], dict[str, Any], list[str]]:
+) -> tuple[dict[str, float], dict[str, object], list[str]]:
     """Return the factor of each document, the parameters, and notes on missing values.
 
     The factor is above 0, and 1 if the data has neither stars nor dates.
@@ -218,31 +254,54 @@ def document_factors(
     Raises:
         DataError: the data has dates, but ``on`` is None.
     """
-    values = dict.fromkeys(documents.texts, 1.0)
-    recipe: dict[str, Any] = {}
-    notes = []
+    factors = dict.fromkeys(documents.texts, 1.0)
+    recipe: dict[str, object] = {}
+    notes: list[str] = []
     if documents.stars and settings.star_boost_coefficient:
         gain = settings.star_boost_coefficient
         recipe["star_boost_coefficient"] = gain
         for name, count in documents.stars.items():
-            values[name] *= 1.0 + gain * math.log10((count or 0) + 1) / 6.0
-        if missing := sum(count is None for count in documents.stars.values()):
-            notes.append(f"{missing} documents have no star count: counted as 0")
+            factors[name] *= 1.0 + gain * math.log10((count or 0) + 1) / 6.0
+        uncounted = sum(count is None for count in documents.stars.values())
+        if uncounted:
+            notes.append(f"{uncounted} documents have no star count: counted as 0")
     if documents.updated and settings.recency_coefficient:
-        known = [day for day in documents.updated.values() if day is not None]
-        if on is None:
-            last = f"; the last change in the data is of {max(known)}" if known else ""
-            raise DataError(
-                "recency needs a reference date, so that results stay reproducible: "
-                f"give one (--date YYYY-MM-DD), or disable the boosts (--no-boost){last}"
-            )
-        loss, full = settings.recency_coefficient, settings.recency_days
-        recipe |= {"recency_coefficient": loss, "recency_days": full, "date": on.isoformat()}
+        date_of_scores = _reference_date(documents, on)
+        loss, oldest = settings.recency_coefficient, settings.recency_days
+        recipe["recency_coefficient"] = loss
+        recipe["recency_days"] = oldest
+        recipe["date"] = date_of_scores.isoformat()
         for name, day in documents.updated.items():
-            days = full if day is None else max(0, (on - day).days)
-            values[name] *= 1.0 - loss * min(1.0, days / full)
-        if undated := len(documents.updated) - len(known):
-            notes.append(f"{undated} documents have no date: counted as oldest")
-        if later := sum(day > on for day in known):
-            notes.append(f"{later} documents changed after {on}: counted as of that day")
-    return values, recipe, notes
+            factors[name] *= 1.0 - loss * min(1.0, _age(day, date_of_scores, oldest) / oldest)
+        notes += _notes_on_dates(documents, date_of_scores)
+    return factors, recipe, notes
+
+
+def _reference_date(documents: Documents, on: date | None) -> date:
+    if on is not None:
+        return on
+    days = [day for day in documents.updated.values() if day is not None]
+    newest = ""
+    if days:
+        newest = f"; the last change in the data is of {max(days)}"
+    raise DataError(
+        "recency needs a reference date, so that results stay reproducible: "
+        f"give one (--date YYYY-MM-DD), or disable the boosts (--no-boost){newest}"
+    )
+
+
+def _age(day: date | None, on: date, oldest: int) -> int:
+    """Return the days from the last change; ``oldest`` if that is not known."""
+    if day is None:
+        return oldest
+    return max(0, (on - day).days)
+
+
+def _notes_on_dates(documents: Documents, on: date) -> Iterator[str]:
+    days = [day for day in documents.updated.values() if day is not None]
+    undated = len(documents.updated) - len(days)
+    if undated:
+        yield f"{undated} documents have no date: counted as oldest"
+    later = sum(day > on for day in days)
+    if later:
+        yield f"{later} documents changed after {on}: counted as of that day"

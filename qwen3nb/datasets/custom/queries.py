@@ -36,12 +36,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import pydantic
 from pydantic_core import PydanticCustomError
 
-from qwen3nb.datasets.custom.golden_sets import FORMATS, read_golden_set, with_our_names
+from qwen3nb.datasets.custom.formats import all_suffixes, find_format, plain_suffix
+from qwen3nb.datasets.custom.golden_sets import read_golden_set, with_our_names
 from qwen3nb.datasets.in_memory import table_rows
 from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, printable, read_text
 from qwen3nb.utils.schema import field_problems
@@ -53,12 +54,17 @@ HIGHEST_GRADE = 3
 UNCATEGORISED = "uncategorised"
 _RELATIVE = ("./", "../")
 _ELSEWHERE = re.compile(r"^\s*api:|://", re.IGNORECASE)  # a model behind an address
-_SHOWN = 20  # errors reported at once
+_MOST_ERRORS = 20  # reported at once
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
+T = TypeVar("T")
+
+
 def _must_be(expected: str, holds: Callable[[Any], bool]) -> pydantic.AfterValidator:
-    def check(value: Any) -> Any:
+    """Return an annotation that refuses values for which ``holds`` is false."""
+
+    def check(value: T) -> T:
         if not holds(value):
             raise PydanticCustomError(
                 "unexpected_value", "Input should be {expected}", {"expected": expected}
@@ -68,33 +74,49 @@ def _must_be(expected: str, holds: Callable[[Any], bool]) -> pydantic.AfterValid
     return pydantic.AfterValidator(check)
 
 
-def _whole(value: Any) -> Any:
+def _is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+def _is_text(text: str) -> bool:
+    return bool(text.strip()) and _is_prompt(text)
+
+
+def _is_prompt(text: str) -> bool:
+    return "\0" not in text
+
+
+def _is_without_duplicates(names: list[str]) -> bool:
+    return len(set(names)) == len(names)
+
+
+def _is_boost(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value <= 10  # type: ignore[operator]
+
+
+def _is_loss(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value < 1  # type: ignore[operator]
+
+
+def _whole(value: object) -> object:
     """Convert 2.0 to 2; pydantic refuses other floats."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
-_Name = Annotated[
-    str, _must_be("a name of letters, digits, . _ -", lambda text: bool(_NAME.fullmatch(text)))
-]
-_Text = Annotated[
-    str, _must_be("text that is not blank", lambda text: bool(text.strip()) and "\0" not in text)
-]
-_Ids = Annotated[
-    list[_Text], _must_be("a list without duplicates", lambda ids: len(set(ids)) == len(ids))
-]
+_Name = Annotated[str, _must_be("a name of letters, digits, . _ -", _is_name)]
+_Text = Annotated[str, _must_be("text that is not blank", _is_text)]
+_Ids = Annotated[list[_Text], _must_be("a list without duplicates", _is_without_duplicates)]
 # A negative grade counts as 0.
 _Grade = Annotated[
     int, pydantic.Field(ge=-LARGEST_GRADE, le=HIGHEST_GRADE), pydantic.BeforeValidator(_whole)
 ]
 _Count = Annotated[int, pydantic.Field(gt=0, lt=10**6)]
-_Prompt = Annotated[str, _must_be("text without NUL", lambda text: "\0" not in text)]
+_Prompt = Annotated[str, _must_be("text without NUL", _is_prompt)]
 # 1 and 1.0 differ in a record's identity: keep numbers as written.
-_Boost = Annotated[
-    Any, _must_be("a number from 0 to 10", lambda x: type(x) in (int, float) and 0 <= x <= 10)
-]
-_Loss = Annotated[
-    Any, _must_be("a number from 0 to 1", lambda x: type(x) in (int, float) and 0 <= x < 1)
-]
+_Boost = Annotated[Any, _must_be("a number from 0 to 10", _is_boost)]
+_Loss = Annotated[Any, _must_be("a number from 0 to 1", _is_loss)]
 
 
 class _TomlTable(pydantic.BaseModel):
@@ -208,10 +230,10 @@ def model_entry(model: Any, file: QueryFile) -> Any:
     return model
 
 
-def read_queries(source: Any) -> QueryFile:
+def read_queries(source: object) -> QueryFile:
     """Read and check a file, or queries in a data frame or a list of dictionaries.
 
-    Files in JSON, JSON Lines and YAML are read as `qwen3nb.datasets.custom.golden_sets` says.
+    Files of other formats are read as `qwen3nb.datasets.custom.golden_sets` says.
 
     Raises:
         DataError: unreadable, not TOML, or invalid; one line per error, each with the
@@ -219,25 +241,25 @@ def read_queries(source: Any) -> QueryFile:
     """
     if isinstance(source, Path | str):
         file = Path(source).expanduser()
-        raw = _tables(file)
-    else:
-        file = Path("queries")
-        raw = {"queries": with_our_names(table_rows(source, what="queries"))}
-    return _checked(file, raw)
+        return _checked(file, _tables(file))
+    queries = with_our_names(table_rows(source, what="queries"))
+    return _checked(Path("queries"), {"queries": queries})
 
 
 def _tables(file: Path) -> dict[str, Any]:
     """Return the tables of a file, unchecked."""
-    suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
-    if suffix in FORMATS and suffix != ".toml":
-        return read_golden_set(file, most=MOST)
+    file_format = None
+    if plain_suffix(file) != ".toml":
+        file_format = find_format(file)
+    if file_format is not None:
+        return read_golden_set(file, file_format, most=MOST)
     text = read_text(file, most=MOST)
     try:
         return parse_toml(text)
     except ValueError as error:
         reason = f"{printable(str(error)):.300}"
         if text.lstrip().startswith(("{", "[{", "---")):
-            reason += f"; expected a name that ends in {', '.join(FORMATS)}"
+            reason += f"; expected a name that ends in .toml, {', '.join(all_suffixes())}"
         raise DataError(f"{file}: not TOML: {reason}") from None
 
 
@@ -247,12 +269,14 @@ def _checked(file: Path, raw: dict[str, Any]) -> QueryFile:
         content = _File.model_validate(raw)
     except pydantic.ValidationError as error:
         problems = field_problems(error, raw, known=_KNOWN)
-        more = [f"... and {len(problems) - _SHOWN} more"] * (len(problems) > _SHOWN)
-        lines = [f"{file}: {each}" for each in problems[:_SHOWN]]
-        raise DataError("\n".join(lines + more)) from None
-    if (twice := first_duplicate(each.id for each in content.queries)) is not None:
-        raise DataError(f"{file}: queries: Duplicate id {twice!r}")
-    models = (_model(name, each, file) for name, each in content.models.items())
+        lines = [f"{file}: {problem}" for problem in problems[:_MOST_ERRORS]]
+        if len(problems) > _MOST_ERRORS:
+            lines.append(f"... and {len(problems) - _MOST_ERRORS} more")
+        raise DataError("\n".join(lines)) from None
+    duplicate = first_duplicate(query.id for query in content.queries)
+    if duplicate is not None:
+        raise DataError(f"{file}: queries: Duplicate id {duplicate!r}")
+    models = [_model(name, table, file) for name, table in content.models.items()]
     return QueryFile(file, tuple(content.queries), tuple(models), content.settings)
 
 
@@ -262,14 +286,24 @@ def _model(name: str, table: _ModelTable, file: Path) -> ModelEntry:
     Raises:
         DataError: it is not on this machine. A file of data must not send data.
     """
-    folder = file.parent
-    relative = table.model_id.startswith(_RELATIVE)  # a plus sign is then part of the name
-    parts = [table.model_id] if relative else table.model_id.split("+")
-    if any(_ELSEWHERE.search(part) for part in parts):
-        raise DataError(
-            f"{file}: models.{name}.model_id: a query file cannot name a server, which would get "
-            f"your documents; name it on the command line: --model {name}=api:URL#MODEL"
-        )
-    spec = "+".join(str(folder / part) if part.startswith(_RELATIVE) else part for part in parts)
-    prompts = None if table.prompts is None else {str(k): v for k, v in table.prompts.items()}
+    parts = table.model_id.split("+")
+    if table.model_id.startswith(_RELATIVE):  # a plus sign is then part of the name
+        parts = [table.model_id]
+    for part in parts:
+        if _ELSEWHERE.search(part):
+            raise DataError(
+                f"{file}: models.{name}.model_id: a query file cannot name a server, which would "
+                f"get your documents; name it on the command line: --model {name}=api:URL#MODEL"
+            )
+    spec = "+".join(_beside(part, file) for part in parts)
+    prompts: dict[str, str] | None = None
+    if table.prompts is not None:
+        prompts = {str(role): prompt for role, prompt in table.prompts.items()}
     return ModelEntry(name, spec, table.dimensions, table.name or "", prompts)
+
+
+def _beside(part: str, file: Path) -> str:
+    """Return a model's spec; a relative path is one next to the query file."""
+    if part.startswith(_RELATIVE):
+        return str(file.parent / part)
+    return part

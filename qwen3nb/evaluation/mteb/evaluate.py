@@ -22,7 +22,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from qwen3nb.datasets.collection import (
+from qwen3nb.datasets.judgements import (
     judgement_counts,
     nonzero,
     nothing_found_by,

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.collection import nonzero, nothing_found_by
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
+from qwen3nb.datasets.judgements import nonzero, nothing_found_by
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.run import EvaluationRun, Run, UnsupportedError, Work, evaluate_each
 from qwen3nb.metrics.retrieval import (

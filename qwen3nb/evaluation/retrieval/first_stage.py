@@ -21,11 +21,8 @@ from typing import Any
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import (
-    TestCollection,
-    nonzero,
-    nothing_found_by,
-)
+from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.judgements import nonzero, nothing_found_by
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import load_run, load_run_with_ties, ranks_decide, write_run
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, rank_documents

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection, find_collections, nonzero, query_clusters
+from qwen3nb.datasets.collection import TestCollection, find_collections, query_clusters
 from qwen3nb.datasets.in_memory import table_rows
+from qwen3nb.datasets.judgements import nonzero
 from qwen3nb.datasets.mirror import MirrorError, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError, checked_rows, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run

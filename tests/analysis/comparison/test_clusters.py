@@ -12,7 +12,8 @@ from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.comparison.plan import Plan, make_plan
 from qwen3nb.analysis.stats.score_matrix import join
-from qwen3nb.datasets.collection import TestCollection, shared_documents
+from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.judgements import shared_documents
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.records.record import Result
 from qwen3nb.report.comparison.compare import differences_table

@@ -9,9 +9,10 @@ from safetensors.numpy import save_file
 
 import qwen3nb as q
 from qwen3nb.cli.main import main
-from qwen3nb.datasets.collection import ITSELF, SAME_TEXT, nothing_found_by
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.custom.queries import ModelEntry, read_queries
+from qwen3nb.datasets.equal_texts import ITSELF, SAME_TEXT
+from qwen3nb.datasets.judgements import nothing_found_by
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain, search_domain
 from qwen3nb.evaluation.run import EvaluationError

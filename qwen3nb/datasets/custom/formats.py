@@ -1,0 +1,333 @@
+"""Formats of own data: each says which files it reads, and yields their rows.
+
+Documents, queries and pairs with a score come in any of `FORMATS`. To add a format, write a class
+with ``reads`` and ``rows`` here, and put one of it into `FORMATS`: every command then reads it.
+
+Files are opened read-only, and nothing in them is executed. In databases, only tables are read:
+views and generated columns are programs that may never end. Errors name file, line (or row) and
+cause. `book/guide/what-is-refused.md` lists the rules.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
+from urllib.parse import quote
+
+from qwen3nb.datasets.rows import (
+    DataError,
+    csv_header,
+    csv_rows,
+    json_rows,
+    listed,
+    printable,
+    read_settings,
+    read_text,
+)
+from qwen3nb.utils.strict_json import parse_json
+
+MOST = 256 << 20  # bytes of a file, unpacked
+_CELL = 16 << 20  # bytes of one value of a database
+_HEAD = 16  # bytes by which a database is recognised
+Row = Mapping[str, object]
+PlacedRow = tuple[str, Row]  # where the row is, such as ``docs.csv:7``, and its values by column
+
+
+@dataclass(frozen=True)
+class RowRequest:
+    """What a reader of rows needs of a file."""
+
+    columns: tuple[str, ...] = ()  # columns of a table that must be there; empty for all of them
+    table: str | None = None  # the table of a database; None for its only table
+    most: int = MOST  # bytes to read at most, unpacked
+
+
+class Format(ABC):
+    """A format of files that hold rows with named columns."""
+
+    name: str  # in messages
+    suffixes: tuple[str, ...] = ()
+    is_table: bool  # whether all rows have the same columns, with plain values
+
+    def reads(self, file: Path) -> bool:
+        """Return whether a file is of this format, by default by its suffix."""
+        return plain_suffix(file) in self.suffixes
+
+    @abstractmethod
+    def rows(self, file: Path, request: RowRequest) -> Iterator[PlacedRow]:
+        """Yield the place and the values of each row.
+
+        Raises:
+            DataError: the file cannot be read, or a requested column or table is missing.
+        """
+
+    def content(self, file: Path, *, most: int) -> object:
+        """Return the whole file: its rows, or what the document holds."""
+        return [row for _, row in self.rows(file, RowRequest(most=most))]
+
+
+class JsonLines(Format):
+    """One JSON object per line."""
+
+    name = "JSON Lines"
+    suffixes = (".jsonl", ".ndjson")
+    is_table = False
+
+    def rows(self, file: Path, request: RowRequest) -> Iterator[PlacedRow]:
+        """Yield the object of each line."""
+        for number, row in json_rows(file, most=request.most):
+            yield f"{file}:{number}", row
+
+
+class SeparatedValues(Format):
+    """Cells separated by commas or tabs, below a header."""
+
+    name = "CSV"
+    suffixes = (".csv", ".tsv")
+    is_table = True
+
+    def rows(self, file: Path, request: RowRequest) -> Iterator[PlacedRow]:
+        """Yield the cells of each line by column; an empty cell is None."""
+        lines = csv_rows(file, most=request.most)
+        header = csv_header(lines, file=file, columns=request.columns)
+        for number, cells in lines:
+            if len(cells) != len(header):
+                raise DataError(f"{file}:{number}: {len(cells)} cells, expected {len(header)}")
+            values = zip(header, cells, strict=True)
+            yield f"{file}:{number}", {name: cell or None for name, cell in values}
+
+
+class _ListFormat(Format):
+    """One document with a list of objects."""
+
+    is_table = False
+
+    def rows(self, file: Path, request: RowRequest) -> Iterator[PlacedRow]:
+        """Yield the objects of the list."""
+        entries = self.content(file, most=request.most)
+        if not isinstance(entries, list):
+            raise DataError(f"{file}: expected a list of objects; got {type(entries).__name__}")
+        for number, entry in enumerate(entries, start=1):
+            if not isinstance(entry, Mapping):
+                raise DataError(f"{file}: entry {number}: expected an object; got {entry!r:.60}")
+            yield f"{file}: entry {number}", entry
+
+
+class Json(_ListFormat):
+    """One JSON document."""
+
+    name = "JSON"
+    suffixes = (".json",)
+
+    def content(self, file: Path, *, most: int) -> object:
+        """Return the value of the document."""
+        text = read_text(file, most=most)
+        try:
+            return parse_json(text)
+        except ValueError as error:
+            raise DataError(f"{file}: not JSON ({error}); expected a list") from None
+
+
+class Yaml(_ListFormat):
+    """One YAML document, of at most 128 KiB."""
+
+    name = "YAML"
+    suffixes = (".yaml", ".yml")
+
+    def content(self, file: Path, *, most: int) -> object:
+        """Return the value of the document."""
+        return read_settings(file)
+
+
+class _Cursor(Protocol):
+    """What `sqlite3` and `duckdb` return of a statement."""
+
+    def fetchall(self) -> list[tuple[str, ...]]: ...
+    def fetchone(self) -> Sequence[object] | None: ...
+
+
+class _Connection(Protocol):
+    """An open database of `sqlite3` or `duckdb`."""
+
+    def execute(self, statement: str, parameters: Sequence[str] = ...) -> _Cursor: ...
+
+
+class _Database(Format):
+    """A file of a database; one table of it is read."""
+
+    is_table = True
+    main_schema = "main"
+    list_tables: str  # a statement that yields schema and name of each table
+    list_columns: str  # a statement that yields the stored columns of a schema's table
+
+    def selected_rows(
+        self, file: Path, database: _Connection, request: RowRequest
+    ) -> Iterator[PlacedRow]:
+        """Yield the requested columns of a table; names from the file are quoted."""
+        tables = self.tables(database)
+        table = self.chosen_table(file, list(tables), request.table)
+        schema, name = tables[table]
+        stored = [row[0] for row in database.execute(self.list_columns, (schema, name)).fetchall()]
+        columns = request.columns or tuple(stored)
+        for column in columns:
+            if column not in stored:
+                raise DataError(
+                    f"{file}: table {table!r} has no column {column!r} (generated columns are not "
+                    f"read); columns: {listed(stored)}"
+                )
+        selection = ", ".join(map(_quoted, columns))
+        source = f"{_quoted(schema)}.{_quoted(name)}"
+        cursor = database.execute(f"SELECT {selection} FROM {source}")  # noqa: S608
+        for number, values in enumerate(iter(cursor.fetchone, None), start=1):
+            yield f"{file}: row {number}", dict(zip(columns, values, strict=True))
+
+    def tables(self, database: _Connection) -> dict[str, tuple[str, str]]:
+        """Return schema and name of each table; those outside the main schema are named by both."""
+        tables: dict[str, tuple[str, str]] = {}
+        for schema, name in sorted(database.execute(self.list_tables).fetchall()):
+            full_name = name if schema == self.main_schema else f"{schema}.{name}"
+            tables[full_name] = (schema, name)
+        return dict(sorted(tables.items()))
+
+    def chosen_table(self, file: Path, tables: Sequence[str], table: str | None) -> str:
+        """Return the table to read: the given one, or the only one."""
+        if table is None and len(tables) == 1:
+            return tables[0]
+        if table is None:
+            problem = "expected one table, or the name of one"
+        elif table in tables:
+            return table
+        elif table.removeprefix(f"{self.main_schema}.") in tables:
+            return table.removeprefix(f"{self.main_schema}.")
+        else:
+            problem = f"no table {table!r}"
+        raise DataError(f"{file}: {problem}; tables: {listed(tables) or 'none'}")
+
+
+class Sqlite(_Database):
+    """A file of SQLite, of any name."""
+
+    name = "SQLite"
+    list_tables = (
+        "SELECT 'main', name FROM pragma_table_list "
+        "WHERE schema = 'main' AND type = 'table' AND substr(name, 1, 7) != 'sqlite_'"
+    )
+    list_columns = "SELECT name FROM pragma_table_info(?2, ?1)"
+
+    def reads(self, file: Path) -> bool:
+        """Return whether the file begins as SQLite's do."""
+        return _head(file) == b"SQLite format 3\0"
+
+    def rows(self, file: Path, request: RowRequest) -> Iterator[PlacedRow]:
+        """Yield the rows of a table."""
+        address = f"file:{quote(str(file.resolve()))}?mode=ro"
+        try:
+            with closing(sqlite3.connect(address, uri=True)) as database:
+                database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _CELL)
+                database.execute("PRAGMA trusted_schema = OFF")
+                yield from self.selected_rows(file, database, request)
+        except sqlite3.Error as error:
+            raise DataError(f"{file}: SQLite: {printable(str(error))}") from None
+
+
+class DuckDb(_Database):
+    """A file of DuckDB, of any name; read by the optional package ``duckdb``."""
+
+    name = "DuckDB"
+    list_tables = (
+        "SELECT table_schema, table_name FROM information_schema.tables "
+        "WHERE table_catalog = current_database() AND table_type = 'BASE TABLE'"
+    )
+    list_columns = (
+        "SELECT column_name FROM information_schema.columns "
+        "WHERE table_catalog = current_database() AND table_schema = ? AND table_name = ? "
+        "AND is_generated = 'NEVER' ORDER BY ordinal_position"
+    )
+    options: ClassVar = {
+        "enable_external_access": "false",
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "memory_limit": "512MB",
+        "threads": "1",
+    }
+
+    def reads(self, file: Path) -> bool:
+        """Return whether the file begins as DuckDB's do."""
+        return _head(file)[8:12] == b"DUCK"
+
+    def rows(self, file: Path, request: RowRequest) -> Iterator[PlacedRow]:
+        """Yield the rows of a table."""
+        try:
+            duckdb = importlib.import_module("duckdb")
+        except ImportError:
+            raise DataError(
+                f"{file}: reading a DuckDB file needs duckdb; pip install 'qwen3nb[duckdb]'"
+            ) from None
+        try:
+            with closing(duckdb.connect(str(file), read_only=True, config=self.options)) as base:
+                base.execute("SET lock_configuration = true")
+                yield from self.selected_rows(file, base, request)
+        except duckdb.Error as error:
+            lines = str(error).strip().splitlines()
+            reason = lines[0] if lines else repr(error)
+            raise DataError(f"{file}: DuckDB: {printable(reason)}") from None
+
+
+FORMATS: tuple[Format, ...] = (Sqlite(), DuckDb(), Json(), JsonLines(), Yaml(), SeparatedValues())
+
+
+def find_format(file: Path) -> Format | None:
+    """Return the format of a file, or None."""
+    for known_format in FORMATS:
+        if known_format.reads(file):
+            return known_format
+    return None
+
+
+def rows_of_file(file: Path, request: RowRequest) -> Iterator[PlacedRow]:
+    """Yield the place and the values of each row of a file of any format.
+
+    Raises:
+        DataError: no such file, a file of no known format, or an error of `Format.rows`.
+    """
+    if not file.is_file():
+        raise DataError(f"{file}: no such file, or not a regular file")
+    file_format = find_format(file)
+    if file_format is None:
+        raise DataError(f"{file}: expected {_names_of_formats(FORMATS)}")
+    yield from file_format.rows(file, request)
+
+
+def all_suffixes() -> list[str]:
+    """Return the suffixes of all formats that are known by one."""
+    suffixes: list[str] = []
+    for known_format in FORMATS:
+        suffixes.extend(known_format.suffixes)
+    return suffixes
+
+
+def plain_suffix(file: Path) -> str:
+    """Return the suffix in lower case, without that of compression."""
+    return Path(file.name.removesuffix(".gz")).suffix.lower()
+
+
+def _names_of_formats(formats: Iterable[Format]) -> str:
+    by_content = [known.name for known in formats if not known.suffixes]
+    return f"{', '.join(by_content)}, or a name ending in {', '.join(all_suffixes())} (or .gz)"
+
+
+def _head(file: Path) -> bytes:
+    if not file.is_file():
+        return b""
+    with file.open("rb") as handle:
+        return handle.read(_HEAD)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,189 @@
+"""Judgements: the grades of documents for queries, and what is irregular about them."""
+
+import unicodedata
+from array import array
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
+
+import numpy as np
+
+from qwen3nb.datasets.rows import CONTROL, LARGEST_GRADE, DataError, listed, stated_number
+from qwen3nb.metrics.retrieval import PART_FOUND_NOTHING
+
+CONFLICTING = "judgements given twice with different grades, the last one counts"
+NEGATIVE = "judgements with a negative grade, counted as 0"
+MISSING = "judged documents not in the corpus"
+UNANSWERABLE = "queries without a relevant document, left out"
+ZERO = "queries without a relevant document, counted as 0"
+UNWINNABLE = "queries whose relevant documents are not in the corpus, left out"
+UNJUDGED = "queries without judgements, left out"
+UNKNOWN = "judged queries that are not among the queries, left out"
+DUPLICATES = "texts with the id of an earlier one, which they replace"
+TWINS = "documents whose id is another's in a second Unicode form"
+WITHOUT_CANDIDATES = "queries without candidates, counted as 0"
+_MOST_MISSING = 0.5  # share of the judged documents above which data are refused
+_EXAMPLES = 10  # of missing documents in an error
+
+Qrels = Mapping[str, Mapping[str, int]]
+
+
+def read_grade(value: object, *, where: str) -> int:
+    """Return a grade as an integer; refuse anything but integers from -1,000 to 1,000.
+
+    >>> read_grade("2.0", where="test.tsv:7")
+    2
+    """
+    number = stated_number(value)
+    if isinstance(value, np.generic):
+        number = stated_number(value.item())
+    if number is None or not number.is_integer():
+        raise DataError(f"{where}: expected a whole number as grade; got {value!r:.60}")
+    if abs(number) > LARGEST_GRADE:
+        raise DataError(
+            f"{where}: expected a grade of at most {LARGEST_GRADE:,}; got {value!r:.60}"
+        )
+    return int(number)
+
+
+def highest_grade(grades: Mapping[str, int]) -> int:
+    """Return the highest grade; 0 if there is none above."""
+    return max([0, *grades.values()])
+
+
+def in_corpus(grades: Mapping[str, int], documents: Collection[str]) -> dict[str, int]:
+    """Return the grades of documents that are there."""
+    return {document: grade for document, grade in grades.items() if document in documents}
+
+
+def binary_grades(qrels: Qrels, threshold: int) -> dict[str, dict[str, int]]:
+    """Return grades as 1 from the threshold on, and 0 below it."""
+    binary: dict[str, dict[str, int]] = {}
+    for query, grades in qrels.items():
+        binary[query] = {name: int(grade >= threshold) for name, grade in grades.items()}
+    return binary
+
+
+def shared_documents(qrels: Qrels) -> dict[str, str]:
+    """Return the relevant document of each query, as clusters of queries.
+
+    Empty unless each query has exactly one, and some share it.
+
+    >>> shared_documents({"q1": {"a": 1, "b": 0}, "q2": {"a": 1}, "q3": {"c": 2}})
+    {'q1': 'a', 'q2': 'a', 'q3': 'c'}
+    """
+    clusters: dict[str, str] = {}
+    for query, grades in qrels.items():
+        relevant = [document for document, grade in grades.items() if grade > 0]
+        if len(relevant) != 1:
+            return {}
+        clusters[query] = relevant[0]
+    if len(set(clusters.values())) == len(clusters):
+        return {}
+    return clusters
+
+
+def judgement_counts(
+    qrels: Qrels,
+    *,
+    queries: Iterable[str],
+    documents: Collection[str],
+    where: object,
+    zeros: bool,
+) -> dict[str, int]:
+    """Count missing judged documents and queries without a relevant document.
+
+    With ``zeros``, such queries count as 0, else they are left out; errors name ``where``.
+
+    Raises:
+        DataError: most of the judged documents are missing, or, unless ``zeros``, one is there in
+            another Unicode form only; names some of them.
+    """
+    judged: set[str] = set()
+    negative = 0
+    for grades in qrels.values():
+        judged.update(grades)
+        negative += sum(grade < 0 for grade in grades.values())
+    missing = sorted(judged.difference(documents))
+    composed = _composed(documents)
+    if not zeros:
+        _refuse_other_forms(missing, set(composed), where=where)
+    if len(missing) > _MOST_MISSING * len(judged):
+        raise DataError(
+            f"{where}: {len(missing)} of {len(judged)} judged documents are not in the corpus "
+            f"({listed(missing[:_EXAMPLES])}, ...); its ids look like {some_ids(documents)}. Do "
+            "the qrels belong to this corpus?"
+        )
+    query_ids = set(queries)
+    unjudged = 0
+    unanswerable = 0
+    for query in query_ids:
+        grades = qrels.get(query, {})
+        if not grades:
+            unjudged += 1
+        elif highest_grade(grades) == 0:
+            unanswerable += 1
+    name_of_unanswerable = UNANSWERABLE
+    if zeros:
+        name_of_unanswerable = ZERO
+    return {
+        MISSING: len(missing),
+        name_of_unanswerable: unanswerable,
+        UNJUDGED: unjudged,
+        UNKNOWN: len(qrels.keys() - query_ids),
+        NEGATIVE: negative,
+        TWINS: len(composed) - len(set(composed)),
+    }
+
+
+def _refuse_other_forms(missing: list[str], forms: set[str], *, where: object) -> None:
+    """Refuse missing documents that are in the corpus in another Unicode form."""
+    others = [name for name in missing if not forms.isdisjoint(_composed([name]))]
+    if others:
+        raise DataError(
+            f"{where}: judged document {others[0]!a:.60} is in the corpus only in another Unicode "
+            f"form ({len(others)} in total); write ids alike, as NFC or as NFD"
+        )
+
+
+def _composed(names: Iterable[str]) -> list[str]:
+    """Return the names that are not ASCII, in Unicode's composed form (NFC)."""
+    return [unicodedata.normalize("NFC", name) for name in names if not name.isascii()]
+
+
+def some_ids(names: Iterable[str]) -> str:
+    """Return the first ids, for a message."""
+    return ", ".join(f"{name!r:.60}" for name in islice(names, 3)) or "none"
+
+
+def text_counts(kind: str, texts: Iterable[str]) -> dict[str, int]:
+    """Count texts that are empty, have control characters or are duplicates; counts may be 0.
+
+    >>> text_counts("documents", ["a", "", "a"])  # doctest: +NORMALIZE_WHITESPACE
+    {'empty documents': 1, 'documents with control characters': 0,
+     'documents equal to another': 1}
+    """
+    empty = 0
+    control = 0
+    hashes = array("q")  # millions fit into memory
+    for text in texts:
+        if CONTROL.search(text) is not None:
+            control += 1
+        if text.strip():
+            hashes.append(hash(text))
+        else:
+            empty += 1
+    return {
+        f"empty {kind}": empty,
+        f"{kind} with control characters": control,
+        f"{kind} equal to another": len(hashes) - len(np.unique(hashes)),
+    }
+
+
+def nothing_found_by(part: str) -> str:
+    """Return the name of the count of queries for which a part of a fusion found nothing."""
+    return f"queries for which {part}{PART_FOUND_NOTHING}"
+
+
+def nonzero(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts that are not 0."""
+    return {name: count for name, count in counts.items() if count}
