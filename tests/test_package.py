@@ -58,7 +58,8 @@ vectors.block_file vectors.cache
 models.inference models.encoders vectors models.search
 models.kinds models.rerankers models.model models.load
 extraction
-datasets.rows datasets.in_memory datasets.custom.formats datasets.pairs datasets.training_data
+datasets.rows datasets.in_memory datasets.custom.formats datasets.pairs
+datasets.training_texts datasets.training_files datasets.training_data
 datasets.trec
 datasets.mirror
 datasets.pydocs

@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import MODEL_FILES
@@ -30,9 +32,11 @@ from qwen3nb.utils.journal import remembered_digest
 
 NOTE = ".qwen3nb-fetched.json"
 _PARTIAL = ".partial"  # folder of incomplete downloads in the mirror
+Kind = Literal["dataset", "model"]
 # By kind: the option of `qwen3nb fetch`, and the files to download; None for all.
-_OPTIONS = {"dataset": "--tasks", "model": "--model"}
-_WANTED = {"dataset": None, "model": MODEL_FILES}
+_OPTIONS: dict[Kind, str] = {"dataset": "--tasks", "model": "--model"}
+_FILES: dict[Kind, list[str] | None] = {"dataset": None, "model": MODEL_FILES}
+_BUILT_IN = "qwen3nb/"  # how the ids of data begin that are not fetched
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _COMMIT = re.compile("[0-9a-f]{40}")
 
@@ -45,10 +49,19 @@ class MirrorError(ValueError):
 class Need:
     """A ``dataset`` or ``model`` by id and pinned commit, and the tasks or models that need it."""
 
-    kind: str
+    kind: Kind
     id: str
     revision: str | None
     used_by: tuple[str, ...]
+
+
+class FetchedNote(BaseModel):
+    """The note next to the files of a copy that `fetch` made."""
+
+    id: str = ""
+    kind: str = ""
+    revision: str | None = None
+    files: dict[str, str]  # SHA-256 by name
 
 
 def mirrored(id_: str) -> Path | None:
@@ -68,37 +81,48 @@ def is_filled(id_: str) -> bool:
     return bool(_copied_files(folder))
 
 
-def _fetched_note(folder: Path, *, unchanged: bool = False) -> dict[str, Any] | None:
-    """Return the note on a folder: the revision, and the SHA-256 of each file.
-
-    With ``unchanged``, None unless the folder has exactly these files.
-    """
+def _fetched_note(folder: Path) -> FetchedNote | None:
+    """Return the note on a folder; None without a valid one."""
     try:
-        note: dict[str, Any] = read_json(folder / NOTE)
-        noted = sorted(note["files"].items())
-    except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
+        return FetchedNote.model_validate(read_json(folder / NOTE))
+    except (FileNotFoundError, ValueError):
         return None
-    if unchanged and _content(folder) != sha256_json(noted):
+
+
+def _note_of_unchanged(folder: Path) -> FetchedNote | None:
+    """Return the note on a folder; None unless the folder has exactly the files of the note."""
+    note = _fetched_note(folder)
+    if note is None or _content(folder) != sha256_json(sorted(note.files.items())):
         return None
     return note
 
 
 def _copied_files(folder: Path) -> dict[str, Path]:
     """Return all files of a copy by name, following links, except the note and files of the hub."""
-    tops = os.walk(folder, followlinks=True)
-    files = sorted(Path(top, name) for top, _, names in tops for name in names)
-    own = {folder / NOTE, folder / ".cache"}
-    kept = (file for file in files if file.is_file() and not {file, *file.parents} & own)
-    return {str(file.relative_to(folder)): file for file in kept}
+    not_copied = {folder / NOTE, folder / ".cache"}
+    files: list[Path] = []
+    for parent, _, names in os.walk(folder, followlinks=True):
+        files += [Path(parent, name) for name in names]
+    copied: dict[str, Path] = {}
+    for file in sorted(files):
+        if file.is_file() and not_copied.isdisjoint([file, *file.parents]):
+            copied[str(file.relative_to(folder))] = file
+    return copied
 
 
 def _content(folder: Path) -> str:
     """Return the digest of all files of a copy."""
     files = _copied_files(folder)
-    return remembered_digest(
-        list(files.values()),
-        lambda: sha256_json(sorted((name, sha256_file(file)) for name, file in files.items())),
-    )
+
+    def digest() -> str:
+        return sha256_json(sorted((name, sha256_file(file)) for name, file in files.items()))
+
+    return remembered_digest(list(files.values()), digest)
+
+
+def _local_name(folder: Path) -> str:
+    """Return the revision of a copy that is identified by its content."""
+    return f"{SUBSTITUTE}{_content(folder)[:32]}"
 
 
 def data_revision(task: Any) -> str:
@@ -110,7 +134,9 @@ def data_revision(task: Any) -> str:
 def substitute_of(task: Any) -> str:
     """Return the revision of a mirror's substitute for a task's data; empty for MTEB's own data."""
     revision = data_revision(task)
-    return revision if is_substitute(revision) else ""
+    if is_substitute(revision):
+        return revision
+    return ""
 
 
 def current_revision(id_: str, *, pinned: str) -> str:
@@ -122,19 +148,24 @@ def current_revision(id_: str, *, pinned: str) -> str:
     folder = mirrored(id_)
     if folder is None:
         return pinned
-    if note := _fetched_note(folder, unchanged=True):
-        return note.get("revision") or pinned
-    return f"{SUBSTITUTE}{_content(folder)[:32]}"
+    note = _note_of_unchanged(folder)
+    if note is not None:
+        return note.revision or pinned
+    return _local_name(folder)
 
 
 def is_prepared(task: Any) -> bool:
     """Return whether the library `datasets` has a copy of a task's data in its own format."""
     import datasets
 
-    path = task.metadata.dataset["path"]
+    path: str = task.metadata.dataset["path"]
+    if path.startswith(_BUILT_IN):
+        return True
+    name = path.replace("/", "___")
     folder = mirrored(path)
-    name = f"{SUBSTITUTE}{_content(folder)[:32]}" if folder else path.replace("/", "___")
-    return path.startswith("qwen3nb/") or Path(datasets.config.HF_DATASETS_CACHE, name).is_dir()
+    if folder is not None:
+        name = _local_name(folder)
+    return Path(datasets.config.HF_DATASETS_CACHE, name).is_dir()
 
 
 @contextmanager
@@ -156,18 +187,21 @@ def local_data(task: Any) -> Iterator[None]:
     import datasets
 
     local = {"path": str(folder), "revision": data_revision(task)}
-    entries = [data] if task.metadata.dataset is data else [data, task.metadata.dataset]
-    earlier = [{key: entry[key] for key in local if key in entry} for entry in entries]
-    shared = datasets.config.HF_DATASETS_CACHE
+    entries = [data]
+    if task.metadata.dataset is not data:
+        entries.append(task.metadata.dataset)
+    originals: list[dict[str, Any]] = []
     for entry in entries:
+        originals.append({key: entry[key] for key in local if key in entry})
         entry.update(local)
-    datasets.config.HF_DATASETS_CACHE = Path(shared) / f"{SUBSTITUTE}{_content(folder)[:32]}"
+    shared_cache = datasets.config.HF_DATASETS_CACHE
+    datasets.config.HF_DATASETS_CACHE = Path(shared_cache) / _local_name(folder)
     try:
         yield
     finally:
-        datasets.config.HF_DATASETS_CACHE = shared
-        for entry, own in zip(entries, earlier, strict=True):
-            entry.update(own)
+        datasets.config.HF_DATASETS_CACHE = shared_cache
+        for entry, original in zip(entries, originals, strict=True):
+            entry.update(original)
 
 
 def load_data(task: Any) -> None:
@@ -177,7 +211,7 @@ def load_data(task: Any) -> None:
         MirrorError: the data are not available or cannot be loaded; says how to fetch them.
     """
     path = task.metadata.dataset["path"]
-    if path.startswith("qwen3nb/"):  # built in, not fetched
+    if path.startswith(_BUILT_IN):
         task.load_data()
         return
     try:
@@ -195,43 +229,57 @@ def _check_revision(data: Any, revision: str) -> None:
         for part in data.values():
             _check_revision(part, revision)
         return
+    if not _COMMIT.fullmatch(revision):
+        return
     for file in getattr(data, "cache_files", None) or ():
-        commits = filter(_COMMIT.fullmatch, Path(file["filename"]).parts)
-        if _COMMIT.fullmatch(revision) and any(commit != revision for commit in commits):
-            raise HubError(f"only another revision than {revision[:12]} is in the library's cache")
+        for part in Path(file["filename"]).parts:
+            if _COMMIT.fullmatch(part) and part != revision:
+                raise HubError(
+                    f"only another revision than {revision[:12]} is in the library's cache"
+                )
 
 
 def explain(task: Any, error: Exception) -> MirrorError:
     """Return the error for data that could not be loaded, and how to fetch them."""
-    mirror = paths.mirror()
-    where = f"not in the mirror {mirror}" if mirror else "no mirror is set (QWEN3NB_MIRROR)"
     name, data = task.metadata.name, task.metadata.dataset["path"]
     reason = hub_reason(error)
     if "disk space" in reason or os.strerror(errno.ENOSPC) in reason:
         from datasets.config import HF_DATASETS_CACHE
 
-        prepared = f"to prepare the data in {HF_DATASETS_CACHE}"
-        return MirrorError(f"{name}: No space left {prepared}; free some there, or set HF_HOME")
-    what = f"the data {data} are not available: {where}, and the hub failed ({reason})"
+        return MirrorError(
+            f"{name}: No space left to prepare the data in {HF_DATASETS_CACHE}; free some there, "
+            "or set HF_HOME"
+        )
+    where = "no mirror is set (QWEN3NB_MIRROR)"
+    if paths.mirror():
+        where = f"not in the mirror {paths.mirror()}"
+    problem = f"the data {data} are not available: {where}, and the hub failed ({reason})"
     if Path(data).is_dir():
-        what = f"the copy of the data in {data} cannot be loaded ({reason}); remove it"
-    fetch_it = f"Fetch them on a connected machine: `qwen3nb fetch --tasks {name} --mirror DIR`"
-    return MirrorError(f"{name}: {what}. {fetch_it}")
+        problem = f"the copy of the data in {data} cannot be loaded ({reason}); remove it"
+    return MirrorError(
+        f"{name}: {problem}. Fetch them on a connected machine: "
+        f"`qwen3nb fetch --tasks {name} --mirror DIR`"
+    )
 
 
 def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
     """List the data sets and models that tasks (MTEB objects) and models need, each once."""
-    used: dict[tuple[str, str, str | None], list[str]] = {}
+    users: dict[tuple[Kind, str, str | None], list[str]] = {}
     for task in tasks:
         for part in getattr(task.metadata, "tasks", None) or [task]:
-            id_, revision = part.metadata.dataset["path"], part.metadata.dataset.get("revision")
-            if _HUB_ID.fullmatch(id_) and not id_.startswith("qwen3nb/"):
-                used.setdefault(("dataset", id_, revision), []).append(part.metadata.name)
+            data = part.metadata.dataset
+            id_ = data["path"]
+            if _HUB_ID.fullmatch(id_) and not id_.startswith(_BUILT_IN):
+                key: tuple[Kind, str, str | None] = ("dataset", id_, data.get("revision"))
+                users.setdefault(key, []).append(part.metadata.name)
     for source in models:
         for part in source.parts or (source,):
             if part.on_hub and part.id is not None:
-                used.setdefault(("model", part.id, part.revision), []).append(source.spec)
-    return [Need(*key, tuple(names)) for key, names in used.items()]
+                key = ("model", part.id, part.revision)
+                users.setdefault(key, []).append(source.spec)
+    return [
+        Need(kind, id_, revision, tuple(names)) for (kind, id_, revision), names in users.items()
+    ]
 
 
 @contextmanager
@@ -246,14 +294,16 @@ def hub_access(
     import datasets
     from huggingface_hub import constants
 
-    if all(is_filled(each.id) for each in needed):
+    if all(is_filled(need.id) for need in needed):
         yield
         return
-    online = (reachable or hub_reachable)()
+    reachable = reachable or hub_reachable
+    online = reachable()
     # Downloads are counted at another server, which may be unreachable.
     changed: list[tuple[Any, str, bool]] = [(datasets.config, "HF_UPDATE_DOWNLOAD_COUNTS", False)]
     if not online:
-        changed += [(each, "HF_HUB_OFFLINE", True) for each in (constants, datasets.config)]
+        changed.append((constants, "HF_HUB_OFFLINE", True))
+        changed.append((datasets.config, "HF_HUB_OFFLINE", True))
     with ExitStack() as stack:
         for settings, name, value in changed:
             stack.callback(setattr, settings, name, getattr(settings, name))
@@ -268,10 +318,11 @@ def missing(needed: Iterable[Need], *, reachable: Callable[[], bool] | None = No
 
     ``reachable`` is like `hub_reachable`; called only if something is not stored locally.
     """
-    absent = [each for each in needed if not is_filled(each.id) and not _in_hub_cache(each)]
-    if not absent:
+    absent = [need for need in needed if not is_filled(need.id) and not _in_hub_cache(need)]
+    reachable = reachable or hub_reachable
+    if not absent or reachable():
         return []
-    return [] if (reachable or hub_reachable)() else absent
+    return absent
 
 
 def load_here(task: Any) -> None:
@@ -281,7 +332,8 @@ def load_here(task: Any) -> None:
         MirrorError: they are in neither.
     """
     needed = needs([task])
-    if absent := missing(needed, reachable=lambda: False):
+    absent = missing(needed, reachable=lambda: False)
+    if absent:
         raise missing_error(absent)
     with hub_access(needed, lambda: False), local_data(task):
         load_data(task)
@@ -296,17 +348,33 @@ def missing_error(
     why the hub cannot be used.
     """
     mirror = paths.mirror()
-    where = f"in the mirror {mirror}" if mirror else "in a mirror (QWEN3NB_MIRROR is not set)"
-    lines = [f"  {each.kind:8} {each.id:45} for {', '.join(each.used_by[:3])}" for each in absent]
-    for kind, option in _OPTIONS.items() if not command else ():
-        if users := {name for each in absent if each.kind == kind for name in each.used_by}:
-            command += f" {option} {','.join(sorted(users))}"
-    return MirrorError(
+    where = "in a mirror (QWEN3NB_MIRROR is not set)"
+    if mirror:
+        where = f"in the mirror {mirror}"
+    lines = [
         f"{len(absent)} of the data sets and models needed are neither {where} nor in the hub's "
-        f"cache, and {problem}:\n" + "\n".join(lines) + "\n"
-        "Fetch them on a connected machine: "
-        f"`qwen3nb fetch {command.strip()} --mirror {mirror or 'DIR'}`"
+        f"cache, and {problem}:"
+    ]
+    for need in absent:
+        lines.append(f"  {need.kind:8} {need.id:45} for {', '.join(need.used_by[:3])}")
+    options = command.strip() or _options_for(absent)
+    lines.append(
+        f"Fetch them on a connected machine: `qwen3nb fetch {options} --mirror {mirror or 'DIR'}`"
     )
+    return MirrorError("\n".join(lines))
+
+
+def _options_for(absent: Iterable[Need]) -> str:
+    """Return the options of ``qwen3nb fetch`` for what is missing."""
+    users: dict[Kind, set[str]] = {}
+    for need in absent:
+        users.setdefault(need.kind, set()).update(need.used_by)
+    options = [
+        f"{option} {','.join(sorted(users[kind]))}"
+        for kind, option in _OPTIONS.items()
+        if kind in users
+    ]
+    return " ".join(options)
 
 
 def _in_hub_cache(need: Need) -> bool:
@@ -317,13 +385,13 @@ def _in_hub_cache(need: Need) -> bool:
     import datasets
     from huggingface_hub import constants
 
-    name = need.id
-    root, folder = {
-        "dataset": (datasets.config.HF_DATASETS_CACHE, f"{name.replace('/', '___')}/*/*"),
-        "model": (constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}/snapshots"),
-    }[need.kind]
-    snapshots = Path(root).expanduser().glob(f"{folder}/{need.revision or '*'}")
-    return any(each.is_dir() for each in snapshots)
+    if need.kind == "dataset":
+        folders = Path(datasets.config.HF_DATASETS_CACHE, need.id.replace("/", "___"), "*", "*")
+    else:
+        folders = Path(constants.HF_HUB_CACHE, f"models--{need.id.replace('/', '--')}", "snapshots")
+    pattern = folders.expanduser() / (need.revision or "*")
+    snapshots = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
+    return any(snapshot.is_dir() for snapshot in snapshots)
 
 
 def fetch_all(
@@ -345,25 +413,26 @@ def fetch_all(
         The reason per id that is not in the mirror; empty for those not tried.
     """
     failures: dict[str, str] = {}
-    useless = False
+    hub_fails = False
     with hub_session():
         for need in needed:
+            if hub_fails and not _is_fetched(need, mirror):
+                failures[need.id] = ""
+                continue
             try:
-                if useless and not _is_fetched(need, mirror):
-                    failures[need.id] = ""
-                else:
-                    fetch(need, mirror, say=say)
-                    arrived()
+                fetch(need, mirror, say=say)
+                arrived()
             except MirrorError as error:
                 failures[need.id] = str(error)
-                useless = useless or getattr(error.__cause__, "lasting", False)
+                if isinstance(error.__cause__, HubError) and error.__cause__.lasting:
+                    hub_fails = True
     return failures
 
 
 def _is_fetched(need: Need, mirror: Path) -> bool:
     """Return whether a need is in the mirror, complete and unchanged."""
-    note = _fetched_note(mirror / need.id, unchanged=True)
-    return note is not None and note.get("revision") == need.revision
+    note = _note_of_unchanged(mirror / need.id)
+    return note is not None and note.revision == need.revision
 
 
 def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> Path:
@@ -378,27 +447,17 @@ def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> 
         return folder
     say(f"  fetching {need.id} @ {(need.revision or 'main')[:12]}")
     partial = mirror / _PARTIAL / f"{need.kind}s--{need.id.replace('/', '--')}"
-    wanted = _WANTED[need.kind]
-    try:
-        files = download_into(
-            partial, need.id, kind=need.kind, revision=need.revision, files=wanted
-        )
-    except HubError as error:
-        raise MirrorError(
-            f"{need.id}: download from the hub into {mirror} failed ({error})"
-        ) from error
-    if not files:
-        raise MirrorError(f"{need.id}: the hub lists no file that is used of a {need.kind}")
-    if _fetched_note(folder) is None and (own := _copied_files(folder).keys() - set(files)):
-        raise MirrorError(
-            f"{folder}: has files that are not on the hub, such as {min(own)}; move the folder "
-            "away to fetch it anew"
-        )
-    for name in _copied_files(partial).keys() - set(files):  # of other revisions
+    names = _download(need, partial, mirror)
+    _refuse_other_files(folder, names)
+    for name in _copied_files(partial).keys() - names:  # of other revisions
         (partial / name).unlink()
-    digests = {name: sha256_file(partial / name) for name in sorted(files)}
-    note = {"id": need.id, "kind": need.kind, "revision": need.revision, "files": digests}
-    write_json(partial / NOTE, note)
+    note = FetchedNote(
+        id=need.id,
+        kind=need.kind,
+        revision=need.revision,
+        files={name: sha256_file(partial / name) for name in sorted(names)},
+    )
+    write_json(partial / NOTE, note.model_dump())
     shutil.rmtree(partial / ".cache", ignore_errors=True)  # metadata of the hub's library
     folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(folder, ignore_errors=True)  # contains only files of the hub
@@ -406,6 +465,37 @@ def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> 
     with suppress(OSError):  # not empty: other downloads are incomplete
         partial.parent.rmdir()
     return folder
+
+
+def _download(need: Need, partial: Path, mirror: Path) -> set[str]:
+    """Download the files of a need into ``partial``, and return their names."""
+    try:
+        names = download_into(
+            partial,
+            need.id,
+            kind=need.kind,
+            revision=need.revision,
+            files=_FILES[need.kind],
+        )
+    except HubError as error:
+        raise MirrorError(
+            f"{need.id}: download from the hub into {mirror} failed ({error})"
+        ) from error
+    if not names:
+        raise MirrorError(f"{need.id}: the hub lists no file that is used of a {need.kind}")
+    return names
+
+
+def _refuse_other_files(folder: Path, names: set[str]) -> None:
+    """Refuse a folder that `fetch` did not write, with files that the hub does not have."""
+    if _fetched_note(folder) is not None:
+        return
+    others = _copied_files(folder).keys() - names
+    if others:
+        raise MirrorError(
+            f"{folder}: has files that are not on the hub, such as {min(others)}; move the folder "
+            "away to fetch it anew"
+        )
 
 
 def sizes(
@@ -416,21 +506,27 @@ def sizes(
     ``say`` is called once with the first reason.
     """
     sized: list[tuple[Need, str]] = []
+    has_failed = False
     with hub_session():
         for need in needed:
+            size = "unknown"
             try:
                 _, files = listing(need.id, kind=need.kind, revision=need.revision)
-                size = f"{sum(each.size for each in files.values()) / 1e6:,.1f} MB"
+                megabytes = sum(file.size for file in files.values()) / 1e6
+                size = f"{megabytes:,.1f} MB"
             except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
-                size = "unknown"
-                if not any(each == size for _, each in sized):
+                if not has_failed:
                     say(f"{need.id}: {hub_reason(error)}")
+                has_failed = True
             sized.append((need, size))
     return sized
 
 
 def mirrored_words() -> list[Path]:
     """Return the folders of WordSim-353 and SimLex-999 in the mirror."""
-    names = ("wordsim353", "wordsim353-sim", "wordsim353-rel", "simlex999")
-    folders = [mirrored(f"local/{name}") for name in names]
-    return [folder for folder in folders if folder is not None]
+    folders: list[Path] = []
+    for name in ("wordsim353", "wordsim353-sim", "wordsim353-rel", "simlex999"):
+        folder = mirrored(f"local/{name}")
+        if folder is not None:
+            folders.append(folder)
+    return folders

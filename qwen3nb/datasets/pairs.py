@@ -94,7 +94,8 @@ def _pairs_of_rows(rows: Sequence[PlacedRow]) -> Iterator[PlacedPair]:
         second = row.get(second_column)
         if not isinstance(first, str) or not isinstance(second, str):
             raise DataError(
-                f"{place}: expected texts in {first_column!r} and {second_column!r}; got {row!r:.80}"
+                f"{place}: expected texts in {first_column!r} and {second_column!r}; "
+                f"got {row!r:.80}"
             )
         yield place, (first, second, row.get(gold_column))
 

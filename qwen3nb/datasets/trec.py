@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ from qwen3nb.utils.atomic_files import new_file
 _AT_ONCE = 100_000  # lines
 _BLANK = re.compile(r"\s")
 _RANK = re.compile(r"-?[0-9]{1,9}")
+Ranks = NDArray[np.int32]
+T = TypeVar("T")
 
 
 def write_run(file: Path, run: Run, *, tag: str, distinct: bool = False) -> Path:
@@ -59,15 +62,13 @@ def _blocks(file: Path, run: Run, *, tag: str, distinct: bool) -> Iterator[bytes
     """Yield the lines of each query."""
     for query in sorted(run):
         ranked = ranking(run, query)
-        _check_ids(file, query, ranked)
-        scores = run[query]
-        values = [float(scores[document]) for document in ranked]
-        lines = [
-            f"{query} Q0 {document} {rank} {value!r} {tag}\n"
-            for rank, (document, value) in enumerate(
-                zip(ranked, _lowered(values) if distinct else values, strict=True), start=1
-            )
-        ]
+        _check_ids(file, [query, *ranked])
+        scores = [float(run[query][document]) for document in ranked]
+        if distinct:
+            scores = _lowered(scores)
+        lines: list[str] = []
+        for rank, (document, score) in enumerate(zip(ranked, scores, strict=True), start=1):
+            lines.append(f"{query} Q0 {document} {rank} {score!r} {tag}\n")
         yield "".join(lines).encode("utf-8")
 
 
@@ -81,13 +82,15 @@ def _lowered(scores: list[float]) -> list[float]:
         values = np.asarray(scores, dtype=np.float32)
     if np.all(values[1:] < values[:-1]):
         return scores
-    lowered, last = [], np.float32(np.inf)
+    lowered: list[float] = []
+    previous = np.float32(np.inf)
     for score, value in zip(scores, values, strict=True):
-        if value >= last:
-            value = np.nextafter(last, np.float32(-np.inf))
-            score = float(value)
-        lowered.append(score)
-        last = value
+        if value < previous:
+            lowered.append(score)
+            previous = value
+        else:
+            previous = np.nextafter(previous, np.float32(-np.inf))
+            lowered.append(float(previous))
     return lowered
 
 
@@ -96,23 +99,25 @@ def qrels_bytes(file: Path, qrels: Qrels) -> bytes:
 
     Negative grades are written as 0. Raises DataError as `write_run`.
     """
-    lines = []
+    lines: list[str] = []
     for query in sorted(qrels):
         documents = sorted(qrels[query])
-        _check_ids(file, query, documents)
-        lines += [f"{query} 0 {name} {max(qrels[query][name], 0)}\n" for name in documents]
+        _check_ids(file, [query, *documents])
+        for document in documents:
+            grade = max(qrels[query][document], 0)
+            lines.append(f"{query} 0 {document} {grade}\n")
     return "".join(lines).encode("utf-8")
 
 
-def _check_ids(file: Path, query: str, documents: list[str]) -> None:
-    names = (query, *documents) if documents else ()
+def _check_ids(file: Path, names: list[str]) -> None:
     if all(names) and not _BLANK.search("".join(names)):
         return
-    name = next(each for each in names if not each or _BLANK.search(each))
-    raise DataError(
-        f"{file}: the id {name!r:.60} is empty or has white space, which a TREC run and its qrels "
-        "cannot express"
-    )
+    for name in names:
+        if not name or _BLANK.search(name):
+            raise DataError(
+                f"{file}: the id {name!r:.60} is empty or has white space, which a TREC run and "
+                "its qrels cannot express"
+            )
 
 
 def read_run(file: Path) -> dict[str, dict[str, float]]:
@@ -147,68 +152,96 @@ def ranks_decide(file: Path) -> bool:
     return bool((ordered.scores != run.scores).any())
 
 
-def _as_written(file: Path) -> tuple[RunArrays, NDArray[np.int32]]:
+def _as_written(file: Path) -> tuple[RunArrays, Ranks]:
     """Return a checked run and its ranks, in the order of its scores."""
-    builder, ranks = RunBuilder(), array("i")
-    lines = _rows(file)
-    while block := list(islice(lines, _AT_ONCE)):
-        queries, documents, ranked, scores = zip(*block, strict=True)
+    builder = RunBuilder()
+    all_ranks = array("i")
+    for rows in _batched(_rows(file), _AT_ONCE):
+        queries, documents, ranks, scores = zip(*rows, strict=True)
         builder.add_rows(queries, documents, scores)
-        ranks.extend(ranked)
+        all_ranks.extend(ranks)
     run = builder.run()
     if not run:
         raise DataError(f"{file}: empty; expected lines of a run")
-    for names in (run.queries, run.names):
-        if not "".join(names).isprintable():
-            for name in names:
-                checked_id(name, where=str(file))
-    for query, (start, stop) in zip(run.queries, pairwise(run.offsets.tolist()), strict=True):
-        rows, counts = np.unique(run.documents[start:stop], return_counts=True)
-        if len(counts) < stop - start:
-            twice = run.names[rows[counts > 1][0]]
-            raise DataError(f"{file}: duplicate document {twice!r:.60} of query {query!r:.60}")
-    ordered_ranks = builder.in_order(np.frombuffer(ranks, dtype=np.int32))
+    _check_names(file, run)
+    _check_duplicates(file, run)
+    ordered_ranks = builder.in_order(np.frombuffer(all_ranks, dtype=np.int32))
     _check_ranks(file, run, ordered_ranks)
     return run, ordered_ranks
 
 
-def _with_ties_by_rank(run: RunArrays, ranks: NDArray[np.int32]) -> tuple[RunArrays, int]:
+def _check_names(file: Path, run: RunArrays) -> None:
+    for names in (run.queries, run.names):
+        if "".join(names).isprintable():
+            continue
+        for name in names:
+            checked_id(name, where=str(file))
+
+
+def _check_duplicates(file: Path, run: RunArrays) -> None:
+    """Refuse a document that a query has twice."""
+    for query, part in _parts(run):
+        documents, counts = np.unique(run.documents[part], return_counts=True)
+        if len(documents) == part.stop - part.start:
+            continue
+        duplicate = run.names[documents[counts > 1][0]]
+        raise DataError(f"{file}: duplicate document {duplicate!r:.60} of query {query!r:.60}")
+
+
+def _parts(run: RunArrays) -> Iterator[tuple[str, slice]]:
+    """Yield each query with the slice of its documents and scores."""
+    bounds = pairwise(run.offsets.tolist())
+    for query, (start, stop) in zip(run.queries, bounds, strict=True):
+        yield query, slice(start, stop)
+
+
+def _with_ties_by_rank(run: RunArrays, ranks: Ranks) -> tuple[RunArrays, int]:
     """Return a run in which distinct ranks order tied scores, and the number of other ties."""
-    scores, without_rank = run.scores.copy(), 0
-    with np.errstate(over="ignore"):
-        rounded = scores.astype(np.float32)
-    for start, stop in pairwise(run.offsets.tolist()):
-        part = slice(start, stop)
-        ties = (stop - start) - len(np.unique(rounded[part]))
+    scores = run.scores.copy()
+    rounded = _rounded(scores)
+    without_rank = 0
+    for _, part in _parts(run):
+        size = part.stop - part.start
+        ties = size - len(np.unique(rounded[part]))
         if ties == 0:
             continue
-        if len(np.unique(ranks[part])) < stop - start:
+        if len(np.unique(ranks[part])) < size:
             without_rank += ties
             continue
         by_rank = np.argsort(ranks[part])
         by_score = np.lexsort((run.documents[part], rounded[part]))[::-1]
-        if (by_rank != by_score).any():
+        if np.any(by_rank != by_score):
             scores[part][by_rank] = _lowered(scores[part][by_rank].tolist())
     return replace(run, scores=scores), without_rank
 
 
-def _check_ranks(file: Path, run: RunArrays, ranks: NDArray[np.int32]) -> None:
+def _rounded(scores: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return scores in 32 bits, as trec_eval reads them."""
+    with np.errstate(over="ignore"):
+        return scores.astype(np.float32)
+
+
+def _check_ranks(file: Path, run: RunArrays, ranks: Ranks) -> None:
     """Refuse ranks that contradict the scores; equal ranks are ignored."""
     rows = np.repeat(np.arange(len(run)), np.diff(run.offsets))
-    with np.errstate(over="ignore"):
-        scores = run.scores.astype(np.float32)
-    same = rows[1:] == rows[:-1]
-    if np.any(same & (ranks[1:] <= ranks[:-1])):
+    scores = _rounded(run.scores)
+    same_query = rows[1:] == rows[:-1]
+    if np.any(same_query & (ranks[1:] <= ranks[:-1])):
         order = np.lexsort((-scores, ranks, rows))
-        ranks, scores = ranks[order], scores[order]
-    odd = np.flatnonzero(same & (ranks[1:] > ranks[:-1]) & (scores[1:] > scores[:-1]))
-    if len(odd):
-        at = int(odd[0]) + 1
-        raise DataError(
-            f"{file}: query {run.queries[rows[at]]!r:.60}: rank {ranks[at]} has a higher score "
-            f"than rank {ranks[at - 1]} ({len(odd)} such ranks in the file); expected scores of "
-            "which higher is better, or ranks that are all 0"
-        )
+        ranks = ranks[order]
+        scores = scores[order]
+    is_later = ranks[1:] > ranks[:-1]
+    is_higher = scores[1:] > scores[:-1]
+    contradictions = np.flatnonzero(same_query & is_later & is_higher)
+    if len(contradictions) == 0:
+        return
+    position = int(contradictions[0])
+    query = run.queries[rows[position]]
+    raise DataError(
+        f"{file}: query {query!r:.60}: rank {ranks[position + 1]} has a higher score than rank "
+        f"{ranks[position]} ({len(contradictions)} such ranks in the file); expected scores of "
+        "which higher is better, or ranks that are all 0"
+    )
 
 
 def _rows(file: Path) -> Iterator[tuple[str, str, int, float]]:
@@ -220,16 +253,30 @@ def _rows(file: Path) -> Iterator[tuple[str, str, int, float]]:
         fields = line.split()
         if not fields:
             continue
-        if len(fields) not in (3, 6):
+        if len(fields) == 6:
+            query, _, document, rank, score_text, _ = fields
+            score = stated_number(score_text)
+        elif len(fields) == 3:
+            query, document, rank = fields
+            score_text = rank
+            score = None
+            if _RANK.fullmatch(rank):
+                score = -float(rank)
+        else:
             raise DataError(
                 f"{file}:{number}: {len(fields)} fields, expected 6 (query Q0 document rank score "
                 "tag) or 3 (query document rank)"
             )
-        short = len(fields) == 3
-        rank = fields[2] if short else fields[3]
         if not _RANK.fullmatch(rank):
             raise DataError(f"{file}:{number}: expected a whole number as rank; got {rank!r:.60}")
-        score = -float(rank) if short else stated_number(fields[4])
         if score is None:
-            raise DataError(f"{file}:{number}: expected a finite number; got {fields[4]!r:.60}")
-        yield fields[0], fields[1] if short else fields[2], int(rank), score
+            raise DataError(f"{file}:{number}: expected a finite number; got {score_text!r:.60}")
+        yield query, document, int(rank), score
+
+
+def _batched(rows: Iterator[T], size: int) -> Iterator[list[T]]:
+    """Yield lists of at most ``size`` rows."""
+    block = list(islice(rows, size))
+    while block:
+        yield block
+        block = list(islice(rows, size))

@@ -29,7 +29,8 @@ from pandas.util import hash_array
 
 from qwen3nb.datasets.mirror import load_here
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.datasets.training_data import TrainingData, source_texts, strings_of
+from qwen3nb.datasets.training_data import TrainingData, source_texts
+from qwen3nb.datasets.training_texts import strings_of
 from qwen3nb.evaluation.mteb.per_query import by_reader, task_slices
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.run import SEARCH_TYPES

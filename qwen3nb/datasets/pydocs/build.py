@@ -38,13 +38,13 @@ import sys
 import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
@@ -60,6 +60,8 @@ OWN, RELATED = 2, 1
 _DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 _UNWANTED = {"See Also", "References", "Examples", "Example"}
 _UNDERLINE = re.compile(r"\s*[-=~]{3,}\s*")
+
+_SEE_ALSO_NAME = re.compile(r"(?::\w+:)?`{0,2}~?\.?([\w.]+)`{0,2}:?")
 
 LISTS = tomllib.loads(Path(__file__).with_name("libraries.toml").read_text(encoding="utf-8"))
 MODULES = {package: tuple(names.split()) for package, names in LISTS["modules"].items()}
@@ -102,22 +104,30 @@ class PyDocs:
     @cached_property
     def qrels(self) -> dict[str, dict[str, int]]:
         """Grades per query id and document id; a query's id is its function's name."""
-        here = {entry.name: entry for entry in self.entries}
-        twins: dict[str, list[Entry]] = {}
+        entries_of_summary: dict[str, list[Entry]] = {}
         for entry in self.entries:
-            twins.setdefault(entry.summary, []).append(entry)
+            entries_of_summary.setdefault(entry.summary, []).append(entry)
         qrels: dict[str, dict[str, int]] = {}
         for name in self.query_names:
-            same = twins[here[name].summary]
-            grades = {other: RELATED for entry in same for other in entry.related if other in here}
-            qrels[name] = grades | {entry.name: OWN for entry in same}
+            twins = entries_of_summary[self._by_name[name].summary]
+            grades: dict[str, int] = {}
+            for entry in twins:
+                for related in entry.related:
+                    if related in self._by_name:
+                        grades[related] = RELATED
+            for entry in twins:
+                grades[entry.name] = OWN
+            qrels[name] = grades
         return qrels
+
+    @cached_property
+    def _by_name(self) -> dict[str, Entry]:
+        return {entry.name: entry for entry in self.entries}
 
     @property
     def queries(self) -> dict[str, str]:
         """Text per query id."""
-        here = {entry.name: entry for entry in self.entries}
-        return {name: here[name].summary for name in self.query_names}
+        return {name: self._by_name[name].summary for name in self.query_names}
 
     @property
     def clusters(self) -> dict[str, str]:
@@ -134,17 +144,19 @@ class PyDocs:
 
         Raises ValueError if the queries have more judged documents.
         """
-        names = tuple(sorted(sorted(self.query_names, key=_shuffled)[:queries]))
-        judged = {name for query in names for name in self.qrels[query]}
+        drawn_queries = sorted(self.query_names, key=_shuffled)[:queries]
+        judged: set[str] = set()
+        for query in drawn_queries:
+            judged.update(self.qrels[query])
         if len(judged) > documents:
             raise ValueError(
                 f"{queries} queries have {len(judged)} judged documents; "
                 f"a sample of {documents} cannot hold them"
             )
-        others = sorted((e.name for e in self.entries if e.name not in judged), key=_shuffled)
-        sampled = judged.union(others[: documents - len(judged)])
-        entries = tuple(entry for entry in self.entries if entry.name in sampled)
-        return PyDocs(entries, names, self.versions)
+        unjudged = sorted(self._by_name.keys() - judged, key=_shuffled)
+        sample = judged.union(unjudged[: documents - len(judged)])
+        entries = tuple(entry for entry in self.entries if entry.name in sample)
+        return PyDocs(entries, tuple(sorted(drawn_queries)), self.versions)
 
 
 def load_pydocs() -> PyDocs:
@@ -159,82 +171,99 @@ def load_pydocs() -> PyDocs:
         options = ("-P", "-W", "ignore", "-m", "qwen3nb.datasets.pydocs.build")
         command = [sys.executable, *options, str(file)]
         heed_children()
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"PyDocs could not be built: {done.stderr.strip().splitlines()[-1]}")
-    value = read_json(file)
-    rows = ({**fields, "related": tuple(fields["related"])} for fields in value["entries"])
-    entries = tuple(Entry(**fields) for fields in rows)
-    return PyDocs(entries, tuple(value["query_names"]), value["versions"])
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode:
+            last_line = process.stderr.strip().splitlines()[-1]
+            raise RuntimeError(f"PyDocs could not be built: {last_line}")
+    stored = read_json(file)
+    entries: list[Entry] = []
+    for fields in stored["entries"]:
+        related = tuple(fields.pop("related"))
+        entries.append(Entry(**fields, related=related))
+    return PyDocs(tuple(entries), tuple(stored["query_names"]), stored["versions"])
 
 
 def build_pydocs() -> PyDocs:
     """Build the benchmark from the docstrings of the installed libraries."""
-    docstrings = {
-        name: (package, inspect.getdoc(function) or "", name.rpartition(".")[2])
-        for package, modules in MODULES.items()
-        for name, function in _functions(modules)
-    }
-    parsed = {
-        name: (package, parts)
-        for name, (package, doc, own) in docstrings.items()
-        if (parts := split_docstring(doc, own)) is not None
-    }
-    known = set(parsed)
-    sizes = Counter(_subpackage(name, package) for name, (package, _) in parsed.items())
-    entries = []
-    for name, (package, (summary, text, related)) in sorted(parsed.items()):
-        label = _subpackage(name, package)
-        entries.append(
-            Entry(
-                name=name,
-                package=package,
-                label=label if sizes[label] >= LABEL_SIZE else package,
-                summary=summary,
-                text=text,
-                related=tuple(_resolve(related, name, known)),
-            )
+    docstrings: dict[str, Docstring] = {}
+    packages: dict[str, str] = {}
+    for package, modules in MODULES.items():
+        for name, function in _functions(modules):
+            text = inspect.getdoc(function) or ""
+            docstring = split_docstring(text, name.rpartition(".")[2])
+            if docstring is not None:
+                docstrings[name] = docstring
+                packages[name] = package
+            else:  # of several packages with the name, the last counts
+                docstrings.pop(name, None)
+    subpackages = {name: _subpackage(name, packages[name]) for name in docstrings}
+    sizes = Counter(subpackages.values())
+    entries: list[Entry] = []
+    for name, docstring in sorted(docstrings.items()):
+        label = packages[name]
+        if sizes[subpackages[name]] >= LABEL_SIZE:
+            label = subpackages[name]
+        related = _resolve(docstring.related, name, docstrings.keys())
+        entry = Entry(
+            name=name,
+            package=packages[name],
+            label=label,
+            summary=docstring.summary,
+            text=docstring.text,
+            related=tuple(related),
         )
+        entries.append(entry)
     # The first of several functions with the same summary names the query.
-    named = {entry.summary: entry.name for entry in reversed(entries)}
-    return PyDocs(tuple(entries), tuple(sorted(named.values())), _versions())
+    query_names: dict[str, str] = {}
+    for entry in entries:
+        query_names.setdefault(entry.summary, entry.name)
+    return PyDocs(tuple(entries), tuple(sorted(query_names.values())), _versions())
 
 
 def _versions() -> dict[str, str]:
-    versions = {
-        package: importlib.metadata.version(_DISTRIBUTIONS.get(package, package))
-        for package in MODULES
-        if package != "python"
-    }
-    return versions | {"python": platform.python_version(), "system": platform.system()}
+    versions: dict[str, str] = {}
+    for package in MODULES:
+        if package != "python":
+            distribution = _DISTRIBUTIONS.get(package, package)
+            versions[package] = importlib.metadata.version(distribution)
+    versions["python"] = platform.python_version()
+    versions["system"] = platform.system()
+    return versions
 
 
-def _functions(modules: Iterable[str]) -> Iterator[tuple[str, Any]]:
+def _functions(modules: Iterable[str]) -> Iterator[tuple[str, object]]:
     """Yield the qualified name and the object of each public function, each object once."""
     seen: set[int] = set()
-    for path in modules:
-        with warnings.catch_warnings():
-            # A deprecated module warns when it is imported; its docstrings are still text.
-            warnings.simplefilter("ignore")
-            try:
-                module = importlib.import_module(path)
-            except ImportError:  # not in this release, or not on this system
-                continue
-            public = getattr(module, "__all__", None) or [n for n in dir(module) if n[0] != "_"]
-            members = {}
-            for name in sorted(public):
-                with suppress(AttributeError, ImportError):  # experimental
-                    members[name] = getattr(module, name)
-        home = path.split(".")[0]
-        for name, member in members.items():
+    for module in modules:
+        package = module.split(".")[0]
+        for name, member in _public_members(module).items():
             is_function = inspect.isroutine(member) or type(member).__name__ == "ufunc"
-            if not is_function or id(member) in seen or not _at_home(member, home):
+            if not is_function or id(member) in seen or not _at_home(member, package):
                 continue
             seen.add(id(member))
-            yield f"{path}.{name}", member
+            yield f"{module}.{name}", member
 
 
-def _at_home(function: Any, home: str) -> bool:
+def _public_members(path: str) -> dict[str, object]:
+    """Return the public members of a module by name; none if it cannot be imported."""
+    members: dict[str, object] = {}
+    with warnings.catch_warnings():
+        # A deprecated module warns when it is imported; its docstrings are still text.
+        warnings.simplefilter("ignore")
+        try:
+            module = importlib.import_module(path)
+        except ImportError:  # not in this release, or not on this system
+            return members
+        names = getattr(module, "__all__", None)
+        if not names:
+            names = [name for name in dir(module) if not name.startswith("_")]
+        for name in sorted(names):
+            with suppress(AttributeError, ImportError):  # experimental
+                members[name] = getattr(module, name)
+    return members
+
+
+def _at_home(function: object, package: str) -> bool:
     """Return whether a function is defined in the package, not imported by it.
 
     The module of ``os.getcwd`` is ``posix``: C modules of built-ins count as the package.
@@ -242,36 +271,52 @@ def _at_home(function: Any, home: str) -> bool:
     module = getattr(function, "__module__", None)
     if not isinstance(module, str) or inspect.isbuiltin(function):
         return True
-    return module.split(".")[0].lstrip("_") == home.lstrip("_")
+    return module.split(".")[0].lstrip("_") == package.lstrip("_")
+
+
+class Docstring(NamedTuple):
+    """The parts of a docstring that the benchmark uses."""
+
+    summary: str  # its first paragraph, on one line
+    text: str  # the rest, with the function's name masked
+    related: list[str]  # the names in its "See Also" section
 
 
 def split_docstring(
-    doc: str, own: str, *, shortest: int = DOCUMENT_WORDS[0]
-) -> tuple[str, str, list[str]] | None:
-    """Return summary, document and "See Also" names of a docstring; None if it is too short.
+    text: str,
+    function: str,
+    *,
+    shortest: int = DOCUMENT_WORDS[0],
+) -> Docstring | None:
+    """Return the parts of a function's docstring; None if it is too short.
 
-    The function's ``own`` name is masked in the document, of at least ``shortest`` words.
+    The name of the ``function`` is masked in the document, of at least ``shortest`` words.
     """
-    tidy = doc.replace("\r\n", "\n").expandtabs().strip()
-    summary, _, rest = _without_signature(tidy, own).partition("\n\n")
-    summary = " ".join(summary.split())
-    sections = list(_sections(rest))
-    kept = "\n".join(body for title, body in sections if title not in _UNWANTED)
-    words = _mask(kept, own).split()[: DOCUMENT_WORDS[1]]
-    if not QUERY_WORDS[0] <= len(summary.split()) <= QUERY_WORDS[1]:
+    tidy = text.replace("\r\n", "\n").expandtabs().strip()
+    first_paragraph, _, rest = _without_signature(tidy, function).partition("\n\n")
+    summary = " ".join(first_paragraph.split())
+    bodies: list[str] = []
+    related: list[str] = []
+    for title, body in _sections(rest):
+        if title not in _UNWANTED:
+            bodies.append(body)
+        if title == "See Also":
+            related += _names(body)
+    words = _mask("\n".join(bodies), function).split()[: DOCUMENT_WORDS[1]]
+    fewest, most = QUERY_WORDS
+    if not fewest <= len(summary.split()) <= most:
         return None
     if len(words) < shortest or _UNDERLINE.search(summary):
         return None
-    related = [name for title, body in sections if title == "See Also" for name in _names(body)]
-    return summary, " ".join(words), related
+    return Docstring(summary, " ".join(words), related)
 
 
-def _without_signature(doc: str, own: str) -> str:
+def _without_signature(text: str, function: str) -> str:
     """Drop leading ``name(...)`` and ``name(...) -> ...`` lines, including wrapped ones."""
-    if f"{own}(" not in doc:  # avoids compiling a pattern for most names
-        return doc
-    lines = doc.split("\n")
-    call = re.compile(rf"(?:[\w, ()]+ = )?(?:\w+\.)*{re.escape(own)}\(")
+    if f"{function}(" not in text:  # avoids compiling a pattern for most names
+        return text
+    lines = text.split("\n")
+    call = re.compile(rf"(?:[\w, ()]+ = )?(?:\w+\.)*{re.escape(function)}\(")
     while lines and (not lines[0].strip() or call.match(lines[0].strip())):
         depth = 0
         while lines:
@@ -284,48 +329,58 @@ def _without_signature(doc: str, own: str) -> str:
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
     """Yield title and body of numpydoc sections; the text before them has an empty title."""
-    title, body = "", list[str]()
+    title = ""
+    body: list[str] = []
     lines = [line for line in text.split("\n") if not line.lstrip().startswith((">>>", "..."))]
     for line, following in zip_longest(lines, lines[1:], fillvalue=""):
         if line.strip() and _UNDERLINE.fullmatch(following):
             yield title, "\n".join(body)
-            title, body = line.strip(), []
+            title = line.strip()
+            body = []
         elif not _UNDERLINE.fullmatch(line):
             body.append(line)
     yield title, "\n".join(body)
 
 
-def _mask(text: str, own: str) -> str:
+def _mask(text: str, function: str) -> str:
     """Replace the function's own name where it is a whole word, ignoring case."""
-    if own.casefold() not in text.casefold():
+    if function.casefold() not in text.casefold():
         return text
-    return re.sub(rf"(?<![A-Za-z0-9]){re.escape(own)}(?![A-Za-z0-9])", MASK, text, flags=re.I)
+    name = re.escape(function)
+    return re.sub(rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])", MASK, text, flags=re.IGNORECASE)
 
 
 def _names(body: str) -> Iterator[str]:
     """Yield the names at the left edge of a "See Also" section: ``a, b : description``."""
     for line in body.split("\n"):
-        if line[:1].strip():
-            for part in line.split(" : ")[0].split(","):
-                if match := re.fullmatch(r"(?::\w+:)?`{0,2}~?\.?([\w.]+)`{0,2}:?", part.strip()):
-                    yield match[1]
+        is_indented = not line[:1].strip()
+        if is_indented:
+            continue
+        for part in line.split(" : ")[0].split(","):
+            match = _SEE_ALSO_NAME.fullmatch(part.strip())
+            if match:
+                yield match[1]
 
 
-def _resolve(names: Iterable[str], asker: str, known: set[str]) -> list[str]:
+def _resolve(names: Iterable[str], function: str, documents: Collection[str]) -> list[str]:
     """Return the qualified names of those ``names`` that are documents, nearest module first."""
-    module = asker.split(".")[:-1]
-    resolved = set()
+    modules = function.split(".")[:-1]
+    resolved: set[str] = set()
     for name in names:
-        candidates = [".".join([*module[:depth], name]) for depth in range(len(module), -1, -1)]
-        if match := next((c for c in candidates if c in known and c != asker), None):
-            resolved.add(match)
+        for depth in range(len(modules), -1, -1):
+            candidate = ".".join([*modules[:depth], name])
+            if candidate in documents and candidate != function:
+                resolved.add(candidate)
+                break
     return sorted(resolved)
 
 
 def _subpackage(name: str, package: str) -> str:
     """Return ``scipy.special`` for ``scipy.special.erf``, ``numpy`` for ``numpy.dot``."""
     parts = name.split(".")
-    return package if package == "python" or len(parts) < 3 else ".".join(parts[:2])
+    if package == "python" or len(parts) < 3:
+        return package
+    return ".".join(parts[:2])
 
 
 def _shuffled(name: str) -> str:

@@ -19,7 +19,7 @@ from mteb.abstasks import AbsTask, AbsTaskClassification, AbsTaskClustering, Abs
 from mteb.abstasks.sts import AbsTaskSTS
 from mteb.abstasks.task_metadata import TaskMetadata
 
-from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs, module_of
+from qwen3nb.datasets.pydocs.build import Entry, PyDocs, load_pydocs, module_of
 
 SAMPLE = {"documents": 800, "queries": 200}
 RERANKED = 100
@@ -42,8 +42,11 @@ def author_sts() -> list[tuple[str, str, float]]:
     words where English allows it; pairs with a low grade often share many (swapped roles,
     a negation, an ambiguous word).
     """
-    rows = (line.split("\t") for line in AUTHOR_STS.read_text(encoding="utf-8").splitlines())
-    return [(first, second, float(gold)) for gold, first, second in rows]
+    pairs: list[tuple[str, str, float]] = []
+    for line in AUTHOR_STS.read_text(encoding="utf-8").splitlines():
+        gold, first, second = line.split("\t")
+        pairs.append((first, second, float(gold)))
+    return pairs
 
 
 def embedded_task(name: str) -> AbsTask:
@@ -81,14 +84,19 @@ class _Retrieval(_Embedded, AbsTaskRetrieval):
 
     def _data(self) -> Any:
         corpus, queries = self.pydocs.corpus, self.pydocs.queries
+        documents = {
+            "id": list(corpus),
+            "title": [""] * len(corpus),
+            "text": list(corpus.values()),
+        }
         split = {
-            "corpus": Dataset.from_dict(
-                {"id": list(corpus), "title": [""] * len(corpus), "text": list(corpus.values())}
-            ),
+            "corpus": Dataset.from_dict(documents),
             "queries": Dataset.from_dict({"id": list(queries), "text": list(queries.values())}),
             "relevant_docs": {query: dict(grades) for query, grades in self.pydocs.qrels.items()},
-            "top_ranked": _first_stage(corpus, queries, self.reranked) if self.reranked else None,
+            "top_ranked": None,
         }
+        if self.reranked:
+            split["top_ranked"] = _first_stage(corpus, queries, self.reranked)
         return {"default": {"test": split}}
 
 
@@ -100,15 +108,25 @@ class _Classification(_Embedded, AbsTaskClassification):
     main = "accuracy"
 
     def _data(self) -> Any:
-        sides: dict[str, Any] = {side: {"text": [], "label": []} for side in ("train", "test")}
-        labels = _labels(self.pydocs)
+        splits: dict[str, list[Entry]] = {"train": [], "test": []}
+        numbers = _class_numbers(self.pydocs)
         for entry in self.pydocs.entries:
-            if entry.label in labels:
-                odd = hashlib.sha256(entry.name.encode()).digest()[-1] % 2
-                side = sides["train" if odd else "test"]
-                side["text"].append(entry.summary)
-                side["label"].append(labels[entry.label])
-        return DatasetDict({side: Dataset.from_dict(rows) for side, rows in sides.items()})
+            if entry.label in numbers:
+                splits[_split_of(entry)].append(entry)
+        data = DatasetDict()
+        for name, entries in splits.items():
+            texts = [entry.summary for entry in entries]
+            labels = [numbers[entry.label] for entry in entries]
+            data[name] = Dataset.from_dict({"text": texts, "label": labels})
+        return data
+
+
+def _split_of(entry: Entry) -> str:
+    """Return the split of a function, by the last bit of the digest of its name."""
+    digest = hashlib.sha256(entry.name.encode()).digest()
+    if digest[-1] % 2:
+        return "train"
+    return "test"
 
 
 class _Clustering(_Embedded, AbsTaskClustering):
@@ -117,11 +135,11 @@ class _Clustering(_Embedded, AbsTaskClustering):
     max_documents_per_cluster = 512
 
     def _data(self) -> Any:
-        labels = _labels(self.pydocs)
-        kept = [entry for entry in self.pydocs.entries if entry.label in labels]
+        numbers = _class_numbers(self.pydocs)
+        entries = [entry for entry in self.pydocs.entries if entry.label in numbers]
         rows = {
-            "sentences": [entry.text for entry in kept],
-            "labels": [labels[entry.label] for entry in kept],
+            "sentences": [entry.text for entry in entries],
+            "labels": [numbers[entry.label] for entry in entries],
         }
         return DatasetDict({"test": Dataset.from_dict(rows)})
 
@@ -133,7 +151,7 @@ class _AuthorSTS(_Embedded, AbsTaskSTS):
         return DatasetDict({"test": Dataset.from_dict(rows)})
 
 
-def _labels(pydocs: PyDocs) -> dict[str, int]:
+def _class_numbers(pydocs: PyDocs) -> dict[str, int]:
     """Class number of each label with enough functions."""
     sizes = Counter(entry.label for entry in pydocs.entries)
     labels = sorted(label for label, count in sizes.items() if count >= LABEL_SHARE)
@@ -152,8 +170,10 @@ def _first_stage(
         k=min(depth, len(corpus)),
         show_progress=False,
     )
-    rows = zip(queries, retrieved, strict=True)
-    return {query: [str(name) for name in row] for query, row in rows}
+    return {
+        query: list(map(str, documents))
+        for query, documents in zip(queries, retrieved, strict=True)
+    }
 
 
 # Type of task: base class, description.
@@ -168,34 +188,44 @@ _KINDS: dict[str, tuple[type[_Embedded], str]] = {
 @cache
 def _classes() -> dict[str, type[AbsTask]]:
     whole = load_pydocs()
-    classes: dict[str, type[AbsTask]] = {}
+    classes: dict[str, type[AbsTask]] = {"AuthorSTS": _author_sts_class()}
     for prefix, pydocs in (("PyDocs", whole), ("PyDocsSample", whole.sample(**SAMPLE))):
-        for kind, (base, about) in _KINDS.items():
+        for kind, (base, purpose) in _KINDS.items():
             metadata = _metadata(
                 name=prefix + kind,
                 type=kind,
                 main_score=base.main,
-                description=f"Docstrings of installed Python libraries: {about}.",
+                description=f"Docstrings of installed Python libraries: {purpose}.",
                 dataset={"path": "qwen3nb/pydocs", "revision": pydocs.identity},
                 domains=["Programming"],
                 annotations_creators="derived",
                 sample_creation="found",
             )
-            attributes = {"metadata": metadata, "pydocs": pydocs, "__module__": __name__}
-            classes[prefix + kind] = type(prefix + kind, (base,), attributes)
-    digest = hashlib.sha256(AUTHOR_STS.read_bytes()).hexdigest()
+            classes[metadata.name] = _subclass(base, metadata, pydocs=pydocs)
+    return classes
+
+
+def _author_sts_class() -> type[AbsTask]:
     metadata = _metadata(
         name="AuthorSTS",
         type="STS",
         main_score="cosine_spearman",
         description="120 sentence pairs written for qwen3nb, 20 per grade of similarity.",
-        dataset={"path": "qwen3nb/author-sts", "revision": digest},
+        dataset={
+            "path": "qwen3nb/author-sts",
+            "revision": hashlib.sha256(AUTHOR_STS.read_bytes()).hexdigest(),
+        },
         domains=["Programming", "Written"],
         annotations_creators="expert-annotated",
         sample_creation="created",
     )
-    attributes = {"metadata": metadata, "__module__": __name__}
-    return classes | {"AuthorSTS": type("AuthorSTS", (_AuthorSTS,), attributes)}
+    return _subclass(_AuthorSTS, metadata)
+
+
+def _subclass(base: type[AbsTask], metadata: TaskMetadata, **attributes: object) -> type[AbsTask]:
+    """Return a class of tasks with its metadata, as MTEB expects them."""
+    attributes |= {"metadata": metadata, "__module__": __name__}
+    return type(metadata.name, (base,), attributes)
 
 
 def _metadata(**fields: Any) -> TaskMetadata:

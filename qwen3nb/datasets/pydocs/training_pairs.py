@@ -25,7 +25,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.datasets.pydocs.build import LISTS, QUERY_WORDS, load_pydocs, split_docstring
@@ -94,59 +93,73 @@ def load_training_pairs() -> TrainingPairs:
 
 
 def _versions() -> dict[str, str]:
-    return {
-        library: importlib.metadata.version(_DISTRIBUTIONS.get(library, library))
-        for library in LIBRARIES
-        if importlib.util.find_spec(library) is not None
-    }
+    versions: dict[str, str] = {}
+    for library in LIBRARIES:
+        if importlib.util.find_spec(library) is not None:
+            distribution = _DISTRIBUTIONS.get(library, library)
+            versions[library] = importlib.metadata.version(distribution)
+    return versions
 
 
 def _collect(versions: dict[str, str]) -> TrainingPairs:
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 
-    texts = {text for each in load_pydocs().entries for text in (each.summary, each.text)}
-    measured = BenchmarkTexts(texts | {text for row in author_sts() for text in row[:2]})
+    texts: list[str] = []
+    for entry in load_pydocs().entries:
+        texts += [entry.summary, entry.text]
+    for first, second, _ in author_sts():
+        texts += [first, second]
+    benchmark = BenchmarkTexts(texts)
     pairs: list[DocstringPair] = []
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
     for library in versions:
-        for doc, name in _docstrings(library):
-            long_enough = len(doc.split()) >= QUERY_WORDS[0] + SHORTEST
-            parts = split_docstring(doc, name, shortest=SHORTEST) if long_enough else None
-            if parts is None:
+        for text, name in _docstrings(library):
+            docstring = None
+            if len(text.split()) >= QUERY_WORDS[0] + SHORTEST:
+                docstring = split_docstring(text, name, shortest=SHORTEST)
+            if docstring is None:
                 dropped["too short or too long"] += 1
-            elif {parts[0], parts[1]} & seen:
+                continue
+            parts = (docstring.summary, docstring.text)
+            if not seen.isdisjoint(parts):
                 dropped["summary or body of another pair"] += 1
-            elif any(measured.repeated(part) for part in parts[:2]):
+            elif any(map(benchmark.repeated, parts)):
                 dropped["repeats the benchmark"] += 1
             else:
-                pairs.append(DocstringPair(library, parts[0], parts[1]))
-                seen |= {parts[0], parts[1]}
+                pairs.append(DocstringPair(library, docstring.summary, docstring.text))
+                seen.update(parts)
     return TrainingPairs(tuple(pairs), dict(dropped), versions)
 
 
 def _docstrings(library: str) -> Iterator[tuple[str, str]]:
     """Yield docstring and name of all public definitions in a library's files."""
     spec = importlib.util.find_spec(library)
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
+    if spec is None:
+        return
+    for folder in spec.submodule_search_locations or ():
         for file in sorted(Path(folder).rglob("*.py")):
-            if not _SKIPPED & set(file.relative_to(folder).parts):
+            if _SKIPPED.isdisjoint(file.relative_to(folder).parts):
                 yield from _definitions(file.read_text(encoding="utf-8", errors="replace"))
 
 
 def _definitions(source: str) -> Iterator[tuple[str, str]]:
+    """Yield docstring and name of each public definition in a source, from top to bottom."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in other libraries' sources
         try:
-            nodes: list[Any] = [ast.parse(source)]
+            nodes: list[ast.AST] = [ast.parse(source)]
         except (SyntaxError, ValueError):  # a file for another version of Python
             return
     while nodes:
         node = nodes.pop()
-        nodes += [each for each in getattr(node, "body", ()) if hasattr(each, "body")][::-1]
-        public = isinstance(node, _Definition) and not node.name.startswith("_")
-        if public and (doc := ast.get_docstring(node)):
-            yield doc, node.name
+        inner = [child for child in getattr(node, "body", ()) if hasattr(child, "body")]
+        nodes += reversed(inner)
+        if not isinstance(node, _Definition) or node.name.startswith("_"):
+            continue
+        docstring = ast.get_docstring(node)
+        if docstring:
+            yield docstring, node.name
 
 
 class BenchmarkTexts:
@@ -159,14 +172,17 @@ class BenchmarkTexts:
 
     def __init__(self, texts: Iterable[str]) -> None:
         """Index ``texts``; those without any word are left out."""
-        split = {words for text in texts if (words := _words(text))}
-        self._runs = {run for words in split for run in _runs(words, min(RUN, len(words)))}
+        self._runs: set[tuple[str, ...]] = set()
+        for text in texts:
+            words = _words(text)
+            if words:
+                self._runs.update(_runs(words, min(RUN, len(words))))
         self._sizes = {len(run) for run in self._runs}
 
     def repeated(self, text: str) -> bool:
         """Return whether ``text`` repeats the benchmark."""
         words = _words(text)
-        return any(run in self._runs for size in self._sizes for run in _runs(words, size))
+        return any(not self._runs.isdisjoint(_runs(words, size)) for size in self._sizes)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -175,4 +191,5 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _runs(words: Sequence[str], size: int) -> Iterable[tuple[str, ...]]:
     """All runs of ``size`` consecutive words."""
-    return zip(*(words[start:] for start in range(size)), strict=False)
+    shifted = [words[start:] for start in range(size)]
+    return zip(*shifted, strict=False)

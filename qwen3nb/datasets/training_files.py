@@ -1,0 +1,489 @@
+"""Files of training data, each read by its form: JSON, tables, text, Arrow, archives.
+
+    .jsonl .ndjson .json     any JSON values, one per line or in one document
+    .csv .tsv .txt           cells, tab-separated fields, lines and paragraphs
+    .parquet .arrow          also of ``datasets.save_to_disk`` and of the library's cache
+    .tar .zip                files of these forms, such as WebDataset's
+    compressed               .gz .bz2 .xz .zst .lz4 .br around any of these
+
+A file of another name is read by its content. To add a form, write a reader and name it in
+`READERS`.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from qwen3nb.datasets import rows
+from qwen3nb.datasets.rows import LINE, DataError, listed
+from qwen3nb.datasets.training_texts import is_word
+from qwen3nb.utils.compressed import (
+    COMPRESSED,
+    DAMAGED,
+    compression,
+    compression_of,
+    open_unpacked,
+    without_compression,
+)
+from qwen3nb.utils.strict_json import parse_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+NumberedValue = tuple[int, object]  # number of a line, row or file of an archive, and its content
+MEDIA = "images, sounds and videos"
+INDICES = "files of row numbers"
+# Bytes of a JSON document, or of a file in an archive, which are not streamed.
+_DOCUMENT = 256 << 20
+_PARAGRAPH = 1 << 16  # characters of lines that are also read as one text
+_ROWS_AT_ONCE = 1024  # of Parquet
+_HEAD = 1 << 12  # bytes by which a file of an unusual name is recognised
+_POINTER = b"version https://git-lfs.github.com/spec/"
+# Files about training data, by name.
+_ABOUT = re.compile(
+    r"(readme|license|licence|copying|notice|citation|changelog|datasheet)(\.\w{1,4})?"
+    r"|(state|dataset_infos?|dataset_dict|croissant)\.json"
+    r"|_success|_metadata|_common_metadata|thumbs\.db|\.ds_store|\.git\w*"
+    r"|.*\.(lock|crc|md5|sha1|sha256)",
+    re.IGNORECASE,
+)
+_IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".ico", ".svg")
+_SOUNDS = (".mp3", ".wav", ".flac", ".ogg", ".opus", ".m4a", ".aac")
+_VIDEOS = (".mp4", ".mkv", ".avi", ".mov", ".webm")
+_WORD_PER_LINE = (".conll", ".conllu", ".iob", ".bio")  # with its tags
+MEDIA_SUFFIXES = {*_IMAGES, *_SOUNDS, *_VIDEOS}
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """A file, or one of an archive, and where it notes what holds no text."""
+
+    file: Path | bytes
+    where: str
+    packing: str  # suffix of its compression
+    notes: Counter[str]
+
+    def stream(self) -> IO[bytes]:
+        """Return it at its start, unpacked."""
+        if isinstance(self.file, bytes):
+            return open_unpacked(io.BytesIO(self.file), self.packing)
+        return open_unpacked(self.file, self.packing)
+
+    def head(self) -> bytes:
+        """Return the first bytes, unpacked.
+
+        Raises:
+            DataError: it cannot be opened.
+        """
+        try:
+            with closing(self.stream()) as raw:
+                return raw.read(_HEAD)
+        except DAMAGED as error:
+            raise DataError(f"{self.where}: cannot be read ({error})") from None
+
+    def lines(self, most: int | None = None) -> Iterator[tuple[int, str]]:
+        """Yield its lines with their numbers."""
+        try:
+            with closing(self.stream()) as raw:
+                yield from rows.stream_lines(raw, where=self.where, most=most)
+        except DAMAGED as error:
+            raise DataError(f"{self.where}: cannot be read ({error})") from None
+
+    def seekable(self) -> str | IO[bytes]:
+        """Return it as something that Arrow can seek in: its path, or its content."""
+        if self.packing:
+            with closing(self.stream()) as raw:
+                return io.BytesIO(_limited_content(raw, self.where))
+        if isinstance(self.file, bytes):
+            return io.BytesIO(self.file)
+        return str(self.file)
+
+
+Reader = Callable[[OpenedFile], Iterator[NumberedValue]]
+
+
+def supported_types() -> str:
+    """Return the types of files that are read, for messages."""
+    return f"{', '.join(READERS)}, also compressed ({', '.join(COMPRESSED)})"
+
+
+def suffix_of(name: str) -> str:
+    """Return the suffix of a file's name, without that of compression, in lower case."""
+    return Path(without_compression(name)).suffix.lower()
+
+
+def is_about(file: Path) -> bool:
+    """Return whether a file is about training data, by its name."""
+    is_hub_reference = file.parent.name == "refs" and (file.parent.parent / "snapshots").is_dir()
+    return is_hub_reference or _ABOUT.fullmatch(file.name) is not None
+
+
+def open_file(file: Path, notes: Counter[str]) -> OpenedFile:
+    """Return a file whose compression is known by its name or its content.
+
+    Raises:
+        DataError: it cannot be opened.
+    """
+    packing = compression(file)
+    if not packing:
+        try:
+            with file.open("rb") as raw:
+                packing = compression_of(raw.read(16))
+        except OSError as error:
+            raise DataError(f"{file}: cannot be read ({error})") from None
+    return OpenedFile(file, str(file), packing, notes)
+
+
+def find_reader(file: Path) -> Reader:
+    """Return the reader of a file.
+
+    Raises:
+        DataError: it cannot be opened, or its content is of no form that can be read.
+    """
+    head = open_file(file, Counter()).head()
+    suffix = suffix_of(file.name)
+    if head.startswith(_POINTER):
+        raise DataError(f"{file}: a Git LFS pointer instead of the file; run `git lfs pull`")
+    if suffix in _WORD_PER_LINE:
+        raise DataError(f"{file}: has a word per line; expected texts, a sentence per line")
+    reader = READERS.get(suffix) or _reader_by_content(head)
+    if reader is None:
+        raise DataError(f"{file}: expected training data in files of type {supported_types()}")
+    return reader
+
+
+def _reader_by_content(head: bytes) -> Reader | None:
+    """Return the reader of content without a usual name; None for bytes that are no text."""
+    if head.startswith(b"PAR1"):
+        return _read_parquet
+    if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
+        return _read_arrow
+    if head.startswith(b"PK\x03\x04") or head[257:262] == b"ustar":
+        return _read_archive
+    if head.startswith(b"%PDF") or not _is_text(head):
+        return None
+    first_line = head.lstrip(b"\xef\xbb\xbf \r\n").partition(b"\n")[0]
+    if first_line.startswith((b"{", b"[", b'"')):
+        return _read_json
+    return _read_text
+
+
+def _is_text(head: bytes) -> bool:
+    """Return whether bytes, perhaps cut within a character, are UTF-8 without control codes."""
+    try:
+        text = head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        is_cut = len(head) - error.start <= 3
+        if not is_cut:
+            return False
+        text = head[: error.start].decode("utf-8")
+    return rows.CONTROL.search(text) is None
+
+
+def _read_json(opened: OpenedFile) -> Iterator[NumberedValue]:
+    """Yield the values of a JSON document, or of its lines if there are several."""
+    if _has_a_value_per_line(opened):
+        yield from _read_json_lines(opened)
+        return
+    text = "".join(line for _, line in opened.lines(_DOCUMENT))
+    if not text.strip():
+        return
+    value = _parsed(text, where=opened.where)
+    if isinstance(value, list):
+        yield from enumerate(value, start=1)
+    else:
+        yield 1, value
+
+
+def _has_a_value_per_line(opened: OpenedFile) -> bool:
+    """Return whether the first of several lines is JSON by itself."""
+    lines = (line for _, line in opened.lines() if line.strip())
+    first_line = next(lines, "")
+    second_line = next(lines, "")
+    try:
+        parse_json(first_line, nan=True)
+    except ValueError:
+        return False
+    return bool(second_line)
+
+
+def _read_json_lines(opened: OpenedFile) -> Iterator[NumberedValue]:
+    for number, line in opened.lines():
+        if line.strip():
+            yield number, _parsed(line, where=f"{opened.where}:{number}")
+
+
+def _parsed(text: str, *, where: str) -> object:
+    """Return any JSON value; numbers may be NaN."""
+    try:
+        value: object = parse_json(text, nan=True)
+    except ValueError as error:
+        raise DataError(f"{where}: not JSON ({error})") from None
+    return value
+
+
+def _read_csv(opened: OpenedFile) -> Iterator[NumberedValue]:
+    _, first_line = next(opened.lines(), (1, ""))
+    lines = (line for _, line in opened.lines())
+    yield from rows.separated_rows(lines, _separator(first_line), where=opened.where)
+
+
+def _separator(line: str) -> str:
+    """Return the comma, unless a line has none and other separators."""
+    if "," in line:
+        return ","
+    most_frequent = max(";\t|", key=line.count)
+    if most_frequent in line:
+        return most_frequent
+    return ","
+
+
+def _read_tabs(opened: OpenedFile) -> Iterator[NumberedValue]:
+    for number, line in opened.lines():
+        yield number, line.split("\t")
+
+
+def _read_text(opened: OpenedFile) -> Iterator[NumberedValue]:
+    """Yield each line, and lines without a blank one between them as one text."""
+    paragraph: list[str] = []
+    number = 0
+    for number, line in opened.lines():
+        yield number, line
+        is_blank = not line.strip()
+        is_long = sum(map(len, paragraph)) > _PARAGRAPH
+        if is_blank or is_long:
+            if len(paragraph) > 1:
+                yield number, " ".join(paragraph)
+            paragraph = paragraph[-1:]  # a sentence may go on
+        if is_blank:
+            paragraph = []
+        else:
+            paragraph.append(line)
+    if len(paragraph) > 1:
+        yield number, " ".join(paragraph)
+
+
+def _read_parquet(opened: OpenedFile) -> Iterator[NumberedValue]:
+    import pyarrow.parquet as pq
+
+    row = 0
+    try:
+        source = opened.seekable()
+        footer = pq.read_metadata(source)
+        columns = [column.path for column in footer.schema if column.physical_type == "BYTE_ARRAY"]
+        if footer.num_rows and not columns:
+            raise DataError(_without_texts(opened.where, pq.read_schema(source)))
+        # A text that the file stores once for many rows is in memory once, too.
+        file = pq.ParquetFile(source, read_dictionary=columns)
+        size = max(1, min(_ROWS_AT_ONCE, LINE // (_bytes_per_row(footer) + 1)))
+        for batch in file.iter_batches(batch_size=size, columns=columns):
+            yield from _values_of(batch, row)
+            row += len(batch)
+    except (OSError, ValueError) as error:
+        raise _unreadable(opened, row, error) from None
+
+
+def _bytes_per_row(footer: pq.FileMetaData) -> int:
+    """Return the mean size of a row in the row group where it is largest."""
+    sizes = [0]
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        sizes.append(group.total_byte_size // max(1, group.num_rows))
+    return max(sizes)
+
+
+def _read_arrow(opened: OpenedFile) -> Iterator[NumberedValue]:
+    """Yield the rows of an Arrow file or stream, as the library `datasets` writes it."""
+    row = 0
+    try:
+        schema, batches = _arrow_batches(opened.seekable())
+        has_text = any(map(_may_hold_text, schema.types))
+        if schema.names == ["indices"] and not has_text:
+            opened.notes[INDICES] += 1  # of rows that were drawn or sorted
+            return
+        for batch in batches:
+            if len(batch) and not has_text:
+                raise DataError(_without_texts(opened.where, schema))
+            yield from _values_of(batch, row)
+            row += len(batch)
+    except (OSError, ValueError) as error:
+        raise _unreadable(opened, row, error) from None
+
+
+def _arrow_batches(source: str | IO[bytes]) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """Return the schema and the batches of an Arrow file or stream."""
+    import pyarrow as pa
+
+    if isinstance(source, str):
+        content = pa.OSFile(source)
+    else:
+        content = pa.BufferReader(source.read())
+    is_file = content.read(6) == b"ARROW1"
+    content.seek(0)
+    if not is_file:
+        stream = pa.ipc.open_stream(content)
+        return stream.schema, stream
+    file = pa.ipc.open_file(content)
+    return file.schema, map(file.get_batch, range(file.num_record_batches))
+
+
+def _unreadable(opened: OpenedFile, row: int, error: Exception) -> DataError:
+    if isinstance(error, DataError):
+        return error
+    reason = " ".join(str(error).split())
+    return DataError(f"{opened.where}: cannot be read after row {row} ({reason})")
+
+
+def _without_texts(where: str, schema: pa.Schema) -> str:
+    columns = listed(f"{column.name} ({column.type})" for column in schema)
+    return f"{where}: has no column of texts; columns: {columns}"
+
+
+def _values_of(batch: pa.RecordBatch, rows_before: int) -> Iterator[NumberedValue]:
+    """Yield the number of each row with each of its texts, one at a time."""
+    for index in range(len(batch)):
+        number = rows_before + index + 1
+        yield number, None  # a row without a text counts, too
+        for column in batch:
+            for value in _texts_of(column.slice(index, 1)):
+                yield number, value
+
+
+def _may_hold_text(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type has texts or bytes at some depth."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return _may_hold_text(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _may_hold_text(kind.storage_type)
+    if kind.num_fields:
+        fields = map(kind.field, range(kind.num_fields))
+        return any(_may_hold_text(field.type) for field in fields)
+    return "string" in str(kind) or "binary" in str(kind)
+
+
+def _texts_of(array: Any) -> Iterator[object]:
+    """Return the texts of an Arrow array, one at a time, also those of lists and structures."""
+    import pyarrow as pa
+
+    kind = array.type
+    if not _may_hold_text(kind):
+        return iter(())
+    if isinstance(kind, pa.BaseExtensionType):
+        return _texts_of(array.storage)
+    if not pa.types.is_nested(kind) or pa.types.is_union(kind) or pa.types.is_map(kind):
+        return (value.as_py() for value in array)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _with_words_joined(_texts_of(array.flatten()))
+    parts = array.flatten()  # of structures, an array per field
+    if not isinstance(parts, list):
+        parts = [parts]
+    return chain.from_iterable(map(_texts_of, parts))
+
+
+def _with_words_joined(values: Iterable[object]) -> Iterator[object]:
+    """Yield values; if all are single words, also one text of them."""
+    words: list[str] = []
+    only_words = True
+    for value in values:
+        yield value
+        if is_word(value):
+            words.append(str(value))
+        else:
+            only_words = False
+    if only_words and len(words) > 1:
+        yield " ".join(words)
+
+
+def _read_archive(opened: OpenedFile) -> Iterator[NumberedValue]:
+    """Yield the values of each file in a tar or zip archive, with the number of the file."""
+    for number, (name, content) in enumerate(_members(opened), start=1):
+        where = f"{opened.where}:{name}"
+        if suffix_of(name) in MEDIA_SUFFIXES:
+            opened.notes[MEDIA] += 1
+            continue
+        if _ABOUT.fullmatch(Path(name).name):
+            continue
+        packing = compression(Path(name)) or compression_of(content[:16])
+        member = OpenedFile(content, where, packing, opened.notes)
+        reader = _reader_by_content(member.head())
+        if suffix_of(name) in READERS:
+            reader = READERS[suffix_of(name)]
+        if reader is None:
+            raise DataError(f"{where}: expected texts, or a file of type {supported_types()}")
+        for _, value in reader(member):
+            yield number, value
+
+
+def _members(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of each file in an archive."""
+    try:
+        with closing(opened.stream()) as raw:
+            is_zip = raw.read(4) == b"PK\x03\x04"
+        if is_zip:
+            yield from _members_of_zip(opened)
+        else:
+            yield from _members_of_tar(opened)
+    except (*DAMAGED, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise DataError(f"{opened.where}: cannot be read ({error})") from None
+
+
+def _members_of_tar(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
+    with closing(opened.stream()) as raw, tarfile.open(fileobj=raw, mode="r|") as archive:
+        for member in archive:
+            where = f"{opened.where}:{member.name}"
+            if member.isdir():
+                continue
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is None:
+                raise DataError(f"{where}: a link, which is not read")
+            yield member.name, _limited_content(content, where)
+
+
+def _members_of_zip(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(opened.seekable()) as archive:
+        if not {"[Content_Types].xml", "mimetype"}.isdisjoint(archive.namelist()):
+            raise DataError(f"{opened.where}: an office document; save it as CSV or text")
+        for member in archive.infolist():
+            where = f"{opened.where}:{member.filename}"
+            if member.is_dir():
+                continue
+            if member.flag_bits & 1:
+                raise DataError(f"{where}: encrypted")
+            with archive.open(member) as content:
+                yield member.filename, _limited_content(content, where)
+
+
+def _limited_content(stream: IO[bytes], where: str) -> bytes:
+    content = stream.read(_DOCUMENT + 1)
+    if len(content) > _DOCUMENT:
+        raise DataError(f"{where}: unpacks to more than {rows.raised_limit(_DOCUMENT)}")
+    return content
+
+
+READERS: dict[str, Reader] = {
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".json": _read_json,
+    ".csv": _read_csv,
+    ".tsv": _read_tabs,
+    ".parquet": _read_parquet,
+    ".arrow": _read_arrow,
+    ".feather": _read_arrow,
+    ".txt": _read_text,
+    ".md": _read_text,
+    ".tar": _read_archive,
+    ".zip": _read_archive,
+}

@@ -1,0 +1,73 @@
+"""The texts in a value of training data, at any depth, and their other readings.
+
+Texts with markup are also read without it, lists of words as one text, and JSON within a text by
+its strings.
+"""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from qwen3nb.utils.strict_json import parse_json
+
+NO_TEXT = "values of bytes that are no text"
+_LONGEST_WORD = 200  # letters of a word in a list of words
+_MARKUP = re.compile(r"<[^<>]*>|&#?\w+;")
+# Tags within words; others stand between words.
+_WITHIN = re.compile(
+    r"</?(?:a|abbr|b|code|em|font|i|mark|s|small|span|strong|su[bp]|tt|u)\b[^<>]*>"
+)
+_TAG = re.compile(r"<[^<>]*>")
+
+
+def strings_of(value: object, notes: Counter[str] | None = None) -> Iterator[str]:
+    """Yield the texts in a value at any depth, also of bytes that are UTF-8."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, bytes):
+        try:
+            yield value.decode("utf-8")
+        except UnicodeDecodeError:
+            if notes is not None:
+                notes[NO_TEXT] += 1
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            if isinstance(name, str) and (" " in name or not name.isascii()):
+                yield name  # a text, not the name of a field
+            yield from strings_of(inner, notes)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from strings_of(inner, notes)
+
+
+def other_readings(text: str) -> Iterator[str]:
+    """Yield a text without its markup, and the strings of a text that is JSON."""
+    if _MARKUP.search(text) is not None:
+        yield html.unescape(_TAG.sub(" ", _WITHIN.sub("", text)))
+    if not text.lstrip().startswith(("{", "[")):
+        return
+    try:
+        value = parse_json(text, nan=True)
+    except ValueError:
+        return  # a text like any other
+    yield from strings_of(value)
+    yield from lists_of_words(value)
+
+
+def lists_of_words(value: object) -> Iterator[str]:
+    """Yield one text of each list of words in a value, as data for taggers have them."""
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from lists_of_words(inner)
+    elif isinstance(value, list | tuple):
+        if len(value) > 1 and all(map(is_word, value)):
+            yield " ".join(value)
+            return
+        for inner in value:
+            yield from lists_of_words(inner)
+
+
+def is_word(value: object) -> bool:
+    """Return whether a value is a text of one word."""
+    return isinstance(value, str) and len(value) <= _LONGEST_WORD and " " not in value
