@@ -74,7 +74,7 @@ bench
 cluster
 report.render report.leaderboard report.evaluation report.comparison report.studies
 report.card report.headline report.hub_results report.paper report.model_report
-execution book demo study cli
+study execution book demo cli
 stats studies tables figures conclusions
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 )

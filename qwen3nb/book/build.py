@@ -21,7 +21,7 @@ from qwen3nb.book.pages import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.execution.executors import RunOutcome
-from qwen3nb.execution.notebook import run_notebook
+from qwen3nb.execution.notebook import OUTDATED, NotebookError, run_notebook
 from qwen3nb.execution.page_names import is_measured, is_old, page_name
 from qwen3nb.execution.parameters import one_pass, read_parameters
 from qwen3nb.execution.publish import set_notice
@@ -32,6 +32,7 @@ from qwen3nb.records.results import newest, richest_tier
 from qwen3nb.records.store import latest, load_results
 from qwen3nb.report.card import card_text
 from qwen3nb.report.render.home import record_link
+from qwen3nb.study import is_outdated
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_folder, read_json, turn
 from qwen3nb.utils.format import escaped
@@ -147,9 +148,15 @@ def refresh_pages(
             _mark_old_lessons()
     outcomes = sweep(due, at_once=at_once) if due else []
     write_card_page(results, model=model, tier=tier)
-    run_notebook(_LAST)
+    failures = [outcome for outcome in outcomes if outcome.status == "failed"]
+    try:
+        run_notebook(_LAST)
+    except NotebookError as error:
+        if not is_outdated(paths.find_notebook(_LAST)):
+            raise
+        failures.append(RunOutcome(_LAST, 1, notebook=_LAST, reason=str(error)))
     _check_pages()
-    return [each for each in outcomes if each.status == "failed"]
+    return failures
 
 
 def _check_pages() -> None:
@@ -280,6 +287,7 @@ def build_book(
     """
     require_jupyter_book()
     failures = refresh_pages(tier=tier, model=model, lessons=lessons, at_once=at_once)
+    failures = _without_outdated(failures)
     if failed := [each for each in failures if not each.notebook.startswith("guide/")]:
         raise BookError(f"the book is not built; pages that failed:\n{failures_text(failed)}")
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
@@ -294,6 +302,24 @@ def build_book(
             f"{failures_text(failures)}"
         )
     return index
+
+
+def _without_outdated(failures: Sequence[RunOutcome]) -> list[RunOutcome]:
+    """Return the failures but those of notebooks from another release, which are named here.
+
+    Their pages show the error, or below a notice what they were; the book is built with them.
+    """
+    outdated = []
+    others = []
+    for failure in failures:
+        if is_outdated(paths.find_notebook(failure.notebook)):
+            outdated.append(failure.name)
+        else:
+            others.append(failure)
+    if outdated:
+        names = ", ".join(outdated)
+        log.warning("not made again, because %s; pages: %s", OUTDATED, names)
+    return others
 
 
 def _build_strictly(output: Path) -> None:

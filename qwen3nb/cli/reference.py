@@ -8,10 +8,12 @@ from the sources: importing it would take ten seconds per build.
 from __future__ import annotations
 
 import ast
+import copy
 import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,12 +31,13 @@ from qwen3nb.execution.parameters import (
 )
 from qwen3nb.metrics.retrieval import METRICS, RECORDED
 from qwen3nb.report.render.home import formula_link
-from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 from qwen3nb.utils.format import escaped, markdown_table
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
+_OUTDATED = "This page is of another release; ``qwen3nb new --update`` renews it."
 _OPTION = re.compile(r"(?<![\w`-])(--[a-z][\w-]*)")
 
 
@@ -52,9 +55,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
         def run(self) -> list[nodes.Node]:
             self.state.document.settings.env.note_reread()  # the page changes with the release
-            kind, *about = self.arguments[0].split()
+            kind, *subjects = self.arguments[0].split()
             body = nodes.Element()
-            lines = StringList(_PAGES[kind](*about).splitlines(), source=kind)
+            lines = StringList(_PAGES[kind](*subjects).splitlines(), source=kind)
             self.state.nested_parse(lines, self.content_offset, body, match_titles=True)
             return body.children
 
@@ -71,7 +74,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return markdown_table(columns, rows, cell=cell) + "\n"
 
 
-def _prose(text: str) -> str:
+def _markdown(text: str) -> str:
     """Convert a text of the help to Markdown."""
     return _OPTION.sub(r"`\1`", text.replace("<", "\\<"))
 
@@ -79,26 +82,46 @@ def _prose(text: str) -> str:
 def commands_text(heading: str) -> str:
     """Return the commands under a heading of ``qwen3nb --help``, with examples and options."""
     context = click.Context(main, info_name="qwen3nb")
-    named = [(name, main.get_command(context, name)) for name in main.contents[heading]]
-    return "\n".join(_command(name, each, context) for name, each in named if each is not None)
+    return _commands_of(main, main.contents[heading], context)
 
 
-def _command(name: str, command: click.Command, parent: click.Context) -> str:
+def _commands_of(group: click.Group, names: Iterable[str], context: click.Context) -> str:
+    """Return the descriptions of some commands of a group."""
+    descriptions = []
+    for name in names:
+        command = group.get_command(context, name)
+        if command is not None:
+            descriptions.append(_command_text(name, command, context))
+    return "\n".join(descriptions)
+
+
+def _command_text(name: str, command: click.Command, parent: click.Context) -> str:
+    """Return the description of a command: its help, its options, and the commands below it."""
     context = click.Context(command, info_name=name, parent=parent)
     text = [f"## {context.command_path}\n"]
-    for part in inspect.cleandoc(command.help or "").split("\n\n"):
-        example = part.startswith("\b")
-        text.append(f"```sh\n{part[2:]}\n```\n" if example else f"{_prose(part)}\n")
-    shown = [each.get_help_record(context) for each in command.get_params(context)]
-    rows = [(f"`{spelling}`", _prose(about)) for spelling, about in filter(None, shown)]
-    if rows := [row for row in rows if "--help" not in row[0]]:
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        if paragraph.startswith("\b"):
+            text.append(f"```sh\n{paragraph[2:]}\n```\n")
+        else:
+            text.append(f"{_markdown(paragraph)}\n")
+    rows = _option_rows(command, context)
+    if rows:
         text.append(_table(("option", "what"), rows))
     if isinstance(command, click.Group) and name != "run":  # its commands are notebooks
-        inner = [
-            (each, command.get_command(context, each)) for each in command.list_commands(context)
-        ]
-        text += [_command(each, of, context) for each, of in inner if of is not None]
+        text.append(_commands_of(command, command.list_commands(context), context))
     return "\n".join(text)
+
+
+def _option_rows(command: click.Command, context: click.Context) -> list[tuple[str, str]]:
+    """Return the spelling and the help of each option, without ``--help``."""
+    rows = []
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is None or "--help" in record[0]:
+            continue
+        spelling, description = record
+        rows.append((f"`{spelling}`", _markdown(description)))
+    return rows
 
 
 def parameters_text() -> str:
@@ -107,40 +130,40 @@ def parameters_text() -> str:
     Notebooks of other kinds follow, each with the reason why it has no page.
     """
     text = []
-    refused = []
+    refusals = []
     for name in paths.notebook_names():
         notebook = paths.find_notebook(name)
         try:
             title = notebook_title(notebook)
-            declared = read_parameters(notebook)
+            parameters = read_parameters(notebook)
         except (ParameterError, OSError) as error:
-            refused.append((name, _reason(error, notebook)))
+            refusals.append((name, _reason(error, notebook)))
             continue
-        rows = [
-            (f"`{parameter.name}`", parameter.type, f"`{parameter.default!r}`", parameter.help)
-            for parameter in declared.values()
-        ]
+        rows = []
+        for parameter in parameters.values():
+            default = f"`{parameter.default!r}`"
+            rows.append((f"`{parameter.name}`", parameter.type, default, parameter.help))
         table = _table(("parameter", "type", "default", "what"), rows)
         text.append(f"## {name}\n\n{escaped(title)}\n\n{table}")
     for file in sorted(paths.notebooks().glob("[!.]*")):
         if is_text_notebook(file):
-            refused.append((file.name, f"a notebook as text; `jupytext --to ipynb {file.name}`"))
-    if refused:
-        text.append(f"## Not run\n\n{markdown_table(('notebook', 'why'), refused)}\n")
+            reason = f"a notebook as text; `jupytext --to ipynb {file.name}`"
+            refusals.append((file.name, reason))
+    if refusals:
+        text.append(f"## Not run\n\n{markdown_table(('notebook', 'why'), refusals)}\n")
     return "\n".join(text)
 
 
 def _reason(error: Exception, notebook: Path) -> str:
     """Return the first line of an error about a notebook, without its path."""
-    text = error.message if isinstance(error, ParameterError) else str(error)
-    return (
-        text.split("\n")[0].replace(str(notebook), notebook.name).removeprefix(f"{notebook.name}: ")
-    )
+    message = error.message if isinstance(error, ParameterError) else str(error)
+    first_line = message.split("\n")[0].replace(str(notebook), notebook.name)
+    return first_line.removeprefix(f"{notebook.name}: ")
 
 
 def tiers_text() -> str:
     """Return the tiers, with the tasks and averages of each."""
-    tiers = [(f"`{each.name}`", each.about, len(each.task_keys)) for each in TIERS.values()]
+    tiers = [(f"`{tier.name}`", tier.about, len(tier.task_keys)) for tier in TIERS.values()]
     # Text before a heading would end up last.
     text = [f"## Which tier\n\n{_table(('tier', 'what', 'tasks'), tiers)}"]
     for tier in TIERS.values():
@@ -148,92 +171,155 @@ def tiers_text() -> str:
         if tier.tasks:
             text.append(", ".join(f"`{task}`" for task in tier.tasks) + "\n")
         rows = []
-        for benchmark in (BENCHMARKS[name] for name in tier.benchmarks):
-            for kind, tasks in benchmark.types.items():
-                keys = (
-                    f"{key} ({len(GROUPS[key])} parts)" if key in GROUPS else key for key in tasks
-                )
-                averaged = benchmark.metric or "main score"
-                rows.append((benchmark.name, kind, averaged, ", ".join(keys)))
+        for name in tier.benchmarks:
+            rows += _average_rows(BENCHMARKS[name])
         if rows:
             text.append(_table(("benchmark", "type", "averaged", "tasks"), rows))
     return "\n".join(text)
+
+
+def _average_rows(benchmark: Benchmark) -> list[tuple[str, str, str, str]]:
+    """Return what a benchmark averages: a row per type of its tasks."""
+    rows = []
+    for kind, tasks in benchmark.types.items():
+        names = []
+        for task in tasks:
+            if task in GROUPS:
+                names.append(f"{task} ({len(GROUPS[task])} parts)")
+            else:
+                names.append(task)
+        rows.append((benchmark.name, kind, benchmark.metric or "main score", ", ".join(names)))
+    return rows
 
 
 def metrics_text() -> str:
     """Return the retrieval metrics, where each is recorded, and their formulas."""
     rows = []
     for name in METRICS:
-        depths = (
-            ", ".join(str(each.depth) for each in recorded if each.metric == name)
-            for recorded in RECORDED.values()
-        )
         formula = formula_link(f"{name}@1").removeprefix("../")
-        rows.append((f"`{name}@k`", f'<a href="../{formula}">formula</a>', *depths))
-    return _table(("metric", "formula", *(f"recorded: {kind}" for kind in RECORDED)), rows)
+        row = [f"`{name}@k`", f'<a href="../{formula}">formula</a>']
+        for measures in RECORDED.values():
+            depths = [str(measure.depth) for measure in measures if measure.metric == name]
+            row.append(", ".join(depths))
+        rows.append(row)
+    recorded = [f"recorded: {kind}" for kind in RECORDED]
+    return _table(("metric", "formula", *recorded), rows)
 
 
 def python_text(*names: str) -> str:
-    """Return the signatures and docstrings of public names, or of all names of a namespace."""
+    """Return the signatures and docstrings of public names, or of all names of a namespace.
+
+    A page of an older study may list a name that is gone; it says so.
+    """
     parts = []
     for name in names:
-        if not find_spec(f"qwen3nb.{name}"):
-            parts.append(_described(*_definition("qwen3nb", name), shown=f"q.{name}"))
-            continue
-        namespace = importlib.import_module(f"qwen3nb.{name}")
-        own = [each for each in namespace.__all__ if each not in dir(qwen3nb)]
-        parts += [
-            _described(*_definition(namespace.__name__, each), shown=f"q.{name}.{each}")
-            for each in own
-        ]
+        if find_spec(f"qwen3nb.{name}"):
+            parts += _namespace_texts(name)
+        else:
+            parts.append(_name_text("qwen3nb", name, title=f"q.{name}"))
     return "```{eval-rst}\n" + "\n".join(parts) + "```\n"
 
 
-def _definition(module: str, name: str) -> tuple[ast.stmt, list[str]]:
-    """Return the definition of a name, and the lines of its file."""
+def _namespace_texts(namespace: str) -> list[str]:
+    """Return the descriptions of the names that only a namespace has."""
+    module = importlib.import_module(f"qwen3nb.{namespace}")
+    texts = []
+    for name in module.__all__:
+        if name not in dir(qwen3nb):
+            texts.append(_name_text(module.__name__, name, title=f"q.{namespace}.{name}"))
+    return texts
+
+
+def _name_text(module: str, name: str, *, title: str) -> str:
+    """Return the description of a public name."""
+    definition = _find_definition(module, name)
+    if definition is None:
+        return f"``{title}`` is not in this release. {_OUTDATED}\n"
+    return _described(definition, title)
+
+
+@dataclass(frozen=True)
+class _Definition:
+    """The definition of a class or a function, and the lines of its file."""
+
+    node: ast.ClassDef | ast.FunctionDef
+    lines: Sequence[str]
+
+
+def _find_definition(module: str, name: str) -> _Definition | None:
+    """Return the definition of a name; None if the module does not define or import it."""
     spec = find_spec(module)
     file = Path(str(spec and spec.origin))
     stub = file.with_suffix(".pyi")  # of names that are loaded on first use
-    source = (stub if stub.exists() else file).read_text(encoding="utf-8")
+    if stub.exists():
+        file = stub
+    source = file.read_text(encoding="utf-8")
     for node in reversed(ast.parse(source).body):  # the last one is not an overload
-        if getattr(node, "name", "") == name:
-            return node, source.splitlines()
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+            return _Definition(node, source.splitlines())
         if isinstance(node, ast.ImportFrom):
-            for each in node.names:
-                if name == (each.asname or each.name):
-                    return _definition(str(node.module), each.name)
-    raise ValueError(f"{module} defines no {name}")
+            for alias in node.names:
+                if name == (alias.asname or alias.name):
+                    return _find_definition(str(node.module), alias.name)
+    return None
 
 
-def _described(node: Any, lines: list[str], *, shown: str) -> str:
+def _described(definition: _Definition, title: str) -> str:
     """Return a definition as a directive of Sphinx's Python domain; a class with its methods."""
+    node = definition.node
+    if isinstance(node, ast.ClassDef):
+        return _class_text(node, definition.lines, title)
+    decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+    if decorators and decorators[0].endswith("property"):
+        return _directive("property", title, _docstring(node))
+    kind = "function" if "." in title else "method"
+    return _directive(kind, f"{title}{_signature(node)}", _docstring(node))
+
+
+def _class_text(node: ast.ClassDef, lines: Sequence[str], title: str) -> str:
+    """Return a class as a directive: its fields with their comments, and its public methods."""
+    text = _docstring(node)
+    methods = []
+    signature = ""
+    for member in node.body:
+        if isinstance(member, ast.AnnAssign):
+            comment = lines[(member.end_lineno or 1) - 1].partition("  # ")[2]
+            text.append(f"| ``{ast.unparse(member.target)}`` {comment}")
+        elif isinstance(member, ast.FunctionDef) and member.name == "__init__":
+            signature = _signature(member)
+        elif isinstance(member, ast.FunctionDef) and _is_public(member):
+            methods += _described(_Definition(member, lines), member.name).splitlines()
+    return _directive("class", f"{title}{signature}", [*text, "", *methods])
+
+
+def _is_public(method: ast.FunctionDef) -> bool:
+    return not method.name.startswith("_") and ast.get_docstring(method) is not None
+
+
+def _docstring(node: ast.ClassDef | ast.FunctionDef) -> list[str]:
+    """Return the docstring of a definition as lines of reStructuredText."""
     from sphinx.ext.napoleon import Config, GoogleDocstring
 
-    config = Config(napoleon_use_ivar=True)
-    text = ["", *GoogleDocstring(ast.get_docstring(node) or "", config).lines(), ""]
-    kind, signature, arguments = "method" if "." not in shown else "function", "", None
-    if isinstance(node, ast.ClassDef):
-        kind = "class"
-        for each in node.body:
-            if isinstance(each, ast.AnnAssign):
-                about = lines[(each.end_lineno or 1) - 1].partition("  # ")[2]
-                text.append(f"| ``{ast.unparse(each.target)}`` {about}")
-        text.append("")
-        for each in (each for each in node.body if isinstance(each, ast.FunctionDef)):
-            if each.name == "__init__":
-                arguments = each.args
-            elif each.name[0] != "_" and ast.get_docstring(each):
-                text += _described(each, lines, shown=each.name).splitlines()
-    elif ast.unparse(node.decorator_list[:1]).endswith("property"):
-        kind = "property"
-    else:
-        arguments = node.args
-        signature = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    if arguments is not None:
-        arguments.args = [each for each in arguments.args if each.arg not in ("self", "cls")]
-        signature = f"({ast.unparse(arguments)}){signature}"
-    body = "\n".join(f"   {line}".rstrip() for line in text)
-    return f".. py:{kind}:: {shown}{signature}\n{body}\n"
+    docstring = ast.get_docstring(node) or ""
+    lines = GoogleDocstring(docstring, Config(napoleon_use_ivar=True)).lines()
+    return ["", *lines, ""]
+
+
+def _signature(node: ast.FunctionDef) -> str:
+    """Return the parameters of a function, without ``self``, and what it returns."""
+    arguments = copy.copy(node.args)
+    arguments.args = [
+        argument for argument in arguments.args if argument.arg not in ("self", "cls")
+    ]
+    signature = f"({ast.unparse(arguments)})"
+    if node.returns and node.name != "__init__":
+        signature += f" -> {ast.unparse(node.returns)}"
+    return signature
+
+
+def _directive(kind: str, title: str, body: Sequence[str]) -> str:
+    lines = [f"   {line}".rstrip() for line in body]
+    return "\n".join([f".. py:{kind}:: {title}", *lines, ""])
 
 
 _PAGES: dict[str, Callable[..., str]] = {

@@ -39,6 +39,7 @@ from qwen3nb.models.kinds.prompts import names_prompt_set
 from qwen3nb.models.kinds.resolve import default_model, find_source, find_training
 from qwen3nb.models.kinds.source import described
 from qwen3nb.records.failures import forget_failure
+from qwen3nb.study import is_outdated
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json, turn
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.code_version import code_digest
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 ENGINE = "qwen3nb"
+OUTDATED = "its notebook is of another release; `qwen3nb new --update` renews it"
 
 
 class NotebookError(RuntimeError):
@@ -257,6 +259,8 @@ def _execute(
         )
     except PapermillExecutionError as error:
         why = f"a cell failed: {error.ename}: {error.evalue}"
+        if is_outdated(notebook):
+            why = f"{why}\n{OUTDATED}"
         if ran_to_its_end(nbformat.read(partial, as_version=4)):
             page = paths.book_runs() / partial.name
             why, where = f"not everything succeeded; the rest is in {page}", error.evalue

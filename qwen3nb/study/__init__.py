@@ -1,26 +1,27 @@
 """Create a study: a folder in which every command works.
 
-The notebooks, the book's sources and ``_config.yml`` are copied from this release, to be changed
-freely. Files that only a study has (README, Makefile, sweep, ``.gitignore``) are in ``files/`` next
-to this module.
+The notebooks and the book's sources are copied from this release, to be changed freely;
+`qwen3nb.study.update` renews them later. ``_config.yml`` gets the study's title. Files that only a
+study has (README, Makefile, sweep, ``.gitignore``) are in ``files/`` next to this module.
 """
 
 import json
-import shutil
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from qwen3nb.paths import study_of
+from qwen3nb.study.copies import MANIFEST, copies_of, read_copies
 from qwen3nb.utils.atomic_files import may_replace, new_folder
 
 _EXAMPLES = {  # in notebooks/guide/tools/: at the top of a study
     "queries.toml": "queries.toml",
     "tools.jsonl": "documents.jsonl",
 }
-_MADE_BY_RUNS = shutil.ignore_patterns("runs", "guide", ".*", "__pycache__")
 
 
 class StudyError(ValueError):
-    """A study cannot be created here."""
+    """A study cannot be created or updated here."""
 
 
 def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
@@ -35,27 +36,65 @@ def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
     if not may_replace(folder, mark=""):
         raise StudyError(
             f"{folder} exists and is not empty: give the name of a new folder; "
-            "a study is updated by copying what you want from a new one"
+            "`qwen3nb new --update` renews a study"
         )
-    template = template_folder()
+    title = title or folder.name.replace("-", " ").replace("_", " ").capitalize()
     with new_folder(folder) as work:
-        others = shutil.ignore_patterns(".*", "ruff.toml", "__pycache__")
-        shutil.copytree(template / "notebooks", work / "notebooks", ignore=others)
-        shutil.copytree(template / "book", work / "book", ignore=_MADE_BY_RUNS)
-        # Without lessons published there by runs.
-        pages = shutil.ignore_patterns("*.ipynb", ".*")
-        shutil.copytree(template / "book" / "guide", work / "book" / "guide", ignore=pages)
-        config = (template / "_config.yml").read_text(encoding="utf-8")
-        title = title or folder.name.replace("-", " ").replace("_", " ").capitalize()
-        settings = _with_settings(config, title=title, author=author)
-        (work / "_config.yml").write_text(settings, encoding="utf-8")
-        for source in Path(__file__).with_name("files").iterdir():
-            name = ".gitignore" if source.name == "gitignore" else source.name
-            text = source.read_text(encoding="utf-8").replace("{study}", title)
-            (work / name).write_text(text, encoding="utf-8")
-        for example, name in _EXAMPLES.items():
-            shutil.copyfile(template / "notebooks" / "guide" / "tools" / example, work / name)
+        contents = study_files(title=title, author=author)
+        for path, content in contents.items():
+            file = work / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
     return folder
+
+
+def study_files(*, title: str, author: str) -> dict[str, bytes]:
+    """Return the content of each file of a new study, by its path in the study."""
+    template = template_folder()
+    copied = {path: source.read_bytes() for path, source in template_files().items()}
+    files = dict(copied)
+    files[MANIFEST] = copies_of(copied).text.encode()
+    config = (template / "_config.yml").read_text(encoding="utf-8")
+    files["_config.yml"] = _with_settings(config, title=title, author=author).encode()
+    for source in Path(__file__).with_name("files").iterdir():
+        name = ".gitignore" if source.name == "gitignore" else source.name
+        text = source.read_text(encoding="utf-8").replace("{study}", title)
+        files[name] = text.encode()
+    for example, name in _EXAMPLES.items():
+        files[name] = (template / "notebooks" / "guide" / "tools" / example).read_bytes()
+    return files
+
+
+def template_files() -> dict[str, Path]:
+    """Return the files that a study gets as they are, by their path in the study.
+
+    They are the notebooks and the book's sources, without what runs have made there.
+
+    Raises:
+        StudyError: this installation has none.
+    """
+    template = template_folder()
+    files = {}
+    for file in sorted(_files_below(template / "notebooks")):
+        if file.name != "ruff.toml":
+            files[file.relative_to(template).as_posix()] = file
+    for file in sorted(_files_below(template / "book")):
+        path = file.relative_to(template)
+        published = path.parts[1] == "runs" or file.suffix == ".ipynb"
+        if not published:
+            files[path.as_posix()] = file
+    return files
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder and its folders, without hidden ones and Python's cache."""
+    for entry in folder.iterdir():
+        if entry.name.startswith(".") or entry.name == "__pycache__":
+            continue
+        if entry.is_dir():
+            yield from _files_below(entry)
+        else:
+            yield entry
 
 
 def template_folder() -> Path:
@@ -74,6 +113,19 @@ def template_folder() -> Path:
     )
 
 
+def is_outdated(notebook: Path) -> bool:
+    """Return whether a notebook of a study was copied from another release than this one."""
+    study = study_of(notebook)
+    if study is None:
+        return False
+    path = notebook.resolve().relative_to(study).as_posix()
+    source = template_files().get(path)
+    if source is None or source.read_bytes() == notebook.read_bytes():
+        return False
+    release = copies_of({path: source.read_bytes()})
+    return read_copies(study / MANIFEST).digests.get(path) != release.digests[path]
+
+
 def _with_settings(config: str, *, title: str, author: str) -> str:
     """Return ``_config.yml`` with the study's own facts; JSON strings are YAML."""
     values = {
@@ -84,7 +136,11 @@ def _with_settings(config: str, *, title: str, author: str) -> str:
         "repository": '{ url: "" } # of the study; with one, set use_repository_button: true',
         "  use_repository_button": "false",
     }
-    return "".join(
-        f"{key}: {values[key]}\n" if (key := line.partition(":")[0]) in values else line
-        for line in config.splitlines(keepends=True)
-    )
+    lines = []
+    for line in config.splitlines(keepends=True):
+        key = line.partition(":")[0]
+        if key in values:
+            lines.append(f"{key}: {values[key]}\n")
+        else:
+            lines.append(line)
+    return "".join(lines)

@@ -11,26 +11,76 @@ from qwen3nb.cli.program import Command
 
 
 @click.command(cls=Command)
-@opt.paths_given(folder="--out")
+@click.argument("folder", required=False, type=opt.FOLDER)
+@opt.option("--out", "option_folder", type=opt.FOLDER, help="The same as FOLDER.")
 @opt.option("--title", default="", help="Title of the book.  [default: the folder's name]")
 @opt.option("--author", default="", help="Authors of the book, separated by commas.")
-def new(folder: Path, title: str, author: str) -> None:
+@opt.flag("--update", help="Renew the notebooks and the book of a study, by default of this one.")
+@opt.flag("--dry-run", help="With --update: show what would be done.")
+def new(
+    folder: Path | None,
+    option_folder: Path | None,
+    title: str,
+    author: str,
+    update: bool,
+    dry_run: bool,
+) -> None:
     """Begin a study of your own in FOLDER: notebooks, book, sweep, example queries.
+
+    With --update, the notebooks and the book of a study become those of this release. What you
+    have changed stays: values of parameters and cells of your own are carried over; a file that
+    cannot be merged is kept, and the new one is put below updates/.
 
     \b
     qwen3nb new my-study
     qwen3nb new search --title "Which encoder for our search?" --author "Ada Lovelace"
+    qwen3nb new --update --dry-run
     """
+    folder = folder or option_folder
+    if update:
+        if title or author:
+            raise click.UsageError("--title and --author are of a new study; see _config.yml")
+        _update(folder, dry_run=dry_run)
+        return
+    if dry_run:
+        raise click.UsageError("--dry-run shows what --update would do; give both")
+    if folder is None:
+        raise click.UsageError("Missing FOLDER, or option --out.")
+    _create(folder, title=title, author=author)
+
+
+def _create(folder: Path, *, title: str, author: str) -> None:
+    """Create a study, and say what to do next."""
     from qwen3nb.study import create_study
 
     study = create_study(folder, title=title, author=author)
     click.echo(f"{study}\n")
-    if outer := next(filter(paths.is_study, study.parents), None):
-        click.echo(f"It is inside the study {outer}, whose book does not show its runs.\n")
+    outer_study = next(filter(paths.is_study, study.parents), None)
+    if outer_study:
+        click.echo(f"It is inside the study {outer_study}, whose book does not show its runs.\n")
     click.echo("Next:")
     click.echo(f"  cd {shlex.quote(str(folder))}")
     click.echo("  qwen3nb eval --model bm25 --tier smoke         # a first record")
     click.echo("  qwen3nb book                                   # _build/html/index.html")
+
+
+def _update(folder: Path | None, *, dry_run: bool) -> None:
+    """Update a study, and print what is done with each of its files."""
+    from qwen3nb.study.update import plan_update
+
+    study = folder.expanduser().resolve() if folder else paths.notebooks().parent
+    plan = plan_update(study)
+    click.echo(f"{study}\n")
+    for update in plan.files:
+        click.echo(update.text)
+    if not plan.files:
+        click.echo("The notebooks and the book are those of this release.")
+    elif dry_run:
+        click.echo("\nNothing was written; without --dry-run, it is.")
+    else:
+        backup = plan.apply()
+        if backup:
+            click.echo(f"\nFiles as they were, and new ones that you have not: {backup}")
 
 
 @click.command(cls=Command, writes=True, study=paths.runs)
