@@ -276,7 +276,7 @@ def build_book(
 
     The new book replaces the old one atomically; if it does not build, the old one is kept. A
     lesson that fails, for example because its model cannot be downloaded, has a page that reports
-    it.
+    it. So has a page whose notebook is of another release; warnings then do not count.
 
     The arguments are those of `refresh_pages`; returns the path of the book's first page.
 
@@ -287,13 +287,17 @@ def build_book(
     """
     require_jupyter_book()
     failures = refresh_pages(tier=tier, model=model, lessons=lessons, at_once=at_once)
-    failures = _without_outdated(failures)
+    outdated = [failure for failure in failures if _is_outdated(failure)]
+    failures = [failure for failure in failures if failure not in outdated]
+    if outdated:
+        names = ", ".join(failure.name for failure in outdated)
+        log.warning("pages that could not be made again: %s: %s", names, OUTDATED)
     if failed := [each for each in failures if not each.notebook.startswith("guide/")]:
         raise BookError(f"the book is not built; pages that failed:\n{failures_text(failed)}")
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
     target = paths.root() / "_build"
     with turn(target, what="builds"), new_folder(target) as output:
-        _build_strictly(output)
+        _build(output, strict=not outdated)  # what others quote of an outdated page may be missing
     index = target / "html" / "index.html"
     if failures:
         raise BookError(
@@ -304,32 +308,20 @@ def build_book(
     return index
 
 
-def _without_outdated(failures: Sequence[RunOutcome]) -> list[RunOutcome]:
-    """Return the failures but those of notebooks from another release, which are named here.
-
-    Their pages show the error, or below a notice what they were; the book is built with them.
-    """
-    outdated = []
-    others = []
-    for failure in failures:
-        if is_outdated(paths.find_notebook(failure.notebook)):
-            outdated.append(failure.name)
-        else:
-            others.append(failure)
-    if outdated:
-        names = ", ".join(outdated)
-        log.warning("not made again, because %s; pages: %s", OUTDATED, names)
-    return others
+def _is_outdated(failure: RunOutcome) -> bool:
+    """Return whether the notebook of a page that failed was copied from another release."""
+    return is_outdated(paths.find_notebook(failure.notebook))
 
 
-def _build_strictly(output: Path) -> None:
+def _build(output: Path, *, strict: bool) -> None:
     """Build the book in a folder and check it.
 
     Raises:
         BookError: see `build_book`.
     """
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
-    command += ["build", str(paths.book()), "-W", "-n", "--keep-going", "-q"]
+    command += ["build", str(paths.book()), "-n", "--keep-going", "-q"]
+    command += ["-W"] if strict else []
     command += ["--path-output", str(output)]
     heed_children()
     done = subprocess.run(

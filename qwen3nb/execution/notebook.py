@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 ENGINE = "qwen3nb"
-OUTDATED = "its notebook is of another release; `qwen3nb new --update` renews it"
+OUTDATED = "the notebook is of another release; `qwen3nb new --update` renews it"
 
 
 class NotebookError(RuntimeError):
@@ -260,7 +260,7 @@ def _execute(
     except PapermillExecutionError as error:
         why = f"a cell failed: {error.ename}: {error.evalue}"
         if is_outdated(notebook):
-            why = f"{why}\n{OUTDATED}"
+            where = f"{OUTDATED}\n{where}"
         if ran_to_its_end(nbformat.read(partial, as_version=4)):
             page = paths.book_runs() / partial.name
             why, where = f"not everything succeeded; the rest is in {page}", error.evalue

@@ -168,7 +168,7 @@ def test_a_value_that_is_missing_stops_the_build(checkout, tmp_path):
     (checkout / "book" / "index.md").write_text("# A book\n\n```{glue} findngs\n```\n")
     (tmp_path / "out").mkdir()
     with pytest.raises(BookError, match="findngs"):
-        build._build_strictly(tmp_path / "out")
+        build._build(tmp_path / "out", strict=True)
 
 
 STATE = f"""

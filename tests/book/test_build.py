@@ -187,7 +187,7 @@ def pages(tmp_path, monkeypatch):
     """The pages that were run, those side by side as a list; tiers; notebooks that are to fail."""
     pytest.importorskip("jupyter_book", reason="extra book is not installed")
     monkeypatch.setenv("QWEN3NB_HOME", str(write_checkout(tmp_path / "home", lessons=True)))
-    run, tiers, failing = [], [], set()
+    run, tiers, failing, builds = [], [], set(), []
 
     def sweep(jobs, **_):
         run.append([job.name for job in jobs])
@@ -203,14 +203,15 @@ def pages(tmp_path, monkeypatch):
             for job in jobs
         ]
 
-    def build_strictly(output):
+    def write_book(output, *, strict):
+        builds.append(strict)
         (output / "html").mkdir()
         (output / "html" / "index.html").write_text("<p>built</p>")
 
     monkeypatch.setattr(build, "sweep", sweep)
     monkeypatch.setattr(build, "run_notebook", lambda notebook, **_: run.append(notebook))
-    monkeypatch.setattr(build, "_build_strictly", build_strictly)
-    return SimpleNamespace(run=run, tiers=tiers, failing=failing)
+    monkeypatch.setattr(build, "_build", write_book)
+    return SimpleNamespace(run=run, tiers=tiers, failing=failing, builds=builds)
 
 
 def test_the_book_is_built_and_the_failed_lessons_are_named(pages, tmp_path):
@@ -242,11 +243,20 @@ def test_a_page_of_results_that_fails_stops_the_book(pages, tmp_path):
     assert not (tmp_path / "home" / "_build").exists()
 
 
+def test_a_page_of_another_release_is_named_and_the_book_is_built(pages, monkeypatch, caplog):
+    pages.failing.add("leaderboard")
+    monkeypatch.setattr(build, "is_outdated", lambda notebook: notebook.stem == "leaderboard")
+    assert build_book().is_file()
+    assert pages.builds == [False]  # what others quote of the page may be missing
+    assert "could not be made again: leaderboard: the notebook is of another" in caplog.text
+    assert "`qwen3nb new --update` renews it" in caplog.text
+
+
 def test_a_full_disk_is_named_instead_of_what_sphinx_printed(home, tmp_path, monkeypatch):
     full = subprocess.CompletedProcess([], 1, "", "[Errno 28] No space left on device\nline\n" * 9)
     monkeypatch.setattr(build.subprocess, "run", lambda *_, **__: full)
     with pytest.raises(OSError, match="No space left") as error:
-        build._build_strictly(tmp_path / "out")
+        build._build(tmp_path / "out", strict=True)
     assert (error.value.errno, error.value.filename) == (28, str(tmp_path / "out"))
 
 

@@ -11,7 +11,8 @@ from helpers import REPOSITORY
 from qwen3nb import paths
 from qwen3nb.datasets.custom.queries import read_queries
 from qwen3nb.execution.sweep import read_plan
-from qwen3nb.study import StudyError, create_study
+from qwen3nb.study import StudyError, create_study, is_outdated
+from qwen3nb.study.copies import MANIFEST
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +75,19 @@ def test_a_wheel_holds_all_that_a_study_needs():
     files = {file for file in (REPOSITORY / "book").iterdir() if file.name not in ("runs", "guide")}
     files |= {f for f in (REPOSITORY / "book" / "guide").iterdir() if f.suffix != ".ipynb"}
     assert {file.relative_to(REPOSITORY).as_posix() for file in files} <= named.keys()
+
+
+def test_a_notebook_of_another_release_is_known_as_such(tmp_path, monkeypatch):
+    study = create_study(tmp_path / "s")
+    notebook = study / "notebooks" / "compare.ipynb"
+    assert not is_outdated(notebook)
+    edited = notebook.read_text().replace("smoke", "fast")
+    notebook.write_text(edited)
+    assert not is_outdated(notebook)  # edited, but of this release
+    manifest = study / MANIFEST
+    lines = manifest.read_text().splitlines(keepends=True)
+    manifest.write_text("".join(line for line in lines if "compare" not in line))
+    assert is_outdated(notebook)
+    assert not is_outdated(REPOSITORY / "notebooks" / "compare.ipynb")
+    (study / "notebooks" / "mine.ipynb").write_text(edited)
+    assert not is_outdated(study / "notebooks" / "mine.ipynb")
