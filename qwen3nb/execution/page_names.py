@@ -6,13 +6,15 @@ baseline. It is not run again for every new record, but only when another baseli
 or the chosen one was evaluated again.
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
 from qwen3nb.execution.parameters import Parameter, declared_parameters, model_of, once
@@ -28,13 +30,16 @@ from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.format import escaped, option_words
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
 # Parameters for locations and computation, without effect on the page.
 _UNNAMED = ("cache", "output_dir", "fresh", "verify", "runs")
 # Parameters that select tasks instead of the tier's.
 _SELECTIONS = ("task", "tasks", "benchmark", "data")
 _TITLED = ("checkpoint", "training", "tier", *_SELECTIONS)
 _LONGEST = 120  # characters of a name; file systems allow 255 bytes, with the suffix
-_MOST = 3  # entries of a list shown in a title
+_MOST_ENTRIES = 3  # entries of a list shown in a title
 
 
 def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
@@ -44,43 +49,68 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
     training names its tier only if it is not the largest with results, which the book shows.
     """
     parts = [notebook]
-    for name, value in values.items():
-        if name == "checkpoint":
-            parts.append(_model_slug(values))
-        elif name == "training":
-            folder = None if value == "demo" else once(find_training, value)
-            parts.append(_folder_slug(folder) if folder else value)
-        elif name == "tier":
-            parts += [str(value)] if _names_tier(values) else []
-        elif name == "task" and _distinguishes(name, value, declared):
-            parts.append(str(value))
-        elif _distinguishes(name, value, declared):
-            shown = _folder_slug(at_root(value)) if name == "outputs" else value
-            if name == "prompts" and not names_prompt_set(value):  # may differ only in white space
-                shown = sha256_json(parse_prompts(value))[:6]
-            parts.append(f"{name}-{shown}")
-    slugs = (re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
-    page = "-".join(filter(None, slugs))
+    for name in values:
+        part = _name_part(name, values, declared)
+        if part:
+            parts.append(part)
+    slugs = [re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts]
+    page = "-".join(slug for slug in slugs if slug)
     if len(page) <= _LONGEST:
         return page
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
     return f"{page[: _LONGEST - 9].rstrip('-.')}-{digest}"
 
 
+def _name_part(name: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
+    """Return what a parameter adds to the name of a page; empty for nothing."""
+    value = values[name]
+    if name == "checkpoint":
+        return _model_slug(values)
+    if name == "training":
+        return _training_slug(value)
+    if name == "tier":
+        return str(value) if _names_tier(values) else ""
+    if not _distinguishes(name, value, declared):
+        return ""
+    if name == "task":
+        return str(value)
+    if name == "outputs":
+        return f"outputs-{_folder_slug(at_root(value))}"
+    if name == "prompts" and not names_prompt_set(value):  # may differ only in white space
+        return f"prompts-{sha256_json(parse_prompts(value))[:6]}"
+    return f"{name}-{value}"
+
+
 def _names_tier(values: Mapping[str, Any]) -> bool:
+    """Return whether a page is named after its tier."""
     if "checkpoint" in values or "training" in values:
         return True
-    if any(values.get(name) for name in _SELECTIONS):
+    if _selects_tasks(values):
         return False
-    return bool(values["tier"] != once(_shown_tier))
+    return bool(values["tier"] != once(_tier_of_book))
 
 
-def _shown_tier() -> str:
+def _selects_tasks(values: Mapping[str, Any]) -> bool:
+    """Return whether a run is on tasks or data that are named one by one."""
+    return any(values.get(name) for name in _SELECTIONS)
+
+
+def _tier_of_book() -> str:
     return richest_tier(load_results(adapters=False, whole=False))
 
 
 def _distinguishes(name: str, value: Any, declared: Mapping[str, Parameter]) -> bool:
+    """Return whether the value of a parameter makes another page."""
     return name not in _UNNAMED and name in declared and value != declared[name].default
+
+
+def _training_slug(training: str) -> str:
+    folder = None
+    if training != "demo":
+        folder = once(find_training, training)
+    if folder is None:
+        return training
+    return _folder_slug(folder)
 
 
 def _model_slug(values: Mapping[str, Any]) -> str:
@@ -90,12 +120,14 @@ def _model_slug(values: Mapping[str, Any]) -> str:
         folder = model_of(values).folder
     except SpecError:
         return spec
-    if folder is None or (not Path(spec).exists() and not (paths.root() / spec).exists()):
+    is_path = Path(spec).exists() or (paths.root() / spec).exists()
+    if folder is None or not is_path:
         return spec
     return _folder_slug(folder.path)
 
 
 def _folder_slug(folder: Path) -> str:
+    """Return the path of a folder in the study; outside, its last parts and a digest."""
     resolved = folder.resolve()
     if resolved.is_relative_to(paths.root()):
         short = str(resolved.relative_to(paths.root())).removeprefix("runs/")
@@ -104,42 +136,71 @@ def _folder_slug(folder: Path) -> str:
     return f"{resolved.parent.name}-{resolved.name}-{digest}"
 
 
-def page_title(nb: Any, values: Mapping[str, Any]) -> str | None:
+def page_title(notebook: NotebookNode, values: Mapping[str, Any]) -> str | None:
     """Return the title of a run's page, escaped; None if nothing distinguishes it.
 
     ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``; then the
     parameters that differ from their defaults. Tasks and folders replace the tier.
     """
-    declared = declared_parameters(nb)
-    parts, more = _subject(nb, values), []
-    selected = any(values.get(name) for name in _SELECTIONS)
-    for name, value in values.items():
-        if name == "tier":
-            more += [value] if not selected and _names_tier(values) else []
-        elif name == "data" or (name in _SELECTIONS and _distinguishes(name, value, declared)):
-            more += [_listed(value)] if value else []
-        elif name not in _TITLED and _distinguishes(name, value, declared):
-            shown = shorten(str(value), 60, placeholder="…")
-            more.append(f"{name.replace('_', ' ')} {shown}")
-    plain = len(parts) == 1 and not more and "checkpoint" not in values
-    return None if plain else " · ".join(escaped(str(part)) for part in (*parts, *more))
+    declared = declared_parameters(notebook)
+    details = []
+    for name in values:
+        detail = _title_part(name, values, declared)
+        if detail:
+            details.append(detail)
+    subject = _subject(notebook, values)
+    if len(subject) == 1 and not details and "checkpoint" not in values:
+        return None
+    return " · ".join(escaped(part) for part in [*subject, *details])
 
 
-def _subject(nb: Any, values: Mapping[str, Any]) -> list[str]:
+def _title_part(name: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
+    """Return what a parameter adds to the title of a page; empty for nothing."""
+    value = values[name]
+    if name == "tier":
+        if _names_tier(values) and not _selects_tasks(values):
+            return str(value)
+        return ""
+    if name == "data":
+        return _entries_text(value)
+    if not _distinguishes(name, value, declared):
+        return ""
+    if name in _SELECTIONS:
+        return _entries_text(value)
+    if name in _TITLED:
+        return ""
+    return f"{name.replace('_', ' ')} {shorten(str(value), 60, placeholder='…')}"
+
+
+def _subject(notebook: NotebookNode, values: Mapping[str, Any]) -> list[str]:
     """Return the heading of a notebook, and its model or training; for `eval`, only the model."""
-    first: str = next((cell.source for cell in nb.cells if cell.cell_type == "markdown"), "# Run")
-    heading = first.split("\n")[0].removeprefix("# ")
+    heading = _heading(notebook)
     if "checkpoint" in values:
         label = model_of(values).label
         return [label] if "tier" in values else [heading, label]
-    return [heading, Path(values["training"]).name] if "training" in values else [heading]
+    if "training" in values:
+        return [heading, Path(values["training"]).name]
+    return [heading]
 
 
-def _listed(value: str) -> str:
+def _heading(notebook: NotebookNode) -> str:
+    """Return the first line of the first text in a notebook."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            first_line: str = cell.source.split("\n")[0]
+            return first_line.removeprefix("# ")
+    return "Run"
+
+
+def _entries_text(value: str) -> str:
     """Return the entries of a list; paths by their last part, long lists counted."""
-    entries = [Path(each.strip()).name for each in value.split(",")]
-    rest = f" and {len(entries) - _MOST} more" if len(entries) > _MOST else ""
-    return ", ".join(entries[:_MOST]) + rest
+    if not value:
+        return ""
+    entries = [Path(entry.strip()).name for entry in value.split(",")]
+    text = ", ".join(entries[:_MOST_ENTRIES])
+    if len(entries) > _MOST_ENTRIES:
+        text += f" and {len(entries) - _MOST_ENTRIES} more"
+    return text
 
 
 def page_command(
@@ -149,7 +210,9 @@ def page_command(
 
     Default values and parameters that the notebook no longer has are left out.
     """
-    words = ["qwen3nb", "eval"] if notebook == "eval" else ["qwen3nb", "run", notebook]
+    words = ["qwen3nb", "run", notebook]
+    if notebook == "eval":
+        words = ["qwen3nb", "eval"]
     for name, value in values.items():
         required = name in ("checkpoint", "training")
         if name in declared and (required or value != declared[name].default):
@@ -158,31 +221,37 @@ def page_command(
 
 
 def _records(values: Mapping[str, Any]) -> list[Result]:
-    folder = at_root(values["output_dir"]) if values.get("output_dir") else None
+    """Return the records in a run's folder of results."""
+    folder = None
+    if values.get("output_dir"):
+        folder = at_root(values["output_dir"])
     return list(once(load_results, folder, adapters=False, whole=False))
 
 
 def baselines_now(trace: RunTrace, values: Mapping[str, Any]) -> list[list[str]]:
     """Return the baselines that a run's page would have now; see `RunTrace.baselines`."""
-    named = values.get("baseline") or once(book_settings).baseline
-    return trace.baselines(_records(values), named=named)
+    baseline = values.get("baseline") or once(book_settings).baseline
+    return trace.baselines(_records(values), named=baseline)
 
 
 def is_old(page: Mapping[str, Any]) -> bool:
     """Return whether a page (as JSON) would now have other baselines, or newer records of them."""
-    made = page["metadata"]["qwen3nb"]
     trace = read_trace(page)
-    return trace is not None and made.get("baselines", []) != baselines_now(
-        trace, made["parameters"]
-    )
+    if trace is None:
+        return False
+    facts = page["metadata"]["qwen3nb"]
+    return bool(facts.get("baselines", []) != baselines_now(trace, facts["parameters"]))
 
 
 def is_measured(page: Mapping[str, Any]) -> bool:
     """Return whether another run would reuse every record, by their versions."""
-    trace, values = read_trace(page), page["metadata"]["qwen3nb"]["parameters"]
+    trace = read_trace(page)
     if trace is None:
         return True
-    made = {(each.model, each.task) for each in trace.scores}
-    current = Environment.current().versions
-    records = (each for each in _records(values) if (each.model.label, each.task.key) in made)
-    return all(each.environment.versions == current for each in records)
+    scored = {(score.model, score.task) for score in trace.scores}
+    versions = Environment.current().versions
+    for record in _records(page["metadata"]["qwen3nb"]["parameters"]):
+        of_page = (record.model.label, record.task.key) in scored
+        if of_page and record.environment.versions != versions:
+            return False
+    return True

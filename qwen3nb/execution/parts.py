@@ -7,9 +7,10 @@ notebook. The page is run when all parts have ended, and finds their records.
 from __future__ import annotations
 
 import functools
-import heapq
+import math
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from qwen3nb.evaluation.mteb.plan import TO_RUN, Planned, costs
@@ -18,8 +19,8 @@ from qwen3nb.evaluation.run import SEARCH_TYPES
 from qwen3nb.execution.parameters import model_of
 from qwen3nb.models.kinds.prompts import names_prompt_set
 
-_EACH = 4  # parts per run that fits on the cluster at a time, and of an evaluation at least
-_LEAST = 2e6  # characters of a part; fewer take less time than starting it
+_PARTS = 4  # per run that fits on the cluster at a time, and of an evaluation at least
+_LEAST_CHARACTERS = 2e6  # of a part; fewer take less time than starting it
 _lock = threading.Lock()
 
 
@@ -35,17 +36,28 @@ def parts_of(values: Mapping[str, Any], *, slots: int, runs: int) -> list[tuple[
     with _lock:
         planned = _planned(tuple(values[name] for name in SELECTION))
     if model_of(values).kind.searches:
-        planned = [each for each in planned if each.type in SEARCH_TYPES]
-    most = max(_EACH, -(-_EACH * slots // runs))
-    worth = int(sum(each.characters for each in planned) / _LEAST)
-    parts = divided(planned, max(1, min(most, worth)))
-    return parts if len(parts) > 1 else []
+        planned = [task for task in planned if task.type in SEARCH_TYPES]
+    most = max(_PARTS, math.ceil(_PARTS * slots / runs))
+    worthwhile = int(sum(task.characters for task in planned) / _LEAST_CHARACTERS)
+    parts = divided(planned, max(1, min(most, worthwhile)))
+    if len(parts) == 1:
+        return []
+    return parts
 
 
 @functools.cache
-def _planned(selected: Sequence[str]) -> list[Planned]:
-    tasks = choose_tasks(**dict(zip(SELECTION, selected, strict=True)))
+def _planned(selection: tuple[str, ...]) -> list[Planned]:
+    """Return the tasks that an evaluation selects, with their costs."""
+    tasks = choose_tasks(**dict(zip(SELECTION, selection, strict=True)))
     return costs(tasks, [TO_RUN] * len(tasks))
+
+
+@dataclass
+class _Part:
+    """Tasks that one run evaluates."""
+
+    characters: int = 0
+    tasks: list[str] = field(default_factory=list)
 
 
 def divided(planned: Sequence[Planned], count: int) -> list[tuple[str, ...]]:
@@ -53,14 +65,27 @@ def divided(planned: Sequence[Planned], count: int) -> list[tuple[str, ...]]:
 
     Tasks with a common corpus are in one part, where it is encoded or indexed once.
     """
-    corpora = {each.task: each.dataset for each in planned}
+    groups = _by_corpus(planned)
+    groups.sort(key=_characters, reverse=True)
+    parts = [_Part() for _ in range(count)]
+    for group in groups:
+        smallest = min(parts, key=lambda part: part.characters)
+        smallest.characters += _characters(group)
+        smallest.tasks += [task.task for task in group]
+    parts.sort(key=lambda part: part.characters, reverse=True)
+    return [tuple(part.tasks) for part in parts if part.tasks]
+
+
+def _by_corpus(planned: Sequence[Planned]) -> list[list[Planned]]:
+    """Group tasks by corpus; hard negatives are part of the whole corpus."""
+    corpora = {task.task: task.dataset for task in planned}
     groups: dict[str, list[Planned]] = {}
-    for each in planned:  # hard negatives are part of the whole corpus
-        whole = corpora.get(each.task.removesuffix("HardNegatives"), each.dataset)
-        groups.setdefault(whole, []).append(each)
-    sized = [(max(each.characters for each in group), group) for group in groups.values()]
-    parts: list[tuple[int, int, list[str]]] = [(0, i, []) for i in range(count)]
-    for size, group in sorted(sized, key=lambda pair: -pair[0]):
-        total, i, keys = parts[0]
-        heapq.heapreplace(parts, (total + size, i, [*keys, *(each.task for each in group)]))
-    return [tuple(keys) for _, _, keys in sorted(parts, key=lambda part: -part[0]) if keys]
+    for task in planned:
+        corpus = corpora.get(task.task.removesuffix("HardNegatives"), task.dataset)
+        groups.setdefault(corpus, []).append(task)
+    return list(groups.values())
+
+
+def _characters(group: Sequence[Planned]) -> int:
+    """Return the characters of the corpus that tasks share."""
+    return max(task.characters for task in group)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def in_study(values: Mapping[str, Any]) -> dict[str, Any]:
 
     Paths are looked up from the working directory, then from the study.
     """
-    return _rewritten(values, (Path.cwd(), paths.root()))
+    return _with_relative_paths(values, bases=(Path.cwd(), paths.root()))
 
 
 def in_page(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +41,7 @@ def in_page(values: Mapping[str, Any]) -> dict[str, Any]:
     Earlier releases kept them as seen from where they were made, mostly ``notebooks/``.
     """
     root = paths.root()
-    return _rewritten(values, (root, root / "notebooks"))
+    return _with_relative_paths(values, bases=(root, root / "notebooks"))
 
 
 def of_page(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,14 +51,15 @@ def of_page(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_given_here(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values of `in_study` as they can be given in the working directory."""
-    here = dict(values)
+    local_values = dict(values)
     if Path.cwd() == paths.root():
-        return here
+        return local_values
     for name, value in values.items():
-        if name in (*_FOLDERS, *_MODELS, *_OTHERS) and isinstance(value, str):
-            entries = value.split(",")
-            here[name] = ",".join(_seen_from_here(entry, name) for entry in entries)
-    return here
+        may_have_paths = name in _FOLDERS or name in _MODELS or name in _OTHERS
+        if may_have_paths and isinstance(value, str):
+            entries = [_from_working_directory(entry, name) for entry in value.split(",")]
+            local_values[name] = ",".join(entries)
+    return local_values
 
 
 def at_root(value: str) -> Path:
@@ -67,59 +67,80 @@ def at_root(value: str) -> Path:
     return paths.root() / Path(value).expanduser()
 
 
-def _seen_from_here(entry: str, name: str) -> str:
+def _from_working_directory(entry: str, name: str) -> str:
     """Return a path in the study as it is seen from the working directory; others as they are."""
     if not _may_be_path(entry) or Path(entry).is_absolute():
         return entry
     file = at_root(entry)
     if not file.exists() and name not in _WRITTEN:
         return entry
-    inside = Path.cwd().is_relative_to(paths.root())
-    return os.path.relpath(file) if inside else str(file)
+    if Path.cwd().is_relative_to(paths.root()):
+        return os.path.relpath(file)
+    return str(file)
 
 
-def _rewritten(values: Mapping[str, Any], bases: Sequence[Path]) -> dict[str, Any]:
-    rewritten = dict(values)
+def _with_relative_paths(values: Mapping[str, Any], *, bases: Sequence[Path]) -> dict[str, Any]:
+    """Return values with paths relative to the study, which are looked up in each of the bases."""
+    relative_values = dict(values)
     for name, value in values.items():
         if not isinstance(value, str) or not value:
             continue
         if name in _FOLDERS:
-            rewritten[name] = _relative(value, bases, written=name in _WRITTEN)
-        elif name in _MODELS or name in _OTHERS:
-            entries = [value] if _is_found(value, bases) else value.split(",")
-            relative = _relative_model if name in _MODELS else _relative
-            rewritten[name] = ",".join(relative(entry, bases) for entry in entries)
-    return rewritten
+            relative_values[name] = _relative(value, bases, may_be_new=name in _WRITTEN)
+        elif name in _MODELS:
+            models = [_relative_model(entry, bases) for entry in _entries(value, bases)]
+            relative_values[name] = ",".join(models)
+        elif name in _OTHERS:
+            entries = [_relative(entry, bases) for entry in _entries(value, bases)]
+            relative_values[name] = ",".join(entries)
+    return relative_values
+
+
+def _entries(value: str, bases: Sequence[Path]) -> list[str]:
+    """Split a list at its commas, unless it is the path of one file."""
+    if _exists(value, bases):
+        return [value]
+    return value.split(",")
 
 
 def _relative_model(entry: str, bases: Sequence[Path]) -> str:
     """Return an entry with its paths relative to the study; it may be a fusion, ``a+b``."""
-    from qwen3nb.models.kinds.resolve import find_source
-
-    if not _is_found(entry, bases) and "+" in entry:
+    if _exists(entry, bases):
+        if _is_name_of_model(entry):
+            return entry
+    elif "+" in entry:
         return "+".join(_relative_model(part, bases) for part in entry.split("+"))
-    if _is_found(entry, bases) and not re.search(r"[/\\]", entry):
-        with suppress(SpecError):  # a name may also be that of a folder here
-            if find_source(entry).folder is None:
-                return entry
     return _relative(entry, bases)
 
 
-def _relative(text: str, bases: Sequence[Path], *, written: bool = False) -> str:
+def _is_name_of_model(entry: str) -> bool:
+    """Return whether an entry names a known model, although there is a folder of that name."""
+    from qwen3nb.models.kinds.resolve import find_source
+
+    if re.search(r"[/\\]", entry):
+        return False
+    try:
+        return find_source(entry).folder is None
+    except SpecError:
+        return False
+
+
+def _relative(text: str, bases: Sequence[Path], *, may_be_new: bool = False) -> str:
     """Return a path relative to the study, or whole outside; any other text as it is."""
     if not _may_be_path(text):
         return text
     for base in bases:
         file = base / Path(text.strip()).expanduser()
-        if file.exists() or written:
-            shown = _shown(file)
+        if file.exists() or may_be_new:
+            path = _path_in_study(file)
             # A home is another folder on other machines, which find their own model there.
-            in_home = text.strip().startswith("~") and Path(shown).is_absolute()
-            return text if in_home else shown
+            if text.strip().startswith("~") and Path(path).is_absolute():
+                return text
+            return path
     return text
 
 
-def _is_found(text: str, bases: Sequence[Path]) -> bool:
+def _exists(text: str, bases: Sequence[Path]) -> bool:
     return _may_be_path(text) and any((base / text.strip()).exists() for base in bases)
 
 
@@ -131,9 +152,9 @@ def _may_be_path(text: str) -> bool:
     return not is_name and not stripped.startswith("api:") and "://" not in stripped
 
 
-def _shown(file: Path) -> str:
+def _path_in_study(file: Path) -> str:
     """Return a path relative to the root; links inside the study are kept as they are."""
-    whole = Path(os.path.abspath(file))  # noqa: PTH100 - does not follow links
-    if whole.is_relative_to(paths.root()):
-        return str(whole.relative_to(paths.root()))
+    absolute = Path(os.path.abspath(file))  # noqa: PTH100 - does not follow links
+    if absolute.is_relative_to(paths.root()):
+        return str(absolute.relative_to(paths.root()))
     return paths.shown(file)

@@ -43,7 +43,7 @@ def test_an_evaluation_is_divided_if_that_is_worth_it(monkeypatch):
     values = dict.fromkeys(parts.SELECTION, "") | {"tier": "smoke", "checkpoint": "random:8"}
     values |= {"data": "", "limit": 0, "prompts": "", "base": ""}
     assert parts_of(values, slots=4, runs=1) == []  # too small
-    monkeypatch.setattr(parts, "_LEAST", 1e3)
+    monkeypatch.setattr(parts, "_LEAST_CHARACTERS", 1e3)
     pydocs, pairs = parts_of(values, slots=4, runs=1)
     assert pairs == ("AuthorSTS",)
     assert len(pydocs) == 4  # on one corpus
