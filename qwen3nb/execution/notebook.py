@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ from qwen3nb.execution.parameters import (
 )
 from qwen3nb.execution.study_paths import at_root
 from qwen3nb.models.kinds.lora import adapter_fingerprint
-from qwen3nb.models.kinds.prompts import names_prompt_set
+from qwen3nb.models.kinds.prompts import names_prompt_set, prompts_file
 from qwen3nb.models.kinds.resolve import default_model, find_source, find_training
 from qwen3nb.models.kinds.source import described
 from qwen3nb.records.failures import forget_failure
@@ -64,10 +64,10 @@ def is_ours(notebook: NotebookNode, file: Path) -> bool:
     return "qwen3nb" in notebook.metadata or paths.study_of(file) is not None
 
 
-def model_taken(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> str:
+def default_model_text(declared: Mapping[str, Parameter], values: Mapping[str, Any]) -> str:
     """Return a sentence on the default model; empty if a model is given or none is needed."""
-    own = declared.get("checkpoint")
-    if own is None or given.get("checkpoint", own.default):
+    checkpoint = declared.get("checkpoint")
+    if checkpoint is None or values.get("checkpoint", checkpoint.default):
         return ""
     return once(default_model)[1]
 
@@ -101,27 +101,21 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     }
     if "checkpoint" in values:
         parts["model"] = once(_model_fingerprint, values["checkpoint"], base=values.get("base"))
-    data = [each.strip() for each in str(values.get("data", "")).split(",")]
-    inside = (file for each in data if each for file in at_root(each).rglob("*"))
-    if files := sorted(file for file in inside if file.is_file()):
-        parts["data"] = [file_stamp(file) for file in files]
+    data = _data_stamps(values.get("data", ""))
+    if data:
+        parts["data"] = data
     if names_prompt_set(values.get("prompts")):
-        from qwen3nb.models.kinds.prompts import prompts_file
-
         parts["prompts"] = sha256_file(prompts_file(values["prompts"]))
     if values.get("adapter"):
         parts["adapter"] = adapter_fingerprint(at_root(values["adapter"]))
     if "training" in values:
-        folders = list_checkpoints(find_training(values["training"]))
-        files = [file for folder in folders for file in open_checkpoint(folder).stamps]
-        parts["training"] = [file_stamp(file) for file in files]
-    about = notebook["metadata"]["qwen3nb"]
-    if about.get("reads") == "results":
-        parts["results"] = once(_results_digests, about.get("folder", ""))
+        parts["training"] = _training_stamps(values["training"])
+    facts = notebook["metadata"]["qwen3nb"]
+    if facts.get("reads") == "results":
+        parts["results"] = once(_results_digests, facts.get("folder", ""))
         parts["baseline"] = once(book_settings).baseline
     if "outputs" in values:
-        files = log_files(at_root(values["outputs"]) if values["outputs"] else paths.runs())
-        parts["outputs"] = [[paths.shown(file), sha256_file(file)] for file in files]
+        parts["outputs"] = _log_digests(values["outputs"])
     return sha256_json(parts)
 
 
@@ -130,21 +124,53 @@ def _model_fingerprint(spec: str, *, base: str | None) -> dict[str, Any]:
     return {**described(source), "label": source.label}
 
 
+def _data_stamps(data: str) -> list[list[Any]]:
+    """Return the stamps of all files in folders of data, by path."""
+    files = []
+    for folder in str(data).split(","):
+        if folder.strip():
+            files += [file for file in at_root(folder.strip()).rglob("*") if file.is_file()]
+    return [file_stamp(file) for file in sorted(files)]
+
+
+def _training_stamps(training: str) -> list[list[Any]]:
+    """Return the stamps of all files of a training's checkpoints."""
+    stamps = []
+    for folder in list_checkpoints(find_training(training)):
+        stamps += [file_stamp(file) for file in open_checkpoint(folder).stamps]
+    return stamps
+
+
+def _log_digests(outputs: str) -> list[list[str]]:
+    """Return the paths and digests of the logs and scores of trainings."""
+    folder = at_root(outputs) if outputs else paths.runs()
+    return [[paths.shown(file), sha256_file(file)] for file in log_files(folder)]
+
+
 def _results_digests(folder: str) -> list[list[str]]:
     """Return the path and digest of every record and of every note of a failure.
 
     Includes those of a separate ``folder`` such as ``prompts``. The digest of an unreadable file is
     empty.
     """
-    patterns: tuple[str, ...] = ("*/seed_*/*.json", "*/seed_*/*.error.txt", "failed/*.json")
-    patterns += (f"{folder}/*/seed_*/*.json",) if folder else ()
+    patterns = ["*/seed_*/*.json", "*/seed_*/*.error.txt", "failed/*.json"]
+    if folder:
+        patterns.append(f"{folder}/*/seed_*/*.json")
+    files: list[Path] = []
+    for pattern in patterns:
+        files += paths.results().glob(pattern)
     digests = []
-    for file in sorted(file for each in patterns for file in paths.results().glob(each)):
+    for file in sorted(files):
         if file.is_file():
-            digests.append([paths.shown(file), ""])
-            with suppress(OSError):
-                digests[-1][1] = sha256_file(file)
+            digests.append([paths.shown(file), _digest_or_empty(file)])
     return digests
+
+
+def _digest_or_empty(file: Path) -> str:
+    try:
+        return sha256_file(file)
+    except OSError:
+        return ""
 
 
 def resolved_parameters(notebook: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,13 +188,14 @@ def finished_page(notebook: Path, parameters: Mapping[str, Any], *, name: str = 
     page = page_path(notebook, values, name=name)
     if not page.is_file():
         return None
-    node = once(read_notebook, notebook)
-    if node["metadata"]["qwen3nb"].get("always"):
+    content = once(read_notebook, notebook)
+    if content["metadata"]["qwen3nb"].get("always"):
         return None
     try:
-        done = json.loads(page.read_bytes())
-        made = done["metadata"]["qwen3nb"]
-        if "failed" in made or made["key"] != run_key(node, values) or is_old(done):
+        published = json.loads(page.read_bytes())
+        facts = published["metadata"]["qwen3nb"]
+        is_finished = "failed" not in facts and facts["key"] == run_key(content, values)
+        if not is_finished or is_old(published):
             return None
     except (ValueError, KeyError, TypeError):  # damaged, or a foreign page
         return None
@@ -205,31 +232,53 @@ def run_notebook(
     """
     notebook = paths.find_notebook(notebook)
     parameters = dict(parameters or {})
-    waited: list[str] = []
-
-    def wait() -> None:
-        waited.append(f"another process runs {paths.page_key(page)}; waiting for its end")
-        print(*waited, file=sys.stderr)
-
-    with one_pass(), paths.within(paths.study_of(notebook)), ExitStack() as stack:
-        if taken := model_taken(once(read_parameters, notebook), parameters):
-            print(taken, file=sys.stderr)
-        if unread := unread_text(once(read_notebook, notebook), once(read_parameters, notebook)):
-            print(unread, file=sys.stderr)
-        if not fresh and (done := finished_page(notebook, parameters, name=name)):
-            settle(done)
-            return done
+    with one_pass(), paths.within(paths.study_of(notebook)):
+        for text in _remarks(notebook, parameters):
+            print(text, file=sys.stderr)
+        if not fresh:
+            page = finished_page(notebook, parameters, name=name)
+            if page is not None:
+                settle(page)
+                return page
         values = resolved_parameters(notebook, parameters)
         page = page_path(notebook, values, name=name)
         partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
-        stack.enter_context(turn(partial, what="runs", waiting=wait))
-        if waited and not fresh:
-            with one_pass():  # results of another process meanwhile
-                if done := finished_page(notebook, parameters, name=name):
-                    return done
-        _execute(notebook, partial, parameters, name=page.stem, show_progress=show_progress)
-        partial.unlink(missing_ok=True)
+        other_run = _OtherRun(paths.page_key(page))
+        with turn(partial, what="runs", waiting=other_run.note):
+            if other_run.seen and not fresh and _is_finished(notebook, parameters, name=name):
+                return page
+            _execute(notebook, partial, parameters, name=page.stem, show_progress=show_progress)
+            partial.unlink(missing_ok=True)
     return page
+
+
+@dataclass
+class _OtherRun:
+    """Another process that runs the same page, if there is one."""
+
+    page: str
+    seen: bool = False
+
+    def note(self) -> None:
+        """Note that there is one, and say so."""
+        self.seen = True
+        print(f"another process runs {self.page}; waiting for its end", file=sys.stderr)
+
+
+def _remarks(notebook: Path, parameters: Mapping[str, Any]) -> list[str]:
+    """Return what to say before a run: which model is taken, which parameters have no effect."""
+    declared = once(read_parameters, notebook)
+    remarks = [
+        default_model_text(declared, parameters),
+        unread_text(once(read_notebook, notebook), declared),
+    ]
+    return [remark for remark in remarks if remark]
+
+
+def _is_finished(notebook: Path, parameters: Mapping[str, Any], *, name: str) -> bool:
+    """Return whether another process has meanwhile finished the page."""
+    with one_pass():  # reads the results anew
+        return finished_page(notebook, parameters, name=name) is not None
 
 
 def _execute(
@@ -244,7 +293,9 @@ def _execute(
     from qwen3nb.execution.publish import ran_to_its_end
 
     kernel = read_notebook(notebook)["metadata"]["kernelspec"]
-    page, where = None, f"the notebook up to there: {partial}"
+    hint = f"the notebook up to there: {partial}"
+    if is_outdated(notebook):
+        hint = f"{OUTDATED}\n{hint}"
     try:
         papermill.execute_notebook(
             notebook,
@@ -258,13 +309,13 @@ def _execute(
             language=kernel["language"],
         )
     except PapermillExecutionError as error:
-        why = f"a cell failed: {error.ename}: {error.evalue}"
-        if is_outdated(notebook):
-            where = f"{OUTDATED}\n{where}"
         if ran_to_its_end(nbformat.read(partial, as_version=4)):
             page = paths.book_runs() / partial.name
-            why, where = f"not everything succeeded; the rest is in {page}", error.evalue
-        raise NotebookError(f"{notebook.name}: {why}\n{where}", page=page) from error
+            reason = f"not everything succeeded; the rest is in {page}"
+            message = f"{notebook.name}: {reason}\n{error.evalue}"
+            raise NotebookError(message, page=page) from error
+        reason = f"a cell failed: {error.ename}: {error.evalue}"
+        raise NotebookError(f"{notebook.name}: {reason}\n{hint}") from error
     except DeadKernelError as error:
-        why = "the kernel died, possibly out of memory"
-        raise NotebookError(f"{notebook.name}: {why}\n{where}") from error
+        reason = "the kernel died, possibly out of memory"
+        raise NotebookError(f"{notebook.name}: {reason}\n{hint}") from error

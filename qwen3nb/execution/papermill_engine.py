@@ -25,8 +25,9 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_client.manager import AsyncKernelManager
 from papermill import engines
@@ -38,6 +39,9 @@ from qwen3nb.cluster.processes import guarded
 from qwen3nb.utils.secrets import Secrets, known_secrets
 from qwen3nb.utils.signals import heed_children
 from qwen3nb.utils.terminal import uncoloured, visible, visible_progress
+
+if TYPE_CHECKING:
+    from qwen3nb.execution.publish import NotebookRun
 
 # papermill's options with the number of their values; a test checks them against papermill.
 OPTIONS = {
@@ -59,7 +63,7 @@ _log = logging.getLogger(__name__)
 class _Client(PapermillNotebookClient):
     """papermill's client, which removes secrets and control characters from messages."""
 
-    def __init__(self, *args: Any, secrets: Secrets, **options: Any) -> None:
+    def __init__(self, *args: object, secrets: Secrets, **options: object) -> None:
         super().__init__(*args, **options)
         self._secrets = secrets
 
@@ -93,6 +97,108 @@ class GuardedKernels(AsyncKernelManager):
         await super().shutdown_kernel(now=now, restart=restart)
 
 
+def _texts(value: object) -> Sequence[str]:
+    """Return an option that papermill passes on as a list of texts; empty without it."""
+    return value if isinstance(value, list | tuple) else ()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run of a notebook of this package: its parameters are checked, its page is named."""
+
+    page_run: NotebookRun
+    output: Path | None  # where papermill writes the executed notebook
+    key: str  # digest of everything that the page depends on
+    given: dict[str, Any]  # parameters that papermill has injected
+    default_model: str  # a sentence on the model that is taken; empty if one was given
+
+    @classmethod
+    def prepared(
+        cls, nb: Any, source: Path, output: Path | None, *, page_name: str, stack: ExitStack
+    ) -> _Run:
+        """Check the parameters, and take the page's turn until the stack is closed.
+
+        ``page_name`` is given by `run_notebook`, which has then done both, and printed remarks.
+
+        Raises:
+            ParameterError: invalid parameters, or an output inside the book.
+        """
+        from qwen3nb.execution import notebook as notebooks
+        from qwen3nb.execution import parameters
+        from qwen3nb.execution.publish import NotebookRun
+        from qwen3nb.utils.atomic_files import turn
+
+        given = _given_parameters(nb)
+        parameters.complete(nb)
+        declared = parameters.declared_parameters(nb)
+        if output and output.is_relative_to(paths.book().resolve()):
+            raise parameters.ParameterError(
+                f"{output} is inside the book, which has only finished runs; give no output: "
+                "the page is published when the run finishes"
+            )
+        if not page_name:
+            stack.enter_context(parameters.one_pass())
+        values = parameters.check_parameters(declared, given)
+        parameters.check_baseline(values, declared)
+        page = None
+        if output and output.parent == notebooks.partial_folder().resolve():
+            page = notebooks.page_path(source, values, name=page_name)
+            if not page_name:
+                stack.enter_context(turn(output, what="runs"))
+        default_model = notebooks.default_model_text(declared, given)
+        if not page_name:
+            for remark in (parameters.unread_text(nb, declared), default_model):
+                if remark:
+                    print(remark, file=sys.stderr)
+        return cls(
+            page_run=NotebookRun(paths.notebook_name(source), values, page, output),
+            output=output,
+            key=notebooks.run_key(_without_injected_cell(nb), values),
+            given=given,
+            default_model=default_model,
+        )
+
+    def with_resolved_parameters(self, nb: Any) -> Any:
+        """Return the notebook with paths as seen from here, and with the default model."""
+        from qwen3nb.execution.study_paths import as_given_here
+
+        values = self.page_run.values
+        resolved = {name: values[name] for name in self.given}
+        injected = {**self.given, **as_given_here(resolved)}
+        if self.default_model:
+            injected["checkpoint"] = values["checkpoint"]
+        if injected == self.given:
+            return nb
+        return parameterize_notebook(nb, injected)
+
+    def publish(self, nb: Any) -> None:
+        """Publish the executed notebook as a page, or a report of its failure."""
+        if nb.metadata.papermill.get("exception"):
+            self.page_run.fail(nb)
+        elif self.output and self.page_run.succeed(nb, key=self.key):
+            engines.logger.info("Page: %s", self.page_run.page)
+            # papermill writes its output again after this; the page replaces it.
+            atexit.register(self.output.unlink, missing_ok=True)
+
+
+def _given_parameters(nb: Any) -> dict[str, Any]:
+    """Return the parameters that papermill has injected, without its own."""
+    values = {}
+    for name, value in nb.metadata.papermill.get("parameters", {}).items():
+        if not name.startswith("PAPERMILL_"):
+            values[name] = value
+    return values
+
+
+def _without_injected_cell(nb: Any) -> dict[str, Any]:
+    """Return a notebook as it was before papermill injected the parameters."""
+    cells = []
+    for cell in nb.cells:
+        if "injected-parameters" not in cell.metadata.get("tags", ()):
+            cells.append(cell)
+    return {"cells": cells, "metadata": nb.metadata}
+
+
 class Engine(engines.NBClientEngine):
     """papermill's engine; for our notebooks, checks parameters first and publishes a page."""
 
@@ -103,75 +209,27 @@ class Engine(engines.NBClientEngine):
         kernel_name: str,
         output_path: str | None = None,
         page_name: str = "",
-        **options: Any,
+        **options: object,
     ) -> Any:
         """Run ``nb``; papermill calls this after it has injected the parameters."""
-        from qwen3nb.execution import notebook as notebooks
-        from qwen3nb.execution.parameters import (
-            ParameterError,
-            check_baseline,
-            check_parameters,
-            complete,
-            declared_parameters,
-            is_python,
-            one_pass,
-            unread_text,
-        )
-        from qwen3nb.execution.publish import NotebookRun
-        from qwen3nb.execution.study_paths import as_given_here
-        from qwen3nb.utils.atomic_files import turn
+        from qwen3nb.execution.notebook import is_ours
+        from qwen3nb.execution.parameters import is_python
 
         source = Path(str(options.get("input_path")))
-        if not notebooks.is_ours(nb, source) or not is_python(nb):
+        if not is_ours(nb, source) or not is_python(nb):
             return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
         heed_children()  # or the end of a kernel would look like a success
-        given = {
-            name: value
-            for name, value in nb.metadata.papermill.get("parameters", {}).items()
-            if not name.startswith("PAPERMILL_")
-        }
-        page, output = None, Path(output_path).resolve() if output_path else None
-        complete(nb)
-        declared = declared_parameters(nb)
-        of_papermill = "injected-parameters"
-        cells = [each for each in nb.cells if of_papermill not in each.metadata.get("tags", ())]
+        output = Path(output_path).resolve() if output_path else None
         with ExitStack() as stack:
             stack.enter_context(paths.within(paths.study_of(source)))
-            if output and output.is_relative_to(paths.book().resolve()):
-                raise ParameterError(
-                    f"{output} is inside the book, which has only finished runs; give no output: "
-                    "the page is published when the run finishes"
-                )
-            if not page_name:  # otherwise `run_notebook` has done so
-                stack.enter_context(one_pass())
-            values = check_parameters(declared, given)
-            check_baseline(values, declared)
-            if output and output.parent == notebooks.partial_folder().resolve():
-                page = notebooks.page_path(source, values, name=page_name)
-                if not page_name:
-                    stack.enter_context(turn(output, what="runs"))
-            if not page_name and (unread := unread_text(nb, declared)):
-                print(unread, file=sys.stderr)
-            key = notebooks.run_key({"cells": cells, "metadata": nb.metadata}, values)
-            injected = {**given, **as_given_here({name: values[name] for name in given})}
-            if taken := notebooks.model_taken(declared, given):
-                if not page_name:  # otherwise already reported
-                    print(taken, file=sys.stderr)
-                injected["checkpoint"] = values["checkpoint"]
-            if injected != given:
-                nb = parameterize_notebook(nb, injected)
-            run = NotebookRun(paths.notebook_name(source), values, page, output)
+            run = _Run.prepared(nb, source, output, page_name=page_name, stack=stack)
+            nb = run.with_resolved_parameters(nb)
             options["kernel_manager_class"] = GuardedKernels
-            options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]
-            options["environment"] = run.environment(nb)
-            with run.watched(nb):
+            options["extra_arguments"] = [*_texts(options.get("extra_arguments")), *_QUIET]
+            options["environment"] = run.page_run.environment(nb)
+            with run.page_run.watched(nb):
                 nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
-            if nb.metadata.papermill.get("exception"):
-                run.fail(nb)
-            elif output and run.succeed(nb, key=key):
-                engines.logger.info("Page: %s", page)
-                # papermill writes its output again after this; the page replaces it.
-                atexit.register(output.unlink, missing_ok=True)
+            run.publish(nb)
         return nb
 
     @classmethod
@@ -180,7 +238,7 @@ class Engine(engines.NBClientEngine):
         nb_man: Any,
         kernel_name: str,
         environment: dict[str, str] | None = None,
-        **options: Any,
+        **options: object,
     ) -> Any:
         """Execute the cells; for our notebooks, in a kernel with only this ``environment``."""
         if environment is None:
@@ -221,25 +279,26 @@ def completed(arguments: Sequence[str]) -> list[str]:
     ``notebooks/``; a missing output path and, if the notebook names none, the Python kernel are
     added.
     """
-    arguments = list(arguments)
-    given = _positionals(arguments)
-    if not given or {"--help", "-h", "--version"} & set(arguments):
-        return arguments
-    notebook = _located(arguments[given[0]])
+    completed_arguments = list(arguments)
+    positions = _positionals(arguments)
+    if not positions or {"--help", "-h", "--version"} & set(arguments):
+        return completed_arguments
+    notebook = _located(arguments[positions[0]])
     if notebook is None:
-        return arguments
-    arguments[given[0]] = str(notebook)
-    arguments = [*_kernel(notebook), *arguments]  # the command line takes precedence
-    if len(given) > 1 or "--help-notebook" in arguments:
-        return arguments
+        return completed_arguments
+    completed_arguments[positions[0]] = str(notebook)
+    # What the command line says of the kernel takes precedence.
+    completed_arguments = [*_kernel_options(notebook), *completed_arguments]
+    if len(positions) > 1 or "--help-notebook" in arguments:
+        return completed_arguments
     from qwen3nb.execution.notebook import partial_folder
 
     folder = partial_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    return [*arguments, str(folder / f"{notebook.stem}-{os.getpid()}.ipynb")]
+    return [*completed_arguments, str(folder / f"{notebook.stem}-{os.getpid()}.ipynb")]
 
 
-def _kernel(notebook: Path) -> list[str]:
+def _kernel_options(notebook: Path) -> list[str]:
     """Return options for Python's kernel and language if a notebook does not name them."""
     from qwen3nb.execution.parameters import complete
 
@@ -249,22 +308,28 @@ def _kernel(notebook: Path) -> list[str]:
         complete(content)
     except (ValueError, LookupError, TypeError):  # not a notebook; papermill reports it
         return []
-    options = {"name": "--kernel", "language": "--language"}
     kernel = content["metadata"]["kernelspec"]
-    missing = [each for each in options if each not in named]
-    return [part for each in missing for part in (options[each], kernel[each])]
+    options = []
+    for field, option in (("name", "--kernel"), ("language", "--language")):
+        if field not in named:
+            options += [option, kernel[field]]
+    return options
 
 
-def _located(given: str) -> Path | None:
+def _located(argument: str) -> Path | None:
     """Return the path of a notebook in a study, as given or in its ``notebooks/``, or None.
 
     Makes its study the current one.
     """
-    notebook, short = Path(given), len(Path(given).parts) < 3
-    if notebook.suffix == ".ipynb" and short and not notebook.is_file() and paths.find_root():
-        notebook = paths.notebooks() / given
-    study = paths.study_of(notebook) if notebook.is_file() else None
-    if study is None or notebook.suffix != ".ipynb":
+    notebook = Path(argument)
+    if notebook.suffix != ".ipynb":
+        return None
+    if not notebook.is_file() and len(notebook.parts) < 3 and paths.find_root():
+        notebook = paths.notebooks() / argument
+    if not notebook.is_file():
+        return None
+    study = paths.study_of(notebook)
+    if study is None:
         return None
     if study != paths.find_root():
         os.environ.setdefault("QWEN3NB_HOME", str(study))

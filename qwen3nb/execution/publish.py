@@ -7,18 +7,20 @@ below a notice that names the failures. Error messages are untrusted: they are s
 outputs, where neither HTML nor MyST takes effect.
 """
 
+from __future__ import annotations
+
 import ast
 import copy
 import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nbformat
 
@@ -39,6 +41,9 @@ from qwen3nb.utils.format import escaped
 from qwen3nb.utils.progress import TEXT, seconds_between
 from qwen3nb.utils.secrets import HUB_TOKENS, WITHHELD, kernel_environment, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 RAISES = "raises-failures"  # tag of the last cell, which raises the failures of tasks
 # Environment variable set by a sweep: the file that receives the output of the run.
@@ -73,48 +78,56 @@ class NotebookRun:
         return round(self.before + time.monotonic() - self.made, 1)
 
     @contextmanager
-    def watched(self, nb: Any) -> Iterator[None]:
+    def watched(self, notebook: NotebookNode) -> Iterator[None]:
         """Record exceptions within the block, such as a dead kernel."""
         from nbclient.exceptions import DeadKernelError
 
         try:
             yield
         except DeadKernelError:
-            self.fail(nb, "DeadKernelError", "the kernel died, possibly out of memory")
+            self.fail(notebook, "DeadKernelError", "the kernel died, possibly out of memory")
             raise
         except Exception as error:
-            self.fail(nb, type(error).__name__, str(error))
+            self.fail(notebook, type(error).__name__, str(error))
             raise
 
-    def environment(self, nb: Any) -> dict[str, str]:
+    def environment(self, notebook: NotebookNode) -> dict[str, str]:
         """Return the environment of the run's kernel: without secrets, and with progress as text.
 
         The hub's token is included if the parameters name a model or data on the hub; otherwise the
         name of its variable is, for error messages.
         """
-        reads = nb.metadata["qwen3nb"].get("reads") == "results"
-        download = not reads and _names_hub(self.values)
-        seen = kernel_environment(download=download) | {TEXT: str(seconds_between())}
-        lacks = (name for name in HUB_TOKENS if os.environ.get(name) and name not in seen)
-        # Suppress tqdm's warning on missing widgets.
-        ignored = [os.environ.get("PYTHONWARNINGS"), "ignore:IProgress not found"]
-        warnings = ",".join(filter(None, ignored))
-        return seen | {WITHHELD: next(lacks, ""), "PYTHONWARNINGS": warnings}
+        reads_results = notebook.metadata["qwen3nb"].get("reads") == "results"
+        environment = kernel_environment(download=not reads_results and _names_hub(self.values))
+        withheld = ""
+        for name in HUB_TOKENS:
+            if os.environ.get(name) and name not in environment:
+                withheld = name
+                break
+        filters = "ignore:IProgress not found"  # tqdm's warning on missing widgets
+        if os.environ.get("PYTHONWARNINGS"):
+            filters = f"{os.environ['PYTHONWARNINGS']},{filters}"
+        environment[TEXT] = str(seconds_between())
+        environment[WITHHELD] = withheld
+        environment["PYTHONWARNINGS"] = filters
+        return environment
 
-    def succeed(self, nb: Any, *, key: str) -> bool:
+    def succeed(self, notebook: NotebookNode, *, key: str) -> bool:
         """Publish an executed notebook and return True; False for a run without a page."""
         if self.page is None:
             return False
-        nb = _marked(without_empty_sections(clean(nb, title=page_title(nb, self.values))))
-        finished = _second(time.time())
-        nb.metadata["qwen3nb"] |= {"key": key, **self._facts(finished=finished)}
-        if (trace := read_trace(nb)) is not None:
-            nb.metadata["qwen3nb"]["baselines"] = baselines_now(trace, self.values)
-        self._write(nb)
+        page = clean(notebook, title=page_title(notebook, self.values))
+        page = _with_banner(without_empty_sections(page))
+        facts = self._facts(finished=_iso_time(time.time()))
+        page.metadata["qwen3nb"].update(key=key, **facts)
+        trace = read_trace(page)
+        if trace is not None:
+            page.metadata["qwen3nb"]["baselines"] = baselines_now(trace, self.values)
+        self._write(page)
         forget_failure(paths.page_key(self.page))
         return True
 
-    def fail(self, nb: Any, error: str | None = None, message: str = "") -> None:
+    def fail(self, notebook: NotebookNode, error: str | None = None, message: str = "") -> None:
         """Write a page about the failure, and a note for the status page of the book.
 
         ``error``, the exception's name, is by default that of the last one among the outputs.
@@ -122,104 +135,118 @@ class NotebookRun:
         if self.page is None:
             return
         if error is None:
-            errors = [each for cell in nb.cells for each in _errors(cell)]
-            error, message = (
-                (errors[-1].ename, errors[-1].evalue) if errors else ("error", "a cell failed")
-            )
+            error, message = _last_error(notebook)
+        failure = self._failure(error, message)
+        if ran_to_its_end(notebook):
+            page = self._page_with_failures(notebook, failure)
+        else:
+            page = _earlier_page(self.page, failure) or self._failed_page(notebook, failure)
+        self._write(page)
+        note_failure(failure)
+
+    def _failure(self, error: str, message: str) -> FailedRun:
+        """Return the note of a failure, without secrets and of bounded length."""
+        assert self.page is not None  # noqa: S101 - only runs with a page are published
         secrets = known_secrets()
-        more = [paths.shown(Path(file)) for file in (self.log, self.partial) if file]
-        text, half = visible(uncoloured(secrets.without(message))), _LONGEST // 2
+        text = visible(uncoloured(secrets.without(message)))
         if len(text) > _LONGEST:
+            half = _LONGEST // 2
             text = f"{text[:half]}\n…\n{text[-half:]}"
-        failed = FailedRun(
+        files = []
+        for file in (self.log, self.partial):
+            if file:
+                files.append(paths.shown(Path(file)))
+        return FailedRun(
             page=paths.page_key(self.page),
             notebook=self.notebook,
             parameters=self.values,
             error=visible(secrets.without(error)),
             message=text,
-            started=_second(self.started),
-            failed=_second(time.time()),
+            started=_iso_time(self.started),
+            failed=_iso_time(time.time()),
             seconds=self.seconds,
-            more=tuple(more),
+            more=tuple(files),
         )
-        if ran_to_its_end(nb):
-            page = self._with_failures(nb, failed)
-        else:
-            page = _with_notice(self.page, failed) or self._failed_page(nb, failed)
-        self._write(page)
-        note_failure(failed)
 
     def _facts(self, **times: str) -> dict[str, Any]:
         """Return a page's metadata on its run, commit and main versions."""
         installed = Environment.current().versions
+        versions = {name: installed[name] for name in _MAIN if installed.get(name)}
         return {
             "notebook": self.notebook,
             "parameters": self.values,
             **times,
             "seconds": self.seconds,
             "commit": git_commit(paths.root()),
-            "versions": {name: installed[name] for name in _MAIN if installed.get(name)},
+            "versions": versions,
         }
 
-    def _write(self, nb: Any) -> None:
+    def _write(self, page: NotebookNode) -> None:
         """Write the page without secrets, and log what was removed.
 
         Parts of a stream are joined first, as a secret may span several.
         """
         assert self.page is not None  # noqa: S101 - only runs with a page are published
-        for cell in nb.cells:
+        for cell in page.cells:
             if cell.cell_type == "code":
-                cell.outputs = _joined(cell.outputs)
-        nb, kinds = known_secrets().removed(nb)
-        if kinds:
+                cell.outputs = _with_joined_streams(cell.outputs)
+        page, secret_kinds = known_secrets().removed(page)
+        if secret_kinds:
             key = paths.page_key(self.page)
-            _log.warning("removed from the page %s: %s", key, ", ".join(kinds))
-        write_text(self.page, nbformat.writes(nb) + "\n")
+            _log.warning("removed from the page %s: %s", key, ", ".join(secret_kinds))
+        write_text(self.page, nbformat.writes(page) + "\n")
 
-    def _title(self, nb: Any) -> str | None:
+    def _title(self, notebook: NotebookNode) -> str | None:
+        """Return the title of the page; None also if its model is missing or broken."""
         try:
-            return page_title(nb, self.values)
-        except (ValueError, OSError):  # the model is missing or broken
+            return page_title(notebook, self.values)
+        except (ValueError, OSError):
             return None
 
-    def _failed_page(self, nb: Any, failed: FailedRun) -> Any:
+    def _failed_page(self, notebook: NotebookNode, failure: FailedRun) -> NotebookNode:
         """Create a page that reports only the failure."""
         page = nbformat.v4.new_notebook()
         for name in ("kernelspec", "language_info"):
-            if name in nb.metadata:
-                page.metadata[name] = nb.metadata[name]
-        page.metadata["qwen3nb"] = self._facts(failed=failed.failed)
-        notice = _admonition("This run failed", "It has no results. Its last output:")
-        head = _markdown("title", f"# {self._title(nb) or escaped(failed.page)} (failed)")
-        page.cells = [head, notice, _error_cell(failed)]
+            if name in notebook.metadata:
+                page.metadata[name] = notebook.metadata[name]
+        page.metadata["qwen3nb"] = self._facts(failed=failure.failed)
+        title = self._title(notebook) or escaped(failure.page)
+        page.cells = [
+            _markdown("title", f"# {title} (failed)"),
+            _admonition("This run failed", "It has no results. Its last output:"),
+            _error_cell(failure),
+        ]
         return page
 
-    def _with_failures(self, nb: Any, failed: FailedRun) -> Any:
+    def _page_with_failures(self, notebook: NotebookNode, failure: FailedRun) -> NotebookNode:
         """Return the executed notebook as a page, with a notice below its title."""
-        nb = _marked(without_empty_sections(clean(nb, title=self._title(nb))))
-        nb.cells = [cell for cell in nb.cells if RAISES not in _tags(cell)]
-        nb.metadata["qwen3nb"] |= self._facts(finished=failed.failed, failed=failed.failed)
+        page = clean(notebook, title=self._title(notebook))
+        page = _with_banner(without_empty_sections(page))
+        page.cells = [cell for cell in page.cells if RAISES not in _tags(cell)]
+        facts = self._facts(finished=failure.failed, failed=failure.failed)
+        page.metadata["qwen3nb"].update(facts)
         notice = _admonition("Some of it failed", "All other results are below. Failures:")
-        return _below_title(nb, notice, _error_cell(failed))
+        return _below_title(page, notice, _error_cell(failure))
 
 
 def set_notice(file: Path, text: str, *, title: str = "") -> None:
     """Replace the notice below the title of a page; an empty text removes it."""
-    nb = nbformat.read(file, as_version=4)
-    before = [each.source for each in nb.cells]
-    nb.cells = [each for each in nb.cells if each.get("id") != "failed-old"]
+    page = nbformat.read(file, as_version=4)
+    sources = [cell.source for cell in page.cells]
+    page.cells = [cell for cell in page.cells if cell.get("id") != "failed-old"]
     if text:
         title = title or "This page is older than the results"
-        _below_title(nb, _admonition(title, text, name="old"))
-    if [each.source for each in nb.cells] != before:
-        write_text(file, nbformat.writes(nb) + "\n")
+        _below_title(page, _admonition(title, text, name="old"))
+    if [cell.source for cell in page.cells] != sources:
+        write_text(file, nbformat.writes(page) + "\n")
 
 
 def named_models(values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the models and adapters named in parameters, once each."""
-    names = ("checkpoint", "first_stage", "models", "adapter", "base")
-    given = (each for name in names for each in split_names(str(values.get(name) or "")))
-    return tuple(dict.fromkeys(given))
+    models = []
+    for name in ("checkpoint", "first_stage", "models", "adapter", "base"):
+        models += split_names(str(values.get(name) or ""))
+    return tuple(dict.fromkeys(models))
 
 
 def _names_hub(values: Mapping[str, Any]) -> bool:
@@ -229,201 +256,268 @@ def _names_hub(values: Mapping[str, Any]) -> bool:
     """
     if any(values.get(name) for name in ("benchmark", "types", "languages")):
         return True
-    own = [name for key in ("task", "tasks", "data") for name in split_names(values.get(key, ""))]
-    tier = TIERS.get(values.get("tier", ""))
-    for task in own or (tier.task_keys if tier else ()):
-        if not (task.startswith(("PyDocs", "AuthorSTS")) or at_root(task).exists()):
+    for task in _named_tasks(values):
+        embedded = task.startswith(("PyDocs", "AuthorSTS"))
+        if not embedded and not at_root(task).exists():
             return True
-    for spec in named_models(values):
-        with suppress(ValueError):  # no or a broken model; reported by the run
-            source = find_source(spec)
-            for part in source.parts or (source,):
-                if part.on_hub and part.id and not mirrored(part.id):
-                    return True
-    return False
+    return any(_is_on_hub(model) for model in named_models(values))
 
 
-def _tags(cell: Any) -> set[str]:
+def _named_tasks(values: Mapping[str, Any]) -> Sequence[str]:
+    """Return the tasks and the data that parameters name, else those of the tier."""
+    tasks = []
+    for name in ("task", "tasks", "data"):
+        tasks += split_names(values.get(name, ""))
+    tier = TIERS.get(values.get("tier", ""))
+    if not tasks and tier is not None:
+        return tier.task_keys
+    return tasks
+
+
+def _is_on_hub(model: str) -> bool:
+    """Return whether a model is on the hub, and not in the mirror."""
+    try:
+        source = find_source(model)
+        parts = source.parts or (source,)
+        return any(part.on_hub and part.id and not mirrored(part.id) for part in parts)
+    except ValueError:  # no or a broken model; reported by the run
+        return False
+
+
+def _tags(cell: NotebookNode) -> set[str]:
     return set(cell.metadata.get("tags", ()))
 
 
-def _errors(cell: Any) -> list[Any]:
+def _errors(cell: NotebookNode) -> list[NotebookNode]:
     return [output for output in cell.get("outputs", ()) if output.output_type == "error"]
 
 
-def ran_to_its_end(nb: Any) -> bool:
+def _last_error(notebook: NotebookNode) -> tuple[str, str]:
+    """Return the name and the message of the last exception among the outputs."""
+    for cell in reversed(notebook.cells):
+        errors = _errors(cell)
+        if errors:
+            return errors[-1].ename, errors[-1].evalue
+    return "error", "a cell failed"
+
+
+def ran_to_its_end(notebook: NotebookNode) -> bool:
     """Return whether the only failed cell is the one that raises the failures of tasks."""
-    failed = [cell for cell in nb.cells if _errors(cell)]
-    return len(failed) == 1 and RAISES in _tags(failed[0])
+    failed_cells = [cell for cell in notebook.cells if _errors(cell)]
+    return len(failed_cells) == 1 and RAISES in _tags(failed_cells[0])
 
 
-def _second(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+def _iso_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _moment(when: str) -> str:
+def _readable_time(iso_time: str) -> str:
     """Format an ISO 8601 time; escaped, because a page on disk may contain anything."""
-    return escaped(when[:19].replace("T", " ")) + " UTC"
+    return escaped(iso_time[:19].replace("T", " ")) + " UTC"
 
 
-def _with_notice(page: Path, run: FailedRun) -> Any | None:
+def _earlier_page(file: Path, failure: FailedRun) -> NotebookNode | None:
     """Return the page of an earlier finished run, with a notice below its title, or None."""
     try:
-        nb = nbformat.read(page, as_version=4)
-        finished = nb.metadata["qwen3nb"]["finished"]
+        page = nbformat.read(file, as_version=4)
+        finished = page.metadata["qwen3nb"]["finished"]
     except (OSError, ValueError, KeyError, AttributeError):  # no page, or a foreign one
         return None
-    nb.metadata["qwen3nb"]["failed"] = run.failed
-    nb.cells = [cell for cell in nb.cells if not cell.get("id", "").startswith("failed-")]
-    text = f"The run below finished {_moment(str(finished))}. The later failure:"
-    return _below_title(nb, _admonition("A later run failed", text), _error_cell(run))
+    page.metadata["qwen3nb"]["failed"] = failure.failed
+    page.cells = [cell for cell in page.cells if not cell.get("id", "").startswith("failed-")]
+    text = f"The run below finished {_readable_time(str(finished))}. The later failure:"
+    notice = _admonition("A later run failed", text)
+    return _below_title(page, notice, _error_cell(failure))
 
 
-def _below_title(nb: Any, *cells: Any) -> Any:
-    """Put cells between the title of a notebook and the text below it; return the notebook."""
-    if nb.cells and nb.cells[0].cell_type == "markdown":
-        first, *others = nb.cells
-        first.source, _, below = first.source.partition("\n")
-        rest = [nbformat.v4.new_markdown_cell(below.strip(), id="below-title")]
-        nb.cells = [first, *cells, *rest * bool(below.strip()), *others]
-    else:
-        nb.cells = [*cells, *nb.cells]
-    return nb
+def _below_title(page: NotebookNode, *cells: NotebookNode) -> NotebookNode:
+    """Put cells between the title of a page and the text below it; return the page."""
+    if not page.cells or page.cells[0].cell_type != "markdown":
+        page.cells = [*cells, *page.cells]
+        return page
+    title_cell, *others = page.cells
+    title_cell.source, _, text = title_cell.source.partition("\n")
+    page.cells = [title_cell, *cells]
+    if text.strip():
+        page.cells.append(nbformat.v4.new_markdown_cell(text.strip(), id="below-title"))
+    page.cells += others
+    return page
 
 
-def _marked(nb: Any) -> Any:
+def _with_banner(page: NotebookNode) -> NotebookNode:
     """Put a banner below the title of a page with scores on substitutes for MTEB's data."""
-    outputs = [output for cell in nb.cells for output in cell.get("outputs", ())]
-    shown = (
-        "".join(text)
-        for output in outputs
-        for kind, text in output.get("data", {}).items()
-        if kind.endswith("text/html")  # also of glued outputs
-    )
-    data = data_shown("".join(shown))
+    texts = []
+    for cell in page.cells:
+        for output in cell.get("outputs", ()):
+            for kind, text in output.get("data", {}).items():
+                if kind.endswith("text/html"):  # also of glued outputs
+                    texts.append("".join(text))
+    data = data_shown("".join(texts))
     if not data.substitutes:
-        return nb
+        return page
     notice = _admonition("Not on MTEB's data", escaped(data.banner), name="data")
     notice.id = "substitute-data"  # stays when a later run fails
-    return _below_title(nb, notice)
+    return _below_title(page, notice)
 
 
-def _markdown(name: str, source: str) -> Any:
+def _markdown(name: str, source: str) -> NotebookNode:
     return nbformat.v4.new_markdown_cell(source, id=f"failed-{name}")
 
 
-def _admonition(title: str, text: str, *, name: str = "notice") -> Any:
+def _admonition(title: str, text: str, *, name: str = "notice") -> NotebookNode:
     return _markdown(name, f":::{{admonition}} {title}\n:class: danger\n{text}\n:::")
 
 
-def _error_cell(run: FailedRun) -> Any:
+def _error_cell(failure: FailedRun) -> NotebookNode:
     """Return a cell with the error and its time as output, which keeps the text literal.
 
     Cell sources contain no time: equal failures give equal sources.
     """
-    more = "".join(f"\nmore in {file}" for file in run.more)
-    text = f"{run.error}: {run.message}".rstrip() + f"\n\nfailed {_moment(run.failed)}{more}"
-    output = nbformat.v4.new_output("stream", name="stderr", text=text)
+    lines = [f"{failure.error}: {failure.message}".rstrip(), ""]
+    lines.append(f"failed {_readable_time(failure.failed)}")
+    lines += [f"more in {file}" for file in failure.more]
+    output = nbformat.v4.new_output("stream", name="stderr", text="\n".join(lines))
     # MyST-NB drops a cell without a source, including its outputs.
     cell = nbformat.v4.new_code_cell("# error", outputs=[output], id="failed-error")
     cell.metadata["tags"] = ["remove-input"]
     return cell
 
 
-def _joined(outputs: list[Any]) -> list[Any]:
+def _with_joined_streams(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:
     """Return outputs with consecutive parts of a stream joined."""
-    joined: list[Any] = []
+    joined: list[NotebookNode] = []
     for output in outputs:
-        last = joined[-1] if joined else None
-        if output.output_type == "stream" and last and last.get("name") == output.name:
-            last.text += output.text
+        if output.output_type == "stream" and joined and joined[-1].get("name") == output.name:
+            joined[-1].text += output.text
         else:
             joined.append(output)
     return joined
 
 
-def without_empty_sections(nb: Any) -> Any:
+def without_empty_sections(notebook: NotebookNode) -> NotebookNode:
     """Return a copy of an executed notebook without empty sections.
 
     A section is empty if its code should show something but has no output, such as a table of
     categories for queries without categories; its text is removed, too. Sections with only text, or
     with code that only computes, are kept.
     """
-    nb = copy.deepcopy(nb)
-    sections: list[list[Any]] = [[]]
-    for cell in nb.cells:
+    page = copy.deepcopy(notebook)
+    for cell in page.cells:
         if cell.cell_type == "code":
-            cell.outputs = [
-                output
-                for output in cell.outputs
-                if output.get("data", {}) != {"text/plain": "None"}
-            ]
-        if _level(cell):
+            cell.outputs = [output for output in cell.outputs if not _is_none(output)]
+    cells: list[NotebookNode] = []
+    level_below = 0  # of the heading that follows; 0 for none
+    for section in reversed(_sections(page)):
+        level = _heading_level(section[0])
+        if level >= 2 and _is_empty(section, has_subsection=level_below > level):
+            continue
+        cells = [*section, *cells]
+        level_below = level
+    page.cells = cells
+    return page
+
+
+def _is_none(output: NotebookNode) -> bool:
+    """Return whether an output is the value None."""
+    return bool(output.get("data", {}) == {"text/plain": "None"})
+
+
+def _sections(page: NotebookNode) -> list[list[NotebookNode]]:
+    """Return the cells by heading: each section begins with its heading, but for the first."""
+    sections: list[list[NotebookNode]] = []
+    for cell in page.cells:
+        if not sections or _heading_level(cell):
             sections.append([])
         sections[-1].append(cell)
-    kept: list[list[Any]] = []
-    for section in reversed(sections):
-        level = _level(section[0]) if section else 0
-        ends = not kept or 0 < _level(kept[0][0]) <= level  # no subsection remains
-        bare = len(section) == 1 and "\n" not in section[0].source.strip()
-        if level < 2 or not (_shows_nothing(section) or (ends and bare)):
-            kept.insert(0, section)
-    nb.cells = [cell for section in kept for cell in section]
-    return nb
+    return sections
 
 
-def _level(cell: Any) -> int:
+def _is_empty(section: Sequence[NotebookNode], *, has_subsection: bool) -> bool:
+    """Return whether a section shows nothing, or is a heading with nothing below it."""
+    heading, *cells = section
+    if not cells and "\n" not in heading.source.strip():
+        return not has_subsection
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    if any(cell.outputs for cell in code):
+        return False
+    return any(_ends_in_value(cell) for cell in code)
+
+
+def _heading_level(cell: NotebookNode) -> int:
     """Return the level of the heading that a cell begins with; 0 without one."""
-    match = _HEADING.match(cell.source) if cell.cell_type == "markdown" else None
-    return len(match[1]) if match else 0
+    if cell.cell_type != "markdown":
+        return 0
+    match = _HEADING.match(cell.source)
+    if match is None:
+        return 0
+    return len(match[1])
 
 
-def _shows_nothing(section: list[Any]) -> bool:
-    """Return whether no code below a heading has an output, although some should."""
-    code = [cell for cell in section[1:] if cell.cell_type == "code"]
-    return not any(cell.outputs for cell in code) and any(map(_ends_in_value, code))
-
-
-def _ends_in_value(cell: Any) -> bool:
+def _ends_in_value(cell: NotebookNode) -> bool:
     """Return whether a visible cell ends in an expression to show."""
     if "remove-cell" in _tags(cell):
         return False
     try:
-        last = ast.parse(cell.source).body[-1:]
+        statements = ast.parse(cell.source).body
     except SyntaxError:  # a magic of IPython
         return False
-    return any(isinstance(node, ast.Expr) for each in last for node in ast.walk(each))
+    if not statements:
+        return False
+    return any(isinstance(node, ast.Expr) for node in ast.walk(statements[-1]))
 
 
-def clean(nb: Any, *, title: str | None = None) -> Any:
+def clean(notebook: NotebookNode, *, title: str | None = None) -> NotebookNode:
     """Return a copy of an executed notebook for the book.
 
     Widgets and progress bars are removed (they show a stale 0 %), parameters are hidden
     (the last table of a page lists them), and the heading is replaced by ``title``. Tables and
     figures lose their own style sheet: on a page, the book's applies.
     """
-    nb = copy.deepcopy(nb)
-    nb.metadata.pop("widgets", None)
-    for cell in nb.cells:
-        if {"parameters", "injected-parameters"} & _tags(cell):
-            cell.metadata["tags"] = sorted({*_tags(cell), "remove-cell"})
+    page = copy.deepcopy(notebook)
+    page.metadata.pop("widgets", None)
+    for cell in page.cells:
+        tags = _tags(cell)
+        if "parameters" in tags or "injected-parameters" in tags:
+            cell.metadata["tags"] = sorted({*tags, "remove-cell"})
         if cell.cell_type == "code":
-            cell.outputs = [output for output in map(_clean_output, cell.outputs) if output]
-    first = next((cell for cell in nb.cells if cell.cell_type == "markdown"), None)
-    if title and first is not None and first.source.startswith("# "):
-        first.source = "\n".join([f"# {title}", *first.source.split("\n")[1:]])
-    return nb
+            cell.outputs = _clean_outputs(cell.outputs)
+    if title:
+        _replace_heading(page, title)
+    return page
 
 
-def _clean_output(output: Any) -> Any:
-    if output.output_type == "stream" and output.name == "stderr":
-        lines = re.split(r"\r|\n", output.text)
-        kept = [line for line in lines if _ANSI.sub("", line).strip() and not _NOISE.search(line)]
-        output.text = "\n".join(kept)
-        return output if kept else None
-    if "application/vnd.jupyter.widget-view+json" in output.get("data", {}):
-        return None
-    for kind, shown in output.get("data", {}).items():
-        if kind.endswith("text/html"):  # also for glued outputs
-            output.data[kind] = unstyled("".join(shown))
-    return output
+def _replace_heading(page: NotebookNode, title: str) -> None:
+    """Put a title in the place of the heading of the first text."""
+    for cell in page.cells:
+        if cell.cell_type == "markdown":
+            heading, newline, text = cell.source.partition("\n")
+            if heading.startswith("# "):
+                cell.source = f"# {title}{newline}{text}"
+            return
+
+
+def _clean_outputs(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:
+    """Return outputs without widgets, progress bars and style sheets."""
+    cleaned = []
+    for output in outputs:
+        data = output.get("data", {})
+        if "application/vnd.jupyter.widget-view+json" in data:
+            continue
+        if output.output_type == "stream" and output.name == "stderr":
+            output.text = _without_progress(output.text)
+            if not output.text:
+                continue
+        for kind, text in data.items():
+            if kind.endswith("text/html"):  # also for glued outputs
+                data[kind] = unstyled("".join(text))
+        cleaned.append(output)
+    return cleaned
+
+
+def _without_progress(text: str) -> str:
+    """Return what was printed without progress bars and messages of the kernel."""
+    lines = []
+    for line in re.split(r"\r|\n", text):
+        if _ANSI.sub("", line).strip() and not _NOISE.search(line):
+            lines.append(line)
+    return "\n".join(lines)
