@@ -161,13 +161,11 @@ class ShardWorker:
 
         torch.set_num_threads(job.threads)
         self._job = job
-        size = job.source.stat().st_size if job.source.is_file() else None
-        for path, seen in ((job.source, size == job.bytes), (job.folder, job.folder.is_dir())):
-            if not seen:
-                raise ClusterError(
-                    f"{platform.node()} does not see the {path} of the driver; the input and the "
-                    "folder of the vectors must be on a disk that all nodes share"
-                )
+        sees_source = job.source.is_file() and job.source.stat().st_size == job.bytes
+        if not sees_source:
+            raise _unseen(job.source)
+        if not job.folder.is_dir():
+            raise _unseen(job.folder)
         self._encoder = load_encoder(job.model, **job.options)
         return platform.node(), _facts(job.model), model_of(self._encoder, job.role)
 
@@ -183,6 +181,13 @@ class ShardWorker:
         )
 
 
+def _unseen(path: Path) -> ClusterError:
+    return ClusterError(
+        f"{platform.node()} does not see the {path} of the driver; the input and the "
+        "folder of the vectors must be on a disk that all nodes share"
+    )
+
+
 def _facts(model: str) -> dict[str, str]:
     return software_facts() | model_facts([model])
 
@@ -196,7 +201,8 @@ class _Encoding:
         self._loading: dict[Any, Any] = {}  # worker by reference to its facts
         self._idle: list[Any] = []
         self._busy: dict[Any, tuple[Any, Shard]] = {}
-        self._facts, self._identity = _facts(job.model), ""
+        self._facts = _facts(job.model)
+        self._identity = ""  # of the model, as the first worker has loaded it
         self._refused: list[Exception] = []
         self._failures: Counter[str] = Counter()
         self._vectors: ShardedVectors | None = None
@@ -205,30 +211,20 @@ class _Encoding:
 
     def run(self, size: WorkerSize, *, show_progress: bool) -> EncodedShards:
         """Start workers, assign parts until all are done, and write the manifest."""
-        kind = self._ray.remote(ShardWorker).options(
+        actor = self._ray.remote(ShardWorker).options(
             num_cpus=size.cores, num_gpus=size.gpus, max_restarts=_RETRIES
         )
-        workers = [kind.remote() for _ in range(min(size.count, len(self._waiting)))]
-        label, texts, nodes = Path(self._job.model).name, self._cuts[0].texts, KnownNodes(self._ray)
+        workers = [actor.remote() for _ in range(min(size.count, len(self._waiting)))]
+        label = Path(self._job.model).name
+        nodes = KnownNodes(self._ray)
         try:
             for worker in workers:
                 self._load(worker)
-            with text_bar(label, texts, show=show_progress) as bar:
+            with text_bar(label, self._cuts[0].texts, show=show_progress) as bar:
                 while self._waiting or self._busy:
-                    if not (self._loading or self._idle or self._busy):
-                        died = "every worker died; finished parts are kept, so run it again"
-                        raise self._refused[-1] if self._refused else ClusterError(died)
-                    while self._idle and self._waiting:
-                        worker, shard = self._idle.pop(), self._waiting.popleft()
-                        reference = worker.encode.remote(shard, self._vectors)
-                        self._busy[reference] = worker, shard
+                    self._assign()
                     nodes.check_presence(cpus=size.cores, gpus=size.gpus)
-                    references = [*self._loading, *self._busy]
-                    for reference in self._ray.wait(references, timeout=_TICK)[0]:
-                        if reference in self._loading:
-                            self._loaded(reference)
-                        else:
-                            bar.update(self._encoded(reference))
+                    bar.update(self._collect())
                     while self._vectors is not None and self._refused:
                         bar.write(f"a worker is refused: {self._refused.pop()}", file=sys.stderr)
         finally:
@@ -237,6 +233,30 @@ class _Encoding:
         assert self._vectors is not None  # noqa: S101 - a part was encoded
         vectors = finish_shards(self._job.folder, self._vectors, self._digests)
         return EncodedShards(self._job.folder, vectors, self._kept)
+
+    def _assign(self) -> None:
+        """Give each idle worker a part; raise if no worker is left."""
+        if not (self._loading or self._idle or self._busy):
+            if self._refused:
+                raise self._refused[-1]
+            raise ClusterError("every worker died; finished parts are kept, so run it again")
+        while self._idle and self._waiting:
+            worker = self._idle.pop()
+            shard = self._waiting.popleft()
+            reference = worker.encode.remote(shard, self._vectors)
+            self._busy[reference] = worker, shard
+
+    def _collect(self) -> int:
+        """Wait for the next worker that is done, if only for a moment; return how many texts."""
+        texts = 0
+        references = [*self._loading, *self._busy]
+        done, _ = self._ray.wait(references, timeout=_TICK)
+        for reference in done:
+            if reference in self._loading:
+                self._loaded(reference)
+            else:
+                texts += self._encoded(reference)
+        return texts
 
     def _load(self, worker: Any) -> None:
         # Ray repeats this on a restarted worker.
@@ -255,9 +275,11 @@ class _Encoding:
             return  # it died more often than Ray restarts it
         node, facts, model = answer
         self._identity = self._identity or model.identity
-        own, its = ({"identity": each} for each in (self._identity, model.identity))
-        if unlike := difference(self._facts | own, facts | its):
-            self._refused.append(ClusterError(f"node {node}: {unlike}"))
+        differing = difference(
+            {**self._facts, "identity": self._identity}, {**facts, "identity": model.identity}
+        )
+        if differing:
+            self._refused.append(ClusterError(f"node {node}: {differing}"))
             return
         self._vectors = start_shards(self._job.folder, self._cuts, model)
         self._idle.append(worker)

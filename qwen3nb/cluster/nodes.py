@@ -13,7 +13,6 @@ name) or ``ray://host:port`` (a client outside the cluster).
 
 from __future__ import annotations
 
-import functools
 import getpass
 import logging
 import os
@@ -42,7 +41,7 @@ from qwen3nb.utils.signals import heed_children
 
 LOCAL, TEMPORARY = "local", "temporary folder"
 
-_START = "Start one with `ray start --head`, or give --ray no address for a Ray on this machine"
+_ADVICE = "Start one with `ray start --head`, or give --ray no address for a Ray on this machine"
 KEPT = "What has finished is kept; repeat the command to resume"
 _PATIENCE = 5.0  # timeout in seconds; Ray itself waits for minutes
 _ANSWER = 300.0  # seconds for a node to report its facts
@@ -86,27 +85,21 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
         yield ray
         return
     target = _answering(address)
-    logging.getLogger("ray.util.client.logsclient").disabled = True
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
-    if target == LOCAL:
-        options |= {"include_dashboard": False, "object_store_memory": _STORE}
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     authentication = os.environ.get(_AUTHENTICATION)
-    at_term = signal.getsignal(signal.SIGTERM)  # Ray would replace it in the main thread
-    heed_children()
     try:
-        with _silent():
-            ray.init(address=target, **options)
-        ray._private.worker._worker_logs_enabled = False  # nor dumps of nodes that died
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, at_term)
+        _start(ray, target)
     except Exception as error:  # noqa: BLE001 - Ray raises bare Exceptions
         ray.shutdown()
-        what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
-        raise ClusterError(f"cannot {what}: {cause(error)}") from None
+        attempt = f"join Ray at {target}"
+        if target == LOCAL:
+            attempt = "start Ray on this machine"
+        raise ClusterError(f"cannot {attempt}: {cause(error)}") from None
     connection_ended = threading.Event()
-    head = target[6:] if target.startswith("ray://") else ray.get_runtime_context().gcs_address
+    head = target.removeprefix("ray://")
+    if head == target:
+        head = ray.get_runtime_context().gcs_address
     threading.Thread(target=_watch, args=(head, connection_ended), daemon=True).start()
     try:
         yield ray
@@ -118,17 +111,34 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
             os.environ[_AUTHENTICATION] = authentication
 
 
+def _start(ray: Any, target: str) -> None:
+    """Connect to a cluster or start one; nothing is printed, and our handler of SIGTERM stays."""
+    logging.getLogger("ray.util.client.logsclient").disabled = True
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+    if target == LOCAL:
+        options |= {"include_dashboard": False, "object_store_memory": _STORE}
+    handler = signal.getsignal(signal.SIGTERM)  # Ray would replace it in the main thread
+    heed_children()
+    with _silent():
+        ray.init(address=target, **options)
+    # No public option turns off the dumps of nodes that died.
+    ray._private.worker._worker_logs_enabled = False
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
+
+
 @contextmanager
 def _silent() -> Iterator[None]:
     """Discard what C++ code writes to the standard error while it starts."""
-    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    terminal = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(null, 2)
+        os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(null)
+        os.dup2(terminal, 2)
+        os.close(terminal)
+        os.close(nowhere)
 
 
 def _watch(head: str, ended: threading.Event) -> None:
@@ -164,7 +174,7 @@ def _answering(address: str) -> str:
         target = os.environ.get("RAY_ADDRESS") or find_bootstrap_address(None)
         if not target:
             raise ClusterError(
-                "this machine belongs to no Ray cluster, and RAY_ADDRESS is not set. " + _START
+                "this machine belongs to no Ray cluster, and RAY_ADDRESS is not set. " + _ADVICE
             )
     scheme, _, rest = target.rpartition("://")
     host, _, port = rest.rpartition(":")
@@ -180,9 +190,10 @@ def _answering(address: str) -> str:
             if connection.recv(9)[3:4] != _SETTINGS_TYPE and not encrypted:
                 raise OSError("what listens there is not Ray")
     except (OSError, UnicodeError) as error:
-        raise ClusterError(f"no Ray cluster answers at {target}: {error}. {_START}") from None
-    # Resolve the address here: Ray sends this machine's token to clusters that it discovers.
-    return address if address == "auto" and not os.environ.get("RAY_ADDRESS") else target
+        raise ClusterError(f"no Ray cluster answers at {target}: {error}. {_ADVICE}") from None
+    if address == "auto" and not os.environ.get("RAY_ADDRESS"):
+        return address  # Ray sends this machine's token only to clusters that it discovers itself
+    return target
 
 
 _DIGITS = 12  # digits of digests in messages
@@ -194,7 +205,7 @@ _BEGINNINGS = """
     HTTPS_PROXY NO_PROXY
 """
 _SENT = tuple(_BEGINNINGS.split())
-_OWN = ("QWEN3NB_CACHE", "QWEN3NB_RESULTS", "QWEN3NB_BOOK", "QWEN3NB_RUN_LOG")
+_OF_NODE = ("QWEN3NB_CACHE", "QWEN3NB_RESULTS", "QWEN3NB_BOOK", "QWEN3NB_RUN_LOG")
 
 
 @dataclass(frozen=True)
@@ -213,15 +224,27 @@ def nodes_of(ray: Any) -> list[Node]:
 
     Several nodes of one machine share its address, and are distinguished by Ray's names.
     """
-    alive = [each for each in ray.nodes() if each["Alive"]]
-    names = [each.get("NodeName") or each["NodeManagerAddress"] for each in alive]
+    descriptions = [description for description in ray.nodes() if description["Alive"]]
+    names = [_node_name(description) for description in descriptions]
     nodes = []
-    for each, name in zip(alive, names, strict=True):
-        id_, has = each["NodeID"], each["Resources"]
-        shown = name if names.count(name) == 1 else f"{name} ({id_[:6]})"
-        cpus, memory = int(has.get("CPU", 0)), int(has.get("memory", 0))
-        nodes.append(Node(id_, shown, cpus, has.get("GPU", 0.0), memory))
-    return sorted((node for node in nodes if node.cpus), key=lambda node: node.name)
+    for description, name in zip(descriptions, names, strict=True):
+        resources = description["Resources"]
+        if names.count(name) > 1:
+            name = f"{name} ({description['NodeID'][:6]})"
+        node = Node(
+            id=description["NodeID"],
+            name=name,
+            cpus=int(resources.get("CPU", 0)),
+            gpus=resources.get("GPU", 0.0),
+            memory=int(resources.get("memory", 0)),
+        )
+        if node.cpus:
+            nodes.append(node)
+    return sorted(nodes, key=lambda node: node.name)
+
+
+def _node_name(description: Mapping[str, str]) -> str:
+    return description.get("NodeName") or description["NodeManagerAddress"]
 
 
 def sent_environment() -> dict[str, str]:
@@ -232,12 +255,13 @@ def sent_environment() -> dict[str, str]:
     from qwen3nb.models.inference.onednn_linear import LINEAR, linear_library  # loads torch
 
     passed = passed_names()
-    sent = {
-        name: value
-        for name, value in os.environ.items()
-        if (name.startswith(_SENT) and name not in _OWN) or name in passed
-    }
-    return sent | {"QWEN3NB_HOME": str(paths.root()), LINEAR: linear_library()}
+    environment = {}
+    for name, value in os.environ.items():
+        if name in passed or (name.startswith(_SENT) and name not in _OF_NODE):
+            environment[name] = value
+    environment["QWEN3NB_HOME"] = str(paths.root())
+    environment[LINEAR] = linear_library()
+    return environment
 
 
 def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
@@ -262,11 +286,13 @@ def software_facts() -> dict[str, str]:
 
 def run_facts() -> dict[str, str]:
     """Return `software_facts`, and those that only a run of a notebook depends on."""
-    facts, top = software_facts(), paths.notebooks()
-    digests = [sha256_file(top / f"{name}.ipynb") for name in paths.notebook_names()]
-    facts["notebooks"] = _digest(digests) if digests else f"none in {top}"
-    for name, folder in (("cache", paths.cache()), (TEMPORARY, Path(tempfile.gettempdir()))):
-        facts[name] = _or_error(functools.partial(_written, folder))
+    facts = software_facts()
+    notebooks = [paths.notebooks() / f"{name}.ipynb" for name in paths.notebook_names()]
+    facts["notebooks"] = f"none in {paths.notebooks()}"
+    if notebooks:
+        facts["notebooks"] = _digest([sha256_file(notebook) for notebook in notebooks])
+    facts["cache"] = _or_error(lambda: _written(paths.cache()))
+    facts[TEMPORARY] = _or_error(lambda: _written(Path(tempfile.gettempdir())))
     return facts
 
 
@@ -301,25 +327,30 @@ def _or_error(function: Callable[[], Any]) -> str:
     """Return a fact, its digest, or the first line of the error."""
     try:
         fact = function()
-        return fact if isinstance(fact, str) else _digest(fact)
     except (ValueError, OSError, ImportError, RuntimeError) as error:
-        return f"none ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
+        lines = str(error).splitlines() or [""]
+        return f"none ({type(error).__name__}: {lines[0]})"
+    if isinstance(fact, str):
+        return fact
+    return _digest(fact)
 
 
 def difference(expected: Mapping[str, str], found: Mapping[str, str]) -> str:
     """Return the facts in which a node differs from this machine; empty if in none."""
     if expected and not found:
         return "it reports neither versions nor code; is this version of qwen3nb installed there?"
-    return "; ".join(
-        f"{name}: {found.get(name) or 'none'} there, {expected.get(name) or 'none'} here"
-        for name in dict.fromkeys((*expected, *found))
-        if (found.get(name) or "none") != (expected.get(name) or "none")
-    )
+    differences = []
+    for name in dict.fromkeys((*expected, *found)):
+        there = found.get(name) or "none"
+        here = expected.get(name) or "none"
+        if there != here:
+            differences.append(f"{name}: {there} there, {here} here")
+    return "; ".join(differences)
 
 
 def is_seen(folder: str) -> bool:
     """Return whether this machine sees a folder, relative to the working directory or the root."""
-    return any(each.is_dir() for each in (Path(folder).expanduser(), paths.root() / folder))
+    return Path(folder).expanduser().is_dir() or (paths.root() / folder).is_dir()
 
 
 def facts_of_node(
@@ -329,7 +360,8 @@ def facts_of_node(
     os.environ.update(node_environment(environment))
     if Path(folder).is_dir():
         os.chdir(folder)
-    return run_facts(), [each for each in needed if not is_seen(each)], time.time()
+    missing = [folder for folder in needed if not is_seen(folder)]
+    return run_facts(), missing, time.time()
 
 
 def cause(error: Exception) -> str:
@@ -355,29 +387,40 @@ class KnownNodes:
         self._names: dict[str, str] = {}  # of those examined, by Ray's id
         self._refused: dict[str, str] = {}  # the reasons, likewise
         self._lock = threading.RLock()
-        self._looked = self._absent = 0.0  # when: last, and first without a node for runs
+        self._last_look = 0.0
+        self._absent_since = 0.0  # when there was first no node for runs
 
     def name(self, node: str) -> str:
         """Return the name of a node, given by Ray's id, which may have joined just now."""
-        joined = {each.id: each.name for each in nodes_of(self._ray)}
-        return (joined | self._names).get(node, node)
+        if node in self._names:
+            return self._names[node]
+        names = {live.id: live.name for live in nodes_of(self._ray)}
+        return names.get(node, node)
 
     @property
     def selector(self) -> dict[str, str]:
         """Ray's selector of the nodes that are not refused."""
-        refused = ",".join(sorted(self._refused))
-        return {"ray.io/node-id": f"!in({refused})"} if refused else {}
+        if not self._refused:
+            return {}
+        return {"ray.io/node-id": f"!in({','.join(sorted(self._refused))})"}
+
+    def _accepted(self) -> list[Node]:
+        return [node for node in nodes_of(self._ray) if node.id not in self._refused]
 
     def fit(self) -> list[Node]:
         """Return the live nodes that are not refused; raise ClusterError if there is none."""
-        live = nodes_of(self._ray)
-        if not (fit := [node for node in live if node.id not in self._refused]) and live:
-            named: dict[str, list[str]] = {}  # by reason
-            for node, reason in self._refused.items():
-                named.setdefault(reason, []).append(self.name(node))
-            lines = [f"{reason} ({', '.join(names)})" for reason, names in named.items()]
-            raise ClusterError("every node is refused: " + "\n".join(lines))
-        return fit
+        nodes = self._accepted()
+        if not nodes and nodes_of(self._ray):
+            raise ClusterError("every node is refused: " + self._refusals_text())
+        return nodes
+
+    def _refusals_text(self) -> str:
+        """Return each reason of a refusal, and the nodes that it is for."""
+        nodes_by_reason: dict[str, list[str]] = {}
+        for node, reason in self._refused.items():
+            nodes_by_reason.setdefault(reason, []).append(self.name(node))
+        lines = [f"{reason} ({', '.join(nodes)})" for reason, nodes in nodes_by_reason.items()]
+        return "\n".join(lines)
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
         """Refuse nodes for reasons, by Ray's id, and print each once.
@@ -393,40 +436,61 @@ class KnownNodes:
 
     def examine(self) -> bool:
         """Refuse nodes that joined since the last call and differ; return whether there are any."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        ray, answers, reasons = self._ray, {}, {}
+        reasons = {}
         with self._lock:
-            for node in nodes_of(ray):  # all nodes collect in parallel
+            answers = {}
+            for node in nodes_of(self._ray):  # all nodes collect in parallel
                 if node.id not in self._names:
                     self._names[node.id] = node.name
-                    on_it = NodeAffinitySchedulingStrategy(node.id, soft=False)
-                    how = {"num_cpus": 0, "max_retries": 0, "scheduling_strategy": on_it}
-                    task = ray.remote(max_calls=1)(facts_of_node).options(**how)
-                    here = sent_environment(), str(Path.cwd()), self._folders
-                    answers[node.id] = task.remote(*here)
-            started, until = time.time(), time.monotonic() + _ANSWER
+                    answers[node.id] = self._ask(node)
+            started = time.time()
+            deadline = time.monotonic() + _ANSWER
             for node_id, answer in answers.items():
-                try:
-                    found, lacking, clock = ray.get(
-                        answer, timeout=max(0, until - time.monotonic())
-                    )
-                except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
-                    continue  # the node is gone
-                except ray.exceptions.RayError as error:
-                    why = f"it reports no version of qwen3nb ({cause(error)})"
-                    reasons[node_id] = f"{why}; is this one installed there?"
-                    continue
-                if unlike := difference(self.expected, found):
-                    reasons[node_id] = unlike
-                elif not started - _CLOCK < clock < time.time() + _CLOCK:
-                    reasons[node_id] = f"its clock differs by {clock - time.time():+.0f} s"
-                elif lacking:
-                    why = "models and data must be under the same path on all, as on a shared disk"
-                    reasons[node_id] = f"it does not see {', '.join(lacking)}; {why}"
+                reason = self._objection(answer, started=started, deadline=deadline)
+                if reason:
+                    reasons[node_id] = reason
             if reasons:
                 self.refuse(reasons)
         return bool(reasons)
+
+    def _ask(self, node: Node) -> Any:
+        """Let a node report its facts; return Ray's reference to the answer."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        task = self._ray.remote(max_calls=1)(facts_of_node).options(
+            num_cpus=0,
+            max_retries=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+        )
+        return task.remote(sent_environment(), str(Path.cwd()), self._folders)
+
+    def _objection(self, answer: Any, *, started: float, deadline: float) -> str:
+        """Return why a node is refused, from its answer; empty if it is not, or is gone.
+
+        Args:
+            answer: Ray's reference to what `facts_of_node` returns.
+            started: when the nodes were asked, in seconds since the epoch.
+            deadline: of the answer, by the monotonic clock.
+        """
+        errors = self._ray.exceptions
+        try:
+            facts, missing, clock = self._ray.get(
+                answer, timeout=max(0, deadline - time.monotonic())
+            )
+        except (errors.TaskUnschedulableError, errors.NodeDiedError):
+            return ""  # the node is gone
+        except errors.RayError as error:
+            reason = f"it reports no version of qwen3nb ({cause(error)})"
+            return f"{reason}; is this one installed there?"
+        differing = difference(self.expected, facts)
+        if differing:
+            return differing
+        if not started - _CLOCK < clock < time.time() + _CLOCK:
+            return f"its clock differs by {clock - time.time():+.0f} s"
+        if missing:
+            rule = "models and data must be under the same path on all, as on a shared disk"
+            return f"it does not see {', '.join(missing)}; {rule}"
+        return ""
 
     def check_presence(self, *, cpus: float = 1, gpus: float = 0) -> None:
         """Print once that no node is left for runs; raise ClusterError after ten minutes without.
@@ -434,15 +498,15 @@ class KnownNodes:
         Checks every few seconds only; Ray itself would wait silently, forever.
         """
         now = time.monotonic()
-        if now < self._looked + _LOOK:
+        if now < self._last_look + _LOOK:
             return
-        live = [each for each in nodes_of(self._ray) if each.id not in self._refused]
-        if any(each.cpus >= cpus and each.gpus >= gpus for each in live):
-            self._absent = 0.0
-        elif not self._absent:
-            self._absent = now
-            wait = f"waiting up to {_ABSENT / 60:.0f} min for one to join (Ctrl-C ends this)"
+        minutes = f"{_ABSENT / 60:.0f} min"
+        if any(node.cpus >= cpus and node.gpus >= gpus for node in self._accepted()):
+            self._absent_since = 0.0
+        elif not self._absent_since:
+            self._absent_since = now
+            wait = f"waiting up to {minutes} for one to join (Ctrl-C ends this)"
             tqdm.write(f"no node for runs is left; {wait}. {KEPT}", file=sys.stderr)
-        elif now > self._absent + _ABSENT:
-            raise ClusterError(f"no node for runs for {_ABSENT / 60:.0f} min. {KEPT}")
-        self._looked = now
+        elif now > self._absent_since + _ABSENT:
+            raise ClusterError(f"no node for runs for {minutes}. {KEPT}")
+        self._last_look = now

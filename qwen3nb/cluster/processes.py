@@ -29,14 +29,24 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 # Imports are minimal and late: a run waits for its guard.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from typing import Any
+    from typing import Any, TypedDict, Unpack
+
+    class Orders(TypedDict, total=False):
+        """What a guard does, besides running a command; see `guard` and `main`."""
+
+        owners: Sequence[int]
+        remove: Iterable[Path | str]
+        scratch: bool
+        if_lost: str
+        waiter: bool
+
 
 _SECONDS = 0.2  # between two looks
 _MOMENT = 2.0  # seconds for processes that clean up after others
@@ -52,17 +62,49 @@ _CLEANERS = (
 )
 
 
-def guarded(command: Sequence[str], **orders: Any) -> list[str]:
+def guarded(command: Sequence[str], **orders: Unpack[Orders]) -> list[str]:
     """Return the command that runs ``command`` with a guard; this process must start it.
 
     Its status and output are those of ``command``. On SIGTERM, it ends with all descendants of
-    ``command``; it passes SIGINT on. No guard on Windows. ``orders`` are keywords of `guard`, and
-    ``waiter`` of `main`; the owner is this process by default.
+    ``command``; it passes SIGINT on. No guard on Windows. The owner is this process by default.
     """
     if os.name != "posix":
         return list(command)
-    orders = {"owners": [os.getpid()], **orders}
-    return [sys.executable, "-P", __file__, json.dumps(orders, default=str), *command]
+    text = json.dumps({"owners": [os.getpid()], **orders}, default=str)
+    return [sys.executable, "-P", __file__, text, *command]
+
+
+def start_guarded(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    log: Path | None = None,
+    folder: Path | None = None,
+    **orders: Unpack[Orders],
+) -> subprocess.Popen[bytes]:
+    """Start a command with a guard, in a session of its own: Ctrl-C reaches only this process.
+
+    Args:
+        command: the command.
+        environment: all its variables.
+        log: the file that gets its output; by default it prints where this process does.
+        folder: its working directory; by default that of this process.
+        orders: see `guarded`.
+    """
+    from qwen3nb.utils.signals import heed_children
+
+    heed_children()
+    with ExitStack() as stack:
+        output = stack.enter_context(log.open("wb")) if log else None
+        return subprocess.Popen(
+            guarded(command, **orders),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT if log else None,
+            env=dict(environment),
+            cwd=folder,
+            start_new_session=True,
+        )
 
 
 def run_guarded(
@@ -77,22 +119,16 @@ def run_guarded(
 
     ``log`` gets its output; ``scratch`` is removed if the worker or the raylet dies.
     """
-    from qwen3nb.utils.signals import heed_children
-
-    owners = [os.getpid(), os.getppid()]
-    heed_children()
-    with log.open("wb") as output:
-        done = subprocess.run(
-            guarded(command, owners=owners, if_lost=scratch, waiter=True),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=dict(environment),
-            cwd=folder,
-            check=False,
-            start_new_session=True,
-        )
-    return done.returncode
+    process = start_guarded(
+        command,
+        environment=environment,
+        log=log,
+        folder=folder,
+        owners=[os.getpid(), os.getppid()],
+        if_lost=str(scratch),
+        waiter=True,
+    )
+    return process.wait()
 
 
 def guard(
@@ -121,16 +157,24 @@ def guard(
         ended = _watched(child, owners, received)
         _end_family(child)
     lost = not _alive(owners)
-    if leftovers or lost:
-        import shutil
-
-        for path in filter(None, (*leftovers, if_lost if lost else "")):
-            shutil.rmtree(path, ignore_errors=True)
-            with suppress(OSError):  # a folder, or gone
-                os.unlink(path)  # noqa: PTH108 - without the import of pathlib
+    if lost and if_lost:
+        leftovers.append(if_lost)
+    _remove(leftovers)
     if lost and _alive(owners[:-1]):  # only Ray is dead: the driver notices once the worker is
         os.kill(owners[-2], signal.SIGKILL)
-    return child.returncode if ended else -signal.SIGKILL
+    if not ended:
+        return -signal.SIGKILL
+    return child.returncode
+
+
+def _remove(leftovers: Iterable[str]) -> None:
+    """Remove files and folders, as far as that is possible."""
+    for path in leftovers:
+        import shutil
+
+        shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):  # a folder, or gone
+            os.unlink(path)  # noqa: PTH108 - without the import of pathlib
 
 
 @contextmanager
@@ -144,7 +188,10 @@ def _signals() -> Iterator[Callable[[float], set[int]]]:
         signal.signal(number, lambda *_: None)
 
     def received(seconds: float) -> set[int]:
-        return set(os.read(reading, 512)) if select.select([reading], [], [], seconds)[0] else set()
+        ready, _, _ = select.select([reading], [], [], seconds)
+        if not ready:
+            return set()
+        return set(os.read(reading, 512))
 
     yield received
 
@@ -188,9 +235,12 @@ def _watched(
 def _reaped(child: subprocess.Popen[bytes]) -> bool:
     """Reap ended processes, including orphans; return whether ``child`` has ended."""
     with suppress(ChildProcessError):  # none is left
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            if ended[0] == child.pid:
-                child.returncode = os.waitstatus_to_exitcode(ended[1])
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            if pid == child.pid:
+                child.returncode = os.waitstatus_to_exitcode(status)
     return child.returncode is not None
 
 
@@ -219,17 +269,25 @@ def _end_family(child: subprocess.Popen[bytes]) -> None:
     while not _reaped(child) or _has_family():
         import psutil
 
-        spent = time.monotonic() - started
-        if spent > _PATIENCE:
+        elapsed = time.monotonic() - started
+        if elapsed > _PATIENCE:
             return
         for process in _family():
-            words: list[str] = []
-            with suppress(psutil.Error):
-                words = process.cmdline()
-            if spent > _MOMENT or not any(word.startswith(_CLEANERS) for word in words):
-                with suppress(psutil.Error):  # gone, or of another user
+            with suppress(psutil.Error):  # gone, or of another user
+                if elapsed > _MOMENT or not _cleans_up(process):
                     process.kill()
         time.sleep(0.01)
+
+
+def _cleans_up(process: Any) -> bool:
+    """Return whether a process removes files after others; False also if it cannot be seen."""
+    import psutil
+
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return False
+    return any(word.startswith(_CLEANERS) for word in words)
 
 
 def _has_family() -> bool:
@@ -272,7 +330,8 @@ def main(text: str, *command: str) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if orders.pop("waiter", False):
         waiter = os.getpid()
-        if pid := os.fork():
+        pid = os.fork()
+        if pid:
             _end_as(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
         orders["owners"].insert(0, waiter)
     _end_as(guard(command, **orders))

@@ -35,24 +35,29 @@ def other_model(results: Path, specs: Iterable[str]) -> str:
 
     The content of an adapter depends on the base model that a run names.
     """
-    known: list[dict[str, Any]] = []
+    fingerprints: list[Mapping[str, Any]] = []
     try:
         for spec in specs:
             source = find_source(spec)
-            known += map(fingerprint, source.parts or (source,))
+            fingerprints += [fingerprint(part) for part in source.parts or (source,)]
     except (ValueError, OSError):  # reported by the run
         return ""
-    if any("base" in each for each in known):
+    if any("base" in known for known in fingerprints):
         return ""
     for file in sorted(results.glob("*/seed_*/*.json")):
         model = read_json(file)["model"]
-        found = [part["model"] for part in model["settings"].get("of", [model["settings"]])]
-        if not all(any(part.items() <= each.items() for each in known) for part in found):
-            return (
-                f"the record of {file.stem} is of another {model['label']} than here, of identity "
-                f"{model['identity'][:12]}"
-            )
+        for settings in model["settings"].get("of", [model["settings"]]):
+            if not _is_one_of(settings["model"], fingerprints):
+                return (
+                    f"the record of {file.stem} is of another {model['label']} than here, of "
+                    f"identity {model['identity'][:12]}"
+                )
     return ""
+
+
+def _is_one_of(model: Mapping[str, Any], fingerprints: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a model in a record is one of those here; it may name fewer facts."""
+    return any(model.items() <= known.items() for known in fingerprints)
 
 
 @dataclass(frozen=True)
@@ -91,23 +96,13 @@ def run_on_node(request: Request) -> Delivery:
     """Run a command; called by Ray on the selected node."""
     import ray
 
-    started, node = time.monotonic(), str(ray.get_runtime_context().get_node_id())
+    started = time.monotonic()
+    node = str(ray.get_runtime_context().get_node_id())
     try:
         with tempfile.TemporaryDirectory(prefix="qwen3nb-run-", ignore_cleanup_errors=True) as name:
             scratch = Path(name).resolve()
             shared = _link_known(request, scratch)
-            folder, orders = Path(request.folder), scratch / "orders.json"
-            own = {f"QWEN3NB_{top.upper()}": str(scratch / top) for top in ("results", "book")}
-            given = ("arguments", "models", "facts", "part")
-            write_json(orders, {name: getattr(request, name) for name in given})
-            status = run_guarded(
-                # -P: with the code that the kernels import, even if it runs in a checkout
-                [sys.executable, "-P", "-m", "qwen3nb.execution.child", str(orders)],
-                scratch=scratch,
-                log=scratch / "log",
-                environment=node_environment(request.environment) | own,
-                folder=folder if folder.is_dir() else scratch,
-            )
+            status = _run(request, scratch)
             found = scratch / FACTS
             facts = read_json(found) if found.is_file() else {}
             archive = _packed(scratch, request, failed=status != 0)
@@ -117,8 +112,31 @@ def run_on_node(request: Request) -> Delivery:
         if not request.facts:  # of the only node: the run fails
             raise
         facts = {**request.facts, TEMPORARY: f"none ({error})"}
-        status, parts, shared = 1, (), False
+        return Delivery(1, node, time.monotonic() - started, (), facts, shared=False)
     return Delivery(status, node, time.monotonic() - started, parts, facts, shared)
+
+
+def _run(request: Request, scratch: Path) -> int:
+    """Run a command in scratch space, and return its exit status."""
+    orders = {
+        "arguments": request.arguments,
+        "models": request.models,
+        "facts": request.facts,
+        "part": request.part,
+    }
+    write_json(scratch / "orders.json", orders)
+    environment = node_environment(request.environment)
+    environment["QWEN3NB_RESULTS"] = str(scratch / "results")
+    environment["QWEN3NB_BOOK"] = str(scratch / "book")
+    folder = Path(request.folder)
+    return run_guarded(
+        # -P: with the code that the kernels import, even if it runs in a checkout
+        [sys.executable, "-P", "-m", "qwen3nb.execution.child", str(scratch / "orders.json")],
+        scratch=scratch,
+        log=scratch / "log",
+        environment=environment,
+        folder=folder if folder.is_dir() else scratch,
+    )
 
 
 def _link_known(request: Request, scratch: Path) -> bool:
@@ -126,19 +144,23 @@ def _link_known(request: Request, scratch: Path) -> bool:
 
     A part of an evaluation gets only the records of its tasks.
     """
-    results, book = Path(request.results), Path(request.book)
+    results = Path(request.results)
     if not (results / request.mark).is_dir():
         return False
-    only = tuple(request.part.get("only", ("",)))
-    files = (file for pattern in _KNOWN for file in results.glob(pattern))
-    known = [(file, results, "results") for file in files if file.name.startswith(only)]
-    if (book / request.page).is_file():
-        known.append((book / request.page, book, "book"))
-    for file, top, name in known:
-        link = scratch / name / file.relative_to(top)
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(file)
+    tasks = tuple(request.part.get("only", ("",)))
+    for pattern in _KNOWN:
+        for file in results.glob(pattern):
+            if file.name.startswith(tasks):
+                _link(scratch / "results" / file.relative_to(results), file)
+    page = Path(request.book) / request.page
+    if page.is_file():
+        _link(scratch / "book" / request.page, page)
     return True
+
+
+def _link(link: Path, file: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(file)
 
 
 def _packed(scratch: Path, request: Request, *, failed: bool) -> Path:
@@ -148,20 +170,27 @@ def _packed(scratch: Path, request: Request, *, failed: bool) -> Path:
     """
     archive = scratch / "files.tar"
     partial = scratch / "results" / "partial"
-    tops = (scratch / "results", scratch / "book")
-    files = [file for top in tops for file in sorted(top.rglob("*")) if not file.is_symlink()]
+    files = [scratch / "log"]
+    for top in (scratch / "results", scratch / "book"):
+        files += [file for file in sorted(top.rglob("*")) if not file.is_symlink()]
     with tarfile.open(archive, "w") as tar:
-        for file in (scratch / "log", *files):
-            if not file.is_file() or (file.is_relative_to(partial) and not failed):
+        for file in files:
+            unwanted = file.is_relative_to(partial) and not failed
+            if unwanted or not file.is_file():
                 continue
             name = file.relative_to(scratch)
             if file.suffix == ".ipynb" or name.parts[0] == "log" or "failed" in name.parts:
-                text = file.read_text(encoding="utf-8", errors="surrogateescape")
-                for top, real in zip(tops, (request.results, request.book), strict=True):
-                    text = text.replace(str(top), real)
-                file.write_text(text, encoding="utf-8", errors="surrogateescape")
+                _rename_paths(file, scratch, request)
             tar.add(file, arcname=str(name))
     return archive
+
+
+def _rename_paths(file: Path, scratch: Path, request: Request) -> None:
+    """Replace the paths of the node's scratch in a text by the driver's."""
+    text = file.read_text(encoding="utf-8", errors="surrogateescape")
+    text = text.replace(str(scratch / "results"), request.results)
+    text = text.replace(str(scratch / "book"), request.book)
+    file.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 @contextmanager

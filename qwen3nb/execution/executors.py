@@ -36,7 +36,7 @@ from qwen3nb.cluster.nodes import (
     run_facts,
     sent_environment,
 )
-from qwen3nb.cluster.processes import guarded
+from qwen3nb.cluster.processes import start_guarded
 from qwen3nb.cluster.runs import Delivery, Request, other_model, run_on_node, unpacked
 from qwen3nb.execution.publish import LOG
 from qwen3nb.records.failures import forget_failure
@@ -46,7 +46,6 @@ from qwen3nb.records.verification import SUMMARY
 from qwen3nb.utils.atomic_files import new_file, read_json, temporary_folder, turn, write_text
 from qwen3nb.utils.hardware import cores, gpus
 from qwen3nb.utils.secrets import known_secrets
-from qwen3nb.utils.signals import heed_children
 
 STOPPED = -signal.SIGTERM  # status of runs not started after a stop
 _PATIENCE = 5.0  # seconds for a guard to end a run
@@ -66,6 +65,11 @@ class Command:
     models: tuple[str, ...] = ()  # the models and adapters that it runs
     part: Mapping[str, Any] = field(default_factory=dict)  # of an evaluation; see `parts`
 
+    @property
+    def program(self) -> list[str]:
+        """The program on this machine, with its arguments."""
+        return [sys.executable, "-m", "qwen3nb.cli.main", *self.arguments]
+
 
 @dataclass(frozen=True)
 class RunOutcome:
@@ -83,7 +87,11 @@ class RunOutcome:
     @property
     def status(self) -> str:
         """``done``, ``reused`` or ``failed``."""
-        return "reused" if self.reused else "failed" if self.exit_status else "done"
+        if self.reused:
+            return "reused"
+        if self.exit_status:
+            return "failed"
+        return "done"
 
 
 class LocalExecutor:
@@ -107,24 +115,16 @@ class LocalExecutor:
         """Run a command with its output in ``log``, and wait for its end."""
         gpu = self._slots.get()
         try:
-            own = {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
-            environment = {**os.environ, **_settings(cores() // self.at_once, log), **own}
-            program = [sys.executable, "-m", "qwen3nb.cli.main", *command.arguments]
-            heed_children()
-            with log.open("wb") as file:
-                with self._lock:
-                    if self.stopped:
-                        return RunOutcome(command.name, STOPPED)
-                    process = subprocess.Popen(
-                        guarded(program),
-                        stdin=subprocess.DEVNULL,
-                        stdout=file,
-                        stderr=subprocess.STDOUT,
-                        env=environment,
-                        start_new_session=True,  # Ctrl-C reaches only this process, which stops it
-                    )
-                    self._running.add(process)
-                status = process.wait()
+            environment = {**os.environ, **_settings(cores() // self.at_once, log)}
+            if gpu:
+                environment["CUDA_VISIBLE_DEVICES"] = gpu
+            log.write_bytes(b"")  # that of an earlier run is not shown for this one
+            with self._lock:
+                if self.stopped:
+                    return RunOutcome(command.name, STOPPED)
+                process = start_guarded(command.program, environment=environment, log=log)
+                self._running.add(process)
+            status = process.wait()
             with self._lock:
                 self._running.discard(process)
             return RunOutcome(command.name, status)
@@ -210,10 +210,15 @@ class NodeShare:
         if not usable:
             raise ClusterError("the cluster has no node with a core for runs; add one")
         smallest = min(node.cpus for node in usable)
+        largest_memory = max(node.memory for node in usable)
         gpus = max(node.gpus for node in usable)
-        runs = at_once or (max(1, int(gpus / gpus_each)) if gpus else 4)
+        runs = at_once
+        if not runs and gpus:
+            runs = max(1, int(gpus / gpus_each))
+        elif not runs:
+            runs = 4
         cpus = max(1, smallest // min(runs, smallest))
-        return cls(cpus, gpus_each if gpus else 0.0, max(node.memory for node in usable))
+        return cls(cpus, gpus_each if gpus else 0.0, largest_memory)
 
 
 @dataclass
@@ -250,7 +255,8 @@ class RayExecutor:
         lost = 0
         while lost < _REPEATS and not self.stopped:
             try:
-                if (outcome := self._run_on_node(command, log)) is not None:
+                outcome = self._run_on_node(command, log)
+                if outcome is not None:
                     return outcome
             except (errors.ObjectLostError, errors.OwnerDiedError):  # lost with its node
                 lost += 1
@@ -258,7 +264,8 @@ class RayExecutor:
                 raise ClusterError(f"the connection to Ray is lost. {KEPT}") from None
             except errors.RayError as error:
                 failure = error
-                if not (self.nodes.expected and self.nodes.examine()):
+                nodes_changed = bool(self.nodes.expected) and self.nodes.examine()
+                if not nodes_changed:
                     break
         if self.stopped:
             return RunOutcome(command.name, STOPPED)
@@ -267,25 +274,35 @@ class RayExecutor:
 
     def _run_on_node(self, command: Command, log: Path) -> RunOutcome | None:
         """Run a command on a node, and publish its files; None if the node was refused."""
-        facts = self.nodes.expected and {**self.nodes.expected, **self._model_facts(command.models)}
+        facts = self._facts(command)
         delivery = self._delivery(command, log, facts)
         if delivery is None:
             return RunOutcome(command.name, STOPPED)
         # A node with other code may deliver no facts.
-        if unlike := difference(facts, getattr(delivery, "facts", {})):
-            self.nodes.refuse({delivery.node: unlike})
+        differing = difference(facts, getattr(delivery, "facts", {}))
+        if differing:
+            self.nodes.refuse({delivery.node: differing})
             return None
-        files = unpacked(delivery, get=self.ray.get, within=self.scratch)
-        with files as folder, self._publishing:
-            own = command.arguments[1:2] == ("eval",)  # other notebooks may evaluate further models
-            if own and (unlike := other_model(folder / "results", command.models)):
-                self.nodes.refuse({delivery.node: unlike})
+        with (
+            unpacked(delivery, get=self.ray.get, within=self.scratch) as folder,
+            self._publishing,
+        ):
+            if command.arguments[1:2] == ("eval",):  # other notebooks may run further models
+                differing = other_model(folder / "results", command.models)
+            if differing:
+                self.nodes.refuse({delivery.node: differing})
                 return None
             unfinished = delivery.status != 0 or bool(command.part)
             publish_files(folder, log=log, page=command.page, failed=unfinished)
-        self.shared &= delivery.shared
+        self.shared = self.shared and delivery.shared
         node = self.nodes.name(delivery.node)
         return RunOutcome(command.name, delivery.status, delivery.seconds, node)
+
+    def _facts(self, command: Command) -> Mapping[str, str]:
+        """Return the facts that a node must share; empty if nodes are not compared."""
+        if not self.nodes.expected:
+            return {}
+        return {**self.nodes.expected, **self._model_facts(command.models)}
 
     def _delivery(self, command: Command, log: Path, facts: Mapping[str, str]) -> Delivery | None:
         """Return the delivery of a run; None if it was not started after a stop."""
@@ -347,20 +364,32 @@ def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:
     the run has ``failed`` or is a part, the note of an earlier failure is removed.
     """
     _replace(folder / "log", log)
-    tops = {"results": paths.results(), "book": paths.book()}
-    own = (Path(SUMMARY), Path(CHECKSUMS))  # written by this machine
-    files = [
-        (file, tops[name] / file.relative_to(folder / name))
-        for name in tops
-        for file in sorted((folder / name).rglob("*"))
-        if file.is_file() and file.relative_to(folder / name) not in own
-    ]
-    last = {page: 2}
-    for file, target in sorted(files, key=lambda pair: last.get(pair[1], _is_record(pair[1]))):
-        with turn(target):
-            _publish_in_turn(file, target)
+    targets = _targets(folder)
+    for file in sorted(targets, key=lambda file: _turn_of(targets[file], page)):
+        with turn(targets[file]):
+            _publish_in_turn(file, targets[file])
     if not failed:
         forget_failure(paths.page_key(page))
+
+
+def _targets(folder: Path) -> dict[Path, Path]:
+    """Return where each file of a run belongs, without those that this machine writes."""
+    targets = {}
+    for name, top in (("results", paths.results()), ("book", paths.book())):
+        for file in sorted((folder / name).rglob("*")):
+            path = file.relative_to(folder / name)
+            if file.is_file() and path not in (Path(SUMMARY), Path(CHECKSUMS)):
+                targets[file] = top / path
+    return targets
+
+
+def _turn_of(target: Path, page: Path) -> int:
+    """Return the place of a file: records come after the files that they name, the page last."""
+    if target == page:
+        return 2
+    if _is_record(target):
+        return 1
+    return 0
 
 
 def _is_record(target: Path) -> bool:
@@ -368,10 +397,9 @@ def _is_record(target: Path) -> bool:
 
 
 def _publish_in_turn(file: Path, target: Path) -> None:
-    if target.suffix == ".jsonl" and target.is_file():  # lists that other runs append to
-        known = target.read_text(encoding="utf-8").splitlines()
-        new = [line for line in file.read_text(encoding="utf-8").splitlines() if line not in known]
-        write_text(target, "".join(f"{line}\n" for line in [*known, *new]))
+    """Publish a file; this process has the turn for its target."""
+    if target.suffix == ".jsonl" and target.is_file():
+        _append_new_lines(file, target)
         return
     if not _is_record(target):
         _replace(file, target)
@@ -381,6 +409,16 @@ def _publish_in_turn(file: Path, target: Path) -> None:
         _replace(file, target)
         remove_unnamed(target, replaced=replaced)
         target.with_suffix(".error.txt").unlink(missing_ok=True)
+
+
+def _append_new_lines(file: Path, target: Path) -> None:
+    """Add to a list, to which other runs append, the lines that it lacks."""
+    lines = target.read_text(encoding="utf-8").splitlines()
+    present = set(lines)
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if line not in present:
+            lines.append(line)
+    write_text(target, "".join(f"{line}\n" for line in lines))
 
 
 def _replace(file: Path, target: Path) -> None:

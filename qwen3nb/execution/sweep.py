@@ -148,21 +148,30 @@ def sweep(
     return [outcomes[index] for index in range(len(jobs))]
 
 
-def _executor(jobs: Sequence[Job], *, ray: str, **shares: Any) -> AbstractContextManager[Executor]:
+def _executor(
+    jobs: Sequence[Job], *, ray: str, at_once: int = 0, gpus_each: float = 1.0
+) -> AbstractContextManager[Executor]:
     """Return the executor of the jobs: this machine, or a cluster."""
     if not ray:
-        at_once = shares["at_once"]
-        return nullcontext(LocalExecutor(min(at_once or fitting(jobs), len(jobs) or 1)))
+        count = min(at_once or fitting(jobs), len(jobs) or 1)
+        return nullcontext(LocalExecutor(count))
     if any(job.values.get("output_dir") for job in jobs):
         raise ParameterError(
             "nodes of a cluster do not write to a folder of results; this machine publishes their "
             "files. Give no output_dir; QWEN3NB_RESULTS moves all results"
         )
-    named: set[str] = set()
-    for values in (job.values for job in jobs if not _is_here(job)):
-        named.update(named_models(values), split_names(values.get("data") or ""))
-    folders = sorted(filter(is_seen, named))
-    return on_cluster(ray, at_most=len(jobs), folders=folders, **shares)
+    folders = _folders_of_nodes(jobs)
+    return on_cluster(ray, at_most=len(jobs), at_once=at_once, gpus_each=gpus_each, folders=folders)
+
+
+def _folders_of_nodes(jobs: Sequence[Job]) -> list[str]:
+    """Return the folders of models and data that the nodes of a cluster must see."""
+    names: set[str] = set()
+    for job in jobs:
+        if not _runs_here(job):
+            values = job.values
+            names.update(named_models(values), split_names(values.get("data") or ""))
+    return sorted(name for name in names if is_seen(name))
 
 
 def _outcomes(
@@ -170,9 +179,9 @@ def _outcomes(
 ) -> Iterator[tuple[int, RunOutcome]]:
     """Yield the index and outcome of each job as it ends; stop all if that is interrupted."""
     with ThreadPoolExecutor(executor.at_once) as pool:
-        waiting = {pool.submit(_run, job, executor, fresh): i for i, job in enumerate(jobs)}
+        indices = {pool.submit(_run, job, executor, fresh): i for i, job in enumerate(jobs)}
         try:
-            pending = set(waiting)
+            pending = set(indices)
             while pending:
                 # Python handles signals only in this thread, and not while it waits for a lock if
                 # the system delivers them to one of Ray's threads: wake up regularly.
@@ -180,7 +189,7 @@ def _outcomes(
                 if isinstance(executor, RayExecutor):
                     executor.check()
                 for future in done:
-                    yield waiting[future], future.result()
+                    yield indices[future], future.result()
         except BaseException:
             executor.stop()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -188,74 +197,83 @@ def _outcomes(
 
 
 def _print_outcome(outcome: RunOutcome, bar: Any) -> None:
+    """Advance the progress bar, and print a line on a run that has ended."""
     bar.update(1)
-    if not bar.disable:
-        where = f"  on {outcome.node}" if outcome.node else ""
-        bar.write(f"  {outcome.status:7} {outcome.seconds:6.1f} s  {outcome.name}{where}")
-        if outcome.reason:
-            bar.write(f"          {outcome.reason}\n          see {paths.shown(outcome.log)}")
+    if bar.disable:
+        return
+    line = f"  {outcome.status:7} {outcome.seconds:6.1f} s  {outcome.name}"
+    if outcome.node:
+        line += f"  on {outcome.node}"
+    bar.write(line)
+    if outcome.reason:
+        bar.write(f"          {outcome.reason}\n          see {paths.shown(outcome.log)}")
 
 
-def failures_text(failed: Iterable[RunOutcome]) -> str:
+def failures_text(failures: Iterable[RunOutcome]) -> str:
     """Return the cause and log of each failed run, two lines each."""
-    return "\n".join(
-        f"{each.name}: {each.reason}\n  see {paths.shown(each.log)}" for each in failed
-    )
+    lines = []
+    for failure in failures:
+        lines.append(f"{failure.name}: {failure.reason}")
+        lines.append(f"  see {paths.shown(failure.log)}")
+    return "\n".join(lines)
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
     """Raise ParameterError or FileNotFoundError if a job cannot run, or two have one page."""
     pages: dict[Path, Job] = {}
     with one_pass():
-        resolved = [(job, *job.resolved()) for job in jobs]
-    for job, values, page in resolved:
-        other = pages.setdefault(page, job)
-        if other is not job:
-            differ = ", ".join(name for name in values if values[name] != other.values[name])
+        resolved_jobs = [(job, *job.resolved()) for job in jobs]
+    for job, values, page in resolved_jobs:
+        first = pages.setdefault(page, job)
+        if first is not job:
+            differing = [name for name in values if values[name] != first.values[name]]
             raise ParameterError(
                 f"two runs would write the page {paths.page_key(page)}; they differ in "
-                f"{differ or 'nothing'}"
+                f"{', '.join(differing) or 'nothing'}"
             )
 
 
 def fitting(jobs: Sequence[Job]) -> int:
     """Return how many jobs fit in parallel: one per core, at most four, as memory allows."""
     # Jobs on one checkpoint need the same memory; without one, that of the default model.
-    kinds = {job.parameters.get("checkpoint") or (job.notebook,): job for job in jobs}
-    fit = available_memory() // max(map(memory, kinds.values()), default=_BASE_MEMORY)
-    return max(1, min(4, cores(), fit))
+    by_need = {job.parameters.get("checkpoint") or (job.notebook,): job for job in jobs}
+    largest = max((memory(job) for job in by_need.values()), default=_BASE_MEMORY)
+    return max(1, min(4, cores(), available_memory() // largest))
 
 
 def memory(job: Job) -> int:
     """Return the bytes that a job may need: for libraries and kernel, and for its weights."""
     values = job.values
-    weights = weight_bytes(model_of(values)) if "checkpoint" in values else 0
-    return _BASE_MEMORY + _TIMES_WEIGHTS * weights
+    if "checkpoint" not in values:
+        return _BASE_MEMORY
+    return _BASE_MEMORY + _TIMES_WEIGHTS * weight_bytes(model_of(values))
 
 
 def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
     """Run a job unless its page is finished, possibly by another sweep meanwhile."""
     log = paths.results() / "logs" / f"{job.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    other = f"another sweep runs {job.name}; waiting for its end"
-    with turn(
-        log, what="sweeps", waiting=lambda: tqdm.write(other), give_up=lambda: executor.stopped
-    ):
-        started, clock = time.time(), time.monotonic()
+
+    def say_that_it_waits() -> None:
+        tqdm.write(f"another sweep runs {job.name}; waiting for its end")
+
+    with turn(log, what="sweeps", waiting=say_that_it_waits, give_up=lambda: executor.stopped):
+        started = time.time()
+        clock = time.monotonic()
         if not fresh and reusable(job):
             seconds = time.monotonic() - clock
             return RunOutcome(job.name, 0, seconds, notebook=job.notebook, log=log, reused=True)
-        earlier = failed_run(job.name)
+        earlier_failure = failed_run(job.name)
         command = _command(job, fresh=fresh)
         if isinstance(executor, RayExecutor) and job.notebook == "eval":
             command = _run_parts(command, job.values, executor)
-        ended = executor.run(command, log=log)
-        failed = ended.exit_status != 0 and not executor.stopped  # not if stopped by us
-        seconds = ended.seconds or time.monotonic() - clock
-        ended = replace(ended, notebook=job.notebook, log=log, seconds=seconds)
-        if failed:
-            ended = replace(ended, reason=_reason(job, ended, started, earlier))
-        return ended
+        outcome = executor.run(command, log=log)
+        seconds = outcome.seconds or time.monotonic() - clock
+        outcome = replace(outcome, notebook=job.notebook, log=log, seconds=seconds)
+        stopped_by_us = executor.stopped
+        if outcome.exit_status == 0 or stopped_by_us:
+            return outcome
+        return replace(outcome, reason=_reason(job, outcome, started, earlier_failure))
 
 
 def _run_parts(command: Command, values: Mapping[str, Any], executor: RayExecutor) -> Command:
@@ -264,17 +282,19 @@ def _run_parts(command: Command, values: Mapping[str, Any], executor: RayExecuto
     What a part fails to evaluate is left to the run of the page, which reports it.
     """
     try:
-        divided = parts_of(values, slots=executor.slots, runs=executor.at_once)
+        parts = parts_of(values, slots=executor.slots, runs=executor.at_once)
     except (ValueError, OSError):  # such as a broken model; reported by its run
         return command
+    if not parts:
+        return command
 
-    def run(number: int, only: Sequence[str]) -> None:
+    def run_part(number: int, tasks: Sequence[str]) -> None:
         log = paths.results() / "logs" / f"{command.name}.part-{number}.log"
-        executor.run(replace(command, part={"only": only, **values}), log=log)
+        executor.run(replace(command, part={"only": tasks, **values}), log=log)
 
-    with ThreadPoolExecutor(len(divided) or 1) as pool:
-        list(pool.map(run, itertools.count(1), divided))
-    return replace(command, here=command.here or (bool(divided) and not executor.shared))
+    with ThreadPoolExecutor(len(parts)) as pool:
+        list(pool.map(run_part, itertools.count(1), parts))
+    return replace(command, here=command.here or not executor.shared)
 
 
 def reusable(job: Job) -> bool:
@@ -288,15 +308,18 @@ def reusable(job: Job) -> bool:
     return finished
 
 
-def _is_here(job: Job) -> bool:
+def _runs_here(job: Job) -> bool:
     """Return whether a job has to run on this machine, where its records or its model are."""
     notebook = once(read_notebook, once(paths.find_notebook, job.notebook))
-    return notebook["metadata"]["qwen3nb"].get("reads") == "results" or "output" in job.values
+    reads_results = notebook["metadata"]["qwen3nb"].get("reads") == "results"
+    return reads_results or "output" in job.values
 
 
 def _command(job: Job, *, fresh: bool) -> Command:
-    values = job.values
-    arguments = ["run", job.notebook, *(["--fresh"] if fresh else [])]
+    """Return the command of a job: ``qwen3nb run NOTEBOOK -p NAME VALUE``."""
+    arguments = ["run", job.notebook]
+    if fresh:
+        arguments.append("--fresh")
     if job.page_name:
         arguments += ["--page", job.page_name]
     for name, value in job.parameters.items():
@@ -306,31 +329,47 @@ def _command(job: Job, *, fresh: bool) -> Command:
         arguments=tuple(arguments),
         page=job.page,
         memory=memory(job),
-        here=_is_here(job),
-        models=named_models(values),
+        here=_runs_here(job),
+        models=named_models(job.values),
     )
 
 
-def _reason(job: Job, ended: RunOutcome, started: float, earlier: FailedRun | None) -> str:
+def _reason(
+    job: Job, outcome: RunOutcome, started: float, earlier_failure: FailedRun | None
+) -> str:
     """Return why a job failed; write its page if the process died before doing so."""
-    note, status, log = failed_run(job.name), ended.exit_status, ended.log
-    how = (
-        f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    failure = failed_run(job.name)
+    ending = _ending(outcome.exit_status)
+    if failure is None or failure == earlier_failure:
+        _write_failed_page(job, outcome, started, ending)
+        failure = failed_run(job.name)
+    return known_secrets().without(failure.reason if failure else ending)
+
+
+def _ending(exit_status: int) -> str:
+    """Say how a process ended."""
+    if exit_status < 0:
+        return f"killed by {signal.Signals(-exit_status).name}"
+    return f"ended with status {exit_status}"
+
+
+def _write_failed_page(job: Job, outcome: RunOutcome, started: float, ending: str) -> None:
+    """Write the page of a run whose process died; its message is the last line that it printed."""
+    notebook = paths.find_notebook(job.notebook)
+    partial = partial_folder() / f"{job.name}.ipynb"
+    run = NotebookRun(
+        paths.notebook_name(notebook),
+        job.values,
+        job.page,
+        partial if partial.is_file() else None,
+        started,
+        outcome.seconds,
+        log=str(outcome.log),
     )
-    if note is None or note == earlier:
-        notebook = paths.find_notebook(job.notebook)
-        partial = partial_folder() / f"{job.name}.ipynb"
-        executed = partial if partial.is_file() else None
-        name = paths.notebook_name(notebook)
-        run = NotebookRun(
-            name, job.values, job.page, executed, started, ended.seconds, log=str(log)
-        )
-        text = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        printed = lines[-1] if lines else "it printed nothing"
-        run.fail(nbformat.read(notebook, as_version=4), how, printed)
-        note = failed_run(job.name)
-    return known_secrets().without(note.reason if note else how)
+    output = outcome.log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    last_line = lines[-1] if lines else "it printed nothing"
+    run.fail(nbformat.read(notebook, as_version=4), ending, last_line)
 
 
 _Names = tuple[Annotated[str, Strict(), Field(min_length=1)], ...]
@@ -365,44 +404,59 @@ class SweepPlan:
 
     def jobs(self) -> list[Job]:
         """Return all runs; a value that no notebook uses, or a glob without a match, is refused."""
-        notebooks = self.notebooks
-        if not notebooks and (self.models or self.tiers or not self.runs):
-            notebooks = ("eval",)
-        declared = {
-            name: read_parameters(paths.find_notebook(name))
-            for name in dict.fromkeys((*notebooks, *(n for n, _ in self.runs)))
-        }
-        shared = {name: self._shared(known) for name, known in declared.items()}
+        notebooks = self._notebooks
+        declared: dict[str, Mapping[str, Parameter]] = {}
+        for name in [*notebooks, *(name for name, _ in self.runs)]:
+            if name not in declared:
+                declared[name] = read_parameters(paths.find_notebook(name))
+        shared = {name: self._shared(parameters) for name, parameters in declared.items()}
         self._refuse_unused(declared)
-        models = [path for each in self.models for path in expanded(each)]
+        models = [path for model in self.models for path in expanded(model)]
         jobs: list[Job] = []
         for name in notebooks:
-            axes: list[list[dict[str, str]]] = [
-                [{axis: value} for value in values] if axis in declared[name] and values else [{}]
-                for axis, values in (("checkpoint", models), ("tier", self.tiers))
-            ]
-            for point in itertools.product(*axes):
-                own = {k: v for part in point for k, v in part.items()}
-                jobs.append(Job(name, {**shared[name], **own}))
-        jobs += [Job(name, {**shared[name], **own}) for name, own in self.runs]
+            for model in _axis("checkpoint", models, declared[name]):
+                for tier in _axis("tier", self.tiers, declared[name]):
+                    jobs.append(Job(name, {**shared[name], **model, **tier}))
+        for name, parameters in self.runs:
+            jobs.append(Job(name, {**shared[name], **parameters}))
         return jobs
+
+    @property
+    def _notebooks(self) -> Sequence[str]:
+        """The notebooks for every model and tier: ``eval`` if the plan names none."""
+        if self.notebooks or (self.runs and not self.models and not self.tiers):
+            return self.notebooks
+        return ("eval",)
 
     def _shared(self, declared: Mapping[str, Parameter]) -> dict[str, Any]:
         """Return the values that a notebook declares."""
-        shared = {name: value for name, value in self.parameters.items() if name in declared}
+        values = {name: value for name, value in self.parameters.items() if name in declared}
         texts = {name: value for name, value in self.typed.items() if name in declared}
-        return {**shared, **typed_parameters(declared, texts)}
+        return {**values, **typed_parameters(declared, texts)}
 
     def _refuse_unused(self, declared: Mapping[str, Mapping[str, Parameter]]) -> None:
         """Raise if a given value is not a parameter of any notebook."""
-        known = sorted({name for own in declared.values() for name in own})
-        axes = {"checkpoint": self.models, "tier": self.tiers}
-        given = [*self.parameters, *self.typed, *(name for name in axes if axes[name])]
-        if unknown := [name for name in given if name not in known]:
+        known_names = sorted(set().union(*declared.values()))
+        names = [*self.parameters, *self.typed]
+        if self.models:
+            names.append("checkpoint")
+        if self.tiers:
+            names.append("tier")
+        unknown = [name for name in names if name not in known_names]
+        if unknown:
             raise ParameterError(
                 f"unknown parameter {', '.join(map(repr, unknown))}: none of {', '.join(declared)} "
-                f"declares it. Known parameters: {', '.join(known)}"
+                f"declares it. Known parameters: {', '.join(known_names)}"
             )
+
+
+def _axis(
+    name: str, values: Sequence[str], declared: Mapping[str, Parameter]
+) -> list[dict[str, str]]:
+    """Return a parameter with each of its values; one empty choice if a notebook lacks it."""
+    if name not in declared or not values:
+        return [{}]
+    return [{name: value} for value in values]
 
 
 def expanded(spec: str) -> list[str]:
@@ -410,16 +464,16 @@ def expanded(spec: str) -> list[str]:
     if not re.search(r"[*?\[]", spec):
         return [spec]
     pattern = Path(spec).expanduser()
+    bases = [Path.cwd(), paths.root()]
     if pattern.is_absolute():
-        bases, pattern = [Path(pattern.anchor)], pattern.relative_to(pattern.anchor)
-    else:
-        bases = [Path.cwd(), paths.root()]
+        bases = [Path(pattern.anchor)]
+        pattern = pattern.relative_to(pattern.anchor)
     for base in bases:
         folders = [path for path in base.glob(str(pattern)) if path.is_dir()]
         if folders:
             return [paths.shown(path) for path in sorted(folders, key=_by_number)]
-    where = " or ".join(map(str, dict.fromkeys(bases)))
-    raise ParameterError(f"no folder matches {spec!r} in {where}")
+    places = " or ".join(dict.fromkeys(str(base) for base in bases))
+    raise ParameterError(f"no folder matches {spec!r} in {places}")
 
 
 def _by_number(path: Path) -> list[str]:
@@ -429,5 +483,5 @@ def _by_number(path: Path) -> list[str]:
 
 def read_plan(file: Path) -> SweepPlan:
     """Read the plan in a TOML file; an unknown key or a value of the wrong type is refused."""
-    known = [name for name in SweepPlan.__dataclass_fields__ if name != "typed"]
-    return read_toml(file, SweepPlan, known={"": known}, refusal=ParameterError)
+    keys = [name for name in SweepPlan.__dataclass_fields__ if name != "typed"]
+    return read_toml(file, SweepPlan, known={"": keys}, refusal=ParameterError)

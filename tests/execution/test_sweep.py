@@ -9,7 +9,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from types import SimpleNamespace
 
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import psutil
@@ -259,16 +258,15 @@ def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
     seen, pair = [], threading.Barrier(2, timeout=60)  # each run waits for one next to it
 
     class Process:
-        def __init__(self, program, *, env, **options):
-            seen.append(env["CUDA_VISIBLE_DEVICES"])
+        def __init__(self, program, *, environment, log):
+            seen.append(environment["CUDA_VISIBLE_DEVICES"])
 
         def wait(self):
             pair.wait()
             return 0
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    process = SimpleNamespace(Popen=Process, DEVNULL=None, STDOUT=None)
-    monkeypatch.setattr(executors, "subprocess", process)
+    monkeypatch.setattr(executors, "start_guarded", Process)
     jobs = [Job("small", {"checkpoint": "bm25", "x": x}) for x in range(8)]
     outcomes = sweep(jobs, at_once=8, show_progress=False)
     assert [outcome.status for outcome in outcomes] == ["done"] * 8
