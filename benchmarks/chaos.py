@@ -121,7 +121,7 @@ def main() -> int:
     for name, default in (("workers", 5), ("kills", 3), ("repeat", 1), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
     args = parser.parse_args()
-    parts._LEAST = 1.0  # divide also the smallest tier
+    parts._LEAST_CHARACTERS = 1.0  # divide also the smallest tier
     bad, top = 0, Path(tempfile.mkdtemp(prefix="q3-", dir="/tmp"))  # paths of sockets are short
     os.environ["QWEN3NB_CACHE"] = str(top / "cache")
     os.environ["QWEN3NB_HOME"] = str(create_study(top / "study"))
