@@ -411,7 +411,7 @@ def _of_sentence(text: str, where: str) -> Iterator[Statement]:
 
 def of_records() -> Iterator[Statement]:
     """What the records of the study say: every pair of models on every task, and trainings."""
-    from qwen3nb.analysis.comparison.compare import compare
+    from qwen3nb.answers.comparison import compare
     from qwen3nb.records.store import load_results
 
     comparison = compare(load_results(adapters=False))

@@ -38,7 +38,9 @@ from numpy.random import Generator
 
 from benchmarks.options import PYTHON, command, finished
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
+from qwen3nb.answers.against_baseline import AgainstBaseline
+from qwen3nb.answers.evaluation import scores_table
+from qwen3nb.answers.run_trace import RunTrace
 from qwen3nb.bench.harness import table, timed
 from qwen3nb.execution.page_names import page_name
 from qwen3nb.execution.parameters import read_parameters
@@ -57,8 +59,6 @@ from qwen3nb.records.record import (
 )
 from qwen3nb.records.side_files import QueryScores, named_files
 from qwen3nb.records.store import PROMPTS, load_results
-from qwen3nb.report.evaluation.run_trace import RunTrace
-from qwen3nb.report.evaluation.scores import scores_table
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json, write_text
 from qwen3nb.utils.hardware import cores
@@ -69,9 +69,8 @@ _JOBS = 3000  # of the plan
 _EVERY = 0.05  # seconds between two looks at the memory
 _LOAD = "import qwen3nb as q; records = q.load_results()"
 _PROMPTS = (
-    "import qwen3nb as q; scores = q.studies.read_prompt_scores(); "
-    "pairs = q.studies.prompt_pairs(scores); q.conclusions.prompts_conclusion(scores, pairs); "
-    "q.tables.prompt_pairs_table(pairs); q.tables.prompt_variance_table(scores)"
+    "import qwen3nb as q; prompts = q.compare_prompts(); prompts.conclusion; "
+    "prompts.pairs_table(); prompts.variance_table()"
 )
 _CLI = ("-m", "qwen3nb.cli.main")
 _IMPORTS = "from qwen3nb.execution.sweep import SweepPlan"

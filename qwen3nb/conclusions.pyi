@@ -1,11 +1,3 @@
-from qwen3nb.book.status import status_conclusion as status_conclusion
-from qwen3nb.report.comparison.candidates import candidates_conclusion as candidates_conclusion
-from qwen3nb.report.comparison.compare import comparison_conclusion as comparison_conclusion
-from qwen3nb.report.comparison.compare import leaderboard_conclusion as leaderboard_conclusion
-from qwen3nb.report.comparison.explorer import explorer_conclusion as explorer_conclusion
-from qwen3nb.report.evaluation.scores import evaluation_conclusion as evaluation_conclusion
-from qwen3nb.report.leaderboard.one_model import checks_conclusion as checks_conclusion
-from qwen3nb.report.leaderboard.published import reproduction_conclusion as reproduction_conclusion
 from qwen3nb.report.render.table import Conclusion as Conclusion
 from qwen3nb.report.studies.ablation import ablation_conclusion as ablation_conclusion
 from qwen3nb.report.studies.ann import ann_conclusion as ann_conclusion
@@ -16,7 +8,6 @@ from qwen3nb.report.studies.extraction import extraction_conclusion as extractio
 from qwen3nb.report.studies.interference import interference_conclusion as interference_conclusion
 from qwen3nb.report.studies.parity import parity_conclusion as parity_conclusion
 from qwen3nb.report.studies.probes import probes_conclusion as probes_conclusion
-from qwen3nb.report.studies.prompts import prompts_conclusion as prompts_conclusion
 from qwen3nb.report.studies.reranking import rerank_conclusion as rerank_conclusion
 from qwen3nb.report.studies.speed import speed_conclusion as speed_conclusion
 from qwen3nb.report.studies.trainings import training_conclusion as training_conclusion

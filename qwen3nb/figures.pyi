@@ -1,12 +1,6 @@
-from qwen3nb.report.comparison.compare import differences_figure as differences_figure
-from qwen3nb.report.comparison.compare import pairs_figure as pairs_figure
-from qwen3nb.report.evaluation.scores import baseline_figure as baseline_figure
-from qwen3nb.report.leaderboard.board import comparison_figure as comparison_figure
-from qwen3nb.report.leaderboard.one_model import per_query_figure as per_query_figure
 from qwen3nb.report.studies.ablation import effects_figure as effects_figure
 from qwen3nb.report.studies.ann import ann_figure as ann_figure
 from qwen3nb.report.studies.interference import interference_figure as interference_figure
-from qwen3nb.report.studies.prompts import prompts_figure as prompts_figure
 from qwen3nb.report.studies.reranking import gain_figure as gain_figure
 from qwen3nb.report.studies.speed import speed_figure as speed_figure
 from qwen3nb.report.studies.trainings import conflict_figure as conflict_figure

@@ -1,6 +1,7 @@
 """The front door: what `import qwen3nb as q` shows, and that it is enough for a first hour."""
 
 import json
+import operator
 import re
 import types
 
@@ -11,14 +12,20 @@ from helpers.records import make
 from packaging.version import Version
 
 import qwen3nb as q
+from qwen3nb.answers.comparison import Comparison
+from qwen3nb.answers.evaluation import Evaluation
+from qwen3nb.answers.explorer import Explorer
+from qwen3nb.old_names import NEW_OF_OLD
 from qwen3nb.records.results import Results
 
 NAMES = """
 Encoder Figure Qwen3EncoderConfig Qwen3EncoderModel Qwen3EncoderPooler Reranker Result Results Table
 TestCollection TrainingEvaluator
-Model average_checkpoints check_and_evaluate compare diff evaluate evaluate_domain evaluate_sts
-extract leaderboard list_checkpoints load_encoder load_reranker load_results parity rerank
-sanity_check score_rankings verify verify_sentence_transformers_loading
+Model
+average_checkpoints check_and_evaluate compare compare_prompts diff evaluate evaluate_domain
+evaluate_sts explore
+extract leaderboard list_checkpoints load_encoder load_reranker load_results parity reproduce rerank
+sanity_check score_rankings status verify verify_sentence_transformers_loading
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 NAMESPACES = ["conclusions", "datasets", "figures", "paths", "stats", "studies", "tables"]
 
@@ -41,11 +48,27 @@ def test_a_namespace_lists_its_names_and_they_resolve(name):
 
 @pytest.mark.parametrize(
     ("namespace", "typo", "meant"),
-    [(q, "extrac", "extract"), (q, "load_model", "load_"), (q.tables, "cost_tabel", "cost_table")],
+    [(q, "extrac", "extract"), (q, "load_model", "load_"), (q.stats, "holmm", "holm")],
 )
 def test_a_mistyped_name_suggests_the_one_meant(namespace, typo, meant):
     with pytest.raises(AttributeError, match=meant):
         getattr(namespace, typo)
+
+
+@pytest.mark.parametrize("old", sorted(NEW_OF_OLD))
+def test_an_old_name_says_what_to_write(old):
+    with pytest.raises(AttributeError, match=rf"q\.{re.escape(old)} is now ") as refused:
+        operator.attrgetter(old)(q)
+    assert "\n" not in str(refused.value)
+    value, _, name = NEW_OF_OLD[old].partition("(")[0].partition(".")
+    homes = {
+        "q": q,
+        "results": Results,
+        "comparison": Comparison,
+        "explorer": Explorer,
+        "run": Evaluation,
+    }
+    assert hasattr(homes[value], name.partition(".")[0]), "what it says to write is not there"
 
 
 @pytest.mark.integration
@@ -115,8 +138,7 @@ def test_records_are_named_by_model_task_and_type():
 @pytest.mark.parametrize(
     ("call", "written"),
     [
-        (lambda: q.compare("bm25", "e5"), r"filter\(model=\['bm25', 'e5'\]\).compare\("),
-        (lambda: q.compare([], "e5"), "expected records, got 'e5'"),
+        (lambda: q.compare("bm25", "e5"), r"q.load_results\(\).compare\('bm25', 'e5'\)"),
         (lambda: q.load_encoder("random", cache=False).similarity("a", "b"), "encode\\(queries"),
     ],
 )

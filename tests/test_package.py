@@ -19,7 +19,7 @@ LIGHT = [
     ("import papermill.engines", HEAVY | {"pandas", "qwen3nb.execution.notebook"}),
     # A page that is there is shown without the libraries that take longer than all the rest.
     (
-        "import qwen3nb.execution.notebook, qwen3nb.report.evaluation.run_trace\n"
+        "import qwen3nb.execution.notebook, qwen3nb.answers.run_trace\n"
         "from qwen3nb.execution.parameters import check_value\n"
         "check_value('tasks', 'SciFact,PyDocsRetrieval')",
         {"mteb", "nbformat", "scipy.stats", "torch"},
@@ -28,8 +28,8 @@ LIGHT = [
     (
         "import qwen3nb.records.verification, qwen3nb.execution.notebook, qwen3nb.book.build\n"
         "import qwen3nb.analysis.stats.paired_tests, qwen3nb.analysis.inventory\n"
-        "import qwen3nb.analysis.training.interference, qwen3nb.report.comparison.candidates\n"
-        "import qwen3nb.report.studies.interference, qwen3nb.report.leaderboard.board\n"
+        "import qwen3nb.analysis.training.interference, qwen3nb.answers.candidates\n"
+        "import qwen3nb.report.studies.interference, qwen3nb.answers.leaderboard\n"
         "import qwen3nb.report.render.table",
         HEAVY,
     ),
@@ -72,10 +72,16 @@ analysis.stats analysis.comparison analysis.inventory analysis.training analysis
 evaluation.parity
 bench
 cluster
-report.render report.leaderboard report.evaluation report.comparison report.studies
-report.card report.headline report.hub_results report.paper report.model_report
-study execution book demo cli
-stats studies tables figures conclusions
+report.render
+answers.answer answers.comparison answers.leaderboard answers.against_baseline
+answers.decision answers.doubts answers.candidate_rules answers.explorer answers.candidates
+answers.changes answers.reproduction answers.checks answers.all_results answers.one_model
+answers.one_query answers.run_trace answers.evaluation answers.prompts answers.planned
+report.evaluation report.studies
+answers.landing answers
+report.card report.hub_results report.paper report.model_report
+study execution answers.status book demo cli
+old_names stats studies tables figures conclusions
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 )
 
@@ -115,7 +121,7 @@ def imported(file, files):
 
 
 # Folders that only hold rooms; their __init__ is a docstring and imports nothing.
-HALLS = {"analysis", "datasets", "evaluation", "models", "report"}
+HALLS = {"analysis", "answers", "datasets", "evaluation", "models", "report"}
 
 
 def floor(module):

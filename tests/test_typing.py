@@ -34,7 +34,7 @@ reranker: q.Reranker = q.load_reranker("checkpoint-1")
 figure: q.Figure = records.plot()
 board = q.leaderboard(records, tier="fast")
 p: float = q.stats.permutation_test(np.zeros(10), np.ones(10), seed=0).p_value
-table: q.Table = q.tables.cost_table(records)
+table: q.Table = board.cost_table()
 pivot = records.pivot("nDCG@10").round(3)
 verdict: str = q.sanity_check(encoder).verdict
 """
@@ -44,7 +44,7 @@ WRONG = {  # each line, and a part of the error that it gives
     'q.compare(q.load_results("results"), alpha="0.05")': 'Argument "alpha" to "compare"',
     'number: int = q.load_encoder("random")': 'expression has type "Encoder"',
     'q.evalute("bm25")': 'maybe "evaluate"',
-    'q.tables.cost_tabel(q.load_results("results"))': 'maybe "cost_table"',
+    'q.leaderboard(q.load_results("results")).cost_tabel()': 'maybe "cost_table"',
 }
 
 

@@ -17,6 +17,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
+from qwen3nb.answers.run_trace import RunTrace, read_trace
 from qwen3nb.execution.parameters import Parameter, declared_parameters, model_of, once
 from qwen3nb.execution.study_paths import at_root
 from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts
@@ -25,7 +26,6 @@ from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import load_results
-from qwen3nb.report.evaluation.run_trace import RunTrace, read_trace
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.format import escaped, option_words

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 
 from qwen3nb import paths
+from qwen3nb.answers.run_trace import read_trace
 from qwen3nb.datasets.mirror import mirrored
 from qwen3nb.execution.page_names import baselines_now, page_title
 from qwen3nb.execution.study_paths import at_root
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
 from qwen3nb.records.record import Environment
-from qwen3nb.report.evaluation.run_trace import read_trace
 from qwen3nb.report.render.html import data_shown, unstyled
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text

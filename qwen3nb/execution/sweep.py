@@ -23,6 +23,7 @@ import nbformat
 from pydantic import ConfigDict, Field, Strict, StrictBool, StrictStr
 
 from qwen3nb import paths
+from qwen3nb.answers.all_results import write_all_results
 from qwen3nb.cluster.nodes import is_seen
 from qwen3nb.evaluation.mteb.plan import weight_bytes
 from qwen3nb.execution.executors import (
@@ -54,7 +55,6 @@ from qwen3nb.execution.parameters import (
 from qwen3nb.execution.parts import parts_of
 from qwen3nb.execution.publish import NotebookRun, named_models
 from qwen3nb.records.failures import FailedRun, failed_run
-from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.utils.atomic_files import turn
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.hardware import available_memory, cores

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -172,39 +173,59 @@ class Results(Sequence[Result]):
             frame = frame[frame["metric"] == metric]
         return frame.pivot(index="model", columns="task", values="value")
 
-    def compare(self, **options: Any) -> Any:
-        """Compare the models query by query; for the options see `qwen3nb.compare`."""
-        import qwen3nb as q
+    def compare(self, *models: str, **options: object) -> Any:
+        """Compare models, by default all, query by query; the options are `qwen3nb.compare`'s."""
+        return _lookup("answers.comparison", "compare")(self, *models, **options)
 
-        return q.compare(self, **options)
-
-    def leaderboard(self, **options: Any) -> Any:
-        """Return a table of all models; for the options see `qwen3nb.leaderboard`.
+    def leaderboard(self, *, tier: str = "", **options: object) -> Any:
+        """Return all models with scores and ranks; the options are `qwen3nb.leaderboard`'s.
 
         By default, on the richest tier with records, else on all tasks.
         """
-        import qwen3nb as q
+        if not tier:
+            tier = richest_tier(self)
+            is_on_tier = any(record.task.key in TIERS[tier].task_keys for record in self)
+            if self and not is_on_tier:
+                options = {"tasks": self.tasks, **options}
+        return _lookup("answers.leaderboard", "leaderboard")(self, tier=tier, **options)
 
-        return q.leaderboard(self, **self._shown(options))
+    def explore(self, **options: object) -> Any:
+        """Return two or more models query by query; the options are `qwen3nb.explore`'s."""
+        return _lookup("answers.explorer", "explore")(self, **options)
 
-    def plot(self, **options: Any) -> Any:
+    def candidates(self, *, current: str, **options: object) -> Any:
+        """Return whether a candidate should replace the ``current`` model on one task.
+
+        The options are those of `qwen3nb.answers.candidates.compare_candidates`.
+        """
+        return _lookup("answers.candidates", "compare_candidates")(self, current=current, **options)
+
+    def provenance_table(self) -> Any:
+        """Return a row per record: its file, the formula of its metric, and the command."""
+        return _lookup("answers.one_model", "provenance_table")(self)
+
+    def model_and_run_table(self) -> Any:
+        """Return the model of the newest record, and the software that measured it."""
+        return _lookup("answers.one_model", "model_and_run_table")(self)
+
+    def page_links(self) -> dict[str, str]:
+        """Return the page of each run id, relative to the other pages of the book."""
+        links: dict[str, str] = _lookup("book.build", "page_links")(self)
+        return links
+
+    def landing_page(self, board: Any) -> dict[str, str]:
+        """Return the parts of the book's landing page as HTML, from its leaderboard."""
+        parts: dict[str, str] = _lookup("answers.landing", "landing_page")(self, board)
+        return parts
+
+    def plot(self, *, tier: str = "", **options: object) -> Any:
         """Return a figure of all scores with their intervals, a panel per task or mean.
 
         Args:
-            options: ``tier`` or ``tasks``; defaults as in `leaderboard`.
+            tier: the tier whose tasks are shown; by default as in `leaderboard`.
+            options: ``tasks`` in place of the tier's.
         """
-        import qwen3nb as q
-
-        return q.figures.comparison_figure(self, **self._shown(options))
-
-    def _shown(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ``options`` with default tasks if they name none."""
-        if "tier" in options:
-            return dict(options)
-        tier = richest_tier(self)
-        known = any(record.task.key in TIERS[tier].task_keys for record in self)
-        default = {"tier": tier} if known or not self else {"tier": tier, "tasks": self.tasks}
-        return {**default, **options}
+        return self.leaderboard(tier=tier, **options).figure()
 
     def write_scores(self, file: Path | str) -> Path:
         """Write the score of every query to a ``.parquet`` or ``.csv`` file, a row per score.
@@ -244,6 +265,15 @@ class Results(Sequence[Result]):
                         frame[texts] = frame[texts].map(inert_text)
                     writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
         return target
+
+
+def _lookup(module: str, name: str) -> Callable[..., Any]:
+    """Return the function that answers a question about records.
+
+    Answers stand on a higher floor than records, so that they are looked up when they are asked.
+    """
+    function: Callable[..., Any] = getattr(importlib.import_module(f"qwen3nb.{module}"), name)
+    return function
 
 
 def _score_rows(record: Result) -> DataFrame:

@@ -17,7 +17,10 @@ from pydantic import BaseModel, ConfigDict
 import qwen3nb
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable, newest_records
-from qwen3nb.analysis.comparison.compare import Comparison, compare
+from qwen3nb.answers.all_results import summarise
+from qwen3nb.answers.comparison import Comparison, compare
+from qwen3nb.answers.leaderboard import leaderboard
+from qwen3nb.answers.one_model import parts_table, results_table, suite_table
 from qwen3nb.checkpoints.folder import ModelFolder, trainer_state
 from qwen3nb.checkpoints.model_card import CARD, card_fields
 from qwen3nb.checkpoints.provenance import read_provenance
@@ -32,9 +35,6 @@ from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import newest
 from qwen3nb.records.store import latest
-from qwen3nb.report.leaderboard.all_results import summarise
-from qwen3nb.report.leaderboard.board import leaderboard
-from qwen3nb.report.leaderboard.one_model import parts_table, results_table, suite_table
 from qwen3nb.report.render.table import MANY
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.book_settings import book_settings
@@ -213,7 +213,7 @@ def _measured(own: Sequence[Result], results: Sequence[Result], *, tier: str) ->
     shown = dict.fromkeys(("evaluation", "suite", "comparison"), "")
     if own:
         tables = [each.to_markdown() for each in (results_table(own), parts_table(own)) if each]
-        board = leaderboard(results, tier=tier, comparison=on_tier)
+        board = leaderboard(results, tier=tier, comparison=on_tier).table()
         shown["evaluation"] = "\n\n".join(tables)
         shown["suite"] = suite_table(summarise(own, requested=tasks)).to_markdown()
         shown["comparison"] = board.to_markdown()

@@ -12,7 +12,8 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import model_names
-from qwen3nb.analysis.comparison.compare import Comparison, compare
+from qwen3nb.answers.all_results import all_results, write_all_results
+from qwen3nb.answers.comparison import Comparison, compare
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import choose_tasks, suite_tasks, task_key
@@ -26,8 +27,6 @@ from qwen3nb.records.results import Results
 from qwen3nb.records.store import latest, load_results
 from qwen3nb.records.verification import scores_of
 from qwen3nb.report.card import card_text
-from qwen3nb.report.comparison.compare import differences_table
-from qwen3nb.report.leaderboard.all_results import all_results, write_all_results
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import escaped, json_text
 from qwen3nb.utils.secrets import write_public
@@ -67,7 +66,7 @@ class ModelReport:
         types = dict.fromkeys(result.task.type for result in self.results)
         tables = {name: self._of_type(name) for name in types}
         if len(self.by_model) > 1:
-            tables["Paired differences"] = differences_table(self.comparison)
+            tables["Paired differences"] = self.comparison.differences_table()
         return tables
 
     def _of_type(self, type_: str) -> Table:

@@ -12,19 +12,13 @@ from pathlib import Path
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
-from qwen3nb.analysis.comparison.compare import Comparison, compare
+from qwen3nb.answers.comparison import Comparison, compare
+from qwen3nb.answers.leaderboard import cost_table, leaderboard
+from qwen3nb.answers.one_model import per_query_figure
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
-from qwen3nb.report.comparison.compare import (
-    differences_figure,
-    differences_table,
-    pairs_figure,
-    tasks_by_type,
-)
-from qwen3nb.report.leaderboard.board import comparison_figure, cost_table, leaderboard, task_tables
-from qwen3nb.report.leaderboard.one_model import per_query_figure
 from qwen3nb.report.render.figure import PAPER_STYLES, Figure
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.report.render.table import MANY, TABLE_FORMATS, Table, transposed
@@ -143,8 +137,8 @@ class PaperContents:
         if not shown:
             return trained
         figures = [
-            comparison_figure(shown, tier=self._tier, tasks=self.tasks),
-            *filter(None, (differences_figure(self._comparison), pairs_figure(self._comparison))),
+            leaderboard(shown, tier=self._tier, tasks=self.tasks).figure(),
+            *filter(None, (self._comparison.figure(), self._comparison.pairs_figure())),
             *trained,
         ]
         names = model_names(shown)
@@ -173,12 +167,12 @@ class PaperContents:
         if not shown:
             return trained
         comparison = self._comparison
-        board = leaderboard(shown, tier=tier, tasks=tasks, comparison=comparison)
+        board = leaderboard(shown, tier=tier, tasks=tasks, comparison=comparison).table()
         if TIERS[tier].benchmarks and not tasks:
             board, compared = transposed(board, first="mean"), list(self._of_benchmarks())
         else:
             keys = dict.fromkeys(each.task for each in comparison.tasks if each.with_baseline)
-            compared = [differences_table(comparison, task=each) for each in keys]
+            compared = [comparison.differences_table(task=each) for each in keys]
         cost = replace(cost_table(shown), name="cost", caption="Cost of the results.")
         return [board, cost, *compared, *trained]
 
@@ -195,15 +189,15 @@ class PaperContents:
     def _of_benchmarks(self) -> Iterator[Table]:
         """Yield the tables of all tasks by benchmark and type, and the differences by type."""
         comparison = self._comparison
-        tables = task_tables(self._shown, tier=self._tier)
+        tables = leaderboard(self._shown, tier=self._tier).task_tables()
         if tables is None:
             return
         for name, table in tables.tables:
             shown = transposed(table, first="type of task") if table.name == "types" else table
             yield replace(shown, caption=f"{name}.")
-        for kind, tasks in tasks_by_type(comparison).items():
+        for kind, tasks in comparison.by_type().items():
             if keys := [each.task for each in tasks if each.with_baseline]:
-                table = differences_table(comparison, task=keys)
+                table = comparison.differences_table(task=keys)
                 caption = f"{kind}: {table.caption[0].lower()}{table.caption[1:]}"
                 yield replace(table, name=f"differences-{kind}", caption=caption)
 

@@ -7,16 +7,10 @@ import pytest
 from helpers.records import make, noisy
 
 from benchmarks.agreement import advice, disagreements, read_pages, statements
-from qwen3nb.analysis.comparison.against_baseline import against_baseline
-from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.comparison.compare import (
-    compared_tables,
-    differences_figure,
-    differences_table,
-    leaderboard_conclusion,
-)
-from qwen3nb.report.evaluation.scores import evaluation_conclusion, scores_table
-from qwen3nb.report.leaderboard.board import leaderboard
+from qwen3nb.answers.against_baseline import against_baseline
+from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.evaluation import evaluation_conclusion, scores_table
+from qwen3nb.answers.leaderboard import lead_conclusion, leaderboard
 
 TASK = "PyDocsSampleRetrieval"
 RECORDS = [
@@ -47,11 +41,11 @@ def found(pages):
 
 def whole(comparison):
     return page_of(
-        compared_tables(comparison),
-        differences_table(comparison),
-        differences_figure(comparison),
-        leaderboard_conclusion(comparison, task=TASK),
-        leaderboard(RECORDS, tier="smoke", comparison=comparison),
+        comparison.table(),
+        comparison.differences_table(),
+        comparison.figure(),
+        lead_conclusion(comparison, task=TASK),
+        leaderboard(RECORDS, tier="smoke", comparison=comparison).table(),
     )
 
 
@@ -90,12 +84,12 @@ def test_other_draws_a_wrong_bold_and_stale_advice_are_found(tmp_path):
     comparison = compare(RECORDS, tier="smoke", baseline="bm25", seed=0, draws=500)
     near = [make("a", scores=noisy(0.5, spread=0.1), task=TASK), *RECORDS[:1]]
     two = [
-        differences_table(compare(near, baseline="bm25", seed=seed, draws=300))._repr_html_()
+        compare(near, baseline="bm25", seed=seed, draws=300).differences_table()._repr_html_()
         for seed in (0, 1)
     ]
     _, wrong = found(book(tmp_path, one=two[:1], two=two[1:]))
     assert any(each.startswith("p-value of a, bm25") for each in wrong)
-    (table,) = page_of(differences_table(comparison))
+    (table,) = page_of(comparison.differences_table())
     bold = re.search(r"<strong>([^<]+)</strong>", table)
     plain = table.replace(bold[0], bold[1], 1)
     _, wrong = found(book(tmp_path / "bold", one=[plain]))

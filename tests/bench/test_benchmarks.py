@@ -11,11 +11,11 @@ from benchmarks.cache import bench_cache
 from benchmarks.options import ChildTiming, in_child
 from benchmarks.records import RecordSet, bench_records, shown, write_records
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.leaderboard import leaderboard, standings
 from qwen3nb.bench.harness import timed
 from qwen3nb.records.store import check_files, load_results, result_files
 from qwen3nb.records.verification import folder_problems
-from qwen3nb.report.leaderboard.board import headline_table, leaderboard, standings
 from qwen3nb.utils.hardware import peak_memory
 
 SCRIPTS = sorted(
@@ -102,9 +102,9 @@ def test_a_tenth_of_many_records_is_verified_once_and_compared(home):
     # Without scores to pair: three of pair classification, one of summarisation, eight clusterings.
     assert len({each.task for each in compared.differences_on(*results.tasks)}) == 61 - 12
     assert len(compared.differences_on("BEIR")) == 19
-    table = leaderboard(results, tier="full", comparison=compared)
+    table = leaderboard(results, tier="full", comparison=compared).table()
     assert {row[0].text for row in table.rows} == set(results.models)
-    short = headline_table(results, tier="full", comparison=compared, most=10)
+    short = leaderboard(results, tier="full", comparison=compared).headline_table(most=10)
     assert short.rows == table.rows[:10]
     assert "The best 10 of 20 models" in short.note
     assert len(short.to_html()) < 20_000

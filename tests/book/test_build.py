@@ -18,16 +18,12 @@ from helpers.notebooks import notebook_of, save
 from helpers.records import amend, failure, make, tier_records
 
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.against_baseline import against_baseline
+from qwen3nb.answers.against_baseline import against_baseline
+from qwen3nb.answers.run_trace import RunTrace
+from qwen3nb.answers.status import status
 from qwen3nb.book import build, sphinx_ext
 from qwen3nb.book.build import BookError, build_book
 from qwen3nb.book.sphinx_ext import page_footer
-from qwen3nb.book.status import (
-    failed_runs_table,
-    runs_table,
-    status_conclusion,
-    verification_table,
-)
 from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.execution.page_names import is_old
@@ -36,7 +32,6 @@ from qwen3nb.records.failures import note_failure
 from qwen3nb.records.record import Environment
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results
-from qwen3nb.report.evaluation.run_trace import RunTrace
 
 MESSAGE = (
     "<script>alert(1)</script>\n```{include} /etc/passwd\n```\n:::{include} /etc/passwd\n:::\n"
@@ -321,7 +316,7 @@ def test_runs_with_parameters_that_are_not_default_and_how_they_ended(checkout):
     page("data", notebook="data", finished=at, failed=at.replace("20T", "21T"))
     page("status", notebook="status", finished=at)
     (paths.book_runs() / "theirs.ipynb").write_text("{}")
-    table = runs_table()
+    table = status().table()
     when = "2026-11-20 12:04"
     assert sorted(rows(table)) == [
         ["data defaults", "failed; shows an earlier run", "–", when],
@@ -336,40 +331,40 @@ def test_what_failed_and_why(home):
     file = make("m").path()
     file.parent.mkdir(parents=True)
     file.with_suffix(".error.txt").write_text("Traceback\nOSError: no disk\n")
-    failed = rows(failed_runs_table())
+    failed = rows(status().failures_table())
     assert failed[0][0].startswith("eval-bm25-smoke 2026-01-01")
     assert failed[0][1:] == ["ValueError: no <b>memory</b>", "results/logs/x.log"]
     assert failed[1][1] == "OSError: no disk"
-    assert "<b>" not in failed_runs_table().to_html()
+    assert "<b>" not in status().failures_table().to_html()
 
 
 def test_whether_records_hold(home):
     file = make("m").save()
     make("other").save()
-    assert rows(verification_table()) == []
-    assert verification_table().note.startswith("2 of 2 records are consistent.")
+    assert rows(status().verification_table()) == []
+    assert status().verification_table().note.startswith("2 of 2 records are consistent.")
     value = json.loads(file.read_text())
     value["metrics"]["nDCG@10"]["value"] = 0.9
     file.write_text(json.dumps(value))
-    table = rows(verification_table())
+    table = rows(status().verification_table())
     assert "nDCG@10: value is 0.9" in table[0][1]
-    assert verification_table().note.startswith("1 of 2 records are consistent.")
-    assert verification_table(verify=False).note.startswith("2 records, not verified.")
+    assert status().verification_table().note.startswith("1 of 2 records are consistent.")
+    assert status().verification_table(verify=False).note.startswith("2 records, not verified.")
     make("prompted").save(paths.results() / "prompts")
     both = "1 of 2 records and 1 of 1 records of sets of prompts are consistent."
-    assert verification_table().note.startswith(both)
+    assert status().verification_table().note.startswith(both)
 
 
 def test_the_conclusion_counts_what_failed_and_what_differs(checkout):
     page("a", notebook="eval", finished="2026-11-20T12:04:21+00:00")
     same = [replace(make("m"), environment=Environment.current())]
-    text = str(status_conclusion(same))
+    text = str(status(same).conclusion)
     assert text.startswith("1 run, 0 failed; 1 record, 0 damaged and left out, 0 made with other")
     page("b", notebook="eval", failed="2026-11-20T12:05:00+00:00")
     old = make("old")
     amend(old, "environment", versions={"torch": "1.0"})
     amend(old, "task", revision="0123456789abcdef")
-    text = str(status_conclusion([*same, old]))
+    text = str(status([*same, old]).conclusion)
     assert "2 runs, 1 failed (b); 2 records, 0 damaged" in text
     assert ", 1 made with other versions" in text
     assert text.endswith("across the revisions of the data (PyDocsSampleRetrieval).")

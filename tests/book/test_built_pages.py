@@ -13,12 +13,11 @@ from helpers.notebooks import notebook_of
 from helpers.records import RETRIEVAL, make, noisy
 
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.one_model import provenance_table
 from qwen3nb.book.build import page_links, secret_pages
 from qwen3nb.book.pages import copy_linked_records, finish_pages, mend_page, pages_with_records
 from qwen3nb.records.record import Result
-from qwen3nb.report.comparison.compare import baseline_tables
-from qwen3nb.report.leaderboard.one_model import provenance_table
 from qwen3nb.report.render.figure import ForestRow, forest_figure
 from qwen3nb.report.render.home import record_link
 from qwen3nb.report.render.html import unstyled
@@ -315,7 +314,7 @@ def test_a_reader_chooses_a_baseline_among_the_tables_that_python_made(use):
     scores = {"bm25": 0.3, "ours": 0.5, foreign: 0.7}
     made = [make(n, noisy(mean, seed=s).tolist()) for s, (n, mean) in enumerate(scores.items())]
     comparison = compare(made, tier="smoke")
-    table = baseline_tables(comparison, task=RETRIEVAL)
+    table = comparison.baseline_tables(task=RETRIEVAL)
     options, states, names, label, markup = use(
         f"<div>{unstyled(table._repr_html_())}</div>",
         """

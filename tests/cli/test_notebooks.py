@@ -10,9 +10,9 @@ from helpers.notebooks import notebook_of, save
 from helpers.records import make, noisy
 
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.against_baseline import against_baseline
+from qwen3nb.answers.against_baseline import against_baseline
+from qwen3nb.answers.run_trace import RunTrace
 from qwen3nb.execution.parameters import read_parameters
-from qwen3nb.report.evaluation.run_trace import RunTrace
 from qwen3nb.report.render.table import Conclusion
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))

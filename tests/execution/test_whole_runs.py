@@ -11,7 +11,7 @@ from helpers.notebooks import call
 
 import qwen3nb as q
 from qwen3nb import paths
-from qwen3nb.book.status import failed_runs_table, runs_table
+from qwen3nb.answers.status import status
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.store import load_failures, load_results, verify
 from qwen3nb.tiers import TIERS
@@ -80,11 +80,11 @@ def test_a_broken_task_is_named_everywhere_and_alone_is_run_again(offline, cli):
     (failure,) = everything["failures"]
     assert failure.endswith("seed_0 SciFact")
     assert set(everything["results"]["bm25"]) == {"NFCorpus"}
-    (row,) = q.leaderboard(load_results(), tier="fast").rows
+    (row,) = q.leaderboard(load_results(), tier="fast").table().rows
     assert [row[1].text, *(cell.text for cell in row[3:])] == ["not run"] * 2 + ["no vectors"] * 2
-    shown = failed_runs_table().to_html()
+    shown = status().failures_table().to_html()
     assert shown.count("SciFact: the copy of the data") == 2  # the run, and its task
-    assert "finished, with failures" in runs_table().to_html()
+    assert "finished, with failures" in status().table().to_html()
 
     again = cli(*line)
     assert again.exit_code == 0, again.output

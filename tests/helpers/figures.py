@@ -5,10 +5,9 @@ import functools
 import numpy as np
 
 from helpers.records import RERANKING, RETRIEVAL, make
-from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.comparison.compare import differences_figure, lead_figure
-from qwen3nb.report.leaderboard.board import comparison_figure
-from qwen3nb.report.leaderboard.one_model import per_query_figure
+from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.leaderboard import lead_figure, leaderboard
+from qwen3nb.answers.one_model import per_query_figure
 from qwen3nb.report.render.figure import ForestRow, forest_figure
 
 ROWS = (
@@ -35,8 +34,8 @@ def figures():
     """One of each kind of figure that records give, and a forest plot."""
     results = records()
     return [
-        comparison_figure(results, tier="smoke"),
-        differences_figure(compare(results)),
+        leaderboard(results, tier="smoke").figure(),
+        compare(results).figure(),
         lead_figure(compare(results), task=RETRIEVAL),
         per_query_figure(results[:2]),
         forest_figure(ROWS, xlabel="x", caption="c"),

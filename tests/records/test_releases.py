@@ -8,7 +8,7 @@ import yaml
 from helpers.records import make, noisy
 
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.changes import diff
+from qwen3nb.answers.changes import diff
 from qwen3nb.records.record import Environment
 from qwen3nb.records.releases import ReleaseError, freeze, released
 from qwen3nb.records.store import verify

@@ -15,10 +15,10 @@ from functools import partial
 import pytest
 from helpers.records import signed
 
+from qwen3nb.answers.all_results import write_all_results
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.records.record import Result, checksum, in_checksums
 from qwen3nb.records.store import verify, verify_files
-from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_json
 from qwen3nb.utils.journal import noted
 

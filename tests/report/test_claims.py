@@ -9,31 +9,27 @@ import scipy
 from helpers.records import RERANKING, RETRIEVAL, amend, make, tier_records
 
 import qwen3nb as q
-from qwen3nb.analysis.comparison.against_baseline import against_baseline
-from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import significant, verdict
-from qwen3nb.metrics.intervals import difference_interval, excludes_zero
-from qwen3nb.report.card import limitations
-from qwen3nb.report.comparison.candidates import compare_candidates
-from qwen3nb.report.comparison.compare import (
-    compared_tables,
-    comparison_conclusion,
-    differences_figure,
-    differences_table,
-    find_best,
-    leaderboard_conclusion,
-    pairs_figure,
-    power_table,
-)
-from qwen3nb.report.evaluation.scores import evaluation_conclusion
-from qwen3nb.report.headline import (
+from qwen3nb.answers.against_baseline import against_baseline
+from qwen3nb.answers.candidates import compare_candidates
+from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.evaluation import evaluation_conclusion
+from qwen3nb.answers.landing import (
     findings,
     headline_findings,
     headline_lead,
     interference_finding,
     rerank_finding,
 )
-from qwen3nb.report.leaderboard.board import leaderboard, rank_table, standings
+from qwen3nb.answers.leaderboard import (
+    find_lead,
+    lead_conclusion,
+    leaderboard,
+    rank_table,
+    standings,
+)
+from qwen3nb.metrics.intervals import difference_interval, excludes_zero
+from qwen3nb.report.card import limitations
 from qwen3nb.report.paper import PaperContents
 from qwen3nb.report.studies.interference import interference_report
 from qwen3nb.report.studies.reranking import rerank_conclusion
@@ -62,7 +58,7 @@ def drawn(seed):
 def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
     records = drawn(seed)
     comparison = compare(records, baseline="bm25", draws=500, tier="smoke")
-    rows = {row[0].text: row for row in differences_table(comparison).rows}
+    rows = {row[0].text: row for row in comparison.differences_table().rows}
     expected, words = {}, []
     for each in comparison.differences:
         row, (low, high) = rows[each.first], each.interval
@@ -76,12 +72,12 @@ def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
         assert (("less than" in word) or word == "equivalent") == inside
         assert (word.startswith("better")) == (clear and each.difference > 0)
         assert row[1].interval == each.interval
-    (powered,) = power_table(comparison).rows
+    (powered,) = comparison.power_table().rows
     order = ("better", "worse", "equivalent", "no worse", "not shown")
     counts = " / ".join(str(words.count(word)) for word in order)
     assert " / ".join(cell.text for cell in powered[1:3]) == counts
 
-    text = comparison_conclusion(comparison).text
+    text = comparison.conclusion.text
     assert text.startswith(f"{sum(clear for clear, _ in expected.values())} of 2 differences")
     assert ("equivalent" in text) == any(inside > clear for clear, inside in expected.values())
     assert ("by less than 0.05" in text) == any(all(each) for each in expected.values())
@@ -94,10 +90,10 @@ def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
     taken = [each for each in report.differences if each.first == report.decision.use]
     assert all(expected[each.first][0] and each.difference > MARGIN for each in taken)
 
-    lead = find_best(comparison, task=RETRIEVAL)
+    lead = find_lead(comparison, task=RETRIEVAL)
     for each in lead.ahead:
         assert each == comparison.difference(lead.name, each.second, task=RETRIEVAL)
-    text = leaderboard_conclusion(comparison, task=RETRIEVAL).text
+    text = lead_conclusion(comparison, task=RETRIEVAL).text
     assert ("is best on" in text) == lead.ahead[0].significant(ALPHA)
 
     (trained,) = findings(comparison, task=RETRIEVAL)
@@ -105,7 +101,7 @@ def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
     assert ("makes no difference" in trained.headline) == (not pair.significant(ALPHA))
     assert str(pair) in trained.evidence
 
-    for row in leaderboard(records, tier="smoke", comparison=comparison).rows:
+    for row in leaderboard(records, tier="smoke", comparison=comparison).table().rows:
         pair = comparison.difference(row[0].text, lead.name, task=RETRIEVAL)
         assert (row[1].mark == "†") == (pair is not None and not pair.significant(ALPHA))
     for row in limitations(records[1:2], comparison):
@@ -136,7 +132,7 @@ def test_tables_and_figures_show_the_same_numbers(comparison, results):
     expected = {each.first: each for each in comparison.on(RERANKING).with_baseline}
     paper = PaperContents(results, tier="smoke")
     tables = [each for each in paper.tables() if each.name == f"differences-{RERANKING}"]
-    for table in (*tables, differences_table(comparison, task=RERANKING)):
+    for table in (*tables, comparison.differences_table(task=RERANKING)):
         assert {row[0].text for row in table.rows} == set(expected)
         assert "over all 6 pairs of the models" in table.note
         for row in table.rows:
@@ -145,7 +141,7 @@ def test_tables_and_figures_show_the_same_numbers(comparison, results):
             assert row[2].value == each.corrected
             assert row[2].detail == f"raw {p_value_text(each.p_value)}"
             assert row[5].text == str(each.n)
-    figure = differences_figure(comparison)
+    figure = comparison.figure()
     lines = next(a for a in figure.axes if a.get_title() == "Reranking").lines
     marks = {round(float(m.get_xdata()[0]), 9): m for m in lines if m.get_marker() != "None"}
     ends = [tuple(line.get_xdata()) for line in lines if len(line.get_xdata()) == 2]
@@ -159,7 +155,7 @@ def test_tables_and_figures_show_the_same_numbers(comparison, results):
     assert "on each task (6, 6)" in figure.caption
     pairs = [each for task in comparison.tasks for each in task.among(task.columns)]
     undecided = sum(not each.significant(ALPHA) for each in pairs)
-    assert f"{undecided} of {len(pairs)} pairs" in pairs_figure(comparison).alt
+    assert f"{undecided} of {len(pairs)} pairs" in comparison.pairs_figure().alt
 
 
 def test_the_landing_page_the_card_and_candidates_show_the_same_numbers(comparison, results, home):
@@ -242,7 +238,7 @@ def test_a_difference_has_one_detectable_effect():
             low, _ = difference_interval(centred + least - spare, level=0.95)
             assert low == pytest.approx(0, abs=1e-3)
     shown = {row[-1].text for row in report.tables()["Differences"].rows} - {"–"}
-    (row,) = power_table(comparison).rows
+    (row,) = comparison.power_table().rows
     assert row[3].text == max(shown)
 
 
@@ -273,7 +269,7 @@ def test_correlations_are_tested_over_the_same_family_by_the_same_rule():
         each.model.label: spearmanr(list(each.per_query["cosine"].values()), gold).statistic
         for each in records
     }
-    rows = {row[0].text: row for row in compared_tables(comparison).rows}
+    rows = {row[0].text: row for row in comparison.table().rows}
     for name in "bc":
         pair = comparison.difference(name, "bm25", task="AuthorSTS")
         assert pair.means == pytest.approx((value[name], value["bm25"]))
@@ -311,11 +307,11 @@ def test_the_headline_is_the_mean_of_a_tier_that_has_one():
     mean, size = "mean nDCG@10 of 15 tasks", f"{pair.difference:.3f}"
     assert one.headline == f"Training x lifts {mean} by {size} on BEIR"
     assert str(pair) in one.evidence
-    text = leaderboard_conclusion(comparison, task="BEIR").text
+    text = lead_conclusion(comparison, task="BEIR").text
     assert text.startswith("x-checkpoint-9 is best on BEIR")
     assert f"ahead of x-checkpoint-0 by {size} [" in text
     assert text.endswith("Not compared for lack of scores: 1 model.")
-    table = differences_table(comparison, task="BEIR")
+    table = comparison.differences_table(task="BEIR")
     (row,) = table.rows
     assert abs(row[1].value) == pytest.approx(pair.difference)
     assert "its tasks being given; on tasks like these" in table.note
@@ -326,7 +322,7 @@ def test_the_headline_is_the_mean_of_a_tier_that_has_one():
     half = scipy.stats.t.ppf(0.975, 14) * np.std(of_tasks, ddof=1) / np.sqrt(15)
     assert pair.like_these == pytest.approx((pair.difference - half, pair.difference + half))
     assert (len(of_tasks), row[2].text) == (15, interval_text(pair.like_these))
-    text = comparison_conclusion(comparison).text
+    text = comparison.conclusion.text
     assert text.startswith(f"1 of 1 difference from {comparison.baseline} on BEIR is significant")
     assert f"The largest is {row[1].text} {row[1].detail} ({mean} of" in text
 
@@ -466,18 +462,18 @@ def test_a_model_is_best_only_if_it_is_shown_to_be_ahead_of_all():
     names = {"a": BASE, "b": BASE - 0.02, "c": swinging}
     records = [make(name, task=TASK, scores=scores) for name, scores in names.items()]
     comparison = compare(records, tier="smoke")
-    ahead = {each.second: each for each in find_best(comparison, task=TASK).ahead}
+    ahead = {each.second: each for each in find_lead(comparison, task=TASK).ahead}
     assert ahead["b"].significant(ALPHA)
     assert not ahead["c"].significant(ALPHA)
-    sentence = str(leaderboard_conclusion(comparison, task=TASK))
+    sentence = str(lead_conclusion(comparison, task=TASK))
     assert sentence.startswith("a scores highest on Retrieval: ")
     assert sentence.endswith(
         "a difference that these 200 queries show. It is not shown to be ahead of c."
     )
     both = compare(records[:2], tier="smoke")
-    assert str(leaderboard_conclusion(both, task=TASK)).startswith("a is best on Retrieval")
+    assert str(lead_conclusion(both, task=TASK)).startswith("a is best on Retrieval")
     same = compare([records[0], make("z", task=TASK, scores=BASE)], tier="smoke")
-    sentence = str(leaderboard_conclusion(same, task=TASK))
+    sentence = str(lead_conclusion(same, task=TASK))
     assert "level with z on every query, not a difference" in sentence
 
 

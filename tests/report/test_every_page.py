@@ -13,20 +13,35 @@ from helpers.html import HOSTILE, Tags
 from helpers.records import RETRIEVAL, amend, make, noisy
 
 import qwen3nb as q
-from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.answers.all_results import summarise
+from qwen3nb.answers.candidates import compare_candidates
+from qwen3nb.answers.checks import Checks
+from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.landing import Finding, findings_html, headline_lead
+from qwen3nb.answers.leaderboard import (
+    cost_table,
+    expected_table,
+    lead_conclusion,
+    lead_figure,
+    rank_table,
+    record_list,
+    standings,
+    sts_table,
+)
+from qwen3nb.answers.one_model import (
+    model_and_run_table,
+    parts_table,
+    per_query_figure,
+    plan_by_type_table,
+    preflight_table,
+    provenance_table,
+    results_table,
+    suite_table,
+)
+from qwen3nb.answers.reproduction import Reproductions
 from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
 from qwen3nb.evaluation.mteb.plan import Planned, Preflight, ResourceCheck
 from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
-from qwen3nb.report.comparison.candidates import compare_candidates
-from qwen3nb.report.comparison.compare import lead_figure
-from qwen3nb.report.headline import Finding, findings_html, headline_lead
-from qwen3nb.report.leaderboard.all_results import summarise
-from qwen3nb.report.leaderboard.board import record_list, standings
-from qwen3nb.report.leaderboard.one_model import (
-    plan_by_type_table,
-    preflight_table,
-    results_table,
-)
 from qwen3nb.report.render.console import print_table
 from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure
 from qwen3nb.report.render.html import unstyled
@@ -69,7 +84,7 @@ def foreign():
 
 def pages(results, text):
     """Every table and conclusion, by the name of the function that makes it."""
-    tables, many = q.tables, results or [make("m")]
+    many = results or [make("m")]
     own = [each for each in many if each.model.identity == many[0].model.identity]
     check = ResourceCheck(text, text, text, text)
     planned = (Planned(text, text, text, text, texts=None, minutes=None, status=text),)
@@ -81,31 +96,33 @@ def pages(results, text):
     made = {
         "results_table": results_table(own),
         "results_table of many": results_table(own * 13),
-        "parts_table": tables.parts_table(own),
-        "provenance_table": tables.provenance_table(own),
-        "model_and_run_table": tables.model_and_run_table(own),
-        "suite_table": tables.suite_table(summarise(own, requested=[text], reasons={text: text})),
-        "checks_table": tables.checks_table(checks),
+        "parts_table": parts_table(own),
+        "provenance_table": provenance_table(own),
+        "model_and_run_table": model_and_run_table(own),
+        "suite_table": suite_table(summarise(own, requested=[text], reasons={text: text})),
+        "checks_table": Checks(checks).table(),
         "preflight_table": preflight_table(ready),
-        "checks_conclusion": q.conclusions.checks_conclusion(checks),
+        "checks_conclusion": Checks(checks).conclusion,
         "plan_by_type_table": plan_by_type_table(planned),
-        "leaderboard": q.leaderboard(results, comparison=tested, links=links),
-        "leaderboard of tasks": q.leaderboard(results, tasks=[text], comparison=tested, name=text),
+        "leaderboard": q.leaderboard(results, comparison=tested, links=links).table(),
+        "leaderboard of tasks": q.leaderboard(results, tasks=[text], comparison=tested).table(
+            name=text
+        ),
         "record_list": record_list(results),
-        "task_tables": tables.task_tables(results, tier="full", links=links),
-        "rank_table": tables.rank_table(standings(results, tier="smoke")),
-        "headline_table": tables.headline_table(results, tier="smoke", links=links),
-        "cost_table": tables.cost_table(results),
-        "expected_table": tables.expected_table(results),
-        "sts_and_msmarco_table": tables.sts_and_msmarco_table(results),
-        "reproduction_table": tables.reproduction_table(done),
-        "reproduction": q.conclusions.reproduction_conclusion(done),
-        "differences_table": tables.differences_table(comparison),
-        "baseline_tables": tables.baseline_tables(comparison, task=RETRIEVAL),
-        "power_table": tables.power_table(comparison),
-        "compared_tables": tables.compared_tables(comparison),
-        "comparison": q.conclusions.comparison_conclusion(comparison),
-        "lead": q.conclusions.leaderboard_conclusion(comparison, task=RETRIEVAL),
+        "task_tables": q.leaderboard(results, tier="full", links=links).task_tables(),
+        "rank_table": rank_table(standings(results, tier="smoke")),
+        "headline_table": q.leaderboard(results, tier="smoke", links=links).headline_table(),
+        "cost_table": cost_table(results),
+        "expected_table": expected_table(results),
+        "sts_and_msmarco_table": sts_table(results),
+        "reproduction_table": Reproductions(tuple(done)).table(),
+        "reproduction": Reproductions(tuple(done)).conclusion,
+        "differences_table": comparison.differences_table(),
+        "baseline_tables": comparison.baseline_tables(task=RETRIEVAL),
+        "power_table": comparison.power_table(),
+        "compared_tables": comparison.table(),
+        "comparison": comparison.conclusion,
+        "lead": lead_conclusion(comparison, task=RETRIEVAL),
     }
     if len(results) > 1:
         candidates = {"current": text, "task": RETRIEVAL, "tested": ["nDCG@10"]}
@@ -166,14 +183,14 @@ def check(table, capsys):
 
 
 def figures(results, text):
-    comparison, figures = compare(results, tasks=[RETRIEVAL, text], draws=100), q.figures
+    comparison = compare(results, tasks=[RETRIEVAL, text], draws=100)
     rows = [ForestRow(text, 1.0, note=text), ForestRow(text, None, note=text)]
     return [
-        figures.comparison_figure(results, tier="smoke"),
-        figures.comparison_figure(results, tier="smoke", tasks=[RETRIEVAL, text]),
-        figures.per_query_figure(results),
-        figures.differences_figure(comparison),
-        figures.pairs_figure(comparison),
+        q.leaderboard(results, tier="smoke").figure(),
+        q.leaderboard(results, tier="smoke", tasks=[RETRIEVAL, text]).figure(),
+        per_query_figure(results),
+        comparison.figure(),
+        comparison.pairs_figure(),
         lead_figure(comparison, task=RETRIEVAL),
         forest_figure(rows, xlabel=text, caption=text, alt=text),
     ]
@@ -240,7 +257,7 @@ def is_balanced(latex):
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex (texlive-latex-base)")
 def test_latex_compiles_whatever_the_names(tmp_path):
     results = [make(label) for label in ("a_b", "c%d", "m")]
-    tables = [*map(hostile_table, INJECTIONS), q.leaderboard(results, tier="smoke")]
+    tables = [*map(hostile_table, INJECTIONS), q.leaderboard(results, tier="smoke").table()]
     body = "\n\\clearpage\n".join(table.to_latex() for table in tables)
     head = "\\documentclass[a4paper]{article}\n\\usepackage{booktabs,graphicx}\n"
     text = f"{head}\\begin{{document}}\n{body}\n\\end{{document}}\n"

@@ -9,7 +9,7 @@ import pytest
 from helpers.records import tier_records
 from matplotlib.backends.backend_pdf import RendererPdf
 
-from qwen3nb.report.leaderboard.board import comparison_figure
+from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.report.paper import PaperContents, write_paper
 from qwen3nb.report.render.figure import PAPER_STYLES, row_names
 from qwen3nb.tiers import TIERS
@@ -142,7 +142,7 @@ def test_a_figure_higher_than_a_page_is_divided_between_its_panels(tmp_path, dra
         for seed in range(12)
         for record in tier_records(f"model-{seed}", seed=seed, without=without)
     ]
-    figure = comparison_figure(results, tier="full", tasks=TASKS[:12])
+    figure = leaderboard(results, tier="full", tasks=TASKS[:12]).figure()
     files = figure.save_pages(tmp_path / "scores.pdf", paper="acl")
     assert [file.name for file in files] == [f"scores-{n + 1}.pdf" for n in range(len(files))]
     assert len(files) > 1

@@ -14,12 +14,35 @@ from huggingface_hub import ModelCard
 
 import qwen3nb as q
 from qwen3nb.analysis.comparison.ablation_effects import effects
-from qwen3nb.analysis.comparison.against_baseline import against_baseline
-from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.prompt_effects import PromptPair, PromptScores
 from qwen3nb.analysis.inventory import Score
 from qwen3nb.analysis.training.checkpoint_scores import trajectories
 from qwen3nb.analysis.training.interference import configuration_differences, interference
+from qwen3nb.answers.against_baseline import against_baseline
+from qwen3nb.answers.all_results import all_results, summarise
+from qwen3nb.answers.candidates import compare_candidates
+from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.evaluation import baseline_figure, evaluation_conclusion, scores_table
+from qwen3nb.answers.explorer import explore
+from qwen3nb.answers.landing import headline_lead
+from qwen3nb.answers.leaderboard import (
+    expected_table,
+    lead_conclusion,
+    lead_figure,
+    rank_table,
+    record_list,
+    standings,
+    sts_table,
+)
+from qwen3nb.answers.one_model import (
+    parts_table,
+    per_query_figure,
+    provenance_table,
+    results_table,
+    suite_table,
+)
+from qwen3nb.answers.prompts import Prompts
+from qwen3nb.answers.reproduction import Reproductions
 from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
 from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
 from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
@@ -29,13 +52,6 @@ from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Part, Result
 from qwen3nb.report.card import card_text
-from qwen3nb.report.comparison.candidates import compare_candidates
-from qwen3nb.report.comparison.compare import lead_figure
-from qwen3nb.report.comparison.explorer import explore
-from qwen3nb.report.headline import headline_lead
-from qwen3nb.report.leaderboard.all_results import all_results, summarise
-from qwen3nb.report.leaderboard.board import record_list, standings
-from qwen3nb.report.leaderboard.one_model import results_table
 from qwen3nb.report.model_report import ModelReport
 from qwen3nb.report.paper import PaperContents, write_paper
 from qwen3nb.report.render.figure import Figure
@@ -167,29 +183,27 @@ def views(revision):
     )
     tables, conclusions, figures = q.tables, q.conclusions, q.figures
     made = {
-        "leaderboard": q.leaderboard(results, comparison=comparison),
-        "leaderboard of benchmarks": q.leaderboard(full, tier="full"),
-        "task_tables": tables.task_tables(full, tier="full"),
-        "rank_table": tables.rank_table(standings(results, tier="smoke")),
-        "rank_table of benchmarks": tables.rank_table(
-            standings(full, tier="full", comparison=on_full)
-        ),
-        "headline_table": tables.headline_table(results, tier="smoke"),
+        "leaderboard": q.leaderboard(results, comparison=comparison).table(),
+        "leaderboard of benchmarks": q.leaderboard(full, tier="full").table(),
+        "task_tables": q.leaderboard(full, tier="full").task_tables(),
+        "rank_table": rank_table(standings(results, tier="smoke")),
+        "rank_table of benchmarks": rank_table(standings(full, tier="full", comparison=on_full)),
+        "headline_table": q.leaderboard(results, tier="smoke").headline_table(),
         "record_list": record_list(results),
         "results_table": results_table(own),
-        "parts_table": tables.parts_table([with_parts(part, revision)]),
-        "provenance_table": tables.provenance_table(own),
-        "suite_table": tables.suite_table(summarise(own)),
-        "scores_table": tables.scores_table(scores),
-        "differences_table": tables.differences_table(comparison),
-        "baseline_tables": tables.baseline_tables(comparison, task=RETRIEVAL),
-        "compared_tables": tables.compared_tables(comparison),
-        "compared_tables of benchmarks": tables.compared_tables(on_full),
-        "power_table": tables.power_table(comparison),
-        "sts_and_msmarco_table": tables.sts_and_msmarco_table(sts),
-        "expected_table": tables.expected_table(expected),
-        "reproduction_table": tables.reproduction_table(published),
-        "reproduction_conclusion": conclusions.reproduction_conclusion(published),
+        "parts_table": parts_table([with_parts(part, revision)]),
+        "provenance_table": provenance_table(own),
+        "suite_table": suite_table(summarise(own)),
+        "scores_table": scores_table(scores),
+        "differences_table": comparison.differences_table(),
+        "baseline_tables": comparison.baseline_tables(task=RETRIEVAL),
+        "compared_tables": comparison.table(),
+        "compared_tables of benchmarks": on_full.table(),
+        "power_table": comparison.power_table(),
+        "sts_and_msmarco_table": sts_table(sts),
+        "expected_table": expected_table(expected),
+        "reproduction_table": Reproductions(tuple(published)).table(),
+        "reproduction_conclusion": Reproductions(tuple(published)).conclusion,
         "ablation_table": tables.ablation_table(variants),
         "effects_table": tables.effects_table(measured),
         "effects_figure": figures.effects_figure(measured),
@@ -198,9 +212,9 @@ def views(revision):
         "compression_table": tables.compression_table(suite),
         "ann_figure": figures.ann_figure(suite),
         "ann_conclusion": conclusions.ann_conclusion(suite),
-        "prompt_place_table": tables.prompt_place_table(prompts),
-        "prompt_pairs_table": tables.prompt_pairs_table([replace(pairs[0], seed=0)]),
-        "prompts_figure": figures.prompts_figure(prompts),
+        "prompt_place_table": Prompts(tuple(prompts), ()).table(),
+        "prompt_pairs_table": Prompts((), (replace(pairs[0], seed=0),)).pairs_table(),
+        "prompts_figure": Prompts(tuple(prompts), ()).figure(),
         "interference_table": tables.interference_table(joint),
         "interference_figure": figures.interference_figure(joint),
         "interference_conclusion": conclusions.interference_conclusion(joint),
@@ -213,15 +227,15 @@ def views(revision):
         "gain_figure": figures.gain_figure(reranked),
         "rerank_conclusion": conclusions.rerank_conclusion(reranked),
         "explorer": explorer,
-        "explorer_conclusion": conclusions.explorer_conclusion(explorer),
-        "comparison_conclusion": conclusions.comparison_conclusion(comparison),
-        "leaderboard_conclusion": conclusions.leaderboard_conclusion(comparison, task=RETRIEVAL),
-        "evaluation_conclusion": conclusions.evaluation_conclusion(scores),
-        "baseline_figure": figures.baseline_figure(scores),
-        "comparison_figure": figures.comparison_figure(results, tier="smoke"),
-        "differences_figure": figures.differences_figure(comparison),
-        "pairs_figure": figures.pairs_figure(comparison),
-        "per_query_figure": figures.per_query_figure(results),
+        "explorer_conclusion": explorer.conclusion,
+        "comparison_conclusion": comparison.conclusion,
+        "lead_conclusion": lead_conclusion(comparison, task=RETRIEVAL),
+        "evaluation_conclusion": evaluation_conclusion(scores),
+        "baseline_figure": baseline_figure(scores),
+        "comparison_figure": q.leaderboard(results, tier="smoke").figure(),
+        "differences_figure": comparison.figure(),
+        "pairs_figure": comparison.pairs_figure(),
+        "per_query_figure": per_query_figure(results),
         "lead_figure": lead_figure(comparison, task=RETRIEVAL),
     }
     made |= {f"candidates: {title}": table for title, table in candidates.tables().items()}
@@ -273,15 +287,15 @@ def test_a_table_counts_the_tasks_that_it_shows():
         if record.task.key == RERANKING:
             amend(record, "task", revision=LOCAL)
     mixed = f"1 of 2 tasks on {LINE}: {RERANKING}."
-    assert q.leaderboard(results).notes()[0] == mixed
-    one = q.leaderboard(results, tasks=[RETRIEVAL])
+    assert q.leaderboard(results).table().notes()[0] == mixed
+    one = q.leaderboard(results, tasks=[RETRIEVAL]).table()
     assert not one.data.substitutes
     assert LINE not in one.to_markdown()
-    assert q.tables.differences_table(compare(results, draws=99), task=RETRIEVAL).data.text == ""
+    assert compare(results, draws=99).differences_table(task=RETRIEVAL).data.text == ""
     full = substituted([*tier_records("a"), *tier_records("b")])
-    (line, *_) = q.leaderboard(full, tier="full").notes()
+    (line, *_) = q.leaderboard(full, tier="full").table().notes()
     assert line == f"61 of 61 tasks on {LINE}."
-    assert q.leaderboard(full, tier="full").to_html().count("61 of 61") == 1
+    assert q.leaderboard(full, tier="full").table().to_html().count("61 of 61") == 1
 
 
 def published_page(outputs, folder):
@@ -298,7 +312,7 @@ def published_page(outputs, folder):
 
 @pytest.mark.parametrize("kind", ["text/html", "application/papermill.record/text/html"])
 def test_a_page_has_a_banner_above_its_first_sentence(home, kind):
-    true, other = (q.leaderboard(two_models(each)) for each in (COMMIT, LOCAL))
+    true, other = (q.leaderboard(two_models(each)).table() for each in (COMMIT, LOCAL))
     shown = [{kind: table._repr_html_()} for table in (true, other)]
     page = published_page(shown, home / "book" / "runs")
     title, banner, below = [cell.source for cell in page.cells if cell.cell_type == "markdown"]

@@ -13,7 +13,7 @@ used. Random vectors are a floor, used for tasks without any reference model.
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,8 @@ def pair_results(
     `system_names` of these records.
     """
     given = [result for result in results if tasks is None or result.task.key in tasks]
-    records, left_out = newest_records(given)
+    records, replaced = newest_records(given)
+    left_out = [str(note) for note in replaced]
     newest = by_part(records)
     names = names or system_names(newest)
     by_task: dict[str, list[Result]] = {}
@@ -66,7 +67,18 @@ def pair_results(
     return matrices, left_out
 
 
-def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
+@dataclass(frozen=True)
+class Note:
+    """Why something of a task is not compared."""
+
+    task: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.reason}"
+
+
+def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[Note]]:
     """Return the newest record per model identity, seed and task, and a note on each older one.
 
     Records of the same content under another label get no note: `model_names` shows the label.
@@ -77,8 +89,11 @@ def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
         key = (result.model.identity, result.seed, result.task.key)
         if key in newest and newest[key].model.label == result.model.label:
             replaced.append(
-                f"{key[2]}: an earlier record of {result.model.label} (seed {result.seed}), "
-                f"finished {newest[key].finished}"
+                Note(
+                    result.task.key,
+                    f"an earlier record of {result.model.label} (seed {result.seed}), finished "
+                    f"{newest[key].finished}",
+                )
             )
         newest[key] = result
     return list(newest.values()), replaced

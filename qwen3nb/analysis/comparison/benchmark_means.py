@@ -311,7 +311,7 @@ def mean_comparisons(
             for part in parts
             for query, cluster in zip(part.queries, part.clusters or part.queries, strict=True)
         }
-        systems, left_out = ranking.common_systems(parts)  # whose scores are scaled when needed
+        systems, unranked = ranking.common_systems(parts)  # whose scores are scaled when needed
         own, rows = by_id(ids)
         columns = {s: SystemScores(own, partial(_scaled, parts, shares, s, rows)) for s in systems}
         tasks = counted_tasks([each.task for each in parts], title)
@@ -322,8 +322,9 @@ def mean_comparisons(
                 next((name for name in baselines if name in columns), ""),
                 columns,
                 procedure,
-                tuple(left_out),
+                ranking.left_out_notes(unranked, parts),
                 clusters,
+                unranked=tuple(unranked),
                 parts=tuple(parts),
                 shares=shares,
             )

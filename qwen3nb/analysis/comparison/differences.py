@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 from statistics import fmean
 from typing import Self, TypeVar
@@ -56,6 +57,38 @@ def significant(p: float | None, interval: Interval | None, *, alpha: float = AL
     return p is not None and p < alpha and (interval is None or intervals.excludes_zero(interval))
 
 
+class Verdict(StrEnum):
+    """What interval and p-value of a difference show."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    NO_WORSE = "no worse"
+    NOT_SHOWN = "not shown"
+
+
+def find_verdict(
+    difference: float,
+    p: float | None,
+    interval: Interval | None,
+    *,
+    alpha: float = ALPHA,
+    margin: float,
+) -> Verdict:
+    """Return the verdict that interval and p-value of a difference support.
+
+    ``better`` or ``worse`` if `significant`; else ``equivalent`` if the interval is within
+    ±``margin``, ``no worse`` if it is above −margin, otherwise ``not shown``.
+    """
+    if significant(p, interval, alpha=alpha):
+        return Verdict.BETTER if difference > 0 else Verdict.WORSE
+    if intervals.within(interval, margin):
+        return Verdict.EQUIVALENT
+    if intervals.no_worse(interval, margin):
+        return Verdict.NO_WORSE
+    return Verdict.NOT_SHOWN
+
+
 def verdict(
     difference: float,
     p: float | None,
@@ -64,18 +97,12 @@ def verdict(
     alpha: float = ALPHA,
     margin: float,
 ) -> str:
-    """Return the verdict that interval and p-value of a difference support.
-
-    ``better`` or ``worse`` if `significant`, with ``by less than`` the margin if the interval is
-    within ±``margin``; else ``equivalent`` if the interval is within it, ``no worse`` if it is
-    above −margin, otherwise ``not shown``.
-    """
-    near = intervals.within(interval, margin)
-    if significant(p, interval, alpha=alpha):
-        word = "better" if difference > 0 else "worse"
-        return f"{word}, by less than {margin:g}" if near else word
-    not_worse = intervals.no_worse(interval, margin)
-    return "equivalent" if near else "no worse" if not_worse else "not shown"
+    """Return `find_verdict` in words; a significant difference within the margin is marked."""
+    found = find_verdict(difference, p, interval, alpha=alpha, margin=margin)
+    is_significant = found in (Verdict.BETTER, Verdict.WORSE)
+    if is_significant and intervals.within(interval, margin):
+        return f"{found}, by less than {margin:g}"
+    return str(found)
 
 
 def shown_by_interval(differences: Array) -> float | None:
@@ -379,6 +406,7 @@ class TaskComparison:
     left_out: tuple[str, ...] = ()  # records that are not compared, each with the reason
     # cluster per query id; empty if queries were sampled one by one
     clusters: Mapping[str, str] = field(default_factory=dict)
+    unranked: tuple[str, ...] = ()  # systems that lack a task of a mean
 
     @cached_property
     def with_baseline(self) -> tuple[PairedDifference, ...]:

@@ -21,14 +21,14 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations, count
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from pydantic import ConfigDict
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import pair_results, system_names
-from qwen3nb.analysis.comparison.compare import Comparison
+from qwen3nb.analysis.comparison.differences import Procedure, TaskComparison
 from qwen3nb.analysis.stats import paired_tests
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.datasets.rows import DataError
@@ -369,6 +369,34 @@ def _read(file: Path) -> tuple[Plan, str]:
     if content.digest != _digest(plan):
         return plan, "was changed after it was made: its digest is another"
     return plan, ""
+
+
+class Comparison(Protocol):
+    """What a plan is held against: the records, tasks and procedure of a comparison."""
+
+    @property
+    def baseline(self) -> str:
+        """Name of the baseline."""
+
+    @property
+    def tasks(self) -> Sequence[TaskComparison]:
+        """The tasks that were compared by a mean over queries."""
+
+    @property
+    def correlations(self) -> Sequence[TaskComparison]:
+        """The tasks that were compared by a correlation."""
+
+    @property
+    def records(self) -> Mapping[tuple[str, str], Result]:
+        """The records by task and name of the model."""
+
+    @property
+    def procedure(self) -> Procedure:
+        """How differences are tested."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Names of the models by label."""
 
 
 def deviations(plan: Plan, comparison: Comparison) -> list[str]:

@@ -61,6 +61,7 @@ class Ranking:
     standings: tuple[Standing, ...]  # one per system
     tasks: tuple[str, ...]  # names of the tasks that are averaged over
     left_out: tuple[str, ...]  # systems without a score on every task, and queries that do not pair
+    unranked: Mapping[str, tuple[str, ...]]  # the tasks that systems lack, by system
     queries: tuple[int, ...]  # number of queries of each task
     units: int  # number of tasks; a group counts as one
     name: str = ""  # name of the tasks, such as a benchmark; may be empty
@@ -96,7 +97,7 @@ def rank_systems(
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
     """
-    systems, left_out = common_systems(matrices)
+    systems, unranked = common_systems(matrices)
     shares = np.asarray(weights or [1.0] * len(matrices)) / (sum(weights) or len(matrices))
     columns = [matrix.of(systems).T for matrix in matrices]
     seeds = [resampling.draw_seed(seed, matrix.sampled) for matrix in matrices]
@@ -133,7 +134,8 @@ def rank_systems(
     return Ranking(
         standings=tuple(standings),
         tasks=tuple(matrix.task for matrix in matrices),
-        left_out=tuple(left_out),
+        left_out=left_out_notes(unranked, matrices),
+        unranked={system: tuple(tasks) for system, tasks in unranked.items()},
         queries=tuple(len(matrix.queries) for matrix in matrices),
         units=len(of_units),
         name=name,
@@ -232,21 +234,42 @@ def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]
     return groups
 
 
-def common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[str]]:
-    """Systems that have every task, and notes on the others and on queries left out."""
+def common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], dict[str, list[str]]]:
+    """Systems that have every task, and for each of the others the tasks that it lacks."""
     if not matrices:
         raise ValueError("expected at least one task to rank on; got none")
-    common = [s for s in matrices[0].systems if all(s in m.systems for m in matrices)]
-    has: Mapping[str, list[str]] = {
-        system: [m.task for m in matrices if system not in m.systems]
-        for system in dict.fromkeys(s for m in matrices for s in m.systems)
-    }
-    left_out = [f"{s} is not ranked: no score on {', '.join(t)}" for s, t in has.items() if t]
+    missing: dict[str, list[str]] = {}
+    for matrix in matrices:
+        for system in matrix.systems:
+            missing.setdefault(system, [])
+    for system, tasks in missing.items():
+        tasks += [matrix.task for matrix in matrices if system not in matrix.systems]
+    unranked = {system: tasks for system, tasks in missing.items() if tasks}
+    common = [system for system in matrices[0].systems if system not in unranked]
     if len(common) < 2:
         raise ValueError(
-            "fewer than two systems have a score on every task: " + "; ".join(left_out)
+            "fewer than two systems have a score on every task: "
+            + "; ".join(unranked_notes(unranked))
         )
-    return common, left_out + [note for matrix in matrices for note in matrix.notes]
+    return common, unranked
+
+
+def unranked_notes(unranked: Mapping[str, Sequence[str]]) -> list[str]:
+    """Say of each system that is not ranked which tasks it lacks."""
+    return [
+        f"{system} is not ranked: no score on {', '.join(tasks)}"
+        for system, tasks in unranked.items()
+    ]
+
+
+def left_out_notes(
+    unranked: Mapping[str, Sequence[str]], matrices: Sequence[ScoreMatrix]
+) -> tuple[str, ...]:
+    """Say which systems are not ranked, and which queries do not pair."""
+    notes = unranked_notes(unranked)
+    for matrix in matrices:
+        notes += matrix.notes
+    return tuple(notes)
 
 
 def mean_p_values(

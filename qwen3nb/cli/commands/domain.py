@@ -183,7 +183,7 @@ def _print_models(models: Sequence[Any]) -> None:
 
 def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[str]) -> None:
     """Print means with 95 % intervals of ``metrics``, and the time and record of each model."""
-    from qwen3nb.report.comparison.candidates import times_text
+    from qwen3nb.answers.candidates import times_text
     from qwen3nb.report.render.table import number
 
     rows = [
@@ -209,8 +209,8 @@ def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[st
 
 def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None:
     """Compare the models with the first; print the decision and the path of the report."""
-    from qwen3nb.analysis.comparison.candidates import NothingFoundError
-    from qwen3nb.report.comparison.candidates import compare_candidates
+    from qwen3nb.answers.candidate_rules import NothingFoundError
+    from qwen3nb.answers.candidates import compare_candidates
 
     used = results[0]
     try:

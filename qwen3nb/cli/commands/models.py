@@ -105,16 +105,16 @@ def quick(model: str, as_json: bool, **options: Any) -> None:
     qwen3nb quick encoder
     qwen3nb quick Qwen/Qwen3-0.6B --pooling mean --json
     """
-    from qwen3nb.evaluation.embeddings.sanity_check import sanity_check
+    from qwen3nb.answers.checks import sanity_check
     from qwen3nb.models.load import load_model
-    from qwen3nb.report.leaderboard.one_model import checks_table
 
     opt.hide_library_bars()
-    look = sanity_check(load_model(model, show_progress=not as_json, **options))
+    checks = sanity_check(load_model(model, show_progress=not as_json, **options))
     if not as_json:
-        opt.print_table(checks_table(look))
-    opt.answer(look.as_dict(), f"{look.model}: {look.verdict}", as_json=as_json)
-    if look.verdict == "FAILED":
+        opt.print_table(checks.table())
+    sentence = f"{checks.sanity.model}: {checks.verdict}"
+    opt.answer(checks.sanity.as_dict(), sentence, as_json=as_json)
+    if checks.verdict == "FAILED":
         sys.exit(1)
 
 

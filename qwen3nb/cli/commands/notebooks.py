@@ -143,14 +143,14 @@ def _print_page(page: Path, *, earlier: Mapping[Path, list[Any]]) -> None:
         page: a finished page.
         earlier: stamps of pages before the command; a page that still has its own was reused.
     """
-    from qwen3nb.report.evaluation.run_trace import read_conclusions, read_finished, read_trace
+    from qwen3nb.answers.run_trace import read_conclusions, read_finished, read_trace
 
     trace, finished = read_trace(page), read_finished(page)
     whole = bool(finished) and earlier.get(page) == file_stamp(page)
     if trace is not None:
         names = tuple(each.task for each in trace.scores)
         trace = replace(trace, reused=names) if whole else trace
-        from qwen3nb.report.evaluation.scores import terminal_table
+        from qwen3nb.answers.evaluation import terminal_table
 
         opt.print_table(terminal_table(trace.scores, reused=trace.reused, skipped=trace.skipped))
     columns = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
@@ -199,11 +199,11 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any)
         if names_prompt_set(given.get("prompts")):
             click.echo("`qwen3nb run prompts` shows what the prompts change")
         return
+    from qwen3nb.answers.one_model import plan_by_type_table, preflight_table
     from qwen3nb.evaluation.mteb.plan import require_data
     from qwen3nb.execution.notebook import resolved_parameters
     from qwen3nb.execution.study_paths import as_given_here
     from qwen3nb.report.evaluation.checked_run import look_as_stated
-    from qwen3nb.report.leaderboard.one_model import plan_by_type_table, preflight_table
 
     opt.hide_library_bars()
     values = as_given_here(resolved_parameters(paths.find_notebook("eval"), given))
@@ -326,8 +326,8 @@ def sweep(file: Path | None, tokens_per_second: float | None, **flags: Any) -> N
         click.echo(f"{'reused' if reused else 'would run':10} {page}")
     click.echo(f"{sum(planned.values())} of {len(planned)} runs would be reused")
     if left := [job.values for job in jobs if job.notebook == "eval" and not planned[job.name]]:
+        from qwen3nb.answers.one_model import sweep_table
         from qwen3nb.report.evaluation.checked_run import plan_runs
-        from qwen3nb.report.leaderboard.one_model import sweep_table
 
         opt.hide_library_bars()
         planned_runs = plan_runs(left, tokens_per_second=tokens_per_second or 0)

@@ -60,7 +60,7 @@ def results(to: Path | None, results: Path | None, as_json: bool, **which: Any) 
     elif as_json:
         opt.print_json(json.loads(records.to_frame().to_json(orient="records")))
     else:
-        from qwen3nb.report.leaderboard.board import record_list
+        from qwen3nb.answers.leaderboard import record_list
 
         opt.print_table(record_list(records))
 
@@ -175,7 +175,7 @@ def compare(
     candidate is recommended or fails the gate; so does a newest run that is worse than the one
     before.
     """
-    from qwen3nb.report.comparison.candidates import compare_candidates
+    from qwen3nb.answers.candidates import compare_candidates
 
     if wrong := [file for file in out if file.suffix not in (".md", ".json")]:
         raise click.UsageError(f"expected a file that ends in .md or .json; got {wrong[0]}")
@@ -214,7 +214,7 @@ def diff(first: str, second: str, as_json: bool) -> None:
     Exits with 0 if no record differs, 1 if one does, 2 on an error, such as a release that was
     modified.
     """
-    from qwen3nb.analysis.comparison.changes import diff as changes_between
+    from qwen3nb.answers.changes import diff as changes_between
     from qwen3nb.records.releases import ReleaseError
 
     try:
@@ -339,31 +339,17 @@ def plan(
     qwen3nb plan --model encoder --baseline bm25 --margin 0.02 --tier smoke
     qwen3nb plan --model encoder,wordllama --baseline bm25 --margin 0.02 --deviation 0.3
     """
-    from qwen3nb.analysis.comparison.plan import Plan, make_plan, plan_notes, write_plan
+    from qwen3nb.analysis.comparison.plan import Plan
+    from qwen3nb.answers.planned import plan_comparison
     from qwen3nb.records.store import load_results
 
     wanted = Plan(tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys, **fields)
-    made, planned = make_plan(load_results(results), wanted)
-    file = write_plan(made, out)
+    planned = plan_comparison(load_results(results), wanted)
+    file = planned.write(out)
     if as_json:
-        opt.print_json({"file": str(file), "plan": asdict(made), "tasks": planned})
+        opt.print_json({"file": str(file), "plan": asdict(planned.plan), "tasks": planned.tasks})
     else:
-        rows = [
-            {
-                "task": each.task,
-                "deviation": each.deviation or "not known: give --deviation",
-                "queries there": each.there or None,
-                f"needed for {made.margin:g}": each.needed,
-                "shown by those there": each.detectable,
-            }
-            for each in planned
-        ]
-        sentences = [
-            f"Pairs on a task: {made.family}, tested together at {made.alpha:g}; "
-            f"power {made.power:g}.",
-            *plan_notes(planned),
-            f"The plan is in {file}",
-        ]
-        opt.print_table(rows, note=" ".join(sentences))
-    if not all(each.enough for each in planned):
+        opt.print_table(planned.table())
+        click.echo(f"The plan is in {file}")
+    if not planned.is_enough:
         sys.exit(TOO_FEW)

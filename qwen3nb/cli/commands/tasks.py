@@ -227,7 +227,7 @@ def contamination(
 
 def _scores(found: Contamination, results: Path | None) -> list[tuple[Any, ...]]:
     """Return `_SCORES` of each model; none of a clustering, which is scored in draws of rows."""
-    from qwen3nb.analysis.comparison.compare import compare
+    from qwen3nb.answers.comparison import compare
     from qwen3nb.evaluation.contamination import without
     from qwen3nb.records.store import latest, load_results
 

@@ -212,7 +212,7 @@ def judgements_of(qrels: Qrels, run: Hits, *, depth: int = _TOP) -> dict[str, di
     """Return, per query, the grades of its first documents and of all relevant ones, best first.
 
     A document without a judgement has the grade `UNJUDGED`. With both, scores can be computed under
-    other assumptions on unjudged documents; see `qwen3nb.analysis.comparison.doubts`.
+    other assumptions on unjudged documents; see `qwen3nb.answers.doubts`.
     """
     judgements = {}
     for query, grades in qrels.items():

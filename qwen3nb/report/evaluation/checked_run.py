@@ -1,15 +1,15 @@
 """The page of one evaluation: check its needs, evaluate, compare with a baseline."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
-from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline, against_baseline
+from qwen3nb.answers.all_results import write_all_results
+from qwen3nb.answers.evaluation import Evaluation
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.plan import Preflight, load_checked, preflight
 from qwen3nb.evaluation.mteb.select import SELECTION, choose_tasks, task_key
-from qwen3nb.evaluation.run import EvaluationRun, Run
+from qwen3nb.evaluation.run import Run
 from qwen3nb.evaluation.studies.prompts import evaluate_prompts
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.prompts import (
@@ -24,58 +24,8 @@ from qwen3nb.models.load import named
 from qwen3nb.models.model import Model
 from qwen3nb.models.options import OPTIONS, OptionArguments
 from qwen3nb.models.types import SpecError
-from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results
-from qwen3nb.report.evaluation.run_trace import RunTrace
-from qwen3nb.report.leaderboard.all_results import Summary, summarise, write_all_results
 from qwen3nb.utils.choices import one_of, split_names
-
-
-@dataclass(frozen=True)
-class CheckedRun:
-    """An evaluation with its baseline: the records, and what was reused, skipped or failed."""
-
-    model: Any  # the loaded model
-    sources: list[Any]  # the folders or tasks that were evaluated
-    requested: list[str]  # names of all requested tasks
-    evaluation: EvaluationRun
-    run: Run
-    baseline: str  # label of the model to compare with; empty for a reference model
-    tier: str  # tier whose mean is shown; empty if only a part of it was requested
-    caution: str  # warning if the model was used without its authors' prompts
-
-    @property
-    def results(self) -> Results:
-        """The records."""
-        return self.evaluation.results
-
-    @property
-    def failures(self) -> Mapping[str, str]:
-        """Why tasks failed, by name."""
-        return self.evaluation.reasons
-
-    @cached_property
-    def scores(self) -> list[AgainstBaseline]:
-        """Each score with its paired difference from the baseline."""
-        return against_baseline(
-            self.results,
-            load_results(self.run.folder, adapters=False),
-            baseline=self.baseline,
-            tier=self.tier,
-            seed=self.run.seed,
-        )
-
-    @cached_property
-    def summary(self) -> Summary:
-        """Means by type or benchmark, with what is missing."""
-        reasons = {**self.evaluation.skipped, **self.evaluation.reasons}
-        return summarise(self.results, requested=self.requested, reasons=reasons)
-
-    @property
-    def trace(self) -> RunTrace:
-        """The scores as data, for a page."""
-        done = self.evaluation
-        return RunTrace(tuple(self.scores), done.reused, done.skipped)
 
 
 class LookArguments(TypedDict, total=False):
@@ -192,7 +142,7 @@ def check_and_evaluate(
     baseline: str = "",
     only: Collection[str] = (),
     **arguments: Unpack[EvaluationArguments],
-) -> CheckedRun:
+) -> Evaluation:
     """Evaluate a model as in ``eval.ipynb``: check its needs, evaluate, compare with a baseline.
 
     The parameters are stored in each record. A task that fails does not stop the others; see
@@ -259,7 +209,7 @@ def check_and_evaluate(
         write_all_results(run.output)
     has_own_prompts = stated.prompts or stated.prefix
     part = data or any(value for name, value in selection.items() if name != "tier")
-    return CheckedRun(
+    return Evaluation(
         model=model,
         sources=[*folders] or tasks,
         requested=[each.task for each in ready.planned],

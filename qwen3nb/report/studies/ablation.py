@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qwen3nb.analysis.comparison.differences import ALPHA, correction_words, family_words
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.data_used import DataUsed
-from qwen3nb.report.comparison.compare import difference_cell, difference_text
+from qwen3nb.report.render.differences import difference_cell, difference_text
 from qwen3nb.report.render.figure import COLORS, Figure, ForestRow, forest_figure
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_task
 from qwen3nb.utils.format import p_value_text

@@ -13,8 +13,8 @@ from qwen3nb.analysis.comparison.differences import (
 )
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words, no_worse
-from qwen3nb.report.comparison.compare import difference_cell
 from qwen3nb.report.render import table
+from qwen3nb.report.render.differences import difference_cell
 from qwen3nb.report.render.figure import COLORS, GREY, Axes, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.table import Cell, Conclusion, Table
 from qwen3nb.utils.format import number_text

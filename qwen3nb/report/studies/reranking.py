@@ -10,6 +10,7 @@ import numpy as np
 from qwen3nb.analysis.comparison import differences
 from qwen3nb.analysis.comparison.alignment import clusters_of
 from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
+from qwen3nb.answers.one_query import shortened
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.trec import load_run
 from qwen3nb.metrics.intervals import interval_words
@@ -18,8 +19,7 @@ from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.records.store import load_results
-from qwen3nb.report.comparison.compare import difference_cell, difference_text
-from qwen3nb.report.evaluation.by_hand import shortened
+from qwen3nb.report.render.differences import difference_cell, difference_text
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, MplFigure, panels, plain
 from qwen3nb.report.render.table import Cell, Conclusion, Table, short_task
 from qwen3nb.utils.format import p_value_text

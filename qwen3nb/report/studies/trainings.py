@@ -19,7 +19,7 @@ from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
-from qwen3nb.report.comparison.compare import difference_cell, difference_text
+from qwen3nb.report.render.differences import difference_cell, difference_text
 from qwen3nb.report.render.figure import (
     GREY,
     SMALL,

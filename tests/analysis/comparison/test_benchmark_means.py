@@ -13,9 +13,9 @@ from qwen3nb.analysis.comparison.benchmark_means import (
     missing_tasks,
     tier_columns,
 )
-from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.leaderboard import rank_table, standings
 from qwen3nb.records.record import MTEBScore
-from qwen3nb.report.leaderboard.board import rank_table, standings
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 
 MODEL = "intfloat/e5-base-v2"  # MTEB lists only models that it knows

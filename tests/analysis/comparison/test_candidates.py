@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from helpers.records import amend, make, noisy, own
 
-from qwen3nb.analysis.comparison.candidates import (
+from qwen3nb.analysis.stats.score_matrix import join
+from qwen3nb.answers.candidate_rules import (
     breakdown,
     largest_changes,
     recommend,
     rule,
     trend,
 )
-from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.analysis.stats.score_matrix import join
+from qwen3nb.answers.comparison import compare
 
 
 def compared(results, **options):

@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 from helpers.records import amend, make
 
-from qwen3nb.analysis.comparison.candidates import rule
-from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.comparison.plan import Plan, make_plan
 from qwen3nb.analysis.stats.score_matrix import join
+from qwen3nb.answers.candidate_rules import rule
+from qwen3nb.answers.comparison import compare
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.judgements import shared_documents
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.records.record import Result
-from qwen3nb.report.comparison.compare import differences_table
 
 RNG = np.random.default_rng(3)
 SIZES = [1, 9, 2, 3, 5, 8, 4, 4, 7, 6, 3, 10, 8, 2, 8]
@@ -41,7 +40,7 @@ def test_a_comparison_has_the_clustered_errors_of_statsmodels():
     compared = compare(pair(GROUPS), baseline="old")
     (each,) = compared.differences
     assert each.interval == pytest.approx(fit.conf_int()[0], abs=1e-9)
-    assert "15 clusters of 80 queries" in differences_table(compared).note
+    assert "15 clusters of 80 queries" in compared.differences_table().note
     assert rule(compared, compared.tasks[0]).endswith(": 15 clusters of 80 queries.")
     alone = compare(pair(GROUPS), baseline="old", clusters=False)
     assert "cluster" not in rule(alone, alone.tasks[0])

@@ -10,11 +10,11 @@ from helpers.matrices import table
 from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records, pair_results
-from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import best_first, corrected, paired_differences
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import effect_size, mean_difference, permutation_test
 from qwen3nb.analysis.stats.resampling import draw_seed
+from qwen3nb.answers.comparison import compare
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import Part
 from qwen3nb.utils.format import json_text
@@ -166,7 +166,9 @@ def test_a_model_with_several_labels_is_one_with_aliases():
     newest, notes = newest_records(records)
     assert (len(newest), notes) == (2, [])
     _, notes = newest_records([make("a"), make("a", finished="2026-03-01")])
-    assert notes == [f"{TASK}: an earlier record of a (seed 0), finished 2026-01-01"]
+    assert [str(note) for note in notes] == [
+        f"{TASK}: an earlier record of a (seed 0), finished 2026-01-01"
+    ]
 
 
 RNG = np.random.default_rng(5)

@@ -9,9 +9,10 @@ import pytrec_eval
 from helpers.records import amend, make
 
 from qwen3nb.analysis.comparison.alignment import nothing_found
-from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.analysis.comparison.decision import Cost, cheapest, decide
-from qwen3nb.analysis.comparison.doubts import (
+from qwen3nb.answers.candidates import compare_candidates
+from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.decision import Cost, cheapest, decide
+from qwen3nb.answers.doubts import (
     judged_share,
     saturation,
     scores_if_relevant,
@@ -20,7 +21,6 @@ from qwen3nb.datasets.collection import nothing_found_by
 from qwen3nb.evaluation.retrieval.custom import judgements_of
 from qwen3nb.metrics.aggregate import means
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, score_run
-from qwen3nb.report.comparison.candidates import compare_candidates
 
 N = 40
 HARD = np.random.default_rng(5).uniform(0.2, 0.5, N)

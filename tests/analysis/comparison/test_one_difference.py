@@ -8,9 +8,6 @@ from helpers.records import amend, make
 from scipy import stats
 
 from qwen3nb.analysis.comparison.ablation_effects import effects
-from qwen3nb.analysis.comparison.against_baseline import against_baseline
-from qwen3nb.analysis.comparison.candidates import breakdown
-from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import correction_words, paired_difference
 from qwen3nb.analysis.inventory import Score
 from qwen3nb.analysis.training.checkpoint_scores import training_summaries, trajectories
@@ -21,13 +18,16 @@ from qwen3nb.analysis.training.interference import (
     estimate,
     with_clusters,
 )
+from qwen3nb.answers.against_baseline import against_baseline
+from qwen3nb.answers.candidate_rules import breakdown
+from qwen3nb.answers.candidates import compare_candidates
+from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.explorer import explore
 from qwen3nb.datasets.collection import TestCollection, from_mteb, query_clusters
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
 from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
 from qwen3nb.models.search.faiss_index import Speed
-from qwen3nb.report.comparison.candidates import compare_candidates
-from qwen3nb.report.comparison.explorer import explore, explorer_conclusion
 from qwen3nb.report.studies.ann import ann_conclusion, compression_table
 from qwen3nb.report.studies.reranking import rerank_differences
 from qwen3nb.utils.format import p_value_text
@@ -130,7 +130,7 @@ def test_the_explorer_shows_the_interval_of_the_comparison():
     records = [record(FIRST, OTHER), record(SECOND, BASE)]
     for result in records:
         result.config["queries"] = dict.fromkeys(IDS, "text")
-    sentence = str(explorer_conclusion(explore(records, task=RECORDS[0].task.key)))
+    sentence = str(explore(records, task=RECORDS[0].task.key).conclusion)
     low, high = compared().interval
     assert f"[{low:+.3f}, {high:+.3f}]" in sentence
 

@@ -9,7 +9,6 @@ from helpers.records import make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.plan import (
     STATED,
     Plan,
@@ -22,6 +21,7 @@ from qwen3nb.analysis.comparison.plan import (
 )
 from qwen3nb.analysis.stats.paired_tests import power_of_rare_wins
 from qwen3nb.analysis.stats.resampling import max_t_p_values
+from qwen3nb.answers.comparison import compare
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.metrics.intervals import difference_intervals
 from qwen3nb.records.record import RunCost

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from qwen3nb.answers.checks import Checks
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
 from qwen3nb.evaluation.embeddings.probes import Geometry, vector_geometry
@@ -10,7 +11,6 @@ from qwen3nb.evaluation.embeddings.sanity_check import FOX, PARAPHRASE, sanity_c
 from qwen3nb.evaluation.embeddings.sts import local_sts_benchmark
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.report.leaderboard.one_model import checks_table
 
 PROMPT = "which function: "
 STS, MRR = "AuthorSTS, Spearman", "a description finds its function, MRR@10"
@@ -118,7 +118,7 @@ def test_bm25_has_no_vectors_but_a_ranking():
     assert look.verdict == "PASSED"
     assert look.geometry is None
     assert look.as_dict()["geometry"] is None
-    assert len(checks_table(look).rows) == 2
+    assert len(Checks(look).table().rows) == 2
 
 
 @pytest.mark.integration

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from helpers.study import TEXTS, write_retrieval
 
+from qwen3nb.answers.one_model import preflight_table, sweep_table
 from qwen3nb.datasets.mirror import MirrorError, data_revision
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 from qwen3nb.evaluation.evaluate import evaluate
@@ -29,7 +30,6 @@ from qwen3nb.evaluation.run import Run
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.model import Model as NamedModel
-from qwen3nb.report.leaderboard.one_model import preflight_table, sweep_table
 from qwen3nb.report.studies.datasets import tier_table
 from qwen3nb.vectors.cache import bytes_per_vector
 from qwen3nb.vectors.encode_file import block_size

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 import qwen3nb as q
+from qwen3nb.answers.leaderboard import cost_table
 from qwen3nb.cli.main import main
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.custom.queries import ModelEntry, read_queries
@@ -25,7 +26,6 @@ from qwen3nb.models.search.fusion import fuse
 from qwen3nb.models.search.words import Words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import verify_files
-from qwen3nb.report.leaderboard.board import cost_table
 
 QUERIES = """
 [[queries]]

@@ -13,6 +13,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from qwen3nb import paths
+from qwen3nb.answers.leaderboard import cost_table
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.datasets.rows import DataError
@@ -32,7 +33,6 @@ from qwen3nb.models.types import SpecError
 from qwen3nb.records.results import Results
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.records.store import verify_files
-from qwen3nb.report.leaderboard.board import cost_table
 from qwen3nb.tiers import Tier
 
 

@@ -18,18 +18,12 @@ from qwen3nb.analysis.comparison.prompt_effects import (
     score_interval,
     superiority,
 )
+from qwen3nb.answers.prompts import Prompts
 from qwen3nb.models.kinds.prompts import QueryPrompt, read_prompts
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.store import load_results, verify
 from qwen3nb.report.evaluation.checked_run import check_and_evaluate
-from qwen3nb.report.studies.prompts import (
-    prompt_pairs_table,
-    prompt_place_table,
-    prompt_variance_table,
-    prompts_conclusion,
-    prompts_figure,
-)
 
 TASK = "PyDocsSampleRetrieval"
 SET = '[[prompts]]\nname = "a"\ntext = "find: "\n[[prompts]]\nname = "b"\ntext = "FIND "\n'
@@ -114,14 +108,14 @@ def test_pairs_that_a_prompt_reverses():
         ("a", "c", "", 1.0, None),
     ]
     assert pairs[0].difference == pytest.approx(0.05)
-    assert "1 of 3 pairs" in str(prompts_conclusion([first, second, third], pairs))
-    assert prompt_pairs_table(pairs).rows[0][4].text == "p1"
+    assert "1 of 3 pairs" in str(Prompts((first, second, third), tuple(pairs)).conclusion)
+    assert Prompts((), tuple(pairs)).pairs_table().rows[0][4].text == "p1"
 
 
 def test_of_many_pairs_the_least_certain_are_shown():
     many = [scored(f"m{n:02}", 1 - n / 100, [1 - n / 100] * 2) for n in range(45)]
     alike = scored("alike", 0.9, [0.9, 0.95])
-    table = prompt_pairs_table(prompt_pairs([*many, alike]))
+    table = Prompts((), tuple(prompt_pairs([*many, alike]))).pairs_table()
     assert (len(table), table.rows[0][5].text) == (1000, "0.25")  # m10 has one tie and one defeat
     assert "Shown: 1,000 of 1,035" in table.note
 
@@ -185,7 +179,7 @@ def test_the_variance_is_split_by_query_prompt_and_seed():
     several = scored("a", 0.5, one.values, np.concatenate([one.scores, one.scores + 0.1], axis=2))
     assert "seed" in [part.name for part in prompt_variance(several)]
     assert prompt_variance(scored("a", 0.5, [0.4, 0.6])) == []  # a correlation
-    table = prompt_variance_table([one, several])
+    table = Prompts((one, several), ()).variance_table()
     assert table.rows[0][-1].text == "–"  # one seed has no such share
 
 
@@ -238,11 +232,9 @@ def test_a_set_is_evaluated_apart_and_encodes_passages_once(
         each.run for each in records
     ]
     names = execute_here(REPOSITORY / "notebooks" / "prompts.ipynb", None, {})
-    assert {each.task for each in names["scores"]} == {each.task.key for each in records}
-    assert [row[0].text for row in prompt_place_table(names["scores"]).rows] == [
-        default.model.label
-    ] * 2
-    assert "to" in prompts_figure(names["scores"]).alt
+    assert {each.task for each in names["prompts"].scores} == {each.task.key for each in records}
+    assert [row[0].text for row in names["prompts"].table().rows] == [default.model.label] * 2
+    assert "to" in names["prompts"].figure().alt
     with pytest.raises(SpecError, match="takes no prompts"):
         check_and_evaluate("bm25", **given)
     assert "6 of 6 records are consistent" in cli("verify").output

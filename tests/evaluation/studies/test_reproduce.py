@@ -3,6 +3,7 @@ import shutil
 
 import pytest
 
+from qwen3nb.answers.reproduction import Reproductions
 from qwen3nb.datasets.mirror import NOTE
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.mteb.select import choose_tasks
@@ -15,7 +16,6 @@ from qwen3nb.evaluation.studies.reproduce import (
     unavailable,
 )
 from qwen3nb.models.kinds.resolve import find_source
-from qwen3nb.report.leaderboard.published import reproduction_conclusion, reproduction_table
 from qwen3nb.utils.atomic_files import sha256_file, write_json
 
 
@@ -72,14 +72,14 @@ def test_a_score_on_substitutes_is_not_judged(tmp_path, monkeypatch):
     assert (done.verdict, done.is_judged) == ("not judged", False)
     assert done.value is not None
     assert "substitute" in done.reason
-    (row,) = reproduction_table([done]).rows
+    (row,) = Reproductions((done,)).table().rows
     assert [cell.text for cell in row][4:] == ["not judged", "0.001", "not judged"]
-    text = str(reproduction_conclusion([done]))
+    text = str(Reproductions((done,)).conclusion)
     assert text.startswith("No published score could be judged here, of 1. 1 are on a mirror's")
     note_revision(folder, "b0fddb56ed78048fa8b90373c8a3cfc37b684831")
     (copied,) = reproduce([score], absent=(), show_progress=False)
     assert (copied.verdict, copied.reason) == ("FAIL", "")
-    assert "0 of 1 published scores" in str(reproduction_conclusion([copied]))
+    assert "0 of 1 published scores" in str(Reproductions((copied,)).conclusion)
 
 
 @pytest.mark.integration

@@ -6,9 +6,9 @@ import re
 import pytest
 from helpers.records import BASE, amend, make, noisy, own
 
-from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.answers.candidates import compare_candidates
+from qwen3nb.answers.comparison import compare
 from qwen3nb.cli.commands.records import REGRESSION
-from qwen3nb.report.comparison.candidates import compare_candidates
 
 
 def test_the_recommendation_and_everything_behind_it():

@@ -9,17 +9,8 @@ from helpers.records import (
     noisy,
 )
 
-from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.comparison.compare import (
-    compared_tables,
-    comparison_conclusion,
-    differences_figure,
-    differences_table,
-    lead_figure,
-    leaderboard_conclusion,
-    pairs_figure,
-    power_table,
-)
+from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.leaderboard import lead_conclusion, lead_figure
 from qwen3nb.tiers import BENCHMARKS
 
 KEYS = [*BENCHMARKS["MTEB(eng, v2)"].types["Clustering"], *BENCHMARKS["BEIR"].tasks[3:9]]
@@ -49,35 +40,35 @@ def points(axis):
 
 def test_differences_with_what_the_queries_can_show():
     comparison = compared()
-    good, same = differences_table(comparison).rows
+    good, same = comparison.differences_table().rows
     assert (good[0].text, good[2].strong, good[4].text) == ("good", True, "40 / 0 / 0")
     assert (same[0].text, same[2].strong) == ("same", False)
     assert (
         "step-down MaxT over all 3 pairs of the models compared"
-        in differences_table(comparison).note
+        in comparison.differences_table().note
     )
-    (row,) = power_table(comparison).rows
+    (row,) = comparison.power_table().rows
     assert [cell.text for cell in row[:3]] == ["Retrieval", "1 / 0", "0 / 0 / 1"]
     assert (row[3].strong, row[4].value > 40, row[5].text) == (True, True, "40")
-    assert not power_table(compared(minimum=0.2)).rows[0][3].strong
-    rows = compared_tables(comparison).rows
+    assert not compared(minimum=0.2).power_table().rows[0][3].strong
+    rows = comparison.table().rows
     assert [(row[0].text, row[1].strong) for row in rows] == [("good", True), ("same", False)]
-    (axis,) = differences_figure(comparison).axes
+    (axis,) = comparison.figure().axes
     assert labels(axis) == ["same", "good"]
     assert [filled for _, filled in points(axis)] == [True, False]
-    pairs = pairs_figure(comparison).axes[0]
+    pairs = comparison.pairs_figure().axes[0]
     assert labels(pairs)[0] == "good"
     assert sorted(text.get_text() for text in pairs.texts) == ["0"] * 4 + ["1"] * 2
     nothing = compare([])
-    assert "No two models" in differences_table(nothing).note
-    assert "Nothing was compared" in comparison_conclusion(nothing).text
-    assert (differences_figure(nothing), pairs_figure(nothing)) == (None, None)
+    assert "No two models" in nothing.differences_table().note
+    assert "Nothing was compared" in nothing.conclusion.text
+    assert (nothing.figure(), nothing.pairs_figure()) == (None, None)
 
 
 def test_queries_are_counted_that_are_won_or_unpaired():
     first, second = make("a", (0.9, 0.8, 0.7, 0.6, 0.5)), make("b", (0.1, 0.8, 0.8, 0.7))
     comparison = compare([first, second], baseline="b")
-    (row,) = differences_table(comparison).rows
+    (row,) = comparison.differences_table().rows
     assert (row[1].text, row[4].text) == ("+0.150", "1 / 1 / 2")
     assert (row[5].text, row[5].detail) == ("4", "1 unpaired")
 
@@ -86,28 +77,28 @@ def test_many_tasks_are_counted_and_split_by_type():
     means = {"good": 0.7, "poor": 0.4}
     results = [benchmark_record(name, key, mean=m) for name, m in means.items() for key in KEYS]
     many = compare(results, tasks=KEYS, baseline="poor", draws=500)
-    sections = compared_tables(many)
+    sections = many.table()
     shown = [(title, len(table), table.columns) for title, table in sections.tables]
     columns = ("task", "good")
     assert shown == [("Clustering (8 tasks)", 8, columns), ("Retrieval (6 tasks)", 6, columns)]
-    rows = [[cell.text for cell in row[1:3]] for row in power_table(many).rows]
+    rows = [[cell.text for cell in row[1:3]] for row in many.power_table().rows]
     assert rows == [["1 / 0", "0 / 0 / 0"]] * len(KEYS)
-    figure = differences_figure(many)
+    figure = many.figure()
     assert len(figure.axes) == 12
     assert f"{len(KEYS) - 12} tasks are not shown" in figure.caption
-    assert sorted(text.get_text() for text in pairs_figure(many).axes[0].texts) == ["0", "14"]
+    assert sorted(text.get_text() for text in many.pairs_figure().axes[0].texts) == ["0", "14"]
 
 
 def test_of_many_models_the_best_are_shown_and_the_others_counted():
     names = [f"m{i:02d}" for i in range(33)]
     results = [make(n, [0.1 + 0.02 * i, 0.3, 0.2], task="T") for i, n in enumerate(names)]
     comparison = compare(results, baseline="m00", draws=20)
-    assert len(compared_tables(comparison)) == 12
-    figure = differences_figure(comparison)
+    assert len(comparison.table()) == 12
+    figure = comparison.figure()
     assert figure.caption.endswith(" models are shown; not shown: 2.")
     assert "m02" not in figure.alt
-    assert len(differences_table(comparison)) == 32
-    pairs = pairs_figure(comparison)
+    assert len(comparison.differences_table()) == 32
+    pairs = comparison.pairs_figure()
     assert "the baseline and the 29 models most above it on average; of the 33" in pairs.caption
     assert "over all pairs of the models compared" in pairs.caption
     names = {text.get_text() for text in pairs.axes[0].get_xticklabels()}
@@ -158,5 +149,5 @@ WAVES = 0.1 * np.tile([-1, 1], 100)
 )
 def test_a_model_is_best_only_where_its_lead_is_shown(scores, fragments):
     results = [make(f"s{i}", values) for i, values in enumerate(scores)]
-    text = leaderboard_conclusion(compare(results, tier="smoke"), task=RETRIEVAL).text
+    text = lead_conclusion(compare(results, tier="smoke"), task=RETRIEVAL).text
     assert [each for each in fragments if each not in text] == []

@@ -11,11 +11,10 @@ from helpers.records import RETRIEVAL as TASK
 from helpers.records import amend, make
 from helpers.search_texts import search_texts
 
-from qwen3nb.report.comparison.explorer import (
+from qwen3nb.answers.explorer import (
     NoExplorer,
     different_queries,
     explore,
-    explorer_conclusion,
     query_details,
     top_documents,
 )
@@ -46,11 +45,11 @@ def test_of_many_models_the_page_offers_the_best_or_those_chosen():
     results = [make(f"m{i:02d}", (0.01 * i, 0.5, 0.2)) for i in range(32)]
     texts = search_texts(QUERIES, DOCUMENTS, QRELS)
     best = explore(results, task=TASK, texts=texts)
-    data = data_of(best._repr_html_())
+    data = data_of(best.plot()._repr_html_())
     assert data["models"] == [f"m{i:02d}" for i in range(31, 1, -1)] == list(data["scores"])
-    assert "2 models not shown" in best._repr_html_()
+    assert "2 models not shown" in best.plot()._repr_html_()
     selected = explore(results, task=TASK, texts=texts, models="m00,m07")
-    assert data_of(selected._repr_html_())["models"] == ["m07", "m00"]
+    assert data_of(selected.plot()._repr_html_())["models"] == ["m07", "m00"]
     for wrong in ("m00", "m00,other"):
         with pytest.raises(ValueError, match="m00"):
             explore(results, task=TASK, texts=texts, models=wrong)
@@ -70,7 +69,7 @@ def test_the_explorer_holds_texts_and_never_markup(text):
         each.config["top"] = {text: [text]}
     texts = search_texts({text: text, "q": "other"}, {text: (text, text)}, {text: {text: 1}})
     explorer = explore(results, task=TASK, texts=texts)
-    page = explorer._repr_html_()
+    page = explorer.plot()._repr_html_()
     data = data_of(page)
     assert data["ids"][data["texts"].index(" ".join(text.split()))] == text
     detail = data["details"]["queries"][text]
@@ -83,7 +82,7 @@ def test_the_explorer_holds_texts_and_never_markup(text):
 
 def test_the_explorer_orders_models_and_shows_true_numbers(explorer):
     assert explorer.models == ["b", "a"]
-    data = data_of(explorer._repr_html_())
+    data = data_of(explorer.plot()._repr_html_())
     assert data["scores"] == {"b": [0.2, 0.4, 0.9], "a": [0.1, 0.5, 0.3]}
     assert (data["ids"], data["texts"]) == (["q0", "q1", "q2"], ["zero", "one", "two"])
     frame = explorer.to_frame()
@@ -123,7 +122,7 @@ def test_a_page_holds_the_largest_differences_of_every_pair_and_is_not_large(mon
         assert set(explorer.to_frame(first=first, second=second).index[:3]) <= set(kept)
     whole = query_details(kept, explorer.records, texts)
     assert list(whole["queries"]) == kept
-    module = "qwen3nb.report.comparison.explorer._SIZE"
+    module = "qwen3nb.answers.explorer._SIZE"
     monkeypatch.setattr(module, len(json.dumps(whole)) // 2)
     part = query_details(kept, explorer.records, texts)
     assert list(part["queries"]) == kept[: len(part["queries"])]
@@ -137,7 +136,7 @@ def test_without_two_models_or_the_texts_the_page_says_why():
     assert "Two models with nDCG@10" in refused._repr_html_()
     assert refused.query().rows == ()
     assert refused.to_frame().empty
-    assert explorer_conclusion(refused).text == refused.why
+    assert refused.conclusion.text == refused.why
     results = [make("a", task="NoSuchTask"), make("b", task="NoSuchTask")]
     assert "unknown task" in explore(results, task="NoSuchTask")._repr_html_()
     for each in results:
@@ -163,7 +162,7 @@ def page_of(explorer, folder):
     ]
     tags = "".join(f'<script src="file://{script}"></script>' for script in scripts)
     page = folder / "page.html"
-    body = f"{explorer._repr_html_()}{tags}"
+    body = f"{explorer.plot()._repr_html_()}{tags}"
     page.write_text(f"<!DOCTYPE html><html><head></head><body>{body}</body>")
     return page
 
@@ -218,10 +217,10 @@ def test_a_click_shows_the_query_and_its_address_both_rankings(tmp_path):
 def test_the_conclusion_counts_who_wins_where_they_are_far_apart():
     records = [make("a", [0.9] * 20 + [0.1]), make("b", [0.0] * 19 + [0.2, 0.9])]
     texts = search_texts({"q0": "x"})
-    text = explorer_conclusion(explore(records, task=TASK, texts=texts)).text
+    text = explore(records, task=TASK, texts=texts).conclusion.text
     assert text.startswith("On 21 of 21 queries of Retrieval the two best models differ by more")
     assert "a wins 20 of them and b 1. The largest difference is 0.900, the mean" in text
     near = [make("a", (0.5, 0.6)), make("b", (0.4, 0.6))]
-    text = explorer_conclusion(explore(near, task=TASK, texts=texts)).text
+    text = explore(near, task=TASK, texts=texts).conclusion.text
     assert text.startswith("On 0 of 2 queries")
     assert "+0.050 [" in text

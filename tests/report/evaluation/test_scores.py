@@ -3,19 +3,19 @@
 import pytest
 from helpers.records import make, noisy, tier_records
 
-from qwen3nb.analysis.comparison.against_baseline import against_baseline
 from qwen3nb.analysis.comparison.alignment import reference_models
 from qwen3nb.analysis.comparison.benchmark_means import column_mean, ranked_columns
-from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
-from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.models.load import load_model
-from qwen3nb.report.evaluation.by_hand import query_table, shortened, typical_query
-from qwen3nb.report.evaluation.scores import (
+from qwen3nb.answers.against_baseline import against_baseline
+from qwen3nb.answers.evaluation import (
     baseline_figure,
     evaluation_conclusion,
     scores_table,
     terminal_table,
 )
+from qwen3nb.answers.one_query import query_table, shortened, typical_query
+from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.models.load import load_model
 from qwen3nb.report.render.figure import COLORS
 from qwen3nb.report.render.home import record_link, score_link
 

@@ -14,18 +14,11 @@ from helpers.records import (
     tier_records,
 )
 
+from qwen3nb.answers.all_results import all_results, write_all_results
+from qwen3nb.answers.leaderboard import headline_task, leaderboard, rank_table, standings
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results, verify
-from qwen3nb.report.leaderboard.all_results import all_results, write_all_results
-from qwen3nb.report.leaderboard.board import (
-    headline_table,
-    headline_task,
-    leaderboard,
-    rank_table,
-    standings,
-    task_tables,
-)
 from qwen3nb.report.render.table import short_task
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
@@ -35,7 +28,7 @@ def test_the_leaderboard_names_what_is_missing_and_marks_the_best():
     bm25 = make("bm25", scores=(0.9, 0.9, 0.9), settings={"model": {"kind": "bm25"}})
     sts = make("m", task="AuthorSTS")
     amend(sts, "task", type="STS")
-    table = leaderboard([make("m"), bm25, sts], tier="smoke", links={"run-m": "m.html"})
+    table = leaderboard([make("m"), bm25, sts], tier="smoke", links={"run-m": "m.html"}).table()
     first, second = table.rows
     assert [(row[0].text, row[1].text, row[1].strong) for row in table.rows] == [
         ("bm25", "0.900", True),
@@ -47,7 +40,7 @@ def test_the_leaderboard_names_what_is_missing_and_marks_the_best():
     assert table.columns[1] == "Retrieval\nnDCG@10, n = 3"
     constant = {"cosine": dict.fromkeys("abc", 0.5), "gold": {"a": 1, "b": 2, "c": 3}}
     sts.metrics["nDCG@10"] = aggregate(constant, how="spearman", columns=("cosine", "gold"))
-    (row,) = leaderboard([sts], tier="smoke").rows
+    (row,) = leaderboard([sts], tier="smoke").table().rows
     assert (row[5].text, "constant" in row[5].detail) == ("undefined", True)
 
 
@@ -56,12 +49,12 @@ def test_the_headline_is_the_task_of_most_models_or_the_means_of_benchmarks():
     results = [make("a", task=second), make("b", task=second), make("b", task=first)]
     assert headline_task(results, tier="smoke") == second
     assert headline_task(results[1:], tier="smoke") == first
-    table = headline_table(results, tier="smoke", most=1)
+    table = leaderboard(results, tier="smoke").headline_table(most=1)
     assert table.columns[1].startswith(short_task(second))
     assert (len(table), table.note.startswith("The best 1 of 2 models.")) == (1, True)
-    full = headline_table(tier_records("m"), tier="full").columns
+    full = leaderboard(tier_records("m"), tier="full").headline_table().columns
     assert [full[i].split("\n")[0] for i in (1, -1)] == ["BEIR", "MTEB(eng, v2) Mean (TaskType)"]
-    assert "No results" in headline_table([], tier="smoke").note
+    assert "No results" in leaderboard([], tier="smoke").headline_table().note
 
 
 def test_marks_show_who_is_near_the_best():
@@ -69,8 +62,8 @@ def test_marks_show_who_is_near_the_best():
     near, other = (make(name, scores=[0.9, 0.8] + [0.9] * 38) for name in "bd")
     amend(other, "task", revision="another")
     for alone in ([best], [best, other]):
-        assert not any(row[1].mark for row in leaderboard(alone, tier="smoke").rows)
-    table = leaderboard([best, near, far], tier="smoke")
+        assert not any(row[1].mark for row in leaderboard(alone, tier="smoke").table().rows)
+    table = leaderboard([best, near, far], tier="smoke").table()
     cells = {row[0].text: (row[1].strong, row[1].second, row[1].mark) for row in table.rows}
     assert cells == {"a": (True, False, ""), "b": (False, True, "†"), "c": (False, False, "")}
     assert table.legend[0][0] == "†"
@@ -92,7 +85,7 @@ def records():
 
 def test_the_first_table_has_a_column_per_benchmark(records):
     results = [*records, benchmark_record("alone", "SciFact")]
-    table = leaderboard(results, tier="full", links={"run-a-model": "a.html"})
+    table = leaderboard(results, tier="full", links={"run-a-model": "a.html"}).table()
     assert table.columns[1] == "BEIR\nnDCG@10, 15 tasks"
     assert len(table.columns) == 6
     rows = {row[0].text: row for row in table.rows}
@@ -102,19 +95,22 @@ def test_the_first_table_has_a_column_per_benchmark(records):
     assert rows["a-model"][1].interval[0] < rows["a-model"][1].value
     assert [cell.text for cell in rows["bm25"][4:]] == ["12 of 41", "12 of 41"]
     assert (rows["broken"][1].text, rows["broken"][1].detail) == ("14 of 15", "incomplete")
-    assert leaderboard([], tier="full").rows == ()
+    assert leaderboard([], tier="full").table().rows == ()
 
 
 def test_bm25_that_was_not_run_on_ones_data_needs_no_vectors():
     """A folder's name says nothing; its records say that it is a search."""
     bm25 = make("bm25", task="easy", settings={"model": {"kind": "bm25"}})
     records = [make("m", task="easy"), make("m", task="hard"), bm25]
-    texts = {row[0].text: row[2].text for row in leaderboard(records, tasks=["easy", "hard"]).rows}
+    texts = {
+        row[0].text: row[2].text
+        for row in leaderboard(records, tasks=["easy", "hard"]).table().rows
+    }
     assert texts["bm25"] == "not run"
 
 
 def test_every_task_of_the_tier_is_in_a_section(records):
-    sections = task_tables(records, tier="full")
+    sections = leaderboard(records, tier="full").task_tables()
     titles = [title for title, _ in sections.tables]
     assert titles[:5] == [
         "Means by type of task",
@@ -183,7 +179,10 @@ def test_ranks_over_tasks_are_by_metric():
 def test_a_model_without_a_task_is_named_and_not_ranked_over_all():
     """It leads on the first task: there, it is in row 1 of the leaderboard, too."""
     results = on_both({"search": (0.8, None), "encoder": (0.6, 0.5), "other": (0.4, 0.4)})
-    ranks, scores = rank_table(standings(results, tier="smoke")), leaderboard(results, tier="smoke")
+    ranks, scores = (
+        rank_table(standings(results, tier="smoke")),
+        leaderboard(results, tier="smoke").table(),
+    )
     models = ["search", "encoder", "other"]
     assert [row[0].text for row in ranks.rows] == [row[0].text for row in scores.rows] == models
     assert [row[1].text for row in ranks.rows] == ["1", "2", "3"]

@@ -5,23 +5,15 @@ from dataclasses import replace
 import pytest
 from helpers.records import amend, make, tier_records
 
+from qwen3nb.answers.all_results import summarise
+from qwen3nb.answers.checks import Checks
+from qwen3nb.answers.leaderboard import _TARGETS, expected_table, sts_table
+from qwen3nb.answers.one_model import model_and_run_table, parts_table, suite_table
+from qwen3nb.answers.reproduction import Reproductions
 from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
 from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import MTEBScore, Part
-from qwen3nb.report.leaderboard.all_results import summarise
-from qwen3nb.report.leaderboard.one_model import (
-    checks_conclusion,
-    model_and_run_table,
-    parts_table,
-    suite_table,
-)
-from qwen3nb.report.leaderboard.published import (
-    _TARGETS,
-    expected_table,
-    reproduction_conclusion,
-    sts_and_msmarco_table,
-)
 from qwen3nb.tiers import GROUPS, TIERS
 
 
@@ -151,7 +143,7 @@ def test_what_was_expected_stands_beside_what_was_measured():
 
 def test_a_target_is_judged_on_real_data_only(monkeypatch):
     monkeypatch.setattr(
-        "qwen3nb.report.leaderboard.published.read_provenance",
+        "qwen3nb.answers.leaderboard.read_provenance",
         lambda folder: {} if folder.name == "mine" else None,
     )
 
@@ -169,20 +161,20 @@ def test_a_target_is_judged_on_real_data_only(monkeypatch):
 def test_sts_has_an_average_only_over_all_tasks():
     full = [on("STS12", "a", 0.6), on("STSBenchmark", "a", 0.8)]
     ms = on("MSMARCO", "a", 0.3, metric="MRR@10")
-    table = sts_and_msmarco_table([*full, ms, on("STS12", "b", 0.5)])
+    table = sts_table([*full, ms, on("STS12", "b", 0.5)])
     heads = [head.split("\n")[0] for head in table.columns]
     assert heads == ["model", "STS12", "STSBenchmark", "Avg", "MS MARCO"]
     first, second = table.rows
     assert first[3].value == pytest.approx(0.7)
     assert first[4].text == "0.300"
     assert (second[3].text, second[4].text) == ("1 of 2", "not run")
-    assert sts_and_msmarco_table(full[:1]) is expected_table([ms]) is None
+    assert sts_table(full[:1]) is expected_table([ms]) is None
 
 
 def test_what_the_sanity_checks_say():
     verdicts = ("WARNING", "PASSED", "INFO", "FAILED", "NOT APPLICABLE")
     checks = tuple(Check("rank", each, "1", "> 2") for each in verdicts)
-    text = str(checks_conclusion(SanityCheck("m", "0" * 64, checks)))
+    text = str(Checks(SanityCheck("m", "0" * 64, checks)).conclusion)
     assert text.startswith("m passes 1 of 3 sanity checks. WARNING: rank, 1 (expected > 2)")
     assert text.endswith("FAILED: rank, 1 (expected > 2).")
 
@@ -192,7 +184,7 @@ def test_reproductions_are_counted_and_the_farthest_is_named():
         return Reproduction(Published("m", task, 0.5, 0.001, "mteb"), None, value)
 
     done = [one("A", 0.5002), one("B", 0.503), one("C", 0.49), one("D", None)]
-    text = str(reproduction_conclusion(done))
+    text = str(Reproductions(tuple(done)).conclusion)
     for part in ("1 of 3 published", "1 more within", "m on C: -0.0100", "1 could not be run"):
         assert part in text
-    assert "of 1" in str(reproduction_conclusion(done[3:]))
+    assert "of 1" in str(Reproductions(tuple(done[3:])).conclusion)

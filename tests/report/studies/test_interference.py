@@ -18,9 +18,9 @@ from qwen3nb.analysis.training.interference import (
     Interference,
     estimate,
 )
+from qwen3nb.answers.landing import interference_finding
 from qwen3nb.execution.notebook import finished_page, run_notebook
 from qwen3nb.execution.parameters import ParameterError
-from qwen3nb.report.headline import interference_finding
 from qwen3nb.report.studies.interference import (
     InterferenceReport,
     configurations_figure,

@@ -5,11 +5,11 @@ from helpers import REPOSITORY
 from helpers.beir import write_words
 from helpers.rerankers import write_reranker
 
+from qwen3nb.answers.one_model import model_and_run_table
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.models.rerankers import load_reranker
-from qwen3nb.report.leaderboard.one_model import model_and_run_table
 from qwen3nb.report.studies.reranking import (
     cases_table,
     gain_figure,

@@ -16,9 +16,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import nothing_found
-from qwen3nb.analysis.comparison.compare import Comparison
-from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison, significant
+from qwen3nb.analysis.comparison.differences import (
+    PairedDifference,
+    TaskComparison,
+    Verdict,
+    significant,
+)
 from qwen3nb.analysis.stats.score_matrix import shared_queries, system_scores
+from qwen3nb.answers.comparison import Comparison
 from qwen3nb.metrics.retrieval import JUDGED, METRICS, UNJUDGED, Measure
 from qwen3nb.records.record import Result
 
@@ -181,17 +186,17 @@ def turns_with(
     other = replace(task, columns=columns).difference(difference.first, difference.second)
     if other is None:
         return False
-    before, after = comparison.verdict(difference), comparison.verdict(other)
-    if before == "no worse":
-        return after in ("not shown", "worse")
-    if before == "equivalent":
-        return after != "equivalent"
+    before, after = comparison.find_verdict(difference), comparison.find_verdict(other)
+    if before is Verdict.NO_WORSE:
+        return after in (Verdict.NOT_SHOWN, Verdict.WORSE)
+    if before is Verdict.EQUIVALENT:
+        return after is not Verdict.EQUIVALENT
     return _side(other, comparison) != _side(difference, comparison)
 
 
 def is_claim(difference: PairedDifference, comparison: Comparison) -> bool:
     """Return whether the verdict on a difference says more than that none is shown."""
-    return comparison.verdict(difference) != "not shown"
+    return comparison.find_verdict(difference) is not Verdict.NOT_SHOWN
 
 
 def is_worse(difference: PairedDifference, comparison: Comparison) -> bool:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qwen3nb.answers.all_results import Summary
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import newest
 from qwen3nb.records.store import _USES
-from qwen3nb.report.leaderboard.all_results import Summary
 from qwen3nb.report.render.figure import COLORS, Figure, MplFigure, panels, plain
 from qwen3nb.report.render.home import command_again, formula_link, record_link, task_anchor
-from qwen3nb.report.render.table import MANY, Cell, Conclusion, Table, number, short_task
+from qwen3nb.report.render.table import MANY, Cell, Table, number, short_task
 
 if TYPE_CHECKING:
-    from qwen3nb.evaluation.embeddings.sanity_check import SanityCheck
     from qwen3nb.evaluation.mteb.plan import Planned, Preflight
 
 
@@ -67,43 +66,6 @@ def parts_table(results: Sequence[Result]) -> Table | None:
         name="parts",
         caption="Scores by language, subset and split.",
         data=DataUsed.of(each for each in results if each.parts),
-    )
-
-
-def checks_conclusion(checks: SanityCheck) -> Conclusion:
-    """State how many sanity checks a model passes, and which it does not."""
-    judged = [each for each in checks if each.verdict in ("PASSED", "WARNING", "FAILED")]
-    missed = [each for each in judged if each.verdict != "PASSED"]
-    reasons = "; ".join(
-        f"{each.verdict}: {each.name}, {each.observed} (expected {each.expected})"
-        for each in missed
-    )
-    passed = f"{checks.model} passes {len(judged) - len(missed)} of {len(judged)} sanity checks."
-    return Conclusion(passed + f" {reasons}." * bool(missed))
-
-
-def checks_table(checks: Iterable[Any]) -> Table:
-    """Return the sanity checks, one per row."""
-    return Table.of(
-        (
-            {
-                "check": check.name,
-                "verdict": Cell(check.verdict, strong=check.verdict in ("WARNING", "FAILED")),
-                "observed": (
-                    check.observed,
-                    "" if check.low is None else f"[{check.low:.3f}, {check.high:.3f}]",
-                ),
-                "expected": (check.expected, check.remark),
-                "n": check.n or None,
-            }
-            for check in checks
-        ),
-        note=f"Intervals: 95 %, {interval_words(['widened', 'fisher'])} (correlations), over "
-        "queries or pairs. On substitutes for the data a target was set for, a missed target only "
-        "warns, unless the interval includes chance.",
-        kind="words",
-        name="checks",
-        caption="Sanity checks: what was observed, what is expected, and the verdict.",
     )
 
 

@@ -1,7 +1,7 @@
 """The verdict on each candidate against the model in use, and the choice of candidates.
 
 A candidate matters if its difference from the model in use is significant (see `differences`)
-**and** larger than ``minimum``. `qwen3nb.analysis.comparison.decision` chooses between those that
+**and** larger than ``minimum``. `qwen3nb.answers.decision` chooses between those that
 matter and the model in use.
 """
 
@@ -13,7 +13,6 @@ from qwen3nb.analysis.comparison.alignment import (
     system_names,
     without_result,
 )
-from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
     TaskComparison,
@@ -22,6 +21,7 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join, shared_queries
+from qwen3nb.answers.comparison import Comparison
 from qwen3nb.metrics.intervals import Interval, mean_interval
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import from_oldest, newest

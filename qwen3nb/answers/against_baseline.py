@@ -20,8 +20,8 @@ from qwen3nb.analysis.comparison.benchmark_means import (
     counted_tasks,
     ranked_columns,
 )
-from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import significant
+from qwen3nb.answers.comparison import Comparison, compare
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.record import Result, TaskInfo

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable, in_words
-from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
 from qwen3nb.analysis.training.checkpoint_scores import trajectories
 from qwen3nb.analysis.training.interference import SPECIALISTS
+from qwen3nb.answers.comparison import Comparison
+from qwen3nb.answers.leaderboard import Leaderboard, lead_conclusion, lead_figure
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
-from qwen3nb.report.comparison.compare import lead_figure, leaderboard_conclusion
 from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.render.table import score_text, short_task
 from qwen3nb.report.studies import interference
@@ -41,10 +41,10 @@ def headline_lead(
 ) -> str:
     """Return the best model and the distance of the others as HTML: a sentence and a figure.
 
-    As `leaderboard_conclusion`; ``folder`` has all other pages, relative to the landing page. If
+    As `lead_conclusion`; ``folder`` has all other pages, relative to the landing page. If
     any score is on substitutes for MTEB's data, a banner comes first.
     """
-    sentence = leaderboard_conclusion(comparison, task=task, results=results)
+    sentence = lead_conclusion(comparison, task=task, results=results)
     if comparison.records:
         sentence = replace(sentence, page=f"{folder}leaderboard.html")
     figure = lead_figure(comparison, task=task)
@@ -81,6 +81,28 @@ def headline_findings(
     joint = interference_finding(interference.interference_report(seed=seed), folder=folder)
     more = [joint, rerank_finding(results or load_results(), seed=seed, links=pages)]
     return findings_html([*own, *filter(None, more)][:_MOST])
+
+
+def landing_page(
+    everything: Iterable[Result], board: Leaderboard, *, folder: str = "runs/", most: int = 10
+) -> dict[str, str]:
+    """Return the parts of the landing page as HTML: the lead, the findings, and the best models.
+
+    Args:
+        everything: all records, those of adapters included.
+        board: the leaderboard, with the page of each run.
+        folder: that of all other pages, relative to the landing page.
+        most: number of models in the table.
+    """
+    records = list(everything)
+    comparison, task = board.comparison, board.task
+    links = {run: f"{folder}{page}" for run, page in board.links.items()}
+    scores = replace(board, links=links).headline_table(most=most)
+    return {
+        "lead": headline_lead(comparison, task=task, results=records, folder=folder),
+        "findings": headline_findings(comparison, records, task=task, links=links, folder=folder),
+        "headline": scores.to_html(),
+    }
 
 
 def findings_html(findings: Sequence[Finding]) -> str:

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline, strongest
 from qwen3nb.analysis.comparison.alignment import baselines, possible_baselines, system_names
+from qwen3nb.answers.against_baseline import AgainstBaseline, strongest
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest

@@ -9,13 +9,13 @@ query, then by bytes per vector. Without one, the model in use stays, which so w
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import (
     TEST,
     PairedDifference,
     TaskComparison,
     correction_words,
 )
+from qwen3nb.answers.comparison import Comparison
 from qwen3nb.records.record import Result
 from qwen3nb.utils.format import duration_text, interval_text, p_value_text
 

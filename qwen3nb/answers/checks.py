@@ -1,0 +1,94 @@
+"""Is the model sound? Sanity checks that take seconds and find what is broken."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from qwen3nb.answers.answer import Answer
+from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
+from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
+from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.search.bm25 import BM25
+from qwen3nb.models.search.fusion import Fusion
+from qwen3nb.report.render.table import Cell, Conclusion, Table
+from qwen3nb.utils.imports import DataFrame
+
+_MISSED = ("WARNING", "FAILED")
+
+
+@dataclass(frozen=True, repr=False)
+class Checks(Answer):
+    """The sanity checks of one model, in the order of the page; iterates over them."""
+
+    sanity: SanityCheck
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self.sanity)
+
+    def __repr__(self) -> str:
+        return repr(self.sanity)
+
+    @property
+    def verdict(self) -> str:
+        """The worst verdict of the checks: ``FAILED``, ``WARNING`` or ``PASSED``."""
+        return self.sanity.verdict
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """How many checks the model passes, and which it does not."""
+        passed = sum(check.verdict == "PASSED" for check in self)
+        missed = [check for check in self if check.verdict in _MISSED]
+        text = f"{self.sanity.model} passes {passed} of {passed + len(missed)} sanity checks."
+        reasons = [
+            f"{check.verdict}: {check.name}, {check.observed} (expected {check.expected})"
+            for check in missed
+        ]
+        if reasons:
+            text += f" {'; '.join(reasons)}."
+        return Conclusion(text)
+
+    def table(self) -> Table:
+        """A row per check: what was observed, what is expected, and the verdict."""
+        return Table.of(
+            [_check_row(check) for check in self],
+            note=f"Intervals: 95 %, {interval_words(['widened', 'fisher'])} (correlations), over "
+            "queries or pairs. On substitutes for the data a target was set for, a missed target "
+            "only warns, unless the interval includes chance.",
+            kind="words",
+            name="checks",
+            caption="Sanity checks: what was observed, what is expected, and the verdict.",
+        )
+
+    def to_frame(self) -> DataFrame:
+        """A row per check with its verdict and, if it is a number, the value and its interval."""
+        import pandas as pd
+
+        columns = ["name", "verdict", "value", "low", "high", "observed", "expected", "n"]
+        rows = [[getattr(check, column) for column in columns] for check in self]
+        return pd.DataFrame(rows, columns=columns)
+
+
+def _check_row(check: Check) -> dict[str, object]:
+    interval = ""
+    if check.low is not None:
+        interval = f"[{check.low:.3f}, {check.high:.3f}]"
+    return {
+        "check": check.name,
+        "verdict": Cell(check.verdict, strong=check.verdict in _MISSED),
+        "observed": (check.observed, interval),
+        "expected": (check.expected, check.remark),
+        "n": check.n or None,
+    }
+
+
+def sanity_check(model: Encoder | BM25 | Fusion | Path | str) -> Checks:
+    """Check in seconds whether a model can be an encoder: vectors, directions, similarities.
+
+    Args:
+        model: a loaded model, or the folder or name of one.
+
+    Raises:
+        SpecError: no such model.
+    """
+    return Checks(intrinsic.sanity_check(model))

@@ -1,0 +1,442 @@
+"""How do two models compare, query by query? An interactive plot, and single queries by hand.
+
+Each query is a point; the selected query is shown with its text, its judged documents and the top
+documents of both models, and has its own address. The page is self-contained: the book's copy of
+plotly draws the points, and nothing is fetched. Without scripts, readers see a table of the
+queries, by descending difference.
+
+Documents are included for the queries that differ most; for the others, only scores and text, so
+pages with thousands of queries stay small enough for e-mail.
+"""
+
+import html
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qwen3nb.analysis.comparison import alignment
+from qwen3nb.analysis.comparison.differences import paired_differences
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
+from qwen3nb.answers.answer import Answer
+from qwen3nb.answers.leaderboard import headline_task
+from qwen3nb.evaluation.mteb.per_query import DocumentText, SearchTexts
+from qwen3nb.records.data_used import DataUsed
+from qwen3nb.records.record import Result
+from qwen3nb.records.results import richest_tier
+from qwen3nb.records.store import latest
+from qwen3nb.report.render import table
+from qwen3nb.report.render.differences import difference_text
+from qwen3nb.report.render.html import data_attribute, styled, unstyled
+from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.table import MOST_MODELS, Cell, Conclusion, Table, cut
+from qwen3nb.utils.choices import one_of, split_names
+from qwen3nb.utils.imports import DataFrame
+
+_FAR = 0.5  # differences counted in the conclusion
+_LONGEST = 200  # characters of a query in a list, and of a document
+_LONGEST_CAPTION = 300  # characters of a query in a caption
+_LONGEST_QUERY = 2000  # characters of the selected query
+_SHOWN = 5  # documents of a ranking, and judged documents, with their texts
+_MOST_QUERIES = 200  # queries with documents, limited by
+_SIZE = 1_500_000  # characters of a page
+_MARKUP = "<>&\u2028\u2029"  # characters that a browser may take for markup or the end of a script
+
+
+def top_documents(result: Result, query: str) -> list[str]:
+    """Return the ids of a query's top documents; empty if the record does not keep them."""
+    rankings = result.config.get("top")
+    if not isinstance(rankings, Mapping):
+        return []
+    task = result.task
+    id_in_whole_task = "/".join([*task.splits, *task.subsets, query])
+    documents = rankings.get(query) or rankings.get(id_in_whole_task) or ()
+    return [str(document) for document in documents]
+
+
+def query_text(result: Result, query: str, texts: SearchTexts | None = None) -> str:
+    """Return a query's text, from the record or from ``texts``; its id if neither has it."""
+    recorded = result.config.get("queries")
+    if isinstance(recorded, dict) and query in recorded:
+        return str(recorded[query])
+    text = texts.text(query) if texts else ""
+    return text or query
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explorer(Answer):
+    """Scores of two or more models, the best first, on their shared queries."""
+
+    matrix: ScoreMatrix
+    records: Mapping[str, Result]  # by name of the model in the matrix
+    texts: SearchTexts | None = None  # texts and judgements; without them, ids are shown
+    note: str = ""  # reason for missing texts, and number of models left out
+
+    def __repr__(self) -> str:
+        size = f"{len(self.models)} models, {len(self.matrix.queries)} queries"
+        return f"<Explorer of {self.matrix.task}: {size}>"
+
+    @property
+    def data(self) -> DataUsed:
+        """The data of the scores."""
+        return DataUsed.of(self.records.values())
+
+    @property
+    def models(self) -> list[str]:
+        """Names of the models, the best mean first."""
+        return list(self.matrix.systems)
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """On how many queries the two best models differ much, and who wins them."""
+        first, second = self.models[:2]
+        differences = self.matrix.column(first) - self.matrix.column(second)
+        far = int((np.abs(differences) > _FAR).sum())
+        wins = int((differences > _FAR).sum())
+        (mean,) = paired_differences(self.matrix, pairs=[(first, second)], seed=0)
+        return Conclusion(
+            f"On {far} of {mean.n} queries of {table.short_task(self.matrix.task)} the two best "
+            f"models differ by more than {_FAR:g} in {self.matrix.metric}: {first} wins {wins} of "
+            f"them and {second} {far - wins}. The largest difference is "
+            f"{np.abs(differences).max():.3f}, the mean over all {mean.n} "
+            f"{difference_text(mean, p_value=False)}.",
+            data=self.data,
+        )
+
+    def table(self) -> Table:
+        """The query on which the two best models differ most."""
+        return self.query()
+
+    def plot(self) -> "ExplorerPlot":
+        """The interactive plot: a point per query, whose documents are shown when it is chosen."""
+        return ExplorerPlot(self)
+
+    def text(self, query: str) -> str:
+        """Return a query's text, from the record or the data, or its id without either."""
+        record = next(iter(self.records.values()))
+        return query_text(record, query, self.texts)
+
+    def to_frame(self, *, first: str = "", second: str = "") -> DataFrame:
+        """Return a row per query: text, both scores and their difference, the largest first.
+
+        By default for the two best models.
+
+        Raises:
+            ValueError: an unknown model; lists the known ones.
+        """
+        import pandas as pd
+
+        one, two = self._pair(first, second)
+        scores = {name: self.matrix.column(name) for name in (one, two)}
+        frame = pd.DataFrame(scores, index=pd.Index(self.matrix.queries, name="query"))
+        frame.insert(0, "text", [cut(self.text(query), _LONGEST) for query in frame.index])
+        frame["difference"] = scores[one] - scores[two]
+        return frame.sort_values("difference", key=lambda column: -column.abs(), kind="stable")
+
+    def query(self, query: str = "", *, first: str = "", second: str = "") -> Table:
+        """Return a table of one query: its judged documents, and the top documents of two models.
+
+        By default, the query on which the two best models differ most.
+
+        Raises:
+            ValueError: an unknown query or model.
+        """
+        models = self._pair(first, second)
+        query = self._find_query(query, models)
+        grades = self.texts.grades(query) if self.texts else {}
+        rankings = [top_documents(self.records[model], query) for model in models]
+        documents = dict.fromkeys(_best_judged(grades)[:_SHOWN])
+        for ranking in rankings:
+            documents |= dict.fromkeys(ranking[:_SHOWN])
+        texts: Mapping[str, DocumentText] = {}
+        if self.texts:
+            texts = self.texts.documents({query: list(documents)})[query]
+        rows = []
+        for document in documents:
+            text = texts.get(document, DocumentText("", ""))
+            rows.append(
+                [
+                    (text.title or document, cut(text.text, _LONGEST)),
+                    table.number(grades.get(document), "d", absent="not judged"),
+                    *(_rank_cell(document, ranking) for ranking in rankings),
+                ]
+            )
+        row = self.matrix.queries.index(query)
+        values = [f"{model} {self.matrix.column(model)[row]:.3f}" for model in models]
+        return Table.of(
+            rows,
+            ("document", "grade", *(f"rank\n{model}" for model in models)),
+            note=self.note,
+            empty=self.note or "No document is judged, and these records keep no rankings.",
+            kind="words",
+            name="explorer-query",
+            caption=f"Query {query}, “{cut(self.text(query), _LONGEST_CAPTION)}”: its judged "
+            f"documents and the first five of each model, by {self.matrix.metric} "
+            f"{' and '.join(values)}.",
+        )
+
+    def _find_query(self, query: str, models: tuple[str, str]) -> str:
+        """Return a query, by default the one on which two models differ most."""
+        first, second = (self.matrix.column(model) for model in models)
+        largest = self.matrix.queries[int(np.argmax(np.abs(first - second)))]
+        if query and query not in self.matrix.queries:
+            raise ValueError(
+                f"unknown query {query!r} of {self.matrix.task}; to_frame() lists all "
+                f"{len(self.matrix.queries)}, such as {largest!r}"
+            )
+        return query or largest
+
+    def _pair(self, first: str, second: str) -> tuple[str, str]:
+        """Return two models: those that are given, else the best of the others."""
+        for name in (first, second):
+            if name:
+                one_of("model", name, self.models)
+        free = [name for name in self.models if name not in (first, second)]
+        return first or free.pop(0), second or free.pop(0)
+
+    def _repr_html_(self) -> str:
+        views = (self.conclusion, self.plot(), self.table())
+        return styled("\n".join(unstyled(view._repr_html_()) for view in views))
+
+
+@dataclass(frozen=True)
+class NoExplorer(Answer):
+    """The reason why there is no explorer, shown instead."""
+
+    why: str
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """The reason."""
+        return Conclusion(self.why)
+
+    def table(self) -> Table:
+        """An empty table that gives the reason."""
+        return self.query()
+
+    def plot(self) -> Conclusion:
+        """The reason."""
+        return self.conclusion
+
+    def query(self, query: str = "", *, first: str = "", second: str = "") -> Table:
+        """Return an empty table that gives the reason."""
+        return Table(("document",), (), self.why)
+
+    def to_frame(self, *, first: str = "", second: str = "") -> DataFrame:
+        """Return an empty data frame."""
+        import pandas as pd
+
+        return pd.DataFrame({"text": [], "difference": []})
+
+
+@dataclass(frozen=True)
+class ExplorerPlot:
+    """The interactive plot of an explorer, as HTML with its data; the book has the script."""
+
+    explorer: Explorer
+
+    def _repr_html_(self) -> str:
+        explorer = self.explorer
+        data = json.dumps(self._data(), allow_nan=False, separators=(",", ":"))
+        for sign in _MARKUP:
+            data = data.replace(sign, f"\\u{ord(sign):04x}")
+        controls = _model_choice("x", explorer.models, 0) + _model_choice("y", explorer.models, 1)
+        alt = (
+            f"A point per query of {table.short_task(explorer.matrix.task)}: "
+            f"{explorer.matrix.metric} of one model on the x-axis, another on the y-axis; "
+            f"{len(explorer.matrix.queries)} queries."
+        )
+        return (
+            f'<div class="q-explorer"{data_attribute(explorer.data)}>'
+            f"{_note(explorer.data.text)}"
+            f'<div class="q-controls">{controls}</div>'
+            f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
+            '<div class="q-picked"><p class="q-note">The points are drawn in the book, by a '
+            f"script; the tables below need none.</p></div>{_note(explorer.note)}"
+            f'<script type="application/json">{data}</script></div>'
+        )
+
+    def _data(self) -> dict[str, object]:
+        """Return the data for the page's script."""
+        explorer = self.explorer
+        matrix, models = explorer.matrix, explorer.models
+        scores = {}
+        for model in models:
+            scores[model] = [round(float(score), 5) for score in matrix.column(model)]
+        details = query_details(
+            different_queries(matrix, models, most=_MOST_QUERIES),
+            {model: explorer.records[model] for model in models},
+            explorer.texts,
+        )
+        return {
+            "metric": matrix.metric,
+            "models": models,
+            "colors": model_colors(models),
+            "ids": list(matrix.queries),
+            "texts": [cut(explorer.text(query), _LONGEST) for query in matrix.queries],
+            "scores": scores,
+            "details": details,
+        }
+
+
+def _model_choice(axis: str, models: Sequence[str], selected: int) -> str:
+    """Return the list from which a reader chooses the model of an axis, as HTML."""
+    options = ""
+    for index, model in enumerate(models):
+        mark = " selected" if index == selected else ""
+        options += f"<option{mark}>{html.escape(model)}</option>"
+    return f'<label>{axis}-axis <select data-axis="{axis}">{options}</select></label>'
+
+
+def _note(text: str) -> str:
+    return f'<p class="q-note">{html.escape(text)}</p>' if text else ""
+
+
+def _rank_cell(document: str, ranking: Sequence[str]) -> Cell:
+    if document in ranking:
+        return table.number(ranking.index(document) + 1, "d")
+    if ranking:
+        return Cell(f"after {len(ranking)}")
+    return Cell("not kept")
+
+
+def _best_judged(grades: Mapping[str, int]) -> list[str]:
+    """Return the judged documents, the highest grade first."""
+    return sorted(grades, key=lambda document: (-grades[document], document))
+
+
+def different_queries(matrix: ScoreMatrix, models: Sequence[str], *, most: int) -> list[str]:
+    """Return the queries on which models differ most, from every pair in turn."""
+    orders = []
+    for first, second in itertools.combinations(models, 2):
+        differences = np.abs(matrix.column(first) - matrix.column(second))
+        orders.append(np.argsort(-differences, kind="stable")[:most].tolist())
+    in_turn = dict.fromkeys(itertools.chain.from_iterable(zip(*orders, strict=True)))
+    return [matrix.queries[index] for index in itertools.islice(in_turn, most)]
+
+
+def query_details(
+    queries: Sequence[str], records: Mapping[str, Result], texts: SearchTexts | None
+) -> dict[str, object]:
+    """Return rankings, judgements and documents of each query for a page.
+
+    The most important queries come first; those that exceed the size of a page are left out.
+    """
+    details, wanted = {}, {}
+    for query in queries:
+        rankings = {model: top_documents(record, query) for model, record in records.items()}
+        grades = texts.grades(query) if texts else {}
+        text = texts.text(query)[:_LONGEST_QUERY] if texts else ""
+        details[query] = _query_detail(text, rankings, grades)
+        wanted[query] = dict.fromkeys(_first_documents(rankings, grades))
+    found = texts.documents(wanted) if texts else {}
+    documents: dict[str, list[str]] = {}
+    on_page, size = {}, 0
+    for query, detail in details.items():
+        new = {
+            name: [cut(document.title, _LONGEST), cut(document.text, _LONGEST)]
+            for name, document in found.get(query, {}).items()
+            if name not in documents
+        }
+        size += len(json.dumps([query, detail, new]))
+        if size > _SIZE:
+            break
+        on_page[query] = detail
+        documents |= new
+    return {"queries": on_page, "documents": documents}
+
+
+def _first_documents(rankings: Mapping[str, Sequence[str]], grades: Mapping[str, int]) -> list[str]:
+    """Return the documents of a query whose texts a page has."""
+    documents: list[str] = []
+    for ranking in rankings.values():
+        documents += ranking[:_SHOWN]
+    return documents + _best_judged(grades)[:_SHOWN]
+
+
+def _query_detail(
+    text: str, rankings: Mapping[str, Sequence[str]], grades: Mapping[str, int]
+) -> dict[str, object]:
+    judged = _best_judged(grades)
+    ranked = {*judged[:_SHOWN], *itertools.chain(*rankings.values())}
+    return {
+        "text": text,
+        "top": {model: ranking for model, ranking in rankings.items() if ranking},
+        "judged": judged[:_SHOWN],
+        "count": len(judged),
+        "relevant": sum(grade > 0 for grade in grades.values()),
+        "grades": {document: grade for document, grade in grades.items() if document in ranked},
+    }
+
+
+def explore(
+    results: Iterable[Result],
+    *,
+    task: str = "",
+    tier: str = "",
+    metric: str = "nDCG@10",
+    models: str | Sequence[str] = (),
+    texts: SearchTexts | None = None,
+) -> Explorer | NoExplorer:
+    """Return the explorer of a task, or the reason why there is none.
+
+    Without a ``task``, it is the one of the ``tier`` that most models have, by default of the
+    richest tier with records. The metric is per query, and between 0 and 1. ``models`` names two or
+    more, also in a comma-separated string; by default all, or the best of many. Texts and
+    judgements are by default those of the task, if its data are available locally; otherwise, ids
+    are shown with the reason.
+
+    Raises:
+        ValueError: an unknown model, or only one; lists the known ones.
+    """
+    records_of_all = latest(results)
+    if not task:
+        task = headline_task(records_of_all, tier=tier or richest_tier(records_of_all))
+    on_task = [result for result in records_of_all if result.task.key == task]
+    matrices, reasons = alignment.pair_results(on_task, metric=metric, tasks=[task])
+    if not matrices:
+        why = "; ".join(reasons) or "there is none"
+        return NoExplorer(f"Two models with {metric} on {task} are needed: {why}.")
+    best_first = _best_first(matrices[0])
+    names = split_names(models) if isinstance(models, str) else models
+    chosen = [one_of("model", name, best_first.systems) for name in names]
+    offered = [name for name in best_first.systems if not chosen or name in chosen][:MOST_MODELS]
+    if len(offered) < 2:
+        raise ValueError(f"expected two or more models; got {offered[0]!r} alone")
+    matrix = _rows_of(best_first, offered)
+    by_name = _records_by_name(on_task, matrix.task)
+    records = {name: by_name[name] for name in offered}
+    note = ""
+    if texts is None and not records[offered[0]].config.get("queries"):
+        try:
+            texts = SearchTexts.of_task(records[offered[0]].task)
+        except (ValueError, OSError) as error:
+            note = f"Query texts are not available: {cut(str(error), 200)}"
+    hidden = len(best_first.systems) - len(offered)
+    if hidden:
+        note += f" {table.plural(hidden, 'model')} not shown: -p models A,B chooses."
+    return Explorer(matrix, records, texts, note.strip())
+
+
+def _best_first(matrix: ScoreMatrix) -> ScoreMatrix:
+    """Return the scores with the models in the order of their means."""
+    order = np.argsort(-matrix.scores.mean(axis=1), kind="stable")
+    return _rows_of(matrix, [matrix.systems[row] for row in order])
+
+
+def _rows_of(matrix: ScoreMatrix, models: Sequence[str]) -> ScoreMatrix:
+    rows = [matrix.systems.index(model) for model in models]
+    return replace(matrix, systems=tuple(models), scores=matrix.scores[rows])
+
+
+def _records_by_name(results: Iterable[Result], task: str) -> dict[str, Result]:
+    """Return the newest records of a task, or of a part of one, by name of the model."""
+    records = alignment.by_part(alignment.newest_records(results)[0])
+    names = alignment.system_names(records)
+    return {
+        names[record.model.identity, record.seed]: record
+        for record in records
+        if record.task.key == task
+    }

@@ -1,0 +1,1076 @@
+"""Which model is best, and how certain is that? All models of a tier: scores, ranks, the lead.
+
+For a tier with benchmarks, the means of each come first, then tasks and types.
+"""
+
+import functools
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import fmean
+
+from qwen3nb import paths
+from qwen3nb.analysis.comparison import benchmark_means
+from qwen3nb.analysis.comparison.alignment import (
+    comparable,
+    model_names,
+    newest_records,
+    pair_results,
+)
+from qwen3nb.analysis.comparison.benchmark_means import BenchmarkMean, MeanColumn
+from qwen3nb.analysis.comparison.differences import ALPHA, TEST, PairedDifference
+from qwen3nb.analysis.comparison.ranking import FEWEST_TASKS, Ranking, Standing, rank_systems
+from qwen3nb.analysis.stats.multiple_testing import NAMES
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
+from qwen3nb.answers.answer import Answer
+from qwen3nb.answers.comparison import Comparison, compare
+from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.models.kinds.resolve import FUSION_KIND, KINDS
+from qwen3nb.records.data_used import DataUsed
+from qwen3nb.records.record import Result
+from qwen3nb.records.results import newest
+from qwen3nb.records.store import latest
+from qwen3nb.report.render.differences import SINGLE_QUERY
+from qwen3nb.report.render.figure import (
+    MOST_IN_LINE,
+    Axes,
+    Figure,
+    ForestRow,
+    MplFigure,
+    draw_estimate,
+    forest_figure,
+    grid,
+    name_rows,
+    panels,
+    plain,
+)
+from qwen3nb.report.render.home import score_link
+from qwen3nb.report.render.model_styles import model_styles
+from qwen3nb.report.render.table import (
+    MOST_MODELS,
+    Cell,
+    Conclusion,
+    Sections,
+    Table,
+    not_shown,
+    number,
+    plural,
+    score_text,
+    short_task,
+    transposed,
+)
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark, is_search
+from qwen3nb.utils.choices import split_names
+from qwen3nb.utils.format import interval_text
+from qwen3nb.utils.imports import DataFrame
+
+_SEARCHES = ("Retrieval", "Reranking")  # types of tasks that need no vectors
+_NEAR = (
+    "not significantly different from the best of its column, as in the table of differences; only "
+    "for metrics that are a mean over queries"
+)
+ALL_TASKS = "all tasks"  # title of the ranking on the mean over a tier's tasks
+_MEANS = (
+    "Means over the tasks of one benchmark; a group such as CQADupStack counts as one task. No "
+    "metric: the main scores, averaged as on MTEB's leaderboard. 95 % intervals, combined from "
+    "those of the given tasks. Incomplete: a mean needs a score on every task; the "
+    "tables of tasks show what is missing. Best of each column in bold, second best underlined."
+)
+_MOST_BEHIND = 8  # models in the figure of the landing page, next to the best
+_MOST_NAMED = 3  # models that a sentence names
+_MOST_TASKS = 4  # tasks that a sentence names
+
+Records = Mapping[str, Mapping[str, Result]]  # by identity of the model, then by task
+Links = Mapping[str, str]  # the page of each run id
+
+
+def by_model(results: Iterable[Result]) -> dict[str, dict[str, Result]]:
+    """Return the newest records by identity of the model, then by task."""
+    records: dict[str, dict[str, Result]] = {}
+    for result in newest_records(results)[0]:
+        records.setdefault(result.model.identity, {})[result.task.key] = result
+    return records
+
+
+@dataclass(frozen=True)
+class Lead:
+    """The best model on a task or benchmark, and the others that can be paired with it."""
+
+    name: str
+    record: Result  # for a benchmark, with the mean as its score
+    ahead: tuple[PairedDifference, ...]  # differences from the others, the best of them first
+    queries: str  # number of paired queries, such as ``200 queries``
+    unpaired: int  # number of models whose scores cannot be paired with it
+
+    def first_shown(self, alpha: float) -> PairedDifference | None:
+        """The lead over the best of those that it is shown to be better than; None without any."""
+        for difference in self.ahead:
+            if difference.significant(alpha):
+                return difference
+        return None
+
+    def sentence(self, alpha: float) -> str:
+        """The best model, its lead, and whether these queries show it."""
+        shown = self.first_shown(alpha)
+        near = [pair.second for pair in self.ahead if not pair.significant(alpha)]
+        verb = "is best" if shown and not near else "scores highest"
+        task = self.record.task
+        score = f"{task.main_metric} {score_text(self.record.main)}"
+        text = f"{self.name} {verb} on {short_task(task.key)}: {score}"
+        if not self.ahead:
+            return f"{text}, over {self.queries}; no other model can be compared with it."
+        is_next_shown = shown is self.ahead[0]
+        article = "a" if is_next_shown else "not a"
+        text += f", {_lead_text(self.ahead[0])}, {article} difference that these {self.queries} "
+        text += "show."
+        if shown and not is_next_shown:
+            text += f" It is {_lead_text(shown)}, which they do show."
+        if is_next_shown and near:
+            text += f" It is not shown to be ahead of {_some(near, _MOST_NAMED)}."
+        return text
+
+
+def _lead_text(difference: PairedDifference) -> str:
+    if difference.identical and difference.n > 1:
+        return f"level with {difference.second} on every query"
+    ends = interval_text(difference.interval, sign=False, absent=f"({SINGLE_QUERY})")
+    return f"ahead of {difference.second} by {difference.difference:.3f} {ends}"
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    """Name the first few, and count the rest."""
+    text = ", ".join(names[:most])
+    if len(names) > most:
+        text += f" and {len(names) - most} more"
+    return text
+
+
+def find_lead(comparison: Comparison, *, task: str) -> Lead | None:
+    """Return the best model on a task or on the mean of a benchmark; None without results."""
+    records = comparison.scored(task)
+    if not records:
+        return None
+    best, *rest = sorted(records, key=lambda record: record.main.value or 0.0, reverse=True)
+    name, compared = comparison.name(best), comparison.on(best.task.key)
+    leads: dict[str, PairedDifference] = {}
+    unpaired = 0
+    if compared is not None:
+        leads = {pair.first: pair.reversed() for pair in compared.against(name)}
+        unpaired = len(compared.unranked)
+    ahead = []
+    for record in rest:
+        lead = leads.get(comparison.name(record)) if comparable(best, record) else None
+        if lead is None:
+            unpaired += 1
+        else:
+            ahead.append(lead)
+    return Lead(name, best, tuple(ahead), f"{best.main.n:,} {best.task.unit}", unpaired)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Leaderboard(Answer):
+    """All models of a tier with their scores, their ranks and the lead of the best."""
+
+    results: tuple[Result, ...]  # any records; those on other tasks are ignored
+    tier: str  # the tier whose tasks are the columns
+    keys: tuple[str, ...] = ()  # tasks to show instead of the tier's
+    compared: Comparison | None = None  # of these results; by default computed when it is needed
+    links: Links = field(default_factory=dict)
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """Every model against the baseline, and against each other."""
+        if self.compared is not None:
+            return self.compared
+        return compare(self.results, tier=self.tier, tasks=self.keys)
+
+    @cached_property
+    def grid(self) -> "_Grid":
+        """The models, the best first, with their records and means."""
+        return _grid(self.results, self.tier, self.keys)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Keys of the tasks shown."""
+        return self.keys or TIERS[self.tier].task_keys
+
+    @cached_property
+    def task(self) -> str:
+        """The task or mean that decides which model is best.
+
+        The first mean of a tier with benchmarks, else the task with most models.
+        """
+        if self.keys:
+            return busiest_task(self.results, self.keys)
+        if TIERS[self.tier].benchmarks and self.comparison.means:
+            return self.comparison.means[0].task
+        return busiest_task(self.results, self.tasks)
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """The best model, its lead, and whether the lead is significant.
+
+        From the comparison used on all pages. Without results on the task, the tasks of the
+        results are named.
+        """
+        return lead_conclusion(self.comparison, task=self.task, results=self.results)
+
+    def table(self, *, name: str = "") -> Table:
+        """A row per model and a column per task; the two best of each column are marked.
+
+        Models not significantly different from the best of a column also have a mark. A tier with
+        benchmarks has a column per mean over a benchmark instead; the means by type and the tasks
+        are in `task_tables`. ``name`` is that of its files, by default ``comparison-`` and the
+        tier.
+        """
+        name = name or f"comparison-{'tasks' if self.keys else self.tier}"
+        if self.grid.columns:
+            return replace(_means_table(self.grid, self.tier, self.links), name=name)
+        near = {key: _near_best(self.grid.on(key), self.comparison) for key in self.tasks}
+        scores = _scores_table(self.grid, near, self.links)
+        legend = (("†", _NEAR),) if any(near.values()) else ()
+        return replace(scores, name=name, legend=legend)
+
+    def figure(self) -> Figure:
+        """A panel per task, with a point and its 95 % interval per model, the best on top.
+
+        A tier with benchmarks has a panel per mean over a benchmark. Models keep their row and
+        colour in every panel; rows of missing results are empty.
+        """
+        if self.grid.columns:
+            scores = _means_table(self.grid, self.tier, {})
+        else:
+            scores = _scores_table(self.grid, dict.fromkeys(self.tasks, ()), {})
+        shown = replace(scores, rows=scores.rows[:MOST_MODELS])
+        first_panel = ", ".join(f"{row[0].text} {row[1].text}" for row in shown.rows)
+        return Figure(
+            name="comparison-tasks" if self.keys else f"comparison-{self.tier}",
+            draw=functools.partial(_draw_scores, shown),
+            caption=f"{scores.caption[:-1]} over the n given with each panel. Rows are ordered by "
+            "the first panel; a row without a point was not measured. Overlapping intervals say "
+            "little about a difference: see the paired tests."
+            + not_shown(len(scores) - len(shown)),
+            alt=f"Panels with a point and an interval per model. "
+            f"{' '.join(scores.columns[1].split())}: {first_panel or 'no values'}.",
+            data=scores.data,
+        )
+
+    def to_frame(self) -> DataFrame:
+        """The scores as numbers, a row per model, with the ends of the intervals."""
+        return self.table().to_frame(intervals=True)
+
+    def lead_figure(self) -> Figure | None:
+        """How far each model is behind the best one, the best on top; None for fewer than two."""
+        return lead_figure(self.comparison, task=self.task)
+
+    def headline_table(self, *, most: int | None = None) -> Table:
+        """The scores of the landing page: the means, or `task`, of at most the ``most`` best."""
+        board = self
+        if not TIERS[self.tier].benchmarks:
+            task = busiest_task(self.results, TIERS[self.tier].task_keys)
+            board = replace(self, keys=(task,), compared=self.comparison)
+        scores = board.table(name="headline")
+        if not len(scores):
+            note = f"No results on the {self.tier} tier yet; run `qwen3nb eval --tier {self.tier}`."
+            return Table(("model",), (), note)
+        if most is None or len(scores) <= most:
+            return scores
+        note = f"The best {most} of {len(scores)} models. {scores.note}"
+        return replace(scores, rows=scores.rows[:most], note=note)
+
+    def rank_table(self, *, seed: int = 0) -> Table | None:
+        """A row per model and a column per ranking; None for fewer than two models."""
+        return rank_table(
+            standings(self.results, tier=self.tier, seed=seed, comparison=self.compared)
+        )
+
+    def cost_table(self) -> Table:
+        """The time, memory and size of each model's records."""
+        return cost_table(self.results)
+
+    def expected_table(self) -> Table | None:
+        """Scores expected on STS-B and MS MARCO, and measured; None if no such model was."""
+        return expected_table(self.results)
+
+    def sts_table(self) -> Table | None:
+        """Every STS task with the mean, and MS MARCO; None for a tier with benchmarks."""
+        return None if self.grid.columns else sts_table(self.results)
+
+    def task_tables(self) -> Sections | None:
+        """The means by type, and tables of tasks by benchmark and type.
+
+        None for a tier without benchmarks, whose leaderboard shows its tasks.
+        """
+        if not TIERS[self.tier].benchmarks:
+            return None
+        grid_ = replace(self, keys=()).grid
+        tables = []
+        if not all(map(_is_of_benchmark, grid_.columns)):
+            by_type = _means_table(grid_, self.tier, self.links, types=True)
+            tables.append(("Means by type of task", by_type))
+        for name in TIERS[self.tier].benchmarks:
+            for title, tasks in _parts(BENCHMARKS[name]):
+                tables.append((title, _tasks_table(grid_, BENCHMARKS[name], tasks, self.links)))
+        return Sections(
+            tuple(tables),
+            "All tasks, by benchmark and type, with the models in the order of the table above.",
+        )
+
+
+def leaderboard(
+    results: Iterable[Result],
+    *,
+    tier: str = "smoke",
+    tasks: str | Sequence[str] = (),
+    comparison: Comparison | None = None,
+    baseline: str = "",
+    seed: int = 0,
+    links: Links | None = None,
+) -> Leaderboard:
+    """Return all models on a tier: scores, ranks, and whether the best one is shown to be best.
+
+    Args:
+        results: any records; those on other tiers' tasks are ignored.
+        tier: the tier whose tasks are the columns.
+        tasks: keys of the tasks to show instead of the tier's, also comma-separated.
+        comparison: comparison of these results; computed if None.
+        baseline: label of the model to compare with; by default a reference model.
+        seed: seed of the paired tests.
+        links: page of each run id.
+    """
+    records = tuple(results)
+    keys = split_names(tasks) if isinstance(tasks, str) else tasks
+    if comparison is None and (baseline or seed):
+        comparison = compare(records, tier=tier, tasks=keys, baseline=baseline, seed=seed)
+    return Leaderboard(records, tier, tuple(keys), comparison, links or {})
+
+
+def lead_conclusion(
+    comparison: Comparison, *, task: str, results: Iterable[Result] = ()
+) -> Conclusion:
+    """State the best model on a task or mean, its lead, and whether the lead is significant.
+
+    Without results on it, the tasks of ``results`` are named.
+    """
+    lead = find_lead(comparison, task=task)
+    if lead is None:
+        return Conclusion(_no_results(results))
+    text = lead.sentence(comparison.procedure.alpha)
+    if lead.unpaired:
+        text += f" Not compared for lack of scores: {plural(lead.unpaired, 'model')}."
+    return Conclusion(text, data=comparison.data_used(task))
+
+
+def _no_results(results: Iterable[Result]) -> str:
+    tasks = sorted({short_task(result.task.key) for result in results})
+    place = "the tasks of this page" if tasks else "whole tasks"
+    text = (
+        f"No results yet on {place}: `qwen3nb eval` writes some. A run with `--limit` has a "
+        "separate page."
+    )
+    if tasks:
+        text += (
+            f" There are results on {_some(tasks, _MOST_TASKS)}; the reading guide of the first "
+            "page links their pages."
+        )
+    return text
+
+
+def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
+    """Draw how far each model is behind the best one, the best on top; None for fewer than two.
+
+    For a benchmark as task, its mean is shown.
+    """
+    lead = find_lead(comparison, task=task)
+    if lead is None or not lead.ahead:
+        return None
+    behind = [difference.reversed() for difference in lead.ahead[:_MOST_BEHIND]]
+    styles = model_styles([lead.name, *(difference.first for difference in behind)])
+    alpha, key, main = comparison.procedure.alpha, lead.record.task.key, lead.record.main
+    rows = [ForestRow(lead.name, 0.0, **styles[lead.name])]
+    for difference in behind:
+        rows.append(
+            ForestRow(
+                difference.first,
+                difference.difference,
+                difference.interval,
+                clear=difference.significant(alpha),
+                **styles[difference.first],
+            )
+        )
+    metric = lead.record.task.main_metric
+    caption = (
+        f"{short_task(key)}: how far each model is from the best, {lead.name} ({metric} "
+        f"{main.value or 0.0:.3f}), paired over the same {lead.queries}, with the 95 % interval of "
+        f"the difference. Filled: different by the test ({comparison.test}, "
+        f"{comparison.family(key)}, corrected p < {alpha:g}) and by the interval; open: not."
+    )
+    return forest_figure(
+        rows,
+        xlabel=f"{metric} minus the best model's",
+        name="lead",
+        caption=caption + comparison.given(task) + not_shown(len(lead.ahead) - len(behind)),
+        columns=1,
+        data=comparison.data_used(task),
+    )
+
+
+def _scores_table(grid_: "_Grid", near: Mapping[str, Iterable[str]], links: Links) -> Table:
+    """Return a row per model and a column per task, with marks on ``near`` models, by task."""
+    heads = ["model"]
+    rows: dict[str, list[Cell]] = {}
+    for identity, name in grid_.names.items():
+        rows[identity] = [Cell(name, link=links.get(grid_.example(identity).run, ""))]
+    for key, marked in near.items():
+        of_task = grid_.on(key)
+        head, is_searched = short_task(key), is_search(key)
+        if of_task:
+            task, score = of_task[0].task, of_task[0].main
+            head += f"\n{task.main_metric}, n = {score.n}"
+            is_searched = task.type in _SEARCHES
+        heads.append(head)
+        for identity, row in rows.items():
+            record = grid_.records[identity].get(key)
+            if record is None:
+                row.append(Cell(_why_missing(grid_.example(identity), searched=is_searched)))
+                continue
+            mark = "†" if identity in marked else ""
+            row.append(number(record.main, link=score_link(record, links), mark=mark))
+    shown = [
+        record
+        for records in grid_.records.values()
+        for key, record in records.items()
+        if key in near
+    ]
+    methods = interval_words(record.main.interval for record in shown)
+    return Table.of(
+        rows.values(),
+        heads,
+        best=True,
+        note=f"95 % intervals over n ({methods}); best of each column in bold, second "
+        "best underlined, whether or not they differ significantly (see the paired differences).",
+        caption="Scores of all models, with 95 % intervals.",
+        data=DataUsed.of(shown),
+    )
+
+
+def _near_best(records: Iterable[Result], comparison: Comparison) -> set[str]:
+    """Return the models not significantly different from the best on a task, by identity.
+
+    Includes only models that can be paired with the best.
+    """
+    means = [
+        record for record in records if record.main.how == "mean" and record.main.value is not None
+    ]
+    best = max(means, key=lambda record: record.main.value or 0.0, default=None)
+    near = set()
+    for record in means:
+        if best is None or record is best:
+            continue
+        difference = comparison.between(record, best)
+        if difference and not difference.significant(comparison.procedure.alpha):
+            near.add(record.model.identity)
+    return near
+
+
+def _why_missing(example: Result, *, searched: bool) -> str:
+    """Return why a model has no result on tasks, inferred from its result on another.
+
+    ``searched`` says whether one of the tasks is a search, which needs no vectors.
+    """
+    name = example.model.settings.get("model", {}).get("kind")
+    searches_only = any(kind.name == name for kind in (*KINDS, FUSION_KIND) if kind.searches)
+    return "no vectors" if searches_only and not searched else "not run"
+
+
+def record_list(results: Iterable[Result]) -> Table:
+    """Return a row per record: model, task, main metric with its interval, and n."""
+    records = list(results)
+    rows = [
+        {
+            "model": (record.model.label, record.model.identity[:8]),
+            "task": record.task.key,
+            "metric": record.task.main_metric,
+            "value": record.main,
+            "n": f"{record.main.n} {record.task.unit}",
+        }
+        for record in records
+    ]
+    methods = interval_words(record.main.interval for record in records)
+    return Table.of(
+        rows,
+        note=f"Intervals: 95 %, {methods}, over n.",
+        empty="no records",
+        kind="words",
+        data=DataUsed.of(records),
+    )
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Models on a tier, the best first, and their means on its benchmarks."""
+
+    names: Mapping[str, str]  # of the models, by identity
+    records: Records
+    columns: tuple[MeanColumn, ...]  # in the tier's order; none if tasks are shown
+    means: Mapping[str, Sequence[BenchmarkMean]]  # by model identity, one per column
+
+    def on(self, task: str) -> list[Result]:
+        """Return the records of a task, in the order of the models."""
+        return [records[task] for records in self.records.values() if task in records]
+
+    def example(self, identity: str) -> Result:
+        """Return some record of a model."""
+        return next(iter(self.records[identity].values()))
+
+    def data_used(self, columns: Iterable[MeanColumn]) -> DataUsed:
+        """Return the data of the tasks that are averaged."""
+        tasks = dict.fromkeys(task for column in columns for task in column.weights)
+        return DataUsed.of(record for task in tasks for record in self.on(task))
+
+
+def _grid(results: Iterable[Result], tier: str, tasks: Sequence[str] = ()) -> _Grid:
+    """Return the models with a result, sorted by the first available mean, or the first task.
+
+    Models without it follow, those with most tasks first.
+    """
+    keys = tasks or TIERS[tier].task_keys
+    columns = () if tasks else benchmark_means.tier_columns(tier)
+    on_tier = [result for result in latest(results) if result.task.key in keys]
+    names, records = model_names(on_tier), by_model(on_tier)
+    means = {
+        identity: [benchmark_means.column_mean(column, of_model.values()) for column in columns]
+        for identity, of_model in records.items()
+    }
+    decisive = _first_measured(means)
+
+    def position(identity: str) -> tuple[bool, float, int, str]:
+        if columns:
+            value, tasks_missing = means[identity][decisive].value, -len(records[identity])
+        else:
+            record = records[identity].get(keys[0])
+            value, tasks_missing = record.main.value if record else None, 0
+        return value is None, -(value or 0.0), tasks_missing, names[identity]
+
+    order = sorted(records, key=position)
+    return _Grid(
+        {identity: names[identity] for identity in order},
+        {identity: records[identity] for identity in order},
+        columns,
+        means,
+    )
+
+
+def _first_measured(means: Mapping[str, Sequence[BenchmarkMean]]) -> int:
+    """Return the first column in which a model has a mean; the first of all if there is none."""
+    by_column = zip(*means.values(), strict=True)
+    for index, column in enumerate(by_column):
+        if any(mean.value is not None for mean in column):
+            return index
+    return 0
+
+
+def _means_table(grid_: _Grid, tier: str, links: Links, *, types: bool = False) -> Table:
+    """Return a row per model, a column per mean over a benchmark, or over one of its types."""
+    indexes = [
+        index for index, column in enumerate(grid_.columns) if types != _is_of_benchmark(column)
+    ]
+    rows = []
+    for identity, name in grid_.names.items():
+        last = newest(grid_.records[identity].values())
+        row: list[Cell | str] = [Cell(name, link=links.get(last.run, ""))]
+        row += [_mean_cell(grid_.means[identity][index], last) for index in indexes]
+        rows.append(row)
+    columns = [grid_.columns[index] for index in indexes]
+    heads = ["model"]
+    for column in columns:
+        measure = ", ".join(filter(None, (column.metric, column.over)))
+        heads.append(f"{column.name}\n{measure}")
+    noun = "type of task" if types else "benchmark"
+    return Table.of(
+        rows,
+        heads,
+        best=True,
+        note="" if types else _MEANS,
+        empty=f"No results on the tier {tier}.",
+        name="types",
+        caption=f"The mean over each {noun} of the tier {tier}, with 95 % intervals.",
+        data=grid_.data_used(columns),
+    )
+
+
+def _is_of_benchmark(column: MeanColumn) -> bool:
+    """Return whether a mean is over a whole benchmark, not one type of its tasks."""
+    return column.name.startswith(column.benchmark)
+
+
+def _mean_cell(mean: BenchmarkMean, example: Result) -> Cell | str:
+    if mean.value is not None:
+        return number(mean.value, interval=mean.interval)
+    if not mean.measured and len(mean.missing) == len(mean.column.weights):
+        return _why_missing(example, searched=any(map(is_search, mean.column.weights)))
+    return Cell(f"{mean.measured} of {mean.column.tasks}", "incomplete")
+
+
+def _tasks_table(grid_: _Grid, benchmark: Benchmark, tasks: Sequence[str], links: Links) -> Table:
+    """Return the scores of all models on some tasks of a benchmark, a row per task."""
+    columns = [benchmark_means.task_column(benchmark, task) for task in tasks]
+    rows = []
+    for identity, name in grid_.names.items():
+        row: list[Cell | str] = [name]
+        row += [_task_cell(column, grid_.records[identity], links) for column in columns]
+        rows.append(row)
+    scores = Table.of(
+        rows,
+        ["model", *(_task_head(column, grid_) for column in columns)],
+        best=True,
+        name=f"tasks-{benchmark.name}-{tasks[0]}",
+        caption=f"Scores of all models on the tasks of {benchmark.name}, with 95 % intervals.",
+        data=grid_.data_used(columns),
+    )
+    return transposed(scores, first="task") if len(tasks) > 1 else scores
+
+
+def _parts(benchmark: Benchmark) -> Iterator[tuple[str, Sequence[str]]]:
+    """Return the titles and tasks of a benchmark's types, and those of its groups."""
+    for kind, tasks in benchmark.types.items():
+        name = benchmark.name if len(benchmark.types) == 1 else f"{benchmark.name}: {kind}"
+        yield f"{name} ({plural(len(tasks), 'task')})", tasks
+        for group in tasks:
+            parts = GROUPS.get(group)
+            if parts:
+                yield f"{benchmark.name}: the parts of {group} ({len(parts)})", parts
+
+
+def _task_cell(column: MeanColumn, records: Mapping[str, Result], links: Links) -> Cell | str:
+    parts = len(column.weights)
+    record = records.get(next(iter(column.weights)))
+    if parts == 1 and record is not None:
+        score = benchmark_means.task_score(record, column.metric)
+        return number(score, absent=f"no {column.metric}", link=score_link(record, links))
+    mean = benchmark_means.column_mean(column, records.values())
+    if mean.value is None and 0 < len(mean.missing) < parts:
+        return Cell(f"{parts - len(mean.missing)} of {parts}", "incomplete")
+    return _mean_cell(mean, next(iter(records.values())))
+
+
+def _task_head(column: MeanColumn, grid_: _Grid) -> str:
+    """Return the task's name, with its metric and n or the number of its parts."""
+    if len(column.weights) > 1:
+        return f"{column.name}\n{column.metric}, mean of {len(column.weights)}"
+    (key,) = column.weights
+    records = grid_.on(key)
+    if not records:
+        return short_task(column.name)
+    record = records[0]
+    score = benchmark_means.task_score(record, column.metric)
+    queries = score.n if score else 0
+    return f"{short_task(column.name)}\n{column.metric or _metric_of(record)}, n = {queries}"
+
+
+def _metric_of(record: Result) -> str:
+    """Name the metric of the score that MTEB reports, which may be none of the record's."""
+    score = benchmark_means.task_score(record)
+    for name, value in record.metrics.items():
+        if value == score:
+            return name
+    mteb = record.task.mteb
+    return mteb.metric if mteb else record.task.main_metric
+
+
+def busiest_task(results: Iterable[Result], keys: Iterable[str]) -> str:
+    """Return the task with per-query scores of most models; the first if tied."""
+    models: dict[str, set[str]] = {task: set() for task in keys}
+    for result in results:
+        if result.task.key in models and result.task.main_metric in result.per_query:
+            models[result.task.key].add(result.model.identity)
+    return max(models, key=lambda task: len(models[task]))
+
+
+def headline_task(results: Iterable[Result], *, tier: str) -> str:
+    """Return the task of a tier with per-query scores of most models; the first if tied.
+
+    A tier with benchmarks is summarised by the first of `Comparison.means` instead.
+    """
+    return busiest_task(results, TIERS[tier].task_keys)
+
+
+def cost_table(results: Iterable[Result]) -> Table:
+    """Return the cost of each model's records."""
+    records = latest(results)
+    names = model_names(records)
+    of_model = {names[identity]: list(own.values()) for identity, own in by_model(records).items()}
+    return Table.of(
+        [_cost_row(name, of_model[name]) for name in sorted(of_model)],
+        note="Seconds over all tasks, with loading and scoring; peak memory of the whole process.",
+        name="cost",
+        caption="Cost of the results of each model.",
+    )
+
+
+def _cost_row(name: str, records: Sequence[Result]) -> dict[str, object]:
+    costs = [record.cost for record in records]
+    peak = max(cost.peak_memory_bytes or 0 for cost in costs) / 2**20
+    speeds = [cost.texts_per_second for cost in costs if cost.texts_per_second]
+    speed = Cell("none encoded")
+    if speeds:
+        speed = Cell(f"{min(speeds):,.0f} to {max(speeds):,.0f}", value=max(speeds))
+    return {
+        "model": name,
+        "parameters": number(records[0].model.parameters or None, ",", absent="none"),
+        "seconds": number(sum(cost.seconds for cost in costs), ".1f"),
+        "texts encoded": number(sum(cost.encoded for cost in costs), ","),
+        "texts/s": speed,
+        "peak MiB": number(peak or None, ",.0f", absent="not measured"),
+        "device": records[0].environment.device,
+    }
+
+
+def _draw_scores(scores: Table, width: float) -> MplFigure:
+    """Draw a panel per column of a table with a row per model."""
+    rows = scores.rows[::-1]
+    names = [row[0].text for row in rows]
+    heads = scores.columns[1:]
+    pitch = 0.165
+    if max(map(len, names), default=0) > MOST_IN_LINE:
+        pitch = 0.22
+    figure, axes, leftmost = panels(len(heads), width, height=pitch * len(rows) + 0.72, sharey=True)
+    for index, (axis, head) in enumerate(zip(axes, heads, strict=True), start=1):
+        _draw_panel(axis, head, {row[0].text: row[index] for row in rows})
+    for axis in leftmost:
+        name_rows(axis, names)
+    return figure
+
+
+def _draw_panel(axis: Axes, head: str, cells: Mapping[str, Cell]) -> None:
+    styles = model_styles(list(cells))
+    for height, (model, cell) in enumerate(cells.items()):
+        if cell.value is not None:
+            draw_estimate(axis, height, cell.value, cell.interval, **styles[model], size=4)
+    title, _, measure = head.partition("\n")
+    axis.set_title(plain(title))
+    axis.set_xlabel(plain(measure, most=44))
+    axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
+    axis.set_ylim(-0.6, len(cells) - 0.4)
+    axis.tick_params(axis="y", length=0)
+    axis.spines["left"].set_visible(False)
+    grid(axis)
+
+
+def standings(
+    results: Iterable[Result], *, tier: str, seed: int = 0, comparison: Comparison | None = None
+) -> dict[str, Ranking]:
+    """Rank the models on each of a tier's tasks with per-query scores, and on their mean.
+
+    The mean is over the tasks that most models have, by metric if they have several: models that
+    lack one of them are not ranked but listed with the reason. A tier with benchmarks has a ranking
+    per benchmark and type instead. Tasks with fewer than two models are left out.
+    """
+    if TIERS[tier].benchmarks:
+        return _mean_rankings(comparison or compare(results, tier=tier, seed=seed), seed)
+    tasks = TIERS[tier].task_keys
+    on_tier = [result for result in latest(results) if result.task.key in tasks]
+    matrices, _ = pair_results(on_tier)
+
+    def position(matrix: ScoreMatrix) -> int:  # of a task, or a part of it, in the tier
+        for index, key in enumerate(tasks):
+            if matrix.task.startswith(key):
+                return index
+        return len(tasks)
+
+    rankings: dict[str, Ranking] = {}
+    for matrix in sorted(matrices, key=position):
+        if len(matrix.systems) > 1:
+            data = _data_of([matrix], on_tier)
+            rankings[matrix.task] = rank_systems([matrix], seed=seed, data=data)
+    by_metric: dict[str, list[ScoreMatrix]] = {}  # unlike metrics have no mean
+    for matrix in matrices:
+        by_metric.setdefault(matrix.metric, []).append(matrix)
+    for metric, alike in by_metric.items():
+        shared = benchmark_means.rankable(alike)
+        if len(shared) > 1:
+            title = ALL_TASKS if len(by_metric) == 1 else f"{ALL_TASKS} by {metric}"
+            rankings[title] = rank_systems(shared, seed=seed, data=_data_of(shared, on_tier))
+    return rankings
+
+
+def _mean_rankings(comparison: Comparison, seed: int) -> dict[str, Ranking]:
+    """Rank the models on each mean of a tier with benchmarks."""
+    rankings = {}
+    for mean in comparison.means:
+        tasks = [part.task for part in mean.parts]
+        rankings[mean.task] = rank_systems(
+            mean.parts,
+            seed=seed,
+            weights=mean.shares,
+            name=mean.task,
+            units=benchmark_means.units_of(tasks, mean.task),
+            p_values=mean.p_values,
+            correction=mean.correction,
+            data=comparison.data_used(mean.task),
+        )
+    return rankings
+
+
+def _data_of(matrices: Sequence[ScoreMatrix], results: Iterable[Result]) -> DataUsed:
+    """Return the data of tasks, or of parts of them."""
+    names = [f"{matrix.task}-" for matrix in matrices]
+    used = []
+    for result in results:
+        start = f"{result.task.key}-"
+        if any(name.startswith(start) for name in names):
+            used.append(result)
+    return DataUsed.of(used)
+
+
+def rank_table(rankings: Mapping[str, Ranking]) -> Table | None:
+    """Return a row per model and a column per ranking, best on the first of them first.
+
+    A cell has the rank, its interval and the tie groups. Then follow the Borda rank in the ranking
+    over most tasks, and statistics for other tasks like these. Models that are not ranked have a
+    row with the reason. None without rankings, which need two models with scores per query on the
+    same tasks.
+    """
+    if not rankings:
+        return None
+    widest = max(rankings.values(), key=lambda ranking: ranking.units)
+    rows: dict[str, dict[str, Cell | str]] = {}
+    for ranking in rankings.values():
+        for standing in ranking.standings:
+            rows.setdefault(standing.system, {"model": standing.system})
+    for title, ranking in rankings.items():
+        head = _ranking_head(title, ranking)
+        of_system = {standing.system: standing for standing in ranking.standings}
+        for system, row in rows.items():
+            standing_of = of_system.get(system)
+            row[head] = _rank_cell(standing_of, system, ranking)
+            if ranking is widest:
+                row.update(_over_tasks_cells(standing_of, title, ranking))
+    note = (
+        "Only models with a score on every task are ranked; in a mean over tasks each has the same "
+        "weight, a group that of one task. Intervals exclude the ranks of models that are "
+        f"significantly better or worse. Letters and intervals: {_methods(rankings)}, alpha "
+        f"{ALPHA:g}, and the interval of the difference.{_averaged(rankings)}"
+    )
+    if widest.units > 1:
+        note += " Borda: as on MTEB's leaderboard."
+    if widest.units >= FEWEST_TASKS:
+        note += (
+            " Tasks like these: the tasks as a sample, with Student's interval over their means, "
+            "and the share of bootstrap draws of them in which a model has the best mean."
+        )
+    return Table.of(
+        rows.values(),
+        note=note,
+        name="ranks",
+        caption="Rank of each model with its interval, on each task or type of task. Models that "
+        "share a letter in a column are not significantly different.",
+        data=functools.reduce(operator.or_, (ranking.data for ranking in rankings.values())),
+    )
+
+
+def _ranking_head(title: str, ranking: Ranking) -> str:
+    benchmark, _, kind = title.rpartition(": ")
+    if not ranking.name and len(ranking.tasks) == 1:
+        return f"{short_task(kind)}\nn = {ranking.queries[0]}"
+    count = benchmark_means.counted_tasks(ranking.tasks, ranking.name)
+    size = f"{benchmark}, {count}" if benchmark else f"mean of {count}"
+    return f"{short_task(kind)}\n{size}"
+
+
+def _over_tasks_cells(standing: Standing | None, title: str, ranking: Ranking) -> dict[str, Cell]:
+    """Return the Borda rank and what the tasks say as a sample, if there are enough of them."""
+    cells = {}
+    if ranking.units > 1:
+        borda = standing.borda if standing else None
+        cells[f"Borda\n{title}"] = number(borda, "d")
+    if ranking.units >= FEWEST_TASKS:
+        mean = share = ends = None
+        if standing:
+            mean, share, ends = standing.mean, standing.first, standing.like_these
+        cells["mean\non tasks like these"] = number(mean, interval=ends)
+        cells["first\nin draws of tasks"] = number(share, ".0%")
+    return cells
+
+
+def _methods(rankings: Mapping[str, Ranking]) -> str:
+    """Name the test behind rankings, and the pairs of each over which it is corrected."""
+    corrections = dict.fromkeys(NAMES[ranking.correction] for ranking in rankings.values())
+    sizes = " or ".join(
+        dict.fromkeys(plural(ranking.family, "pair") for ranking in rankings.values())
+    )
+    return f"{TEST}, {' or '.join(corrections)} over all pairs of models of a column ({sizes})"
+
+
+def _averaged(rankings: Mapping[str, Ranking]) -> str:
+    """Name the tasks of each mean over tasks, and those that the other columns show besides."""
+    sentences = []
+    for title, mean in rankings.items():
+        missing = benchmark_means.missing_tasks(mean.tasks, mean.name)
+        if missing:
+            names = ", ".join(map(short_task, missing))
+            sentences.append(f" {mean.name} without {names}: too few models have them.")
+        if not title.startswith(ALL_TASKS):
+            continue
+        tasks = ", ".join(map(short_task, mean.tasks))
+        sentence = f" A{title[1:]}: the mean of {tasks}"
+        left_out = [name for name in rankings if name not in (*mean.tasks, ALL_TASKS)]
+        if title == ALL_TASKS and left_out:
+            sentence += f"; without {', '.join(map(short_task, left_out))}, which fewer models have"
+        sentences.append(f"{sentence}.")
+    return "".join(sentences)
+
+
+def _rank_cell(standing: Standing | None, system: str, ranking: Ranking) -> Cell:
+    """Return a rank with its interval, or the reason why there is none."""
+    if standing is None:
+        tasks = ranking.unranked.get(system, ())
+        reason = "no score"
+        if tasks:
+            reason += f" on {', '.join(map(short_task, tasks))}"
+        return Cell("not ranked", reason)
+    low, high = standing.rank_interval
+    return Cell(
+        str(standing.rank),
+        f"{low} to {high}",
+        value=standing.rank,
+        interval=standing.rank_interval,
+        mark=" ".join(map(_group_mark, standing.groups)),
+    )
+
+
+def _group_mark(group: int) -> str:
+    """Return the letter of a tie group, or its number after the last letter."""
+    return chr(ord("a") + group - 1) if group <= 26 else str(group)
+
+
+# The data of expected scores: metric, MTEB's revision, and size, which is checked because a private
+# hub may serve a sample under any revision.
+_TARGETS = {
+    "STSBenchmark": ("Spearman", "b0fddb56ed78048fa8b90373c8a3cfc37b684831", {"pairs": 1379}),
+    "MSMARCO": (
+        "MRR@10",
+        "c5a29a104738b98a9e76336939199e264163d4a0",
+        {"documents": 8_841_823, "queries": 6980},
+    ),
+}
+_MSMARCO_METRICS = ("MRR@10", "Recall@1", "Recall@10", "Recall@100", "nDCG@10")
+_OURS = "ours"  # extracted models, expected to exceed the value
+_EXPECTED = {
+    "Qwen3-0.6B": {"STSBenchmark": 0.60, "MSMARCO": 0.20},
+    _OURS: {"STSBenchmark": 0.75, "MSMARCO": 0.30},
+    "e5-base-v2": {"STSBenchmark": 0.84, "MSMARCO": 0.35},
+    "gte-base": {"STSBenchmark": 0.82, "MSMARCO": 0.33},
+}
+
+
+def expected_table(results: Iterable[Result]) -> Table | None:
+    """Return expected and measured scores on STS-B and MS MARCO, a row per model.
+
+    None if no model with an expected score was measured. A target is judged only on the full data
+    it was set for; a missing score names the command that measures it.
+    """
+    records, _ = newest_records(result for result in latest(results) if result.task.key in _TARGETS)
+    names = model_names(records)
+    rows = []
+    for label in _EXPECTED:
+        for identity, of_model in by_model(_records_expected(label, records)).items():
+            rows.append(_expected_row(label, names[identity], of_model))
+    if not rows:
+        return None
+    return Table.of(
+        rows,
+        note="Expected: about the value for baselines, above it for extracted models. Judged only "
+        "on the data that MTEB pins, in full; scores on substitutes are shown, but not judged.",
+        kind="words",
+        name="expected",
+        caption="Scores expected on STS-B and MS MARCO, and measured.",
+        data=DataUsed.of(records),
+    )
+
+
+def _records_expected(label: str, records: Iterable[Result]) -> list[Result]:
+    """Return the records of a model with an expected score, or of all extracted models."""
+    if label != _OURS:
+        return [record for record in records if label in (record.model.label, record.model.spec)]
+    root = paths.root()
+    return [record for record in records if read_provenance(root / record.model.spec) is not None]
+
+
+def _expected_row(label: str, name: str, of_model: Mapping[str, Result]) -> dict[str, object]:
+    is_ours = label == _OURS
+    relation = ">" if is_ours else "~"
+    row: dict[str, object] = {"model": (name, _OURS if is_ours else "")}
+    for task, (metric, _, _) in _TARGETS.items():
+        row[f"{task}\n{metric}, expected"] = f"{relation} {_EXPECTED[label][task]:.2f}"
+        row[f"{task}\n{metric}, measured"] = _measured_cell(label, of_model, task)
+    return row
+
+
+def _measured_cell(label: str, of_model: Mapping[str, Result], task: str) -> Cell:
+    metric, revision, size = _TARGETS[task]
+    record = of_model.get(task)
+    score = record.metrics.get(metric) if record else None
+    if record is None or score is None or score.value is None:
+        folder = next(iter(of_model.values())).model.spec
+        return Cell("missing", f"qwen3nb eval --model {folder} --tasks {','.join(_TARGETS)}")
+    if record.task.revision != revision or record.task.size != size:
+        return number(score.value, detail="other data, not judged")
+    difference = score.value - _EXPECTED[label][task]
+    verdict = f"{difference:+.3f}"
+    if label == _OURS:
+        verdict = "above" if difference > 0 else "BELOW"
+    return number(score.value, detail=verdict, strong=verdict == "BELOW")
+
+
+def sts_table(results: Iterable[Result]) -> Table | None:
+    """Return Spearman on every STS task with its mean, and the metrics recorded on MS MARCO.
+
+    A row per model; the mean is over the STS tasks of the table, if a model has all of them. None
+    without records of two such tasks.
+    """
+    records = [
+        record
+        for record in latest(results)
+        if record.task.type == "STS" or record.task.key == "MSMARCO"
+    ]
+    if len({record.task.key for record in records}) < 2:
+        return None
+    tasks = sorted({record.task.key for record in records if "Spearman" in record.metrics})
+    of_msmarco = [record for record in records if record.task.key == "MSMARCO"]
+    recorded = {name for record in of_msmarco for name in record.metrics}
+    metrics = [name for name in _MSMARCO_METRICS if name in recorded]
+    heads = ["model", *(f"{task}\nSpearman" for task in tasks), f"Avg\n{len(tasks)} STS tasks"]
+    heads += [f"MS MARCO\n{metric.replace('Recall', 'R')}" for metric in metrics]
+    names, of_models = model_names(records), by_model(records)
+    rows = []
+    for identity in sorted(of_models, key=lambda identity: names[identity]):
+        of_model = of_models[identity]
+        correlations = [_metric_cell(of_model, task, "Spearman") for task in tasks]
+        others = [_metric_cell(of_model, "MSMARCO", metric) for metric in metrics]
+        rows.append((names[identity], *correlations, _mean_of_cells(correlations), *others))
+    return Table.of(
+        rows,
+        heads,
+        best=True,
+        note="95 % intervals over pairs or queries; best of each column in bold.",
+        name="sts-msmarco",
+        caption="Correlations on every STS task, and the metrics on MS MARCO dev.",
+        data=DataUsed.of(records),
+    )
+
+
+def _metric_cell(of_model: Mapping[str, Result], task: str, metric: str) -> Cell:
+    if task not in of_model:
+        return Cell("not run")
+    return number(of_model[task].metrics.get(metric))
+
+
+def _mean_of_cells(cells: Sequence[Cell]) -> float | str:
+    """Return the mean of scores, or how many of them there are if some are missing."""
+    scores = [cell.value for cell in cells if cell.value is not None]
+    if scores and len(scores) == len(cells):
+        return fmean(scores)
+    return f"{len(scores)} of {len(cells)}"

@@ -1,1 +1,0 @@
-"""Tables and figures of comparisons, the report on candidates, and the query explorer."""

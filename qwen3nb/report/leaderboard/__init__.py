@@ -1,1 +1,0 @@
-"""The leaderboard page: means of benchmarks, tasks, ranks, findings, published scores."""

@@ -1,0 +1,188 @@
+"""Differences between models as cells, sentences and drawings, the same on every page."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qwen3nb.analysis.comparison.alignment import in_words
+from qwen3nb.analysis.comparison.differences import (
+    PairedDifference,
+    TaskComparison,
+    correction_words,
+    significant,
+)
+from qwen3nb.metrics.intervals import Interval
+from qwen3nb.report.render import figure
+from qwen3nb.report.render.figure import Axes, MplFigure
+from qwen3nb.report.render.model_styles import model_styles
+from qwen3nb.report.render.table import Cell, number, plural, short_task
+from qwen3nb.utils.format import number_text, p_value_text
+
+SINGLE_QUERY = "a single query"  # in place of an interval
+# Has a contrast of 5 with the colours of the matrix (white: 3.5). Not pure black, which matplotlib
+# omits from an SVG, where the page would then apply its own text colour.
+_ON_COLOR = "#010101"
+# Inches of the matrix: room for the names of its rows, and of a row with a name on two lines.
+_NAMES_WIDTH = 1.6
+_TWO_LINES = 0.21
+
+
+def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cell, Cell]:
+    """Return cells for a difference with its interval, and for its corrected and raw p-values."""
+    corrected = p_cell(difference.corrected, difference.interval, alpha=alpha)
+    raw = f"raw {p_value_text(difference.p_value)}"
+    return difference_cell(difference), replace(corrected, detail=raw, value=difference.corrected)
+
+
+def difference_cell(
+    difference: PairedDifference, *, strong: bool = False, spec: str = "+.3f"
+) -> Cell:
+    """Return the cell of a difference, with its interval or that all scores are identical."""
+    cell = number(
+        difference.difference,
+        spec,
+        interval=difference.interval,
+        detail=SINGLE_QUERY,
+        strong=strong,
+    )
+    if difference.identical and difference.n > 1:
+        return replace(cell, detail="identical scores")
+    return cell
+
+
+def difference_text(difference: PairedDifference, *, p_value: bool = True, noun: str = "") -> str:
+    """Return a difference with its interval and corrected p-value, as all sentences have it.
+
+    With the correction and its family, if ``noun`` names the members, such as ``gains``.
+    """
+    text = f"{number_text(difference.difference, sign=True)} {difference.interval_text}"
+    if not p_value:
+        return text
+    text += f", p {p_value_text(difference.corrected, relation=True)}"
+    family = correction_words(difference.correction, difference.family, noun)
+    if noun and family:
+        return f"{text}, {family}"
+    return text
+
+
+def p_cell(p_value: float | None, interval: Interval | None, *, alpha: float) -> Cell:
+    """Return a p-value, in bold where the difference is significant."""
+    return Cell(p_value_text(p_value), strong=significant(p_value, interval, alpha=alpha))
+
+
+def baseline_text(differences: Iterable[PairedDifference]) -> str:
+    """Name the baseline, and the number of tasks with another one."""
+    baseline_of = {difference.task: difference.second for difference in differences}
+    if not baseline_of:
+        return "no baseline"
+    (usual, tasks), *others = Counter(baseline_of.values()).most_common()
+    if not others:
+        return in_words(usual)
+    names = ", ".join(in_words(name) for name, _ in others)
+    return f"{in_words(usual)} (on {plural(len(baseline_of) - tasks, 'task')}: {names})"
+
+
+@dataclass(frozen=True)
+class DifferencePanels:
+    """Forest plots of differences from the baseline: a panel per task, a row per model."""
+
+    tasks: Sequence[TaskComparison]
+    models: Sequence[str]  # rows, the first on top
+    alpha: float  # filled markers are significant at this level
+    margin: float  # differences below it are shaded
+
+    def draw(self, width: float) -> MplFigure:
+        """Draw the panels at a width in inches."""
+        upwards = self.models[::-1]
+        styles = model_styles(self.models)
+        height = 0.22 * len(upwards) + 0.8
+        drawing, axes, leftmost = figure.panels(len(self.tasks), width, height=height, sharey=True)
+        for axis, task in zip(axes, self.tasks, strict=True):
+            self._draw_background(axis)
+            for difference in task.with_baseline:
+                if difference.first not in upwards:
+                    continue
+                figure.draw_estimate(
+                    axis,
+                    upwards.index(difference.first),
+                    difference.difference,
+                    difference.interval,
+                    filled=difference.significant(self.alpha),
+                    **styles[difference.first],
+                )
+            queries = task.with_baseline[0].n
+            axis.set_title(figure.plain(short_task(task.task)))
+            axis.set_xlabel(f"Δ {figure.plain(task.metric)}, n = {queries:,}")
+        for axis in axes:
+            axis.set_ylim(-0.6, len(upwards) - 0.4)
+        for axis in leftmost:
+            figure.name_rows(axis, upwards)
+        return drawing
+
+    def _draw_background(self, axis: Axes) -> None:
+        axis.axvspan(-self.margin, self.margin, color=figure.GREY, alpha=0.13, linewidth=0)
+        axis.axvline(0, color=figure.GREY, linewidth=1)
+        axis.tick_params(axis="y", length=0)
+        figure.grid(axis)
+
+
+@dataclass(frozen=True)
+class PairMatrix:
+    """A matrix of models: on how many tasks the row is significantly better than the column."""
+
+    pairs: Sequence[PairedDifference]
+    tasks: int  # number of tasks
+    alpha: float
+
+    def draw(self, width: float) -> MplFigure:
+        """Draw the matrix at a width in inches, the model with most wins on top."""
+        import matplotlib.pyplot as plt
+
+        wins, models = self._count()
+        pitch = 0.19
+        if max(map(len, models), default=0) > figure.MOST_IN_LINE:
+            pitch = 0.24
+        drawing, axis = plt.subplots(figsize=(width, pitch * len(models) + 1.4))
+        counts = np.full((len(models), len(models)), np.nan)
+        for (better, worse), number_of_tasks in wins.items():
+            counts[models.index(better), models.index(worse)] = number_of_tasks
+        axis.imshow(counts, cmap="Blues", vmin=0, vmax=1.6 * self.tasks)
+        for (row, column), count in np.ndenumerate(counts):
+            if np.isnan(count):
+                continue
+            axis.annotate(
+                f"{count:.0f}",
+                (column, row),
+                color=_ON_COLOR,
+                ha="center",
+                va="center",
+                fontsize=figure.SMALL,
+            )
+        self._name_models(axis, models, width)
+        return drawing
+
+    def _count(self) -> tuple[Counter[tuple[str, str]], list[str]]:
+        """Return the number of significant wins of each ordered pair, and the models in order."""
+        wins: Counter[tuple[str, str]] = Counter()
+        balance: Counter[str] = Counter()
+        for pair in self.pairs:
+            better, worse = pair.first, pair.second
+            if pair.difference < 0:
+                better, worse = worse, better
+            shown = int(pair.significant(self.alpha))
+            wins[better, worse] += shown
+            wins[worse, better] += 0
+            balance[better] += shown
+            balance[worse] -= shown
+        return wins, sorted(balance, key=lambda name: (-balance[name], name))
+
+    def _name_models(self, axis: Axes, models: Sequence[str], width: float) -> None:
+        room = (width - _NAMES_WIDTH) / max(1, len(models))
+        lines = 2 if room > _TWO_LINES else 1
+        labels = figure.row_names(models, lines=lines)
+        positions = range(len(labels))
+        axis.set_xticks(positions, labels, rotation=90, fontsize=figure.SMALL, linespacing=1.0)
+        axis.set_yticks(positions, labels, fontsize=figure.SMALL, linespacing=1.0)
+        axis.tick_params(length=0)

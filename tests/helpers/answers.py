@@ -1,0 +1,87 @@
+"""An example of each answer, by the name of its class."""
+
+import numpy as np
+
+from helpers.records import RERANKING, RETRIEVAL, make
+from qwen3nb.analysis.comparison.plan import Plan
+from qwen3nb.analysis.comparison.prompt_effects import PromptScores, prompt_pairs
+from qwen3nb.answers.candidates import compare_candidates
+from qwen3nb.answers.changes import Changes
+from qwen3nb.answers.checks import Checks
+from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.evaluation import Evaluation
+from qwen3nb.answers.explorer import explore
+from qwen3nb.answers.leaderboard import leaderboard
+from qwen3nb.answers.planned import plan_comparison
+from qwen3nb.answers.prompts import Prompts
+from qwen3nb.answers.reproduction import Reproductions
+from qwen3nb.answers.status import status
+from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
+from qwen3nb.evaluation.run import EvaluationRun, Run
+from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
+from qwen3nb.models.kinds.prompts import QueryPrompt
+from qwen3nb.records.results import Results
+
+PUBLISHED = Published("bm25", "SciFact", 0.41, 0.005, "paper")
+
+
+def records():
+    """Three models with scores of 40 queries on two tasks."""
+    rng = np.random.default_rng(0)
+    return [
+        make(label, scores=(mean + rng.normal(0, 0.1, 40)).clip(0, 1), task=task)
+        for label, mean in (("bm25", 0.4), ("encoder", 0.5), ("other", 0.45))
+        for task in (RETRIEVAL, RERANKING)
+    ]
+
+
+def evaluation():
+    """The first model, as its page shows it."""
+    outcome = EvaluationRun(Results(records()[:2]), label="bm25")
+    return Evaluation(None, [], [RETRIEVAL], outcome, Run(), "", "", caution="")
+
+
+def prompts():
+    """Two models on a task with two prompts, and their order."""
+    values = (RETRIEVAL, "nDCG@10", (QueryPrompt("p0", "find: "), QueryPrompt("p1", "FIND ")))
+    both = [
+        PromptScores(label, *values, 0.5, np.array(means), (), ())
+        for label, means in (("a", [0.4, 0.6]), ("b", [0.45, 0.55]))
+    ]
+    return Prompts(tuple(both), tuple(prompt_pairs(both)))
+
+
+def plan():
+    """How many queries a difference of .05 needs."""
+    wanted = Plan(baseline="bm25", models=("encoder",), tasks=(RETRIEVAL,), margin=0.05)
+    return plan_comparison(records(), wanted)
+
+
+def changes():
+    """One record that was measured again."""
+    return Changes("v1", "v2", (), (), ("bm25 on Retrieval",), 3, (), (), {}, {})
+
+
+def checks():
+    """A model that fails one of two checks."""
+    passed = Check("length", "PASSED", "1.00")
+    failed = Check("order", "FAILED", "0.1", "> 0.3", value=0.1, low=0.0, high=0.2)
+    return Checks(SanityCheck("encoder", "0" * 64, (passed, failed)))
+
+
+EXAMPLES = {
+    "Changes": changes,
+    "Checks": checks,
+    "Evaluation": evaluation,
+    "PlannedComparison": plan,
+    "Prompts": prompts,
+    "Status": lambda: status(records()),
+    "Candidates": lambda: compare_candidates(
+        records(), current="bm25", task=RETRIEVAL, n_resamples=200
+    ),
+    "Comparison": lambda: compare(records(), draws=200),
+    "Explorer": lambda: explore(records(), task=RETRIEVAL),
+    "Leaderboard": lambda: leaderboard(records()),
+    "Reproductions": lambda: Reproductions((Reproduction(PUBLISHED, None, 0.4),)),
+    "NoExplorer": lambda: explore(records(), task="NoSuchTask"),
+}
