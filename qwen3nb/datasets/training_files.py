@@ -2,16 +2,19 @@
 
     .jsonl .ndjson .json     any JSON values, one per line or in one document
     .csv .tsv .txt           cells, tab-separated fields, lines and paragraphs
+    .srt .vtt                subtitles, as running text without numbers and times
     .parquet .arrow          also of ``datasets.save_to_disk`` and of the library's cache
     .tar .zip                files of these forms, such as WebDataset's
     compressed               .gz .bz2 .xz .zst .lz4 .br around any of these
 
-A file of another name is read by its content. To add a form, write a reader and name it in
+Text is UTF-8, or UTF-16 or UTF-32 with a byte order mark. A file of another name is read by its
+content. To add a form, write a reader and name it in
 `READERS`.
 """
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 import tarfile
@@ -22,7 +25,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from qwen3nb.datasets import rows
 from qwen3nb.datasets.rows import LINE, DataError, listed
@@ -47,6 +50,14 @@ INDICES = "files of row numbers"
 # Bytes of a JSON document, or of a file in an archive, which are not streamed.
 _DOCUMENT = 256 << 20
 _PARAGRAPH = 1 << 16  # characters of lines that are also read as one text
+_OVERLAP = 20  # lines of subtitles that two paragraphs share
+_TIMES = re.compile(r"[\d:.,]+ *--> *[\d:.,]+.*")  # of a subtitle
+_ENCODINGS = {  # by byte order mark, the longer marks first
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _ROWS_AT_ONCE = 1024  # of Parquet
 _HEAD = 1 << 12  # bytes by which a file of an unusual name is recognised
 _POINTER = b"version https://git-lfs.github.com/spec/"
@@ -95,9 +106,11 @@ class OpenedFile:
     def lines(self, most: int | None = None) -> Iterator[tuple[int, str]]:
         """Yield its lines with their numbers."""
         try:
+            encoding = _encoding(self.head())
             with closing(self.stream()) as raw:
-                yield from rows.stream_lines(raw, where=self.where, most=most)
-        except DAMAGED as error:
+                utf8 = cast(IO[bytes], _Recoded(raw, encoding)) if encoding else raw
+                yield from rows.stream_lines(utf8, where=self.where, most=most)
+        except (*DAMAGED, UnicodeError) as error:
             raise DataError(f"{self.where}: cannot be read ({error})") from None
 
     def seekable(self) -> str | IO[bytes]:
@@ -108,6 +121,17 @@ class OpenedFile:
         if isinstance(self.file, bytes):
             return io.BytesIO(self.file)
         return str(self.file)
+
+
+class _Recoded:
+    """Lines of a file in another encoding, as UTF-8."""
+
+    def __init__(self, raw: IO[bytes], encoding: str) -> None:
+        self._text = io.TextIOWrapper(raw, encoding)
+
+    def readline(self, size: int) -> bytes:
+        """Return the next line, of at most ``size`` characters."""
+        return self._text.readline(size).encode("utf-8")
 
 
 Reader = Callable[[OpenedFile], Iterator[NumberedValue]]
@@ -151,16 +175,45 @@ def find_reader(file: Path) -> Reader:
     Raises:
         DataError: it cannot be opened, or its content is of no form that can be read.
     """
-    head = open_file(file, Counter()).head()
+    opened = open_file(file, Counter())
+    head = opened.head()
     suffix = suffix_of(file.name)
     if head.startswith(_POINTER):
         raise DataError(f"{file}: a Git LFS pointer instead of the file; run `git lfs pull`")
     if suffix in _WORD_PER_LINE:
         raise DataError(f"{file}: has a word per line; expected texts, a sentence per line")
-    reader = READERS.get(suffix) or _reader_by_content(head)
+    reader = _reader_of(file.name, opened)
     if reader is None:
         raise DataError(f"{file}: expected training data in files of type {supported_types()}")
     return reader
+
+
+def _reader_of(name: str, opened: OpenedFile) -> Reader | None:
+    """Return the reader of a file by its name, else by its content; None for bytes without text.
+
+    Raises:
+        DataError: it cannot be opened, or has NUL bytes, as UTF-16 has without a byte order mark.
+    """
+    head = opened.head()
+    encoding = _encoding(head)
+    if encoding:
+        head = head.decode(encoding, errors="ignore").encode("utf-8", errors="ignore")
+    reader = READERS.get(suffix_of(name))
+    if reader is None:
+        return _reader_by_content(head)
+    if reader in _TEXT_READERS and b"\0" in head:
+        raise DataError(
+            f"{opened.where}: has NUL bytes; expected UTF-8, or UTF-16 with a byte order mark"
+        )
+    return reader
+
+
+def _encoding(head: bytes) -> str:
+    """Return the encoding that a byte order mark names; empty for UTF-8."""
+    for mark, encoding in _ENCODINGS.items():
+        if head.startswith(mark):
+            return encoding
+    return ""
 
 
 def _reader_by_content(head: bytes) -> Reader | None:
@@ -264,14 +317,31 @@ def _read_text(opened: OpenedFile) -> Iterator[NumberedValue]:
         is_long = sum(map(len, paragraph)) > _PARAGRAPH
         if is_blank or is_long:
             if len(paragraph) > 1:
-                yield number, " ".join(paragraph)
+                yield number, "".join(paragraph)
             paragraph = paragraph[-1:]  # a sentence may go on
         if is_blank:
             paragraph = []
         else:
             paragraph.append(line)
     if len(paragraph) > 1:
-        yield number, " ".join(paragraph)
+        yield number, "".join(paragraph)
+
+
+def _read_subtitles(opened: OpenedFile) -> Iterator[NumberedValue]:
+    """Yield the lines of subtitles, and all of them as running text, without numbers and times."""
+    paragraph: list[str] = []
+    number = 0
+    for number, line in opened.lines():
+        text = line.strip()
+        if not text or text.isdigit() or text == "WEBVTT" or _TIMES.fullmatch(text):
+            continue
+        yield number, text
+        paragraph.append(text)
+        if sum(map(len, paragraph)) > _PARAGRAPH:
+            yield number, "\n".join(paragraph)
+            paragraph = paragraph[-_OVERLAP:]  # a sentence may go on
+    if len(paragraph) > 1:
+        yield number, "\n".join(paragraph)
 
 
 def _read_parquet(opened: OpenedFile) -> Iterator[NumberedValue]:
@@ -418,9 +488,7 @@ def _read_archive(opened: OpenedFile) -> Iterator[NumberedValue]:
             continue
         packing = compression(Path(name)) or compression_of(content[:16])
         member = OpenedFile(content, where, packing, opened.notes)
-        reader = _reader_by_content(member.head())
-        if suffix_of(name) in READERS:
-            reader = READERS[suffix_of(name)]
+        reader = _reader_of(name, member)
         if reader is None:
             raise DataError(f"{where}: expected texts, or a file of type {supported_types()}")
         for _, value in reader(member):
@@ -484,6 +552,16 @@ READERS: dict[str, Reader] = {
     ".feather": _read_arrow,
     ".txt": _read_text,
     ".md": _read_text,
+    ".srt": _read_subtitles,
+    ".vtt": _read_subtitles,
     ".tar": _read_archive,
     ".zip": _read_archive,
 }
+_TEXT_READERS = (
+    _read_json_lines,
+    _read_json,
+    _read_csv,
+    _read_tabs,
+    _read_text,
+    _read_subtitles,
+)

@@ -1,7 +1,7 @@
 """The texts in a value of training data, at any depth, and their other readings.
 
-Texts with markup are also read without it, lists of words as one text, and JSON within a text by
-its strings.
+Texts with markup are also read without it, words broken by a hyphen at the end of a line as whole
+ones, lists of words as one text, and JSON within a text by its strings.
 """
 
 import html
@@ -19,6 +19,8 @@ _WITHIN = re.compile(
     r"</?(?:a|abbr|b|code|em|font|i|mark|s|small|span|strong|su[bp]|tt|u)\b[^<>]*>"
 )
 _TAG = re.compile(r"<[^<>]*>")
+# A word broken at the end of a line, and characters within words that nobody sees.
+_BROKEN = re.compile(r"(?<=\w)[-\u2010\u2011]\s*\n\s*(?=\w)|[\u00ad\u200b\u2060]\s*")
 
 
 def strings_of(value: object, notes: Counter[str] | None = None) -> Iterator[str]:
@@ -42,9 +44,13 @@ def strings_of(value: object, notes: Counter[str] | None = None) -> Iterator[str
 
 
 def other_readings(text: str) -> Iterator[str]:
-    """Yield a text without its markup, and the strings of a text that is JSON."""
-    if _MARKUP.search(text) is not None:
-        yield html.unescape(_TAG.sub(" ", _WITHIN.sub("", text)))
+    """Yield a text without broken words, without its markup, and the strings of JSON in it."""
+    whole_words = text
+    if _BROKEN.search(text) is not None:
+        whole_words = _BROKEN.sub("", text)
+        yield whole_words
+    if _MARKUP.search(whole_words) is not None:
+        yield html.unescape(_TAG.sub(" ", _WITHIN.sub("", whole_words)))
     if not text.lstrip().startswith(("{", "[")):
         return
     try:

@@ -117,8 +117,41 @@ SAMPLES = {
 CHATS = [
     {"messages": [{"role": "user", "content": text}], "score": float("nan")} for text in PLANTED
 ]
+
+
+def cues(start=""):
+    """Subtitles in which each text goes over two cues."""
+    halves = [
+        half for text in PLANTED for half in (text[: text.find(" ", 5)], text[text.find(" ", 5) :])
+    ]
+    times = "00:00:{0:02},000 --> 00:00:{0:02},900 align:start"
+    shown = [f"{n}\n{times.format(n)}\n{half.strip()}\n" for n, half in enumerate(halves, start=1)]
+    return (start + "\n".join(shown)).encode()
+
+
+def broken(text, mark="-\n"):
+    """The text with a longer word broken at the end of a line."""
+    return re.sub(r"(\w{2})(\w{2})", rf"\1{mark}\2", text, count=1)
+
+
 FORMS = {
     "a.jsonl": lines(),
+    "a.srt": cues(),
+    "a.vtt": cues("WEBVTT\n\n"),
+    "utf16.txt": "\r\n".join(PLANTED).encode("utf-16"),
+    "utf16.jsonl": lines().decode().encode("utf-16"),
+    "utf16be.csv": ("\ufeff" + separated(",").decode()).encode("utf-16-be"),
+    "utf32.json": json.dumps(ROWS).encode("utf-32"),
+    "utf16.txt.gz": gzip.compress("\n".join(PLANTED).encode("utf-16")),
+    "utf16.corpus": "\n".join(PLANTED).encode("utf-16"),
+    "utf16.zip": zipped({"a.txt": "\n".join(PLANTED).encode("utf-16")}),
+    "broken.txt": "\n\n".join(map(broken, PLANTED)).encode(),
+    "broken.jsonl": lines([{"text": broken(text, "-\n  ")} for text in PLANTED]),
+    "soft.jsonl": lines([{"text": broken(text, "\u00ad")} for text in PLANTED]),
+    "softer.txt": "\n\n".join(broken(text, "\u00ad\n") for text in PLANTED).encode(),
+    "hyphen.html": "".join(
+        f"<p>{broken(text, '‐' + chr(10))}</p>\n\n" for text in PLANTED
+    ).encode(),
     "a.ndjson": lines(),
     "lists.jsonl": lines([[text, "b"] for text in PLANTED]),
     "texts.jsonl": lines(PLANTED),
@@ -254,6 +287,9 @@ TOKENS = pa.table({"input_ids": [[1, 2, 3]], "labels": [0]})
         ("bad.parquet", b"PAR1", "cannot be read"),
         ("bad.arrow", b"0", "cannot be read"),
         ("latin.txt", "Größe".encode("latin-1"), "not UTF-8"),
+        ("no mark.txt", "\n".join(PLANTED[:2]).encode("utf-16-le"), "has NUL bytes"),
+        ("no mark.jsonl", lines().decode().encode("utf-16-be"), "has NUL bytes"),
+        ("cut.txt", "Größe".encode("utf-16")[:-1], "cannot be read"),
         ("tokens.parquet", parquet(TOKENS), "columns: input_ids (list<element: int64>), labels"),
         ("tokens.arrow", arrow(TOKENS, stream=True), "no column of texts"),
         ("tokens.jsonl", b'{"input_ids": [1, 2]}\n' * 3, "3 rows without a text"),
