@@ -66,7 +66,7 @@ def extract_encoder(
         checkpoint: a folder with ``config.json``, weights and a tokenizer.
         output: the directory to create; an earlier export is replaced after verification.
         label: label in results; by default the label of an export of the same weights in
-            ``output``, else the last two parts of the checkpoint's path.
+            ``output``, else the name of that folder.
         onnx: whether to write an ONNX graph too, see `qwen3nb.extraction.onnx_graph`.
         describe: returns the README of the otherwise complete directory; None for no README.
         options: the fields of `qwen3nb.extraction.export.ExportOptions`.
@@ -105,11 +105,11 @@ def extract_encoder(
             write_graph(work)
         embedding = used["embed_tokens.weight"]
         verification = verify_export(source, embedding, work, config, export, tokenizer)
-        parts = [part for part in source.path.resolve().parts[-2:] if part != "/"]
-        same = earlier.get("source", {}).get("digest") == source.weights.digest
+        if not label and earlier.get("source", {}).get("digest") == source.weights.digest:
+            label = earlier.get("label")
         extraction = Extraction(
             folder=output,
-            label=label or (same and earlier.get("label")) or "-".join(parts),
+            label=label or output.resolve().name,
             parameters=sum(tensors[name].count for name in used.values()),
             verification=verification,
             warnings=tuple(warnings),

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from qwen3nb.checkpoints.averaging import average_checkpoints
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.extract import extract_encoder
+from qwen3nb.models.model import Model
 
 
 @pytest.fixture
@@ -122,6 +123,8 @@ def test_only_an_export_is_replaced(checkpoint, tmp_path):
         with pytest.raises(CheckpointError, match="exists without averaging_metadata.json"):
             average_checkpoints([checkpoint], tmp_path / name)
     assert (tmp_path / "thesis" / "chapter").read_text() == "three years"
+    assert extract_encoder(checkpoint, tmp_path / "encoder").label == "encoder"
+    assert Model(tmp_path / "encoder").label == "encoder"
     extract_encoder(checkpoint, tmp_path / "out", label="mine")
     again = extract_encoder(checkpoint, tmp_path / "out", pooling="cls")
     assert again.label == "mine"

@@ -26,7 +26,7 @@ from qwen3nb.utils.terminal import say
 @opt.option(
     "--label",
     help="Name in the results.  [default: the name of a replaced export with equal weights, "
-    "else the last parts of the path]",
+    "else the name of OUTPUT]",
 )
 @opt.flag("--onnx", help="Also write onnx/model.onnx, verified like the rest.")
 @opt.CARD
