@@ -15,29 +15,57 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import click
 
-from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.types import DTYPES
+from qwen3nb.models.options import OPTIONS, ModelOptions
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.format import json_text, parse_size
 from qwen3nb.utils.secrets import PASSED, passed_names
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+Decorator: TypeAlias = Callable[[Any], Any]
 _COMMA = re.compile(r",(?![^\[\]]*\])")  # but not inside a glob such as checkpoint-[1,2]
-_COMMON = dict.fromkeys(("checkpoint", "model", "models"), "--model")
-_COMMON |= dict.fromkeys(("output", "output_dir"), "--out")
+# Spellings of a notebook's parameters that all commands share.
+_COMMON = {
+    "checkpoint": "--model",
+    "model": "--model",
+    "models": "--model",
+    "output": "--out",
+    "output_dir": "--out",
+}
+_DEFAULTS = ModelOptions()
 
 FILE: Any = click.Path(path_type=Path)
 FOLDER: Any = click.Path(path_type=Path, file_okay=False)
 EXISTING: Any = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
+class OptionSettings(TypedDict, total=False):
+    """The settings of `click.option` that commands here use."""
+
+    type: Any
+    default: Any
+    show_default: bool | str
+    help: str
+    metavar: str
+    required: bool
+    multiple: bool
+    is_flag: bool
+    flag_value: str
+    hidden: bool
+    envvar: str
+    expose_value: bool
+    callback: Callable[..., Any]
+
+
 def option(
-    *spellings: str, choices: Iterable[str] = (), least: int | None = None, **settings: Any
-) -> Callable[[_Command], _Command]:
+    *spellings: str,
+    choices: Iterable[str] = (),
+    least: int | None = None,
+    **settings: Unpack[OptionSettings],
+) -> Decorator:
     """Return `click.option` with the default, if any, in its help.
 
     Args:
@@ -46,28 +74,51 @@ def option(
         least: the smallest allowed integer.
         settings: of `click.option`.
     """
-    if choices:
-        settings["type"] = click.Choice([*choices])
+    names = tuple(choices)
+    if names:
+        settings["type"] = click.Choice(names)
     elif least is not None:
         settings["type"] = click.IntRange(min=least)
     default = settings.get("default")
-    shown = default not in (None, "", ()) and not isinstance(default, bool)
-    return click.option(*spellings, **{"show_default": shown, **settings})
+    if "show_default" not in settings:
+        settings["show_default"] = default not in (None, "", ()) and not isinstance(default, bool)
+    return click.option(*spellings, **settings)
 
 
-def flag(*spellings: str, help: str) -> Callable[[_Command], _Command]:
+def declared_option(name: str) -> Decorator:
+    """Return the option of a command for an option of a model, as `OPTIONS` declares it."""
+    declaration = OPTIONS[name]
+    return option(
+        f"--{name.replace('_', '-')}",
+        choices=declaration.choices,
+        least=declaration.minimum,
+        default=_DEFAULTS.plain(name),
+        help=f"{declaration.help[0].upper()}{declaration.help[1:]}.",
+    )
+
+
+def flag(*spellings: str, help: str) -> Decorator:
     """Return an option without a value."""
     return click.option(*spellings, is_flag=True, help=help)
 
 
-def options(*each: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+def options(*decorators: Decorator) -> Decorator:
     """Return a decorator that adds options in order."""
-    return lambda command: functools.reduce(lambda inner, add: add(inner), reversed(each), command)
+
+    def decorate(command: _Command) -> _Command:
+        for add in reversed(decorators):
+            command = add(command)
+        return command
+
+    return decorate
 
 
 def model_option(
-    name: str = "model", *spellings: str, several: bool = False, **settings: Any
-) -> Callable[[_Command], _Command]:
+    name: str = "model",
+    *spellings: str,
+    several: bool = False,
+    **settings: Unpack[OptionSettings],
+) -> Decorator:
     """Return the option ``--model``.
 
     Args:
@@ -77,52 +128,55 @@ def model_option(
         settings: of `click.option`.
     """
     if several:
-        settings |= {"multiple": True, "callback": _separate}
+        settings["multiple"] = True
+        settings["callback"] = _separate
     return option("--model", *spellings, name, **settings)
 
 
 def _separate(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
     """Split values at commas, except the name of an existing folder."""
-    return tuple(
-        part.strip()
-        for value in values
-        for part in ([value] if Path(value).exists() else _COMMA.split(value))
-        if part.strip()
-    )
+    names: list[str] = []
+    for value in values:
+        if Path(value).exists():
+            names.append(value)
+        else:
+            names += _COMMA.split(value)
+    return tuple(name.strip() for name in names if name.strip())
 
 
-def labels_option(of: str) -> Callable[[_Command], _Command]:
+def labels_option(of: str) -> Decorator:
     """Return the option ``--model`` for the labels of several models, which ``of`` describes."""
-    about = f"{of}; repeatable.  [default: all]"
-    return model_option("models", several=True, help=about)
+    return model_option("models", several=True, help=f"{of}; repeatable.  [default: all]")
 
 
-def out_option(name: str = "out", **settings: Any) -> Callable[[_Command], _Command]:
+def out_option(name: str = "out", **settings: Unpack[OptionSettings]) -> Decorator:
     """Return the option ``--out``, with the arguments of `model_option`."""
-    return option("--out", name, **{"type": FILE, **settings})
+    settings.setdefault("type", FILE)
+    return option("--out", name, **settings)
 
 
-def _one_line(_: click.Context, __: click.Parameter, values: Sequence[str]) -> str:
+def _one_line(context: click.Context, _: click.Parameter, values: Sequence[str]) -> str:
     """Join the prompts of all values into one line; see `parse_prompts`."""
     if not any(values):  # the model's own prompts, unlike "none"
         return ""
     from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts, prompts_line
 
-    if len(values) == 1 and _.command.name == "eval" and names_prompt_set(values[0]):
+    if len(values) == 1 and context.command.name == "eval" and names_prompt_set(values[0]):
         return values[0]
-
-    named: dict[str, str] = {}
+    prompts: dict[str, str] = {}
     try:
-        for each in map(parse_prompts, values):
-            if twice := named.keys() & (each or {}):
-                raise ValueError(f"{min(twice)} is given twice")
-            named |= each or {}
+        for value in values:
+            more = parse_prompts(value) or {}
+            repeated = prompts.keys() & more
+            if repeated:
+                raise ValueError(f"{min(repeated)} is given twice")
+            prompts |= more
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-    return prompts_line(named)
+    return prompts_line(prompts)
 
 
-def seed_option(what: str) -> Callable[[_Command], _Command]:
+def seed_option(what: str) -> Decorator:
     """Return the option ``--seed`` with ``what`` as its help."""
     return option("--seed", least=0, default=0, help=what)
 
@@ -133,24 +187,32 @@ def set_variables(values: Mapping[str, str]) -> None:
 
     def restore() -> None:
         for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
+            if value is None:
+                os.environ.pop(name, None)
+            else:
                 os.environ[name] = value
 
     click.get_current_context().call_on_close(restore)
     os.environ.update(values)
 
 
-def _variable(spelling: str, **settings: Any) -> Callable[[_Command], _Command]:
+def _variable(spelling: str, about: str, **settings: Unpack[OptionSettings]) -> Decorator:
     """Return an option that sets an environment variable until the command ends."""
-    name = f"QWEN3NB_{spelling.strip('-').replace('-', '_').upper()}"
+    variable = f"QWEN3NB_{spelling.strip('-').replace('-', '_').upper()}"
 
-    def obey(_: click.Context, __: click.Parameter, value: int | Path | None) -> None:
-        if value is not None:
-            set_variables({name: str(value.resolve() if isinstance(value, Path) else value)})
+    def set_variable(_: click.Context, __: click.Parameter, value: int | Path | None) -> None:
+        if isinstance(value, Path):
+            set_variables({variable: str(value.resolve())})
+        elif value is not None:
+            set_variables({variable: str(value)})
 
-    settings["help"] += f"  [{name}]"
-    return click.option(spelling, expose_value=False, callback=obey, **settings)
+    return click.option(
+        spelling,
+        expose_value=False,
+        callback=set_variable,
+        help=f"{about}  [{variable}]",
+        **settings,
+    )
 
 
 def pass_names(names: Sequence[str]) -> None:
@@ -159,12 +221,18 @@ def pass_names(names: Sequence[str]) -> None:
     Raises:
         UsageError: a variable that is not set.
     """
-    if absent := [name for name in names if name not in os.environ]:
+    absent = [name for name in names if name not in os.environ]
+    if absent:
         raise click.UsageError(
             f"--pass-env names a variable of the environment; {', '.join(absent)} is not set"
         )
     if names:
-        set_variables({PASSED: ",".join(dict.fromkeys([*passed_names(), *names]))})
+        every_name = dict.fromkeys([*passed_names(), *names])
+        set_variables({PASSED: ",".join(every_name)})
+
+
+def _pass_names(_: click.Context, __: click.Parameter, names: Sequence[str]) -> None:
+    pass_names(names)
 
 
 class _Size(click.ParamType):
@@ -172,9 +240,13 @@ class _Size(click.ParamType):
 
     name = "size"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
         try:
-            return value if isinstance(value, int) else parse_size(value)
+            return parse_size(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -203,23 +275,15 @@ LICENSE = option(
     help="Licence, such as apache-2.0, if neither the facts nor the training state one.",
 )
 HUB_ID = option("--hub-id", default="", help="Id on the hub, for the card's examples.")
-POOLING = option(
-    "--pooling", choices=[*POOLINGS, "auto"], default="auto", help="auto: the model's own."
-)
-DEVICE = option("--device", default="auto", help="auto, cpu, cuda or cuda:N.")
-DIMENSIONS = option(
-    "--dimensions", type=int, metavar="N", help="Leading dimensions to keep.  [default: all]"
-)
-MAX_LENGTH = option("--max-length", least=1, help="Tokens.  [default: the model's]")
-BATCH_SIZE = option("--batch-size", least=1, default=32)
+POOLING = declared_option("pooling")
+DEVICE = declared_option("device")
+DIMENSIONS = declared_option("dimensions")
+MAX_LENGTH = declared_option("max_length")
+BATCH_SIZE = declared_option("batch_size")
+DTYPE = declared_option("dtype")
+BASE = declared_option("base")
 NO_CACHE = flag("--no-cache", help="Neither read nor write cached vectors.")
 FRESH = flag("--fresh", help="Score again even if the record exists.")
-DTYPE = option(
-    "--dtype",
-    choices=DTYPES,
-    default="float32",
-    help="int8: linear layers in 8 bits, on a CPU with VNNI.",
-)
 RAY = click.option(
     "--ray",
     is_flag=False,
@@ -230,32 +294,31 @@ RAY = click.option(
 )
 CACHE_LIMIT = _variable(
     "--cache-limit",
-    type=SIZE,
-    help="Keep at most this size of vectors, of all models, such as 50GB; the least recently "
+    "Keep at most this size of vectors, of all models, such as 50GB; the least recently "
     "used go first.",
+    type=SIZE,
 )
 READ_LIMIT = _variable(
     "--read-limit",
-    type=SIZE,
-    help="Read data files, lines and unpacked .gz files up to this size, such as 4GB, if it is "
+    "Read data files, lines and unpacked .gz files up to this size, such as 4GB, if it is "
     "more than the usual limit.",
+    type=SIZE,
 )
 MIRROR = _variable(
     "--mirror",
+    "Folder of local data sets and models, as DIR/<organisation>/<name>.",
     type=FOLDER,
     envvar="QWEN3NB_MIRROR",
-    help="Folder of local data sets and models, as DIR/<organisation>/<name>.",
 )
 PASS_ENV = click.option(
     "--pass-env",
     multiple=True,
     metavar="NAME",
     expose_value=False,
-    callback=lambda _, __, names: pass_names(names),
+    callback=_pass_names,
     help="Let notebooks see this variable of the environment, though its name or value is that of "
     "a secret; repeatable.  [QWEN3NB_PASS_ENV]",
 )
-BASE = option("--base", default="", help="Base model of a LoRA adapter, if moved.")
 PROMPTS = option(
     "--prompt",
     "prompts",
@@ -267,7 +330,7 @@ PROMPTS = option(
 )
 ENCODER = options(POOLING, MAX_LENGTH, DIMENSIONS, BATCH_SIZE, DEVICE, DTYPE, CACHE_LIMIT)
 CARD = options(FACTS, LICENSE, HUB_ID)
-LOADED = options(ENCODER, PROMPTS, BASE)  # all settings of `load_encoder` on the command line
+LOADED = options(ENCODER, PROMPTS, BASE)  # the options of a `Model` on the command line
 # The rule for recommending a candidate.
 RULE = options(
     option(
@@ -301,13 +364,14 @@ def answer(document: Any, *lines: str, as_json: bool) -> None:
             click.echo(line)
 
 
-def print_table(table: Any, *columns: str, **options: Any) -> None:
+def print_table(table: Any, *columns: str, note: str = "") -> None:
     """Print a table, or the rows of one; see `Table.of` in `qwen3nb.report.render.table`."""
     from qwen3nb.report.render import console
     from qwen3nb.report.render.table import Table
 
-    shown = table if isinstance(table, Table) else Table.of(table, columns, **options)
-    console.print_table(shown)
+    if not isinstance(table, Table):
+        table = Table.of(table, columns, note=note)
+    console.print_table(table)
 
 
 def hide_library_bars() -> None:
@@ -317,7 +381,9 @@ def hide_library_bars() -> None:
     logging.disable_progress_bar()
 
 
-def parameter_option(name: str, *, taken: Collection[str] = (), **settings: Any) -> click.Option:
+def parameter_option(
+    name: str, *, taken: Collection[str] = (), **settings: Unpack[OptionSettings]
+) -> click.Option:
     """Return the option of a notebook's parameter, with its common spelling as well.
 
     Args:
@@ -326,24 +392,31 @@ def parameter_option(name: str, *, taken: Collection[str] = (), **settings: Any)
         taken: spellings used by other options.
         settings: of `click.Option`.
     """
-    own = f"--{name.replace('_', '-')}"
+    spelling = f"--{name.replace('_', '-')}"
     if settings.get("type") is bool:
-        own = f"{own}/--no-{own[2:]}"
-    common = _COMMON.get(name, own)
-    spellings = [own] if common in {own, *taken} else [common, own]
+        spelling = f"{spelling}/--no-{spelling[2:]}"
+    spellings = [spelling]
+    common = _COMMON.get(name, spelling)
+    if common != spelling and common not in taken:
+        spellings.insert(0, common)
     if name == "prompts":
         spellings.append("--prompt")
-        settings |= {"multiple": True, "default": (), "metavar": "NAME=TEXT", "callback": _one_line}
+        settings["multiple"] = True
+        settings["default"] = ()
+        settings["metavar"] = "NAME=TEXT"
+        settings["callback"] = _one_line
     if name == "models":
-        settings |= {
-            "multiple": True,
-            "default": (settings["default"],),
-            "callback": lambda _, __, values: ",".join(values),
-        }
+        settings["multiple"] = True
+        settings["default"] = (settings["default"],)
+        settings["callback"] = _joined
     return click.Option([name, *spellings], **settings)
 
 
-def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Callable[[_Command], _Command]:
+def _joined(_: click.Context, __: click.Parameter, values: Sequence[str]) -> str:
+    return ",".join(values)
+
+
+def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Decorator:
     """Return a decorator that adds arguments in this order, each also available as an option.
 
     Args:
@@ -353,26 +426,41 @@ def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Callable[[_Co
 
     def decorate(command: _Command) -> _Command:
         @functools.wraps(command)
-        def filled(*, arguments: tuple[str, ...], **values: Any) -> Any:
-            left = list(arguments)
-            for name, spelling in spellings.items():
-                if values[name] is None and not left:
-                    raise click.UsageError(f"Missing {name.upper()}, or option {spelling}.")
-                value = left.pop(0) if values[name] is None else values[name]
-                values[name] = value if name in texts else Path(value)
-            if left:
-                raise click.UsageError(f"Got unexpected extra argument ({left[0]})")
-            return command(**values)
+        def call(*, arguments: tuple[str, ...], **values: Any) -> Any:
+            return command(**_fill(values, arguments, spellings, texts))
 
         metavar = " ".join(spellings).upper()
-        wrapped: Any = click.argument("arguments", nargs=-1, metavar=metavar)(filled)
+        wrapped: Any = click.argument("arguments", nargs=-1, metavar=metavar)(call)
         for name, spelling in reversed(spellings.items()):
-            wrapped = click.option(
+            add = click.option(
                 spelling,
                 name,
                 type=None if name in texts else FILE,
                 help=f"The same as {name.upper()}.",
-            )(wrapped)
+            )
+            wrapped = add(wrapped)
         return wrapped
 
     return decorate
+
+
+def _fill(
+    values: dict[str, Any],
+    arguments: Sequence[str],
+    spellings: Mapping[str, str],
+    texts: Sequence[str],
+) -> dict[str, Any]:
+    """Return the values with the arguments in place of the options that are not given."""
+    remaining = list(arguments)
+    for name, spelling in spellings.items():
+        value = values[name]
+        if value is None:
+            if not remaining:
+                raise click.UsageError(f"Missing {name.upper()}, or option {spelling}.")
+            value = remaining.pop(0)
+        if name not in texts:
+            value = Path(value)
+        values[name] = value
+    if remaining:
+        raise click.UsageError(f"Got unexpected extra argument ({remaining[0]})")
+    return values

@@ -94,7 +94,7 @@ class ModelOptions:
     pooling: str | None = field(
         default=None,
         metadata=_declared(
-            "mean, cls, last, weighted_mean; auto: the model's own", choices=("auto", *POOLINGS)
+            "mean, cls, last, weighted_mean; auto: the model's own", choices=(*POOLINGS, "auto")
         ),
     )
     max_length: int | None = field(

@@ -37,7 +37,7 @@ def test_a_value_is_made_without_a_file_and_equals_another_with_its_fields(tmp_p
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pooling": "men"}, "unknown pooling 'men'; choose one of: auto, mean, cls, last"),
+        ({"pooling": "men"}, "unknown pooling 'men'; choose one of: mean, cls, last"),
         ({"dtype": "float8"}, "unknown dtype 'float8'"),
         ({"device": "gpu"}, "unknown device 'gpu'"),
         ({"cache_dtype": "int8"}, "unknown cache_dtype"),
