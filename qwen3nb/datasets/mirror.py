@@ -11,6 +11,7 @@ folder when it is complete; interrupted downloads are resumed.
 """
 
 import errno
+import logging
 import os
 import re
 import shutil
@@ -24,12 +25,14 @@ from pydantic import BaseModel
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import MODEL_FILES
+from qwen3nb.datasets.rows import listed
 from qwen3nb.hub import HubError, download_into, hub_reachable, hub_reason, hub_session, listing
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.records.record import SUBSTITUTE, is_substitute
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.journal import remembered_digest
 
+_log = logging.getLogger(__name__)
 NOTE = ".qwen3nb-fetched.json"
 _PARTIAL = ".partial"  # folder of incomplete downloads in the mirror
 Kind = Literal["dataset", "model"]
@@ -95,6 +98,22 @@ def _note_of_unchanged(folder: Path) -> FetchedNote | None:
     if note is None or _content(folder) != sha256_json(sorted(note.files.items())):
         return None
     return note
+
+
+def changed_files(folder: Path) -> list[str]:
+    """Return the files of a copy that are missing, added or changed since they were fetched.
+
+    Empty for a folder that `fetch` did not make.
+    """
+    note = _fetched_note(folder)
+    if note is None:
+        return []
+    files = _copied_files(folder)
+    changed = files.keys() ^ note.files.keys()
+    for name in files.keys() & note.files.keys():
+        if sha256_file(files[name]) != note.files[name]:
+            changed.add(name)
+    return sorted(changed)
 
 
 def _copied_files(folder: Path) -> dict[str, Path]:
@@ -214,6 +233,16 @@ def load_data(task: Any) -> None:
     if path.startswith(_BUILT_IN):
         task.load_data()
         return
+    if Path(path).is_dir() and _note_of_unchanged(Path(path)) is None:
+        changed = changed_files(Path(path))
+        if changed:
+            _log.warning(
+                "%s: not as it was fetched (%s), so scores are not those of %s. Remove it, and "
+                "fetch it again",
+                path,
+                listed(changed),
+                task.metadata.name,
+            )
     try:
         with hub_session():
             task.load_data()

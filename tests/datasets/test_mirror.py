@@ -201,6 +201,36 @@ def _fetched(mirror):
     return folder
 
 
+def test_a_copy_that_was_cut_is_named_when_it_is_loaded(mirror, caplog):
+    """A file cut at the end of a line is as good as a whole one for whoever reads it."""
+    folder = _fetched(mirror)
+    task = choose_tasks(tasks=["STSBenchmark"])[0]
+    with local_data(task):
+        load_data(task)
+    assert not caplog.records
+    rows = (folder / "test.jsonl").read_text().splitlines(keepends=True)
+    (folder / "test.jsonl").write_text("".join(rows[:-1]))
+    (folder / "more.jsonl").write_text(ROW)
+    task = choose_tasks(tasks=["STSBenchmark"])[0]
+    with local_data(task):
+        load_data(task)
+    (record,) = caplog.records
+    assert "not as it was fetched (more.jsonl, test.jsonl), so scores are not those of STSB" in (
+        record.getMessage()
+    )
+
+
+def test_a_copy_with_fewer_rows_than_its_card_states_is_refused(mirror):
+    folder = sts_folder(mirror)
+    counted = CARD.replace(
+        "---\n", "---\ndataset_info: {splits: [{name: test, num_examples: 4}]}\n", 1
+    )
+    (folder / "README.md").write_text(counted)
+    task = choose_tasks(tasks=["STSBenchmark"])[0]
+    with local_data(task), pytest.raises(MirrorError, match=r"cannot be loaded \(.*=4.*=3"):
+        load_data(task)
+
+
 ROW = json.dumps({"sentence1": "one", "sentence2": "more", "score": 1.0}) + "\n"
 
 
