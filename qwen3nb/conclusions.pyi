@@ -1,13 +1,1 @@
 from qwen3nb.report.render.table import Conclusion as Conclusion
-from qwen3nb.report.studies.ablation import ablation_conclusion as ablation_conclusion
-from qwen3nb.report.studies.ann import ann_conclusion as ann_conclusion
-from qwen3nb.report.studies.calibration import calibration_conclusion as calibration_conclusion
-from qwen3nb.report.studies.calibration import wilcoxon_conclusion as wilcoxon_conclusion
-from qwen3nb.report.studies.datasets import data_conclusion as data_conclusion
-from qwen3nb.report.studies.extraction import extraction_conclusion as extraction_conclusion
-from qwen3nb.report.studies.interference import interference_conclusion as interference_conclusion
-from qwen3nb.report.studies.parity import parity_conclusion as parity_conclusion
-from qwen3nb.report.studies.probes import probes_conclusion as probes_conclusion
-from qwen3nb.report.studies.reranking import rerank_conclusion as rerank_conclusion
-from qwen3nb.report.studies.speed import speed_conclusion as speed_conclusion
-from qwen3nb.report.studies.trainings import training_conclusion as training_conclusion

@@ -1,4 +1,5 @@
 from qwen3nb.analysis.comparison.differences import significant as significant
+from qwen3nb.analysis.stats.interference_ratio import Gate as Gate
 from qwen3nb.analysis.stats.multiple_testing import benjamini_hochberg as benjamini_hochberg
 from qwen3nb.analysis.stats.multiple_testing import holm as holm
 from qwen3nb.analysis.stats.paired_tests import effect_size as effect_size

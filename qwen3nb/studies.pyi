@@ -1,9 +1,3 @@
-from qwen3nb.analysis.calibration import read_calibration as read_calibration
-from qwen3nb.analysis.comparison.ablation_effects import component_effects as component_effects
-from qwen3nb.analysis.comparison.ablation_effects import effects as effects
-from qwen3nb.analysis.training.interference import Gate as Gate
-from qwen3nb.bench.encode import bench_encode as bench_encode
-from qwen3nb.bench.encode import bench_precision as bench_precision
 from qwen3nb.bench.encode import bench_texts as bench_texts
 from qwen3nb.bench.random_models import model_folder as model_folder
 from qwen3nb.checkpoints.averaging import averaged as averaged
@@ -15,17 +9,10 @@ from qwen3nb.demo.pipeline import lesson_training as lesson_training
 from qwen3nb.evaluation.embeddings.probes import analogies as analogies
 from qwen3nb.evaluation.embeddings.probes import clusters as clusters
 from qwen3nb.evaluation.embeddings.probes import linear_probe as linear_probe
-from qwen3nb.evaluation.embeddings.probes import probe as probe
 from qwen3nb.evaluation.embeddings.probes import word_similarity as word_similarity
 from qwen3nb.evaluation.mteb.select import choose_tasks as choose_tasks
-from qwen3nb.evaluation.retrieval.ann import ann_suite as ann_suite
 from qwen3nb.evaluation.retrieval.custom import search_domain as search_domain
 from qwen3nb.evaluation.retrieval.first_stage import load_first as load_first
-from qwen3nb.evaluation.studies.ablation import ablate as ablate
-from qwen3nb.evaluation.studies.ablation import ablate_trainings as ablate_trainings
-from qwen3nb.evaluation.studies.ablation import by_task as by_task
-from qwen3nb.evaluation.studies.ablation import find_trainings as find_trainings
-from qwen3nb.evaluation.studies.ablation import variants as variants
 from qwen3nb.evaluation.studies.prompts import evaluate_prompts as evaluate_prompts
 from qwen3nb.evaluation.studies.reproduce import pydocs_difficulty as pydocs_difficulty
 from qwen3nb.execution.notebook import run_key as run_key
@@ -33,8 +20,5 @@ from qwen3nb.models.kinds.resolve import find_training as find_training
 from qwen3nb.models.search.faiss_index import build_index as build_index
 from qwen3nb.models.search.faiss_index import measure_speed as measure_speed
 from qwen3nb.models.search.faiss_index import recall_at_k as recall_at_k
-from qwen3nb.report.studies.interference import interference_report as interference_report
-from qwen3nb.report.studies.reranking import reranked as reranked
-from qwen3nb.report.studies.trainings import read_trainings as read_trainings
 from qwen3nb.utils.choices import split_names as split_names
 from qwen3nb.vectors.cache import list_caches as list_caches

@@ -27,9 +27,9 @@ LIGHT = [
     # What reads results or starts notebooks.
     (
         "import qwen3nb.records.verification, qwen3nb.execution.notebook, qwen3nb.book.build\n"
-        "import qwen3nb.analysis.stats.paired_tests, qwen3nb.analysis.inventory\n"
+        "import qwen3nb.analysis.stats.paired_tests, qwen3nb.analysis.inventory.collect\n"
         "import qwen3nb.analysis.training.interference, qwen3nb.answers.candidates\n"
-        "import qwen3nb.report.studies.interference, qwen3nb.answers.leaderboard\n"
+        "import qwen3nb.answers.interference, qwen3nb.answers.leaderboard\n"
         "import qwen3nb.report.render.table",
         HEAVY,
     ),
@@ -77,11 +77,12 @@ answers.answer answers.comparison answers.leaderboard answers.against_baseline
 answers.decision answers.doubts answers.candidate_rules answers.explorer answers.candidates
 answers.changes answers.reproduction answers.checks answers.all_results answers.one_model
 answers.one_query answers.run_trace answers.evaluation answers.prompts answers.planned
-report.evaluation report.studies
-answers.landing answers
+answers.trainings
+report.evaluation
+answers.reranking answers.interference answers.landing answers
 report.card report.hub_results report.paper report.model_report
 study execution answers.status book demo cli
-old_names stats studies tables figures conclusions
+old_names stats studies conclusions
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 )
 

@@ -46,10 +46,22 @@ class Share:
             return ""
         if self.low <= self.share <= self.high:
             return "holds"
-        fewer = self.share < self.low if self.kind in _ERRORS else self.share > self.high
-        return "conservative" if fewer else "anti-conservative"
+        is_low = self.share < self.low
+        if is_low == (self.kind in _ERRORS):  # few errors, or high coverage
+            return "conservative"
+        return "anti-conservative"
+
+    @property
+    def is_anti_conservative(self) -> bool:
+        """Whether there are more errors than chance explains."""
+        return self.verdict == "anti-conservative"
+
+    @property
+    def is_over_seeds(self) -> bool:
+        """Whether seeds were sampled, too, not only queries."""
+        return " x " in self.n
 
 
 def read_calibration(file: Path | str = "") -> list[Share]:
     """Read the shares of a run of ``qwen3nb bench calibration``, by default the stored one."""
-    return [Share(**each) for each in read_json(Path(file or STORED))["shares"]]
+    return [Share(**share) for share in read_json(Path(file or STORED))["shares"]]

@@ -13,16 +13,15 @@ from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
 from qwen3nb.analysis.training.checkpoint_scores import trajectories
 from qwen3nb.analysis.training.interference import SPECIALISTS
 from qwen3nb.answers.comparison import Comparison
+from qwen3nb.answers.interference import Interference, interference
 from qwen3nb.answers.leaderboard import Leaderboard, lead_conclusion, lead_figure
+from qwen3nb.answers.reranking import METRIC, rerank_differences
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
 from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.render.table import score_text, short_task
-from qwen3nb.report.studies import interference
-from qwen3nb.report.studies.interference import InterferenceReport
-from qwen3nb.report.studies.reranking import METRIC, rerank_differences
 
 _MOST = 3  # findings on the landing page
 
@@ -78,8 +77,9 @@ def headline_findings(
     """
     seed, pages = comparison.procedure.seed, links or {}
     own = findings(comparison, task=task, links=pages)
-    joint = interference_finding(interference.interference_report(seed=seed), folder=folder)
-    more = [joint, rerank_finding(results or load_results(), seed=seed, links=pages)]
+    records = list(results or load_results())
+    joint = interference_finding(interference(records, seed=seed), folder=folder)
+    more = [joint, rerank_finding(records, seed=seed, links=pages)]
     return findings_html([*own, *filter(None, more)][:_MOST])
 
 
@@ -119,16 +119,14 @@ def findings_html(findings: Sequence[Finding]) -> str:
     return f'<div class="q-findings">{"".join(cards)}</div>'
 
 
-def interference_finding(report: InterferenceReport, *, folder: str = "") -> Finding | None:
+def interference_finding(report: Interference, *, folder: str = "") -> Finding | None:
     """Return the finding on joint training; None if no pair can be compared.
 
-    The headline is that of `interference_conclusion`, followed by numbers and the meaning of the
-    kill gate's verdict.
+    The headline is what joint training costs, followed by numbers and the kill gate's verdict.
     """
-    if all(group.overall.tir is None for group in report.interference.groups):
+    if report.worst is None:
         return None
-    headline, _, numbers = interference.interference_conclusion(report).text.partition(": ")
-    return Finding(headline, numbers, f"{folder}interference.html")
+    return Finding(report.finding, report.evidence, f"{folder}interference.html")
 
 
 def rerank_finding(

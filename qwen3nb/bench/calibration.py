@@ -24,10 +24,10 @@ from scipy import stats
 from qwen3nb.analysis.calibration import Share
 from qwen3nb.analysis.comparison.alignment import pair_results
 from qwen3nb.analysis.stats import resampling
+from qwen3nb.analysis.stats.interference_ratio import DataSetScores, Gate, QueryScores, estimate
 from qwen3nb.analysis.stats.multiple_testing import benjamini_hochberg, holm
 from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect
 from qwen3nb.analysis.stats.resampling import LEVEL
-from qwen3nb.analysis.training.interference import DataSetScores, Gate, estimate
 from qwen3nb.bench.conditions import COVERAGE, ERRORS, POWER, conditions
 from qwen3nb.metrics import intervals
 from qwen3nb.metrics.aggregate import AGGREGATES
@@ -271,7 +271,7 @@ def _trained(cell: _Cell, generator: Generator, _: Sequence[int]) -> Outcomes:
     every = level + effect + difficulty + generator.normal(0, cell.draw, size=(QUERIES, *shape))
     names, ends = tuple(map(str, range(QUERIES))), []
     for scores in np.moveaxis(every, -1, 0):
-        data = DataSetScores(scores.mean(axis=0), (names, scores))
+        data = DataSetScores(scores.mean(axis=0), QueryScores(names, scores))
         measured = estimate("simulated", range(cell.n), [data], gate=Gate())
         ends.append(measured.estimate.interval)
     return {("TIR over seeds and queries", "coverage", cell.process): _hold(_ends(ends), TRUE_TIR)}

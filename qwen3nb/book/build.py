@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.analysis.inventory import LOG, log_files
+from qwen3nb.analysis.inventory.training_logs import LOG, log_files
 from qwen3nb.analysis.training.checkpoint_scores import training_step
 from qwen3nb.book.pages import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE

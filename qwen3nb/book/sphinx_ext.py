@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
-from qwen3nb.analysis.calibration import read_calibration
+from qwen3nb.answers.calibration import calibration
 from qwen3nb.book.build import REFRESHED, BookError, refresh_pages
 from qwen3nb.book.pages import copy_linked_records, finish_pages
 from qwen3nb.execution.notebook import NotebookError
@@ -31,7 +31,6 @@ from qwen3nb.execution.page_names import page_command
 from qwen3nb.execution.parameters import ParameterError, read_parameters
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
-from qwen3nb.report.studies.calibration import wilcoxon_conclusion
 from qwen3nb.utils.atomic_files import read_json, write_text
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.code_version import git_commit
@@ -239,7 +238,7 @@ def _directives() -> dict[str, type]:
         """The conclusion on Wilcoxon's test from stored simulations."""
 
         def run(self) -> list[nodes.Node]:
-            return [nodes.paragraph(text=wilcoxon_conclusion(read_calibration()).text)]
+            return [nodes.paragraph(text=calibration().wilcoxon.text)]
 
     return {"wilcoxon": WilcoxonSentence, "reading-path": ReadingPath, "toy-banner": ToyBanner}
 

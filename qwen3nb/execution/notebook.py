@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
-from qwen3nb.analysis.inventory import log_files
+from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.folder import list_checkpoints, open_checkpoint
 from qwen3nb.execution.page_names import is_old, page_name
 from qwen3nb.execution.parameters import (

@@ -227,6 +227,18 @@ class Results(Sequence[Result]):
         """
         return self.leaderboard(tier=tier, **options).figure()
 
+    def interference(self, outputs: Path | str = "", **options: object) -> Any:
+        """Compare jointly trained adapters with specialists; see `answers.interference`."""
+        return _lookup("answers.interference", "interference")(self, outputs, **options)
+
+    def reranking(self, data_sets: Iterable[Any] = (), **options: object) -> Any:
+        """Compare reranked runs with their first stage; see `answers.reranking`."""
+        return _lookup("answers.reranking", "reranking")(self, data_sets, **options)
+
+    def trainings(self, **options: object) -> Any:
+        """Return scores by step, losses and gradient conflicts; see `answers.trainings`."""
+        return _lookup("answers.trainings", "trainings")(self, **options)
+
     def write_scores(self, file: Path | str) -> Path:
         """Write the score of every query to a ``.parquet`` or ``.csv`` file, a row per score.
 

@@ -45,7 +45,7 @@ from qwen3nb.utils.secrets import known_secrets
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
-    from qwen3nb.extraction.extract import Extraction
+    from qwen3nb.answers.extraction import ExtractedModel
 
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ def extract(
     license: str = "",
     hub_id: str = "",
     **options: Any,
-) -> Extraction:
+) -> ExtractedModel:
     """Write the encoder of ``checkpoint`` to the directory ``output``, verified and described.
 
     Its README is the complete model card; `qwen3nb card` updates it once there are results.
@@ -143,6 +143,7 @@ def extract(
             source. ``output`` is then left unchanged.
         ValueError: an unknown choice, or an invalid fact.
     """
+    from qwen3nb.answers.extraction import ExtractedModel
     from qwen3nb.extraction.extract import extract_encoder  # loads torch
 
     file = None if facts is None else Path(facts)
@@ -154,7 +155,7 @@ def extract(
         known_secrets().refuse(card, where=str(Path(output) / "README.md"))
         return card
 
-    return extract_encoder(checkpoint, output, describe=described, **options)
+    return ExtractedModel.of(extract_encoder(checkpoint, output, describe=described, **options))
 
 
 def loaded_name(folder: Path, hub_id: str) -> str:

@@ -13,8 +13,11 @@ from pathlib import Path
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.answers.comparison import Comparison, compare
+from qwen3nb.answers.interference import Interference, configurations_figure, interference
 from qwen3nb.answers.leaderboard import cost_table, leaderboard
 from qwen3nb.answers.one_model import per_query_figure
+from qwen3nb.answers.reranking import METRIC, reranking
+from qwen3nb.answers.trainings import trainings
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
@@ -22,9 +25,6 @@ from qwen3nb.records.store import latest
 from qwen3nb.report.render.figure import PAPER_STYLES, Figure
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.report.render.table import MANY, TABLE_FORMATS, Table, transposed
-from qwen3nb.report.studies import interference
-from qwen3nb.report.studies.reranking import METRIC, gain_figure
-from qwen3nb.report.studies.trainings import conflict_figure, loss_figure, read_trainings
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import write_public
@@ -107,8 +107,8 @@ class PaperContents:
         return compare(self._shown, tier=self._tier, tasks=self.tasks, seed=self.seed)
 
     @cached_property
-    def _interference(self) -> interference.InterferenceReport:
-        return interference.interference_report(seed=self.seed)
+    def _interference(self) -> Interference:
+        return interference(self.results, seed=self.seed)
 
     def data_used(self) -> DataUsed:
         """The data of the scores that the paper shows."""
@@ -123,14 +123,14 @@ class PaperContents:
         """
         trained: list[Figure] = []
         if not self._is_part:
-            trainings, report = read_trainings([]), self._interference
-            reranked = [each for each in self.results if f"gain {METRIC}" in each.per_query]
+            courses, joint = trainings([]), self._interference
+            reranked = reranking(self.results)
             drawn = (
-                loss_figure(trainings),
-                conflict_figure(trainings),
-                interference.interference_figure(report),
-                interference.configurations_figure(report.scores),
-                gain_figure(reranked) if reranked else None,
+                courses.figure(),
+                courses.conflicts(),
+                joint.figure(),
+                configurations_figure(joint.scores),
+                reranked.figure() if reranked.results else None,
             )
             trained = [*filter(None, drawn)]
         shown = self._shown_beside(trained)
@@ -156,12 +156,8 @@ class PaperContents:
         """
         trained: list[Table] = []
         if not self._is_part:
-            report = self._interference
-            tables = (
-                interference.configurations_table(report.scores),
-                interference.configuration_differences_table(report.differences),
-                interference.interference_table(report),
-            )
+            joint = self._interference
+            tables = (joint.configurations(), joint.differences_table(), joint.table())
             trained = [table for table in tables if table.rows]
         shown, tier, tasks = self._shown_beside(trained), self._tier, self.tasks
         if not shown:

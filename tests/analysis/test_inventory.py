@@ -6,20 +6,10 @@ import numpy as np
 import pytest
 from helpers.records import amend, make
 
-from qwen3nb.analysis.inventory import (
-    load_all_results,
-    read_conflicts,
-    read_log,
-    read_trainer_state,
-)
+from qwen3nb.analysis.inventory.collect import load_all_results
+from qwen3nb.analysis.inventory.training_logs import read_conflicts, read_log, read_trainer_state
 from qwen3nb.analysis.training.checkpoint_scores import training_step, trajectories
-from qwen3nb.report.studies.trainings import (
-    conflict_figure,
-    gains_table,
-    loss_figure,
-    read_trainings,
-    training_conclusion,
-)
+from qwen3nb.answers.trainings import trainings
 
 QUERIES = {str(i): 0.1 * (i % 7) for i in range(20)}
 
@@ -178,10 +168,16 @@ def test_contradicting_files_are_flagged(tmp_path):
     ("content", "cause"),
     [
         ("{", "not readable as JSON"),
-        ('{"per_dataset": {"A": {"aggregate": {}}}}', "KeyError: 'per_query'"),
-        ('{"per_task": {"A": {"main_score": NaN}}}', "missing, not finite"),
+        ('{"per_dataset": {"A": {"aggregate": {}}}}', "per_dataset.A.aggregate: "),
+        (
+            '{"per_task": {"A": {"main_score": NaN}}}',
+            "per_task.A.main_score: expected a finite number",
+        ),
         ('{"schema": "qwen3nb.result/1"}', "schema is 'qwen3nb.result/1'"),
-        ('{"per_task": {"A": {"main_score": "0.5"}}}', "missing, not finite"),
+        (
+            '{"per_task": {"A": {"main_score": "0.5"}}}',
+            "per_task.A.main_score: expected a finite number",
+        ),
         ('{"per_task": {}, "per_task": {}}', "occurs twice"),
         ("[" * 100_000, "nested too deeply"),
     ],
@@ -323,16 +319,16 @@ def test_records_of_one_training_are_a_trajectory():
 @pytest.mark.integration
 def test_figures_and_words_of_trainings(outputs):
     results = [*steps_of("a", 0.1, 0.5), *steps_of("b", 0.4, 0.4)]
-    trainings = read_trainings(results, tier="smoke", outputs=outputs)
-    assert [row[-1].text for row in gains_table(trainings).rows] == ["200", "100"]
-    text = training_conclusion(trainings).text
+    course = trainings(results, tier="smoke", outputs=outputs)
+    assert [row[-1].text for row in course.table().rows] == ["200", "100"]
+    text = course.conclusion.text
     assert "Step 200 scores best of the two." in text
     assert "Step 100 and step 200 score the same on every query." in text
     assert text.endswith("truncated, left out.")
-    titles = [axis.get_title() for axis in loss_figure(trainings).axes]
+    titles = [axis.get_title() for axis in course.figure().axes]
     assert titles == ["training loss", "loss, embedding", "learning rate"]
-    assert [axis.get_xscale() for axis in loss_figure(trainings).axes] == ["linear"] * 3
-    heat, _ = conflict_figure(trainings).axes
+    assert [axis.get_xscale() for axis in course.figure().axes] == ["linear"] * 3
+    heat, _ = course.conflicts().axes
     assert [tick.get_text() for tick in heat.get_yticklabels()] == ["0", "10", "other"]
     assert heat.collections[0].get_array().mask.sum() == 2
     assert heat.patch.get_hatch()

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from qwen3nb.analysis.inventory import load_all_results
+from qwen3nb.analysis.inventory.collect import load_all_results
 
 
 def put(folder, task, **content):
@@ -60,13 +60,16 @@ def test_experiments_are_other_settings_of_a_model(folder):
 @pytest.mark.parametrize(
     ("scores", "reason"),
     [
-        ({}, "expected `scores` of T by split; got none"),
-        (None, "expected `scores` of T by split; got none"),
-        ([0.5], "expected `scores` of T by split; got a list"),
-        ({"test": []}, "expected a list of subsets in split test; got none"),
-        ({"test": {"default": 0.5}}, "expected a list of subsets in split test; got a dict"),
-        ({"test": [{"ndcg": 1}]}, "expected `main_score` in subset 1 of split test; got ndcg"),
-        ({"test": [0.5]}, "expected `main_score` in subset 1 of split test; got no fields"),
+        ({}, "scores: Dictionary should have at least 1 item after validation, not 0; got {}"),
+        (None, "scores: expected an object; got None"),
+        ([0.5], "scores: expected an object; got [0.5]"),
+        (
+            {"test": []},
+            "scores.test: List should have at least 1 item after validation, not 0; got []",
+        ),
+        ({"test": {"default": 0.5}}, "scores.test: expected a valid list; got {'default': 0.5}"),
+        ({"test": [{"ndcg": 1}]}, "scores.test[0].main_score: is missing"),
+        ({"test": [0.5]}, "scores.test[0]: expected fields of _Subset; got 0.5"),
     ],
 )
 def test_a_result_without_scores_is_flagged(folder, scores, reason):
@@ -94,4 +97,4 @@ def test_a_list_of_results_is_flagged(folder):
 def test_a_result_that_lost_its_scores_is_flagged(folder):
     put(folder, "T", task_name="T", mteb_version="2.1.0")
     found = load_all_results(folder.parents[1])
-    assert ["expected `scores` of T by split; got none" in f.text for f in found.flags] == [True]
+    assert ["scores: is missing" in f.text for f in found.flags] == [True]

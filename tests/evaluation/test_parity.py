@@ -17,13 +17,12 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from qwen3nb.analysis.comparison.differences import paired_differences
+from qwen3nb.answers.parity import parity
 from qwen3nb.datasets.pydocs.build import load_pydocs
-from qwen3nb.evaluation.parity import parity
 from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
 from qwen3nb.report.card import extract
-from qwen3nb.report.studies.parity import parity_conclusion, parity_table
 
 pytestmark = pytest.mark.integration
 PROMPTS = {"query": "Find the answer:\n", "passage": "text: "}
@@ -361,14 +360,14 @@ def test_all_of_pydocs_is_searched_on_request():
     sizes = found.rankings.queries, found.rankings.of, found.rankings.documents
     assert sizes == (len(whole.queries), len(whole.queries), len(whole.corpus))
     assert f"{sizes[0]:,} of {sizes[1]:,} queries" in repr(found)
-    assert f"{sizes[0]:,} of {sizes[1]:,} queries" in str(parity_conclusion(found))
+    assert f"{sizes[0]:,} of {sizes[1]:,} queries" in str(found.conclusion)
 
 
 def test_the_page_names_causes_and_marks_what_differs(export):
     found = parity(export, Served(export, **prompts(query="")), rankings=False)
-    assert "is not the same as" in str(parity_conclusion(found))
-    assert f"query prompt: {QUERY!r} is missing" in str(parity_conclusion(found))
-    rows = parity_table(found).rows
+    assert "is not the same as" in str(found.conclusion)
+    assert f"query prompt: {QUERY!r} is missing" in str(found.conclusion)
+    rows = found.table().rows
     assert [row[1].strong for row in rows] == ["(query)" in row[0].text for row in rows]
 
 

@@ -11,7 +11,7 @@ from helpers.notebooks import VERIFY, call, notebook_of, save
 from helpers.records import failure, make, moment
 
 from qwen3nb import paths
-from qwen3nb.analysis.inventory import load_all_results
+from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.execution.notebook import NotebookError, finished_page, run_key, run_notebook
 from qwen3nb.execution.publish import NotebookRun
 from qwen3nb.records.failures import failed_run, failed_runs, forget_failure, note_failure

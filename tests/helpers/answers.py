@@ -2,20 +2,31 @@
 
 import numpy as np
 
+from helpers import studies
 from helpers.records import RERANKING, RETRIEVAL, make
 from qwen3nb.analysis.comparison.plan import Plan
 from qwen3nb.analysis.comparison.prompt_effects import PromptScores, prompt_pairs
+from qwen3nb.answers.ablation import Ablation
+from qwen3nb.answers.ann import ApproximateSearch
+from qwen3nb.answers.calibration import calibration
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.changes import Changes
 from qwen3nb.answers.checks import Checks
 from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.data import Data
 from qwen3nb.answers.evaluation import Evaluation
 from qwen3nb.answers.explorer import explore
+from qwen3nb.answers.extraction import Checkpoints
+from qwen3nb.answers.interference import interference
 from qwen3nb.answers.leaderboard import leaderboard
+from qwen3nb.answers.parity import ParityAnswer
 from qwen3nb.answers.planned import plan_comparison
 from qwen3nb.answers.prompts import Prompts
 from qwen3nb.answers.reproduction import Reproductions
+from qwen3nb.answers.reranking import reranking
+from qwen3nb.answers.speed import Precision, Speed
 from qwen3nb.answers.status import status
+from qwen3nb.answers.trainings import trainings
 from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
 from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
@@ -69,6 +80,26 @@ def checks():
     return Checks(SanityCheck("encoder", "0" * 64, (passed, failed)))
 
 
+def reranked():
+    """The gains of a record of reranking, without its runs."""
+    scores = {f"q{i}": 0.1 * i for i in range(9)}
+    record = make("reranker", scores, task="SciFact.bm25-100")
+    for name, factor in {"first nDCG@10": 0.5, "gain nDCG@10": 0.1, "oracle nDCG@10": 0.9}.items():
+        record.per_query[name] = {query: value * factor for query, value in scores.items()}
+        record.metrics[name] = record.metrics["nDCG@10"]
+    record.config["collection"] = "SciFact"
+    return reranking([record])
+
+
+def steps():
+    """Records of two checkpoints of a training."""
+    rng = np.random.default_rng(0)
+    return [
+        make(f"demo-checkpoint-{step}", scores=(mean + rng.normal(0, 0.1, 40)).clip(0, 1))
+        for step, mean in ((100, 0.4), (200, 0.5))
+    ]
+
+
 EXAMPLES = {
     "Changes": changes,
     "Checks": checks,
@@ -79,6 +110,19 @@ EXAMPLES = {
     "Candidates": lambda: compare_candidates(
         records(), current="bm25", task=RETRIEVAL, n_resamples=200
     ),
+    "Ablation": lambda: Ablation({studies.TASK: [studies.NOISE, studies.CLEAR]}, {}),
+    "ApproximateSearch": lambda: ApproximateSearch(studies.suite([studies.FLAT, studies.POOR])),
+    "Calibration": calibration,
+    "Checkpoints": lambda: Checkpoints((), (), "eval_loss"),
+    "Data": lambda: Data("smoke", {}, {"bm25": studies.BM25, "random": studies.RANDOM}),
+    "ExtractedModel": studies.extraction,
+    "Interference": lambda: interference(steps()),
+    "ParityAnswer": lambda: ParityAnswer("m", "n", False, (), {"a": 0.5, "b": None}, 0.9, 0.99),
+    "Precision": lambda: Precision((studies.precision(studies.EXACT, studies.ROUNDED),)),
+    "ProbedVectors": studies.probes,
+    "Reranking": reranked,
+    "Speed": lambda: Speed((studies.bench(2),)),
+    "Trainings": lambda: trainings(steps()),
     "Comparison": lambda: compare(records(), draws=200),
     "Explorer": lambda: explore(records(), task=RETRIEVAL),
     "Leaderboard": lambda: leaderboard(records()),

@@ -12,14 +12,15 @@ from safetensors.torch import load_file, save_file
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import newest_clusters
-from qwen3nb.analysis.inventory import from_oldest as scores_from_oldest
-from qwen3nb.analysis.inventory import load_all_results
-from qwen3nb.analysis.training.interference import clusters_of, configuration_differences
+from qwen3nb.analysis.inventory.collect import load_all_results
+from qwen3nb.analysis.inventory.scores import from_oldest as scores_from_oldest
+from qwen3nb.analysis.training.configuration_differences import configuration_differences
+from qwen3nb.analysis.training.interference import clusters_of
+from qwen3nb.answers.interference import configurations_table
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.records.record import CHECKSUMS
 from qwen3nb.records.results import from_oldest, newest
 from qwen3nb.records.store import latest, load_results, verify
-from qwen3nb.report.studies.interference import configurations_table
 
 EARLY, LATE = "2026-11-01T00:00:00+00:00", "2026-11-30T00:00:00+00:00"
 
@@ -138,7 +139,7 @@ def test_the_run_of_an_adapter_written_last_counts_although_the_clock_went_back(
     for result in (first, second, other):
         result.save()
     scores = load_all_results().scores
-    (difference,) = configuration_differences(scores, draws=100, seed=0)
+    (difference,) = configuration_differences(scores, resamples=100, seed=0)
     assert (difference.first, difference.difference) == ("emb", pytest.approx(0.15 - 0.8))
     table = configurations_table(scores)
     (row,) = [row for row in table.rows if row[0].text == "joint_r8"]

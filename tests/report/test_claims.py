@@ -14,6 +14,7 @@ from qwen3nb.answers.against_baseline import against_baseline
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.comparison import compare
 from qwen3nb.answers.evaluation import evaluation_conclusion
+from qwen3nb.answers.interference import interference
 from qwen3nb.answers.landing import (
     findings,
     headline_findings,
@@ -28,11 +29,10 @@ from qwen3nb.answers.leaderboard import (
     rank_table,
     standings,
 )
+from qwen3nb.answers.reranking import reranking
 from qwen3nb.metrics.intervals import difference_interval, excludes_zero
 from qwen3nb.report.card import limitations
 from qwen3nb.report.paper import PaperContents
-from qwen3nb.report.studies.interference import interference_report
-from qwen3nb.report.studies.reranking import rerank_conclusion
 from qwen3nb.tiers import BENCHMARKS, GROUPS
 from qwen3nb.utils.format import interval_text, p_value_text, typeset
 
@@ -485,10 +485,10 @@ def test_reranking_that_is_not_significant_is_not_said_to_help():
         return result
 
     noise = gain("noise", 0.5, -0.3, 0.5, -0.1, 0.45, 0.15)
-    sentence = str(rerank_conclusion([noise]))
+    sentence = str(reranking([noise]).conclusion)
     assert "is not shown to help or to hurt on any of 1 data sets. The largest diff" in sentence
     clear = gain("clear", *[0.1] * 30, *[0.2] * 30)
-    sentence = str(rerank_conclusion([noise, clear]))
+    sentence = str(reranking([noise, clear]).conclusion)
     assert "helps on 1 of 2 data sets and hurts on 0" in sentence
     assert "The largest of these is on clear: " in sentence  # though noise differs more
 
@@ -511,7 +511,7 @@ def test_the_landing_page_links_to_the_numbers_and_says_if_there_are_none(home):
     page = headline_lead(compare(results, tier="smoke"), task=TASK, folder="runs/")
     assert 'href="runs/leaderboard.html"' in page
     assert page.count("<figure") == 1
-    assert interference_finding(interference_report()) is None  # nothing was trained here
+    assert interference_finding(interference([])) is None  # nothing was trained here
     assert "q-finding-head" not in headline_findings(compare([]), task=TASK)
     assert "No results yet on whole tasks" in headline_lead(compare([]), task=TASK)
     others = [make("judge", task=f"x.bm25-{n}") for n in range(6)]

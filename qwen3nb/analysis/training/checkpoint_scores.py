@@ -14,11 +14,10 @@ called the best only if it differs significantly from the next.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,28 +50,42 @@ class Trajectory:
     @property
     def scores(self) -> dict[int, dict[int, SystemScores]]:
         """Scores by seed and step; records without per-query scores are left out."""
-        by = self.metric
-        return {
-            seed: {step: scores_by(by, r) for step, r in own.items() if by in r.per_query}
-            for seed, own in self.records.items()
-        }
+        by_seed: dict[int, dict[int, SystemScores]] = {}
+        for seed, records in self.records.items():
+            by_seed[seed] = {
+                step: scores_by(self.metric, record)
+                for step, record in records.items()
+                if self.metric in record.per_query
+            }
+        return by_seed
 
 
-def training_step(result: Result) -> tuple[str, int, int] | None:
-    """Return training (without its seed), seed (or 0) and step of a record's model, or None."""
+class TrainingStep(NamedTuple):
+    """Where in which training a model was saved."""
+
+    training: str  # without its seed
+    seed: int  # 0 if it is not known
+    step: int
+
+
+def training_step(result: Result) -> TrainingStep | None:
+    """Return the step of a record's model, or None if it is not known to be of a training."""
     training = result.config.get("training")
     if isinstance(training, dict) and isinstance(training.get("steps"), int):
         name = str(training.get("configuration") or training.get("mode") or result.model.label)
-        return name, int(training.get("seed", result.seed)), training["steps"]
-    if match := _CHECKPOINT.fullmatch(result.model.label):
-        seed = _SEED.search(match["name"])
-        name = _SEED.sub("", match["name"]) or "training"
-        return name, int(seed[1]) if seed else 0, int(match["step"] or 0)
+        return TrainingStep(name, int(training.get("seed", result.seed)), training["steps"])
+    label = _CHECKPOINT.fullmatch(result.model.label)
+    if label:
+        name = _SEED.sub("", label["name"]) or "training"
+        seed = _SEED.search(label["name"])
+        return TrainingStep(name, int(seed[1]) if seed else 0, int(label["step"] or 0))
     folder = checkpoint_of(result)
-    step = None if folder is None else step_of(folder)
-    if folder is None or step is None:
+    if folder is None:
         return None
-    return paths.shown(folder.parent).removeprefix("runs/"), 0, step
+    step = step_of(folder)
+    if step is None:
+        return None
+    return TrainingStep(paths.shown(folder.parent).removeprefix("runs/"), 0, step)
 
 
 def trajectories(
@@ -82,30 +95,52 @@ def trajectories(
 
     The revision of a task's data with most records is used.
     """
-    given, ordered = from_oldest(results), []
+    records = from_oldest(results)
+    found = []
     for task in dict.fromkeys(tasks):
-        on_task = [each for each in given if each.task.key == task]
-        steps = [(at, each) for each in on_task if (at := training_step(each))]
-        if not steps:
-            continue
-        revision = common_revision([each for _, each in steps])
-        by_name: dict[str, Trajectory] = {}
-        for (training, seed, step), each in steps:
-            wanted = metric or each.task.main_metric
-            if str(each.task.revision) == revision and wanted in each.metrics:
-                new = Trajectory(training, task, wanted, {})
-                by_name.setdefault(training, new).records.setdefault(seed, {})[step] = each
-        same = [each for each in on_task if str(each.task.revision) == revision]
-        clusters = newest_clusters(same)
-        for name in sorted(by_name):
-            for own in by_name[name].records.values():
-                # The checkpoint that a training started from is its step 0, if it has none.
-                folders = () if 0 in own else filter(None, map(checkpoint_of, own.values()))
-                start = next((starting_record(each.parent, same) for each in folders), None)
-                if start is not None and by_name[name].metric in start.metrics:
-                    own[0] = start
-            ordered.append(replace(by_name[name], clusters=clusters))
-    return ordered
+        on_task = [record for record in records if record.task.key == task]
+        found += _trajectories_on(on_task, task, metric)
+    return found
+
+
+def _trajectories_on(records: Sequence[Result], task: str, metric: str) -> list[Trajectory]:
+    """Return the trainings among the records of one task, by name."""
+    steps = {}
+    for index, record in enumerate(records):
+        step = training_step(record)
+        if step is not None:
+            steps[index] = step
+    if not steps:
+        return []
+    revision = common_revision([records[index] for index in steps])
+    same_data = [record for record in records if str(record.task.revision) == revision]
+    trainings: dict[str, Trajectory] = {}
+    for index, step in steps.items():
+        record = records[index]
+        name = metric or record.task.main_metric
+        if str(record.task.revision) == revision and name in record.metrics:
+            trajectory = trainings.setdefault(
+                step.training, Trajectory(step.training, task, name, {})
+            )
+            trajectory.records.setdefault(step.seed, {})[step.step] = record
+    clusters = newest_clusters(same_data)
+    for trajectory in trainings.values():
+        for by_step in trajectory.records.values():
+            _add_start(by_step, same_data, trajectory.metric)
+    return [replace(trainings[name], clusters=clusters) for name in sorted(trainings)]
+
+
+def _add_start(by_step: dict[int, Result], records: Sequence[Result], metric: str) -> None:
+    """Add the checkpoint that a training started from as its step 0, if it has none."""
+    if 0 in by_step:
+        return
+    for record in by_step.values():
+        checkpoint = checkpoint_of(record)
+        if checkpoint is not None:
+            start = starting_record(checkpoint.parent, records)
+            if start is not None and metric in start.metrics:
+                by_step[0] = start
+            return
 
 
 PerStep = Mapping[int, SystemScores | Mapping[str, float]]
@@ -151,46 +186,58 @@ def training_summaries(
     trajectories: Sequence[Trajectory], *, seed: int
 ) -> tuple[TrainingSummary, ...]:
     """Summarise the trainings with two or more steps with scores per query."""
-    seeds = Counter(each.training for each in trajectories for _ in each.records)
-    tasks = Counter(each.training for each in trajectories)
-    uncorrected = [
-        TrainingSummary(
-            each.task,
-            each.metric,
-            f"{each.training}, seed {number}"
-            if seeds[each.training] > tasks[each.training]
-            else each.training,
-            *gain_and_best(steps, seed=seed, clusters=each.clusters),
-        )
-        for each in trajectories
-        for number, steps in each.scores.items()
-        if len(steps) > 1
-    ]
-    gains = differences.corrected([each.gain for each in uncorrected])
-    return tuple(replace(each, gain=own) for each, own in zip(uncorrected, gains, strict=True))
+    with_seeds = {each.training for each in trajectories if len(each.records) > 1}
+    summaries = []
+    for trajectory in trajectories:
+        for training_seed, steps in trajectory.scores.items():
+            if len(steps) < 2:
+                continue
+            name = trajectory.training
+            if name in with_seeds:
+                name = f"{name}, seed {training_seed}"
+            gain, best = gain_and_best(steps, seed=seed, clusters=trajectory.clusters)
+            summaries.append(TrainingSummary(trajectory.task, trajectory.metric, name, gain, best))
+    gains = differences.corrected([summary.gain for summary in summaries])
+    return tuple(
+        replace(summary, gain=gain) for summary, gain in zip(summaries, gains, strict=True)
+    )
 
 
 def checkpoint_of(result: Result) -> Path | None:
     """Return the folder of the checkpoint that a record's model was extracted from, or None."""
-    spec = result.model.spec
-    provenance = read_provenance(paths.root() / spec) if spec else None
-    folder = ((provenance or {}).get("source") or {}).get("folder")
-    return paths.root() / folder if folder else None
+    if not result.model.spec:
+        return None
+    provenance = read_provenance(paths.root() / result.model.spec) or {}
+    source = provenance.get("source") or {}
+    if not source.get("folder"):
+        return None
+    return paths.root() / source["folder"]
 
 
 def starting_record(training: Path, results: Iterable[Result]) -> Result | None:
     """Return the record of the checkpoint that a training started from, or None."""
-    file = training / "training.json"
-    about: Any = read_json(file) if file.is_file() else {}
-    start = about.get("start") if isinstance(about, dict) else None
-    if not start or not isinstance(start, str):
-        return None
-    bases = (paths.root(), training, training.parent)
-    folder = next((base / start for base in bases if (base / start).is_dir()), None)
+    folder = _start_folder(training)
     if folder is None:
         return None
     for result in results:
-        own = paths.root() / result.model.spec if result.model.spec else None
-        if folder.resolve() in {each.resolve() for each in (own, checkpoint_of(result)) if each}:
+        folders = [checkpoint_of(result)]
+        if result.model.spec:
+            folders.append(paths.root() / result.model.spec)
+        if any(path is not None and path.resolve() == folder for path in folders):
             return result
+    return None
+
+
+def _start_folder(training: Path) -> Path | None:
+    """Return the folder that ``training.json`` names as the start, or None."""
+    file = training / "training.json"
+    if not file.is_file():
+        return None
+    about = read_json(file)
+    start = about.get("start") if isinstance(about, dict) else None
+    if not start or not isinstance(start, str):
+        return None
+    for base in (paths.root(), training, training.parent):
+        if (base / start).is_dir():
+            return (base / start).resolve()
     return None

@@ -145,8 +145,8 @@ def bench_calibration(
     qwen3nb bench calibration scipy.stats:wilcoxon --size 20 --records results
     qwen3nb bench calibration --simulations 10000 --out shares.json
     """
+    from qwen3nb.answers.calibration import MEANINGS, Calibration
     from qwen3nb.bench.calibration import calibrate
-    from qwen3nb.report.studies.calibration import WORDS, calibration_table, family_table
 
     shares = calibrate(function, seed=seed, **options)
     document = {"seed": seed, "shares": [asdict(share) for share in shares]}
@@ -155,9 +155,10 @@ def bench_calibration(
     if as_json:
         opt.print_json(document)
         return
-    kinds = dict.fromkeys(share.kind for share in shares if " x " not in share.n)
-    tables = [calibration_table(shares, kind=kind) for kind in kinds if kind in WORDS]
-    tables += [calibration_table(shares, kind="coverage", over="seeds"), family_table(shares)]
+    calibration = Calibration(tuple(shares))
+    kinds = dict.fromkeys(share.kind for share in shares if not share.is_over_seeds)
+    tables = [calibration.table(kind) for kind in kinds if kind in MEANINGS]
+    tables += [calibration.table("coverage", over="seeds"), calibration.families()]
     for table in tables:
         if table.rows:
             opt.print_table(table)

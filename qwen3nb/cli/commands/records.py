@@ -1,12 +1,14 @@
 """Commands that read records: list, verify, plan, compare, diff, and measure interference."""
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +19,9 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.secrets import write_public
 from qwen3nb.utils.terminal import say
+
+if TYPE_CHECKING:
+    from qwen3nb.answers.interference import Interference
 
 REGRESSION = 3  # exit code of a gate that fails; 1 and 2 are errors and wrong usage
 TOO_FEW = 3  # exit code if a task has fewer queries than the difference needs
@@ -259,7 +264,9 @@ def analyze(
     report: Path | None,
     exit_code: str | None,
     as_json: bool,
-    **options: Any,
+    task_steps: bool,
+    n_resamples: int,
+    seed: int,
 ) -> None:
     """Measure task interference of jointly trained adapters: interference ratio and kill gate.
 
@@ -273,11 +280,12 @@ def analyze(
     Refused and missing pairs are listed. With --exit-code: 0 PASS, 3 FAIL,
     4 MARGINAL, 5 INCONCLUSIVE, 6 no result.
     """
-    from qwen3nb.report.studies.interference import interference_report, write_interference
+    from qwen3nb.answers.interference import interference
 
-    result = interference_report([output_dir, *also], **options)
+    folders = [output_dir, *also]
+    result = interference([], folders, task_steps=task_steps, resamples=n_resamples, seed=seed)
     folder = report or output_dir / "analysis"
-    files = write_interference(result, folder, outputs=output_dir)
+    files = result.write(folder, outputs=output_dir)
     if as_json:
         click.echo((folder / "interference.json").read_text(encoding="utf-8"))
     else:
@@ -285,20 +293,19 @@ def analyze(
         for file in files:
             click.echo(file)
     if exit_code:
-        sys.exit(result.interference.exit_code(by=exit_code))
+        sys.exit(result.comparisons.verdict(by=exit_code).exit_code)
 
 
-def _show_interference(report: Any) -> None:
-    from qwen3nb.analysis.training.interference import DEFINITION
-    from qwen3nb.report.studies import interference as page
+def _show_interference(report: Interference) -> None:
+    from qwen3nb.analysis.stats.interference_ratio import DEFINITION
 
     click.echo(f"{DEFINITION}\n")
-    for table in (page.interference_table(report), page.refusals_table(report)):
+    for table in (report.table(), report.refusals()):
         if table.rows:
             opt.print_table(table)
         else:
             click.echo(f"{table.note}\n")
-    say(page.verdict_words(report.interference), bold=True)
+    say(report.verdicts, bold=True)
 
 
 @click.command(cls=Command, writes=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -70,6 +70,19 @@ class AnnSuite:
     # cluster per query id; empty if queries were sampled one by one
     clusters: Mapping[str, str] = field(default_factory=dict)
     data: DataUsed = NO_SCORES  # the task's
+
+
+class AnnOptions(TypedDict, total=False):
+    """The options of `ann_suite`."""
+
+    task: Any
+    indexes: Sequence[str]
+    grids: Mapping[str, Sequence[int]]
+    dimensions: Sequence[int]
+    k: int
+    threads: Sequence[int]
+    seed: int
+    device: str
 
 
 def ann_suite(

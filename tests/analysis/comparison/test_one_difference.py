@@ -9,27 +9,23 @@ from scipy import stats
 
 from qwen3nb.analysis.comparison.ablation_effects import effects
 from qwen3nb.analysis.comparison.differences import correction_words, paired_difference
-from qwen3nb.analysis.inventory import Score
+from qwen3nb.analysis.inventory.scores import Score
+from qwen3nb.analysis.stats.interference_ratio import DataSetScores, Gate, QueryScores, estimate
 from qwen3nb.analysis.training.checkpoint_scores import training_summaries, trajectories
-from qwen3nb.analysis.training.interference import (
-    DataSetScores,
-    Gate,
-    configuration_differences,
-    estimate,
-    with_clusters,
-)
+from qwen3nb.analysis.training.configuration_differences import configuration_differences
+from qwen3nb.analysis.training.interference import with_clusters
 from qwen3nb.answers.against_baseline import against_baseline
+from qwen3nb.answers.ann import ApproximateSearch
 from qwen3nb.answers.candidate_rules import breakdown
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.comparison import compare
 from qwen3nb.answers.explorer import explore
+from qwen3nb.answers.reranking import rerank_differences
 from qwen3nb.datasets.collection import TestCollection, from_mteb, query_clusters
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
 from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
 from qwen3nb.models.search.faiss_index import Speed
-from qwen3nb.report.studies.ann import ann_conclusion, compression_table
-from qwen3nb.report.studies.reranking import rerank_differences
 from qwen3nb.utils.format import p_value_text
 
 RNG = np.random.default_rng(11)
@@ -154,12 +150,11 @@ def test_compressed_vectors_are_compared_by_clusters():
         compressed=(Compressed("float32", 8, 32, whole), Compressed("int8", 8, 8, small)),
         clusters=CLUSTERS,
     )
-    (row,) = compression_table(suite).rows
+    answer = ApproximateSearch(suite)
+    (row,) = answer.compression().rows
     low, high = compared().interval
     assert row[2].interval == pytest.approx((-high, -low))
-    assert f"nDCG@10 {-MEAN:+.3f} [{-high:+.3f}, {-low:+.3f}] to exact" in str(
-        ann_conclusion(suite)
-    )
+    assert f"nDCG@10 {-MEAN:+.3f} [{-high:+.3f}, {-low:+.3f}] to exact" in str(answer.conclusion)
 
 
 def test_configurations_and_the_ratio_of_interference_are_tested_by_clusters():
@@ -182,7 +177,7 @@ def test_the_error_of_a_ratio_over_clusters_is_that_of_their_means():
     scores = np.stack([OTHER, BASE], axis=1)[:, :, None]  # (n, 2, 1)
     units = scores.reshape(-1, SIZE, 2, 1).mean(axis=1)
     names = tuple(sorted({*GROUPS}))
-    data = DataSetScores(scores.mean(axis=0), (names, units))
+    data = DataSetScores(scores.mean(axis=0), QueryScores(names, units))
     measured = estimate("d", [1], [data], gate=Gate()).estimate
     specialist, joint = OTHER.mean(), BASE.mean()
     moved = (OTHER * joint / specialist - BASE) / specialist

@@ -8,14 +8,12 @@ import pytest
 import scipy.stats
 from scipy import stats
 
-from qwen3nb.analysis.inventory import Score
+from qwen3nb.analysis.inventory.scores import Score
+from qwen3nb.analysis.stats.interference_ratio import Gate
 from qwen3nb.analysis.stats.multiple_testing import holm
-from qwen3nb.analysis.training.interference import Gate, configuration_differences, interference
-from qwen3nb.report.studies.interference import (
-    InterferenceReport,
-    configuration_differences_table,
-    interference_conclusion,
-)
+from qwen3nb.analysis.training.configuration_differences import configuration_differences
+from qwen3nb.analysis.training.interference import compare_joint_runs
+from qwen3nb.answers.interference import Interference, differences_table
 from qwen3nb.utils.format import json_text
 
 RNG = np.random.default_rng(8)
@@ -59,7 +57,7 @@ def complete(*joint):
 
 def test_tir_by_hand():
     """Specialist 0.5; joint 0.49 and 0.47: TIR 2 % and 6 %, mean 4 %, std 2.83 %."""
-    result = interference(complete(0.49, 0.47))
+    result = compare_joint_runs(complete(0.49, 0.47))
     (group,) = result.groups
     reranking, embedding = group.tasks
     assert reranking.tirs == pytest.approx((0.02, 0.06))
@@ -79,15 +77,15 @@ def test_tir_by_hand():
 )
 def test_the_gate_at_its_thresholds(joint, verdict, code):
     """Of a specialist at 0.5: 2 %, 1.98 %, 1 %, 0.98 %; equal seeds show no error: no evidence."""
-    result = interference(complete(joint))
-    assert (result.verdict(by="point"), result.exit_code(by="point")) == (verdict, code)
-    assert (result.verdict(), result.exit_code()) == ("INCONCLUSIVE", 5)
+    result = compare_joint_runs(complete(joint))
+    assert (result.verdict(by="point"), result.verdict(by="point").exit_code) == (verdict, code)
+    assert (result.verdict(), result.verdict().exit_code) == ("INCONCLUSIVE", 5)
     assert result.groups[0].overall.interval is None
-    assert interference(complete(0.6)).verdict(by="point") == "FAIL"  # joint is better
+    assert compare_joint_runs(complete(0.6)).verdict(by="point") == "FAIL"  # joint is better
     # The mean over seeds decides, of +20 % and -19 %, not the maximum.
-    assert interference(complete(0.40, 0.595)).verdict(by="point") == "FAIL"
+    assert compare_joint_runs(complete(0.40, 0.595)).verdict(by="point") == "FAIL"
     strict = Gate(pass_at=0.1, fail_below=0.05)
-    assert interference(complete(0.48), gate=strict).verdict(by="point") == "FAIL"
+    assert compare_joint_runs(complete(0.48), gate=strict).verdict(by="point") == "FAIL"
     with pytest.raises(ValueError, match="fail_below <= pass_at"):
         Gate(pass_at=0.01, fail_below=0.02)
 
@@ -121,12 +119,12 @@ def test_the_interval_adds_up_the_errors_of_seeds_and_queries():
         for seed, lost in ((1, 0.02), (2, 0.06))
         for score in pair(seed, np.full(4, 0.5), 0.5 * (1 - lost) - 0.02 * queries)
     ]
-    result = interference(scores)
+    result = compare_joint_runs(scores)
     reranking = result.groups[0].tasks[0]
     half = np.hypot(12.7062 * 0.02, 3.18245 * 0.02 * np.sqrt(4 / 3))
     assert reranking.interval == pytest.approx((0.04 - half, 0.04 + half), rel=1e-5)
     assert result.verdict() == "INCONCLUSIVE"
-    assert (result.verdict(by="point"), result.exit_code(by="point")) == ("PASS", 0)
+    assert (result.verdict(by="point"), result.verdict(by="point").exit_code) == ("PASS", 0)
     json.loads(json_text(result))
 
 
@@ -142,7 +140,7 @@ def test_tasks_that_share_queries_are_not_independent():
             for score in pair(seed, np.full(4, 0.5), 0.5 - 0.02 * flip * queries, kind=kind)
         ]
 
-    alike, opposed = (interference(scores(sign)).groups[0] for sign in (1, -1))
+    alike, opposed = (compare_joint_runs(scores(sign)).groups[0] for sign in (1, -1))
     assert alike.overall.interval == pytest.approx(alike.tasks[0].interval)
     assert alike.overall.interval[1] > 0.07
     assert opposed.overall.interval is None  # what one task loses, the other gains
@@ -152,14 +150,14 @@ def test_the_same_share_lost_on_every_query_is_no_error_of_the_ratio():
     """The delta method: a query moves the TIR by (x g / s - y) / s, here by nothing."""
     queries = np.array([0.75, 0.25] * 4)
     scores = [score for seed in (1, 2) for score in pair(seed, queries, 0.8 * queries)]
-    (task,) = interference(scores).groups[0].tasks
+    (task,) = compare_joint_runs(scores).groups[0].tasks
     assert (task.tir, task.interval) == (pytest.approx(0.2), None)
 
 
 def test_one_seed_is_no_evidence():
     base = RNG.random(50)
     scores = pair(1, base, base * RNG.uniform(0.45, 0.55, 50))
-    reranking = interference(scores).groups[0].tasks[0]
+    reranking = compare_joint_runs(scores).groups[0].tasks[0]
     assert reranking.interval[0] > 0.4  # over queries, far above 2 %
     assert (reranking.by_point, reranking.by_evidence) == ("PASS", "INCONCLUSIVE")
     assert reranking.std is None
@@ -168,29 +166,29 @@ def test_one_seed_is_no_evidence():
 
 def test_a_specialist_at_zero_has_no_ratio():
     scores = [*pair(1, 0.0, 0.1), *pair(2, 0.5, 0.4)]
-    reranking = interference(scores).groups[0].tasks[0]
+    reranking = compare_joint_runs(scores).groups[0].tasks[0]
     assert reranking.tirs == pytest.approx((None, 0.2), nan_ok=False)
     assert reranking.tir == pytest.approx(0.2)
     assert reranking.deltas == pytest.approx((-0.1, 0.1))
     assert any("seed 1 scores 0" in note for note in reranking.notes)
-    nothing = interference(scores[:2])
+    nothing = compare_joint_runs(scores[:2])
     assert nothing.groups[0].tasks[0].tir is None
-    assert (nothing.verdict(), nothing.exit_code()) == ("NO RESULT", 6)
+    assert (nothing.verdict(), nothing.verdict().exit_code) == ("NO RESULT", 6)
     json.loads(json_text(nothing))
 
 
 def test_a_ratio_to_what_may_be_zero_has_no_interval():
     """One query of three: 1 / 3, give or take 4.3 / 3. The mean of tasks has none either."""
     rare = [score for seed in (1, 2) for score in pair(seed, [0.0, 0.0, 1.0], [0.0, 0.0, 0.5])]
-    task = interference(rare).groups[0].tasks[0]
+    task = compare_joint_runs(rare).groups[0].tasks[0]
     assert (task.tir, task.interval, task.by_evidence) == (0.5, None, "INCONCLUSIVE")
     assert any("specialist may be 0" in note for note in task.notes)
     same = [0.5, 0.5, 0.4]
     sure = [score for seed in (1, 2) for score in pair(seed, same, same, kind="embedding")]
-    overall = interference([*rare, *sure]).groups[0].overall
+    overall = compare_joint_runs([*rare, *sure]).groups[0].overall
     assert (overall.tir, overall.interval) == (pytest.approx(0.25), None)
     single = [score for seed in (1, 2) for score in pair(seed, [0.5], [0.5])]
-    assert interference(single).groups[0].tasks[0].interval is None
+    assert compare_joint_runs(single).groups[0].tasks[0].interval is None
 
 
 @pytest.mark.parametrize(
@@ -204,7 +202,7 @@ def test_a_ratio_to_what_may_be_zero_has_no_interval():
     ],
 )
 def test_unlike_runs_are_refused_with_the_reason(fact, reason):
-    (group,) = interference(pair(1, 0.5, 0.4, **fact)).groups
+    (group,) = compare_joint_runs(pair(1, 0.5, 0.4, **fact)).groups
     assert group.tasks == ()
     assert group.overall.by_point == "NO RESULT"
     assert reason in group.refused[0]
@@ -212,9 +210,9 @@ def test_unlike_runs_are_refused_with_the_reason(fact, reason):
 
 def test_two_matching_specialists_are_refused_and_data_sets_are_averaged():
     scores = [run("rank_only", 1, 0.5, system=name) for name in "ab"] + pair(1, 0.5, 0.4)[1:]
-    assert "several specialists" in interference(scores).groups[0].refused[0]
+    assert "several specialists" in compare_joint_runs(scores).groups[0].refused[0]
     scores = [*pair(1, 0.8, 0.4, task="A"), *pair(1, 0.2, 0.2, task="B")]
-    (group,) = interference(scores).groups
+    (group,) = compare_joint_runs(scores).groups
     tirs = {each.name: each.tir for each in (*group.datasets, *group.tasks)}
     assert tirs == pytest.approx({"reranking: A": 0.5, "reranking: B": 0.0, "reranking": 0.4})
 
@@ -264,7 +262,7 @@ def tir_of_the_ticket(names):
 
 
 def test_the_gate_on_tier_fast_is_over_three_retrieval_sets_by_one_metric():
-    (group,) = interference(tier_fast()).groups
+    (group,) = compare_joint_runs(tier_fast()).groups
     assert group.overall.tir == pytest.approx(
         tir_of_the_ticket(["SciFact", "NFCorpus", "FiQA2018"])
     )
@@ -275,32 +273,35 @@ def test_the_gate_on_tier_fast_is_over_three_retrieval_sets_by_one_metric():
     assert sorted(line for line in group.missing if why in line) == [
         f"embedding: {name} {why}" for name in ("SICK-R", "STSBenchmark")
     ]
-    text = str(interference_conclusion(report_of(tier_fast())))
+    text = str(report_of(tier_fast()).conclusion)
     assert "It rests on nDCG@10 on SciFact, NFCorpus and FiQA2018 for both tasks." in text
 
 
 def report_of(scores):
-    return InterferenceReport(interference(scores), (), 4, (), tuple(scores))
+    return Interference(compare_joint_runs(scores), adapters=4, scores=tuple(scores))
 
 
 def test_with_a_set_missing_the_gate_names_what_it_rests_on():
     lacking = tier_fast(without=[("reranking", "NFCorpus")])
-    (group,) = interference(lacking).groups
+    (group,) = compare_joint_runs(lacking).groups
     assert group.overall.tir == pytest.approx(tir_of_the_ticket(["SciFact", "FiQA2018"]))
     assert group.basis == "nDCG@10 on SciFact and FiQA2018 for both tasks"
     text = "\n".join(group.missing)
     assert (
         "embedding: NFCorpus is not part of the mean, which is over the data sets of both" in text
     )
-    assert group.basis in str(interference_conclusion(report_of(lacking)))
+    assert group.basis in str(report_of(lacking).conclusion)
     # Tasks without a data set in common each have their own.
     apart = [*pair(1, 0.5, 0.4, task="A"), *pair(1, 0.5, 0.3, task="B", kind="embedding")]
-    assert interference(apart).groups[0].basis == "nDCG@10 on A for reranking; on B for embedding"
+    assert (
+        compare_joint_runs(apart).groups[0].basis
+        == "nDCG@10 on A for reranking; on B for embedding"
+    )
 
 
 def test_tasks_without_a_common_metric_have_no_common_mean():
     only_sts = tier_fast(without=[("embedding", name) for name in TICKET["embedding"]])
-    (group,) = interference(only_sts).groups
+    (group,) = compare_joint_runs(only_sts).groups
     assert [each.name for each in group.tasks] == ["reranking"]
     assert group.overall.by_evidence == "INCONCLUSIVE"
     assert "without embedding, which has no nDCG@10" in group.overall.notes
@@ -309,11 +310,11 @@ def test_tasks_without_a_common_metric_have_no_common_mean():
         for name in "AB"
         for each in pair(1, 0.5, 0.4, task=name)
     ]
-    (group,) = interference(unnamed).groups
+    (group,) = compare_joint_runs(unnamed).groups
     assert group.basis == "main_score of A on A for reranking"
     runs = pair(1, 0.5, 0.4)
     mixed = [runs[0], dataclasses.replace(runs[1], metric="MRR@10")]
-    (group,) = interference(mixed).groups
+    (group,) = compare_joint_runs(mixed).groups
     assert "reranking: SciFact is left out, its runs have nDCG@10 and MRR@10" in group.missing
 
 
@@ -322,7 +323,7 @@ def test_required_facts_can_be_declared():
         run("rank_only", 1, 0.5, steps_reranking=40),
         run("joint", 1, 0.4, steps=60, steps_reranking=40),
     ]
-    fair = interference(scores, required=("rank", "base", "data_seed", "task_steps"))
+    fair = compare_joint_runs(scores, required=("rank", "base", "data_seed", "task_steps"))
     assert fair.groups[0].tasks[0].tir == pytest.approx(0.2)
     assert "task_steps" in fair.required
 
@@ -334,10 +335,10 @@ def test_the_weakest_configuration_decides():
         for kind, specialist in (("reranking", "rank_only"), ("embedding", "emb_only"))
         for mode, value in ((specialist, 0.5), ("joint_single", joint))
     ]
-    result = interference(both)
+    result = compare_joint_runs(both)
     groups = [(each.overall.by_point, each.overall.tir) for each in result.groups]
     assert groups == [("PASS", pytest.approx(0.5)), ("FAIL", pytest.approx(0))]
-    assert (result.verdict(by="point"), result.exit_code(by="point")) == ("FAIL", 3)
+    assert (result.verdict(by="point"), result.verdict(by="point").exit_code) == ("FAIL", 3)
 
 
 def test_the_queries_of_a_tasks_data_sets_have_their_shares():
@@ -352,7 +353,7 @@ def test_the_queries_of_a_tasks_data_sets_have_their_shares():
         for task, loss in losses.items()
         for score in pair(seed, 0.5 + 0 * loss, 0.5 - 0.01 * seed - loss, task=task)
     ]
-    (task,) = interference(scores).groups[0].tasks
+    (task,) = compare_joint_runs(scores).groups[0].tasks
     parts = [(0.04**2 * 4 / 3) / 4 / 4, (0.02**2 * 6 / 5) / 6 / 4]
     freedom = sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 5)
     assert 3 < freedom < 3 + 5
@@ -362,7 +363,7 @@ def test_the_queries_of_a_tasks_data_sets_have_their_shares():
     half_known = [
         each if each.task == "A" else dataclasses.replace(each, per_query={}) for each in scores
     ]
-    (task,) = interference(half_known).groups[0].tasks
+    (task,) = compare_joint_runs(half_known).groups[0].tasks
     assert task.interval == pytest.approx((0.03 - 12.7062 * 0.01, 0.03 + 12.7062 * 0.01), rel=1e-4)
     assert "no scores per query: the interval is over seeds only" in task.notes
 
@@ -370,17 +371,17 @@ def test_the_queries_of_a_tasks_data_sets_have_their_shares():
 def test_partial_results_are_used_and_the_rest_is_reported():
     scores = [s for s in complete(0.49, 0.47) if not (s.seed == 2 and s.system == "emb_only_r4")]
     scores += [run("rank_only", 3, 0.5), run("rank_only", 1, 0.7, task="FiQA")]
-    (group,) = interference(scores).groups
+    (group,) = compare_joint_runs(scores).groups
     reranking, embedding = group.tasks
     assert (reranking.seeds, embedding.seeds, group.overall.seeds) == ((1, 2), (1,), (1,))
     assert "different seeds (reranking: 1, 2; embedding: 1)" in "; ".join(group.overall.notes)
     text = "\n".join(group.missing)
     assert "embedding: no emb_only run of seed 2" in text
     assert "reranking: FiQA is left out, no score of joint_single_r4 (seed 1)" in text
-    only = interference([s for s in scores if s.system == "rank_only_r4"])
+    only = compare_joint_runs([s for s in scores if s.system == "rank_only_r4"])
     assert (only.groups, only.verdict()) == ((), "NO RESULT")
     assert "rank_only_r4 (seed 1): no joint run of this seed" in only.missing
-    assert interference([]).exit_code() == 6
+    assert compare_joint_runs([]).verdict().exit_code == 6
 
 
 def score(system, seed, values, *, task="A", kind="reranking", finished=""):
@@ -404,7 +405,7 @@ def test_queries_are_averaged_over_the_seeds_that_both_have():
         score("rank", 2, [0.0, 0.0]),
         score("rank", 2, [0.3, 0.5], finished="2026-01-02"),
     ]
-    (each,) = configuration_differences(given, draws=4000, seed=0)
+    (each,) = configuration_differences(given, resamples=4000, seed=0)
     assert (each.first, each.second, each.seeds) == ("joint", "rank", (1, 2))
     assert each.by_seed == pytest.approx((0.2, 0.2))
     assert each.difference == pytest.approx(0.2)
@@ -419,7 +420,7 @@ def test_without_scores_per_query_the_seeds_are_tested():
     given += [score("late", 2, 0.4, kind="embedding"), score("other", 9, 0.4, kind="embedding")]
     pairs = {
         (each.first, each.second): each
-        for each in configuration_differences(given, draws=100, seed=0)
+        for each in configuration_differences(given, resamples=100, seed=0)
     }
     assert set(pairs) == {("emb", "joint"), ("emb", "late"), ("joint", "late")}
     each = pairs["emb", "joint"]
@@ -435,20 +436,20 @@ def test_all_p_values_are_one_family_and_shared_queries_are_counted():
         given += [score("a", seed, [0.9, 0.8, 0.7, 0.9, 0.6, 0.8] * 3 + [0.1])]
         given += [score("b", seed, [0.2, 0.3, 0.1, 0.4, 0.1, 0.2] * 3)]
         given += [score("c", seed, [0.2, 0.3, 0.2, 0.4, 0.1, 0.1] * 3)]
-    tested = configuration_differences(given, draws=2000, seed=0)
+    tested = configuration_differences(given, resamples=2000, seed=0)
     assert [each.corrected for each in tested] == pytest.approx(holm([e.p_value for e in tested]))
     assert {(each.family, each.n) for each in tested} == {(3, 18)}
     assert [each.unpaired for each in tested] == [1, 1, 0]
-    assert tested == configuration_differences(reversed(given), draws=2000, seed=0)
-    table = configuration_differences_table(tested)
+    assert tested == configuration_differences(reversed(given), resamples=2000, seed=0)
+    table = differences_table(tested)
     assert "Holm over these 3" in table.note
     assert [row[2].strong for row in table.rows] == [True, True, False]
 
 
 def test_runs_without_a_common_query_or_seed_are_not_compared():
     apart = Score("b", 1, "A", "nDCG@10", 0.5, kind="reranking", per_query={"other": 0.5})
-    (each,) = configuration_differences([score("a", 1, [0.5]), apart], draws=10, seed=0)
+    (each,) = configuration_differences([score("a", 1, [0.5]), apart], resamples=10, seed=0)
     assert (each.p_value, each.corrected) == (None, None)
     assert "no query in common" in each.undefined
     assert configuration_differences([score("a", 1, [0.5]), score("b", 2, [0.5])], seed=0) == []
-    assert "No two configurations" in configuration_differences_table([]).note
+    assert "No two configurations" in differences_table([]).note

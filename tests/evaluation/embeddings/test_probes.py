@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
+from qwen3nb.answers.probes import probe
 from qwen3nb.datasets.pairs import load_analogies, load_word_pairs
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.embeddings.probes import (
     analogies,
     clusters,
     linear_probe,
-    probe,
     word_similarity,
 )
 from qwen3nb.models.load import load_encoder
-from qwen3nb.report.studies.probes import probes_table
 
 # Angles on a circle: cosine is that of the difference.
 WORDS = {
@@ -176,7 +175,7 @@ def test_an_encoder_is_probed(tmp_path):
     assert abs(probes.clusters.scores["ARI"].value) < 0.05
     assert abs(probes.geometry.mean_cosine) < 0.01
     assert probes.transfer.accuracy.value < 0.5
-    rows = probes_table([probes]).rows
+    rows = probes.table().rows
     assert len(rows) == 1 + 1 + 5 + 2 + 2
     assert [row[0].text for row in rows[:2]] == ["mine", "capitals"]
     assert "vectors of length 1" in str(rows[1][1])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from helpers.study import TEXTS, write_retrieval
 
+from qwen3nb.answers.data import Data
 from qwen3nb.answers.one_model import preflight_table, sweep_table
 from qwen3nb.datasets.mirror import MirrorError, data_revision
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
@@ -30,7 +31,6 @@ from qwen3nb.evaluation.run import Run
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.model import Model as NamedModel
-from qwen3nb.report.studies.datasets import tier_table
 from qwen3nb.vectors.cache import bytes_per_vector
 from qwen3nb.vectors.encode_file import block_size
 
@@ -131,7 +131,7 @@ def test_a_small_local_copy_is_not_taken_for_the_published_data(tmp_path, monkey
     # The revision is that of what will be read, as in the record.
     assert small.revision == data_revision(task)[:12]
     assert small.revision.startswith("local-")
-    (row,) = [row for row in tier_table("fast").rows if row[0].text == "SciFact"]
+    (row,) = [row for row in Data("fast", {}, {}).table().rows if row[0].text == "SciFact"]
     assert row[3].text == small.revision
     (tmp_path / "mteb" / "scifact" / "more.jsonl").write_bytes(b"x" * 8_000_000)
     (real,) = costs(choose_tasks(tasks=["SciFact"]), [looks.TO_RUN])

@@ -3,12 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qwen3nb.answers.ann import ApproximateSearch, frontier
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.retrieval.ann import ann_suite, compress
 from qwen3nb.models.encoders.base import truncate_dimensions
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.faiss_index import FAMILIES, build_index, recall_at_k
-from qwen3nb.report.studies.ann import ann_figure, ann_table, compression_table, frontier
 
 faiss = pytest.importorskip("faiss")
 
@@ -132,13 +132,14 @@ def test_a_task_from_end_to_end():
     names = "flat, ivf nprobe 1, ivf nprobe 3, hnsw efSearch 16, sq8"
     assert ", ".join(point.name for point in suite.points) == names
     assert suite.points[0].ndcg == suite.points[2].ndcg == suite.exact == suite.compressed[0].ndcg
-    table = ann_table(suite)
+    answer = ApproximateSearch(suite)
+    table = answer.table()
     assert len({len(row) for row in table.rows} | {len(table.columns)}) == 1
     assert table.rows[0][1].text == "1.000"
     assert table.rows[0][-1].detail == "+0.000 (identical scores on all 3)"
-    compressed = compression_table(suite)
+    compressed = answer.compression()
     assert [row[0].text for row in compressed.rows] == ["128", "64"]
     assert len(compressed.columns) == 1 + 4  # a column per kind of vectors
-    assert ann_figure(suite).axes[0].get_title() == "1 thread"
+    assert answer.figure().axes[0].get_title() == "1 thread"
     with pytest.raises(ValueError, match="unknown parameter 'ef'"):
         ann_suite(load_encoder("random"), task=collection, grids={"ef": [1]})

@@ -7,6 +7,7 @@ import pytest
 from helpers.records import make
 
 from qwen3nb.analysis.comparison.ablation_effects import component_effects, effects
+from qwen3nb.answers.ablation import Ablation
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.evaluation.studies.ablation import (
     TrainingVariant,
@@ -19,7 +20,6 @@ from qwen3nb.evaluation.studies.ablation import (
 )
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import ModelInfo, Result, TaskInfo
-from qwen3nb.report.studies.ablation import ablation_conclusion, effects_figure, effects_table
 
 BASE = np.linspace(0.1, 0.5, 40)
 
@@ -113,8 +113,9 @@ def test_a_mean_is_named_by_the_checkpoints_that_there_are(make_checkpoint, tmp_
 def test_a_model_at_the_floor_is_said_to_be(tmp_path):
     low = np.random.default_rng(0).uniform(0, 0.03, 60)
     text = "The model is at the floor: no setting averages 0.05 or more"
-    assert text in str(ablation_conclusion({"T": effects(made(low, pooling=0.001))}))
-    assert "floor" not in str(ablation_conclusion({"T": effects(made(low + 0.1, pooling=0.001))}))
+    assert text in str(Ablation({"T": effects(made(low, pooling=0.001))}, {}).conclusion)
+    higher = effects(made(low + 0.1, pooling=0.001))
+    assert "floor" not in str(Ablation({"T": higher}, {}).conclusion)
 
 
 def trained(name, shift, **components):
@@ -138,8 +139,9 @@ def test_every_pair_that_differs_in_one_component_is_an_effect():
         ("seed", "0 (same)", "1 (even-2)"): pytest.approx(0.22),
     }
     assert [each.p_value for each in measured] == [pytest.approx(4 / 10_001)] * 4  # Holm over 4
-    assert [row[0].text for row in effects_table(measured).rows] == [e.factor for e in measured]
-    assert "mixing: 1 (even)" in effects_figure(measured).alt
+    answer = Ablation({"T": measured}, {}, kind="components")
+    assert [row[0].text for row in answer.table().rows] == [e.factor for e in measured]
+    assert "mixing: 1 (even)" in answer.figure().alt
 
 
 def test_a_component_that_one_training_lacks_is_a_difference():

@@ -153,8 +153,8 @@ def test_an_adapter_without_effect_is_named_wherever_it_is_loaded(
     ],
 )
 def test_such_a_pair_shows_no_interference(specialist, joint, reason):
-    from qwen3nb.analysis.inventory import Score
-    from qwen3nb.analysis.training.interference import interference
+    from qwen3nb.analysis.inventory.scores import Score
+    from qwen3nb.analysis.training.interference import compare_joint_runs
 
     shared = {"rank": 4, "base": "b", "data_seed": 42, "steps": 10}
     scores = []
@@ -164,7 +164,7 @@ def test_such_a_pair_shows_no_interference(specialist, joint, reason):
         scores.append(
             Score(mode, 42, "T", "nDCG@10", value, "reranking", per_query=per_query, facts=facts)
         )
-    result = interference(scores)
+    result = compare_joint_runs(scores)
     (group,) = result.groups
     assert bool(group.refused) is bool(reason)
     assert reason in " ".join(group.refused)

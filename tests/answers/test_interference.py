@@ -9,33 +9,20 @@ import numpy as np
 import pytest
 from helpers.records import make
 
-from qwen3nb.analysis.inventory import Score
-from qwen3nb.analysis.training.interference import (
-    REQUIRED,
-    DataSetScores,
-    Gate,
-    Group,
+from qwen3nb.analysis.inventory.scores import Score
+from qwen3nb.analysis.stats.interference_ratio import DataSetScores, Gate, QueryScores, estimate
+from qwen3nb.analysis.training.interference import REQUIRED, Group, JointComparisons
+from qwen3nb.answers.interference import (
     Interference,
-    estimate,
-)
-from qwen3nb.answers.landing import interference_finding
-from qwen3nb.execution.notebook import finished_page, run_notebook
-from qwen3nb.execution.parameters import ParameterError
-from qwen3nb.report.studies.interference import (
-    InterferenceReport,
     configurations_figure,
     configurations_table,
-    interference_conclusion,
-    interference_figure,
-    interference_report,
-    interference_table,
+    interference,
 )
-from qwen3nb.report.studies.trainings import (
-    Trainings,
-    gains_table,
-    read_trainings,
-    training_conclusion,
-)
+from qwen3nb.answers.landing import interference_finding
+from qwen3nb.answers.trainings import Trainings, trainings
+from qwen3nb.execution.notebook import finished_page, run_notebook
+from qwen3nb.execution.parameters import ParameterError
+from qwen3nb.records.store import load_results
 
 
 def train(base, name, seed, score, *, steps=40, spread=0.1, rank=4, tasks=("reranking",)):
@@ -77,8 +64,8 @@ def texts(table, column):
 
 
 def test_verdicts_by_task_and_overall(outputs):
-    report = interference_report(outputs, n_resamples=500)
-    table = interference_table(report)
+    report = interference([], outputs, resamples=500)
+    table = report.table()
     # Each task has one data set, hence one row.
     assert texts(table, 0) == ["reranking: SciFact", "embedding: SciFact", "overall"]
     assert texts(table, 1) == texts(table, 2)  # by evidence, and by point
@@ -93,7 +80,7 @@ def test_verdicts_by_task_and_overall(outputs):
     assert set(frame["metric"]) == {"nDCG@10"}  # of MTEB's file, too, which does not name it
     frame = frame.set_index(["task", "configuration", "seed"])["score"]
     assert frame["reranking: SciFact", "joint_r4"].tolist() == pytest.approx([0.45, 0.4505])
-    (axis,) = interference_figure(report).axes
+    (axis,) = report.figure().axes
     assert [t.get_text() for t in axis.get_yticklabels()] == texts(table, 0)
     low, middle, high = [patch.get_extents() for patch in axis.patches]  # the bands of the gate
     assert [low.x1, middle.x1] == pytest.approx([middle.x0, high.x0])
@@ -101,12 +88,12 @@ def test_verdicts_by_task_and_overall(outputs):
 
 def test_the_report_without_any_training(home, tmp_path):
     (tmp_path / "empty").mkdir()
-    report = interference_report(tmp_path / "empty")
-    assert "0 trained adapters in" in interference_table(report).note
-    assert "0 trained adapters in runs, and none" in interference_table(interference_report()).note
-    assert "of 0 trained adapters, none is joint" in str(interference_conclusion(report))
+    report = interference([], tmp_path / "empty")
+    assert "0 trained adapters in" in report.table().note
+    assert "0 trained adapters in runs, and none" in interference([]).table().note
+    assert "of 0 trained adapters, none is joint" in str(report.conclusion)
     with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
-        interference_report(tmp_path / "nowhere")
+        interference([], tmp_path / "nowhere")
 
 
 @pytest.mark.integration
@@ -166,13 +153,13 @@ def test_our_own_records_of_adapters_are_enough(home):
         adapter("emb_only_r8", seed, "embedding", high).save()
         adapter("joint_r8", seed, "reranking", low).save()
         adapter("joint_r8", seed, "embedding", high).save()
-    report = interference_report(n_resamples=200)
-    (group,) = report.interference.groups
+    report = interference(load_results(), resamples=200)
+    (group,) = report.comparisons.groups
     assert (group.system, group.refused, group.missing) == ("joint_r8", (), ())
     tasks = {each.name: each for each in group.tasks}
     assert tasks["reranking"].tir == pytest.approx(0.2)
     assert tasks["embedding"].tir == 0
-    assert (tasks["reranking"].seeds, report.runs) == ((1, 2), 6)
+    assert (tasks["reranking"].seeds, report.adapters) == ((1, 2), 6)
     assert report.folders == ("results",)
 
 
@@ -208,9 +195,8 @@ def measured(*tirs):
     queries = np.repeat(values[None], 100, axis=0)
     queries[:, 1] += 0.001 * np.tile([-10.0, 10.0], 50)[:, None]
     seeds, names = tuple(range(len(tirs))), tuple(map(str, range(100)))
-    return estimate(
-        "overall", seeds, [DataSetScores(values, (names, queries))], gate=Gate()
-    ).estimate
+    scores = DataSetScores(values, QueryScores(names, queries))
+    return estimate("overall", seeds, [scores], gate=Gate()).estimate
 
 
 def sentence(*overalls, notes=()):
@@ -218,8 +204,8 @@ def sentence(*overalls, notes=()):
         Group(f"joint_r{8 * i}", replace(each, notes=notes), (), (), (), ())
         for i, each in enumerate(overalls, start=1)
     )
-    estimates = Interference(groups, Gate(), REQUIRED, ())
-    return str(interference_conclusion(InterferenceReport(estimates, ("runs",), 6, ())))
+    comparisons = JointComparisons(groups, Gate(), REQUIRED, ())
+    return str(Interference(comparisons, ("runs",), adapters=6).conclusion)
 
 
 FEW = (-0.04, 0.012)  # two seeds that vary
@@ -285,22 +271,19 @@ MANY = [each for name in "abcde" for each in steps_of(name, 0.2, 0.5, other=0.01
     ],
 )
 def test_what_a_training_changed(tmp_path, results, words):
-    assert words in str(
-        training_conclusion(read_trainings(results, tier="smoke", outputs=tmp_path))
-    )
+    assert words in str(trainings(results, tier="smoke", outputs=tmp_path).conclusion)
 
 
 def test_p_values_of_gains_are_corrected_over_all_of_them(tmp_path):
     results = [*steps_of("a", 0.2, 0.5, other=0.01), *steps_of("b", 0.3, 0.31, other=0.2)]
-    trainings = read_trainings(results, tier="smoke", outputs=tmp_path)
-    clear, noise = gains_table(trainings).rows
+    table = trainings(results, tier="smoke", outputs=tmp_path).table()
+    clear, noise = table.rows
     assert clear[5].value == pytest.approx(2 / 10_001)  # the smallest, times Holm's 2
     assert (clear[5].strong, noise[5].strong) == (True, False)
     assert clear[4].value == pytest.approx(0.3)
     assert (clear[2].detail, clear[3].detail, clear[6].text) == ("step 100", "step 200", "60")
-    assert "Holm over 2 gains" in gains_table(trainings).note
-    empty = Trainings((), (), (), (), 0)
-    assert "No training" in gains_table(empty).note
+    assert "Holm over 2 gains" in table.note
+    assert "No training" in Trainings().table().note
 
 
 @pytest.fixture
@@ -327,12 +310,10 @@ def test_a_training_starts_where_it_says(home, continued, start, steps):
     (home / "runs" / "pairs" / "training.json").write_text(json.dumps({"start": start}))
     for number, result in enumerate(continued[2:]):  # the step is then that of the checkpoint
         object.__setattr__(result.model, "label", f"my-model-{number}")
-    trainings = read_trainings(continued, tier="smoke")
-    second, first = sorted(trainings.trajectories, key=lambda each: each.training)
+    course = trainings(continued, tier="smoke")
+    second, first = sorted(course.trajectories, key=lambda each: each.training)
     assert (first.training, sorted(first.records[0])) == ("ul2", [100, 200])
     assert (second.training, sorted(second.records[0])) == ("pairs", list(steps))
     if 0 in steps:
         assert second.records[0][0] is continued[1]
-        assert "pairs raised nDCG@10 on Retrieval: 0.300 at step 0" in str(
-            training_conclusion(trainings)
-        )
+        assert "pairs raised nDCG@10 on Retrieval: 0.300 at step 0" in str(course.conclusion)

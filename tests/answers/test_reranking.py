@@ -6,17 +6,11 @@ from helpers.beir import write_words
 from helpers.rerankers import write_reranker
 
 from qwen3nb.answers.one_model import model_and_run_table
+from qwen3nb.answers.reranking import cases_table, reranking
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.models.rerankers import load_reranker
-from qwen3nb.report.studies.reranking import (
-    cases_table,
-    gain_figure,
-    rerank_conclusion,
-    rerank_table,
-    reranked,
-)
 from qwen3nb.utils.format import typeset
 
 NOTEBOOK = REPOSITORY / "notebooks" / "rerank.ipynb"
@@ -39,34 +33,34 @@ def words(folder):
 
 @pytest.fixture(scope="module")
 def done(model, words, folder):
-    """The records with their runs."""
+    """The gains, with the runs."""
     reranker, output = load_reranker(model, device="cpu"), folder / "results"
     suite = rerank(reranker, [words], depth=6, output=output, show_progress=False)
-    return suite.results, reranked(suite.results, [words], folder=output)
+    return reranking(suite.results, [words], folder=output)
 
 
 def test_the_page_shows_the_values_of_the_record(done):
-    (result,), (page,) = done
-    text = rerank_table([result], seed=0).to_html()
+    (result,), (data,) = done.results, done.runs
+    text = done.table().to_html()
     gains = result.per_query["gain nDCG@10"].values()
     won, lost = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
     assert f"{won}, {5 - won - lost}, {lost}" in text
     difference = result.main.value - result.metrics["first nDCG@10"].value
     assert typeset(f"{difference:+.3f}") in text
     assert typeset(f"{result.metrics['oracle nDCG@10'].value:.3f}") in text
-    assert f"{difference:+.3f}" in str(rerank_conclusion([result]))
-    assert str(rerank_conclusion([])) == "Nothing was reranked."
+    assert f"{difference:+.3f}" in str(done.conclusion)
+    assert str(reranking([]).conclusion) == "Nothing was reranked."
     assert "pairs" in model_and_run_table([result]).to_html()
-    frame = page.to_frame()
+    frame = done.pairs()
     assert len(frame) == result.config["counts"]["pairs"]
-    retrieved = sum(f"d{query[1:]}" in run for query, run in page.run.items())
+    retrieved = sum(f"d{query[1:]}" in run for query, run in data.run.items())
     assert frame["relevant"].sum() == retrieved
 
 
 def test_cases_are_those_that_changed_most_and_their_texts_are_escaped(done):
-    (result,), pages = done
+    (result,) = done.results
     gains = result.per_query["gain nDCG@10"].values()
-    table = cases_table(pages)
+    table = done.cases()
     won = sorted((gain for gain in gains if gain > 0), reverse=True)[:2]
     lost = sorted(gain for gain in gains if gain < 0)[:2]
     heads = [row[0].detail for row in table.rows if row[0].text]
@@ -77,11 +71,10 @@ def test_cases_are_those_that_changed_most_and_their_texts_are_escaped(done):
 
 
 def test_the_page_shows_every_query_and_pair(done):
-    results, (page,) = done
-    (axis,) = gain_figure(results).axes
-    gains = sorted(filter(None, results[0].per_query["gain nDCG@10"].values()))
+    (axis,) = done.figure().axes
+    gains = sorted(filter(None, done.results[0].per_query["gain nDCG@10"].values()))
     assert sorted(patch.get_height() for patch in axis.patches) == pytest.approx(gains)
-    frame = page.to_frame()
+    frame = done.pairs()
     assert frame["P(yes)"].to_numpy() == pytest.approx(1 / (1 + np.exp(-frame["log-odds"])))
 
 

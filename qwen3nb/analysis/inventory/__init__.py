@@ -1,0 +1,1 @@
+"""Scores of all kinds of result files, their anomalies, and logs of trainings."""

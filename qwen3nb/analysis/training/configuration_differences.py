@@ -1,0 +1,165 @@
+"""Differences between every two trained configurations, on the seeds that both have.
+
+With scores per query, each query's difference is averaged over the seeds, and the signs of these
+averages are flipped: the test is over queries, for these trainings. Without them, it is a paired
+t-test over seeds.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from qwen3nb.analysis.comparison.differences import HOLM, TEST, paired_difference
+from qwen3nb.analysis.inventory.scores import Score, from_oldest
+from qwen3nb.analysis.stats.multiple_testing import adjust
+from qwen3nb.analysis.stats.paired_tests import t_test
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
+from qwen3nb.analysis.stats.score_matrix import join, system_scores
+from qwen3nb.analysis.training.interference import clusters_of
+from qwen3nb.metrics.intervals import Interval, student_interval
+from qwen3nb.records.record import is_substitute
+
+QUERIES = f"{TEST} over queries"
+SEEDS = "t-test over seeds"
+
+
+@dataclass(frozen=True)
+class ConfigurationDifference:
+    """The mean difference first − second of two configurations on one data set."""
+
+    kind: str  # ``reranking`` or ``embedding``
+    task: str
+    metric: str
+    first: str  # name of a configuration
+    second: str  # name of the other
+    seeds: tuple[int | None, ...]  # seeds that both have
+    by_seed: tuple[float, ...]  # difference per seed
+    difference: float  # mean over seeds
+    # over queries if there are scores per query, else over seeds; or None
+    interval: Interval | None = None
+    p_value: float | None = None  # two-sided, uncorrected; None if it cannot be computed
+    corrected: float | None = None  # p-value corrected over its family
+    family: int = 0  # number of p-values in that family
+    n: int = 0  # number of queries that all runs answered; 0 without scores per query
+    unpaired: int = 0  # number of queries that only some of the runs answered
+    units: int = 0  # number of clusters of queries; 0 if queries were sampled one by one
+    test: str = SEEDS  # name of the test
+    undefined: str = ""  # why there is no p-value, or empty
+    revision: str = ""  # of the data set; of a substitute, if any run used one
+
+
+class _SeedPair(NamedTuple):
+    """The scores of two configurations of one seed."""
+
+    first: Score
+    second: Score
+
+    @property
+    def difference(self) -> float:
+        return (self.first.value or 0.0) - (self.second.value or 0.0)
+
+
+def configuration_differences(
+    scores: Iterable[Score], *, resamples: int = DRAWS, seed: int
+) -> list[ConfigurationDifference]:
+    """Compare all pairs of configurations on every data set that both were evaluated on."""
+    differences = [
+        _tested(_untested(pairs), pairs, resamples, seed) for pairs in _seed_pairs(scores)
+    ]
+    p_values = [entry.p_value for entry in differences if entry.p_value is not None]
+    corrected = iter(adjust(p_values, how=HOLM))
+    for index, entry in enumerate(differences):
+        if entry.p_value is not None:
+            differences[index] = replace(entry, corrected=next(corrected), family=len(p_values))
+    return differences
+
+
+def _seed_pairs(scores: Iterable[Score]) -> Iterator[list[_SeedPair]]:
+    """Yield the pairs of two configurations on a data set, by seed; the newest scores count."""
+    by_data: dict[tuple[str, str, str], dict[str, dict[int | None, Score]]] = {}
+    for score in from_oldest(scores):
+        if score.main and score.value is not None:
+            systems = by_data.setdefault((score.kind, score.task, score.metric), {})
+            systems.setdefault(score.system, {})[score.seed] = score
+    for _, systems in sorted(by_data.items()):
+        for first, second in itertools.combinations(sorted(systems), 2):
+            seeds = sorted(
+                systems[first].keys() & systems[second].keys(),
+                key=lambda seed: (seed is None, seed or 0),
+            )
+            if seeds:
+                yield [_SeedPair(systems[first][seed], systems[second][seed]) for seed in seeds]
+
+
+def _untested(pairs: Sequence[_SeedPair]) -> ConfigurationDifference:
+    first, second = pairs[0]
+    revisions = [score.revision for pair in pairs for score in pair]
+    by_seed = tuple(pair.difference for pair in pairs)
+    return ConfigurationDifference(
+        kind=first.kind,
+        task=first.task,
+        metric=first.metric,
+        first=first.system,
+        second=second.system,
+        seeds=tuple(pair.first.seed for pair in pairs),
+        by_seed=by_seed,
+        difference=float(np.mean(by_seed)),
+        revision=max(revisions, key=is_substitute),
+    )
+
+
+def _tested(
+    untested: ConfigurationDifference, pairs: Sequence[_SeedPair], resamples: int, seed: int
+) -> ConfigurationDifference:
+    """Add the p-value: over queries, on the means over seeds, or a t-test over seeds."""
+    scores = [score for pair in pairs for score in pair]
+    columns = {f"{score.system} {score.seed}": score.per_query for score in scores}
+    if not all(columns.values()):
+        return _tested_over_seeds(untested)
+    common = set.intersection(*(set(column) for column in columns.values()))
+    unpaired = len(set().union(*columns.values()) - common)
+    if not common:
+        reason = "the runs have no query in common"
+        return replace(untested, test=QUERIES, unpaired=unpaired, undefined=reason)
+    joined = join(columns, task=untested.task)
+    by_query = joined.scores.reshape(len(pairs), 2, -1)
+    first, second = by_query.mean(axis=0)
+    tested = paired_difference(
+        {
+            untested.first: system_scores(joined.queries, first),
+            untested.second: system_scores(joined.queries, second),
+        },
+        task=untested.task,
+        metric=untested.metric,
+        clusters=clusters_of(scores),
+        draws=resamples,
+        seed=seed,
+    )
+    by_seed = (by_query[:, 0] - by_query[:, 1]).mean(axis=1)
+    return replace(
+        untested,
+        by_seed=tuple(by_seed.tolist()),
+        difference=tested.difference,
+        interval=tested.interval,
+        p_value=tested.p_value,
+        n=tested.n,
+        unpaired=unpaired,
+        units=tested.units,
+        test=QUERIES,
+    )
+
+
+def _tested_over_seeds(untested: ConfigurationDifference) -> ConfigurationDifference:
+    values = np.array(untested.by_seed)
+    if len(values) == 1:
+        return replace(untested, undefined="one seed, and no scores per query")
+    test = t_test(values, np.zeros(len(values)))
+    return replace(
+        untested,
+        interval=student_interval(values, level=LEVEL),
+        p_value=test.p_value,
+        undefined=test.undefined,
+    )

@@ -1,0 +1,271 @@
+"""Which options work best? Variants of an encoder, and the effect of each option or component."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qwen3nb.analysis.comparison.differences import ALPHA, correction_words, family_words
+from qwen3nb.answers.answer import Answer
+from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.records.data_used import NO_SCORES, DataUsed
+from qwen3nb.report.render.differences import difference_cell, difference_text
+from qwen3nb.report.render.figure import COLORS, Figure, ForestRow, forest_figure
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_task
+from qwen3nb.utils.format import p_value_text
+from qwen3nb.utils.imports import DataFrame
+
+if TYPE_CHECKING:
+    from qwen3nb.analysis.comparison.ablation_effects import Effect
+    from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
+
+_FLOOR = 0.05  # mean score of a metric from 0 to 1 below which a model finds next to nothing
+
+
+@dataclass(frozen=True, repr=False)
+class Ablation(Answer):
+    """Effects of options, or of the components of a training, on each task."""
+
+    effects: Mapping[str, Sequence[Effect]]  # by task
+    outcomes: Mapping[str, Sequence[VariantResult[Any]]]  # records of all variants, by task
+    kind: str = "effects"  # starts the names of tables and figures
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the tasks."""
+        return tuple(self.effects)
+
+    @property
+    def data(self) -> DataUsed:
+        """The data of the scores."""
+        data = NO_SCORES
+        for effects in self.effects.values():
+            data |= _data_used(effects)
+        return data
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """Which options have a significant effect after correction, by task."""
+        sentences = []
+        for task, effects in self.effects.items():
+            if effects:
+                sentences += _sentences(task, effects)
+        if not sentences:
+            sentences.append("No two settings were compared.")
+        return Conclusion(" ".join(sentences), data=self.data)
+
+    def table(self, task: str = "") -> Table | None:
+        """The effect of each option on one task, with interval and corrected p-value.
+
+        Args:
+            task: by default the first one.
+        """
+        if not self.effects:
+            return None
+        task = task or self.tasks[0]
+        effects = self.effects[task]
+        settings = " or ".join(map(str, sorted({effect.settings for effect in effects})))
+        return Table.of(
+            map(_row, effects),
+            note=f"Paired over {_sample_size(effects)} queries, each averaged over the "
+            f"combinations of the other options ({settings}); 95 % interval "
+            f"({interval_words(['paired'])}); p: {_test(effects)}; in bold: significant, p < "
+            f"{ALPHA:g} and the interval excludes 0.",
+            name=f"{self.kind}-{short_task(task)}-tested",
+            caption=f"Effect of each setting compared with the reference, on {short_task(task)}.",
+            data=_data_used(effects),
+        )
+
+    def figure(self, task: str = "") -> Figure | None:
+        """A forest plot of the effects on one task, by default the first one."""
+        if not self.effects:
+            return None
+        task = task or self.tasks[0]
+        effects = self.effects[task]
+        factors = list(dict.fromkeys(effect.factor for effect in effects))
+        rows = []
+        for effect in effects:
+            row = ForestRow(
+                f"{effect.factor}: {effect.level}, not {effect.reference}",
+                effect.estimate.difference,
+                effect.estimate.interval,
+                color=COLORS[factors.index(effect.factor) % len(COLORS)],
+                clear=effect.significant,
+            )
+            rows.append(row)
+        return forest_figure(
+            rows,
+            xlabel="mean paired difference over queries, with 95 % interval",
+            name=f"{self.kind}-{short_task(task)}",
+            caption=f"Effect of each option, on {short_task(task)}: paired over n = "
+            f"{_sample_size(effects)} queries, each averaged over the combinations of the other "
+            f"options, with 95 % intervals ({interval_words(['paired'])}). Filled marks: "
+            f"significant, p < {ALPHA:g} ({_test(effects)}), and the interval excludes 0.",
+            data=_data_used(effects),
+        )
+
+    def combinations(self, task: str = "") -> Table:
+        """All variants with their scores on one task, best first."""
+        outcomes = self.outcomes[task or self.tasks[0]]
+        ordered = sorted(outcomes, key=lambda outcome: -(outcome.result.main.value or 0.0))
+        first = ordered[0].result
+        name = short_task(first.task.key)
+        intervals = interval_words(outcome.result.main.interval for outcome in ordered)
+        return Table.of(
+            [_combination_row(outcome, is_best=outcome is ordered[0]) for outcome in ordered],
+            note=f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
+            f"{intervals}. The best value is biased upwards by the selection among variants.",
+            name=f"ablation-{name}",
+            caption=f"All {len(ordered)} combinations of options on {name}, best first.",
+            data=DataUsed.of(outcome.result for outcome in ordered),
+        )
+
+    def to_frame(self, task: str = "") -> DataFrame:
+        """Return a row per query and a column per variant: the main metric on one task."""
+        import pandas as pd
+
+        if not self.outcomes:
+            return pd.DataFrame()
+        columns = {}
+        for outcome in self.outcomes[task or self.tasks[0]]:
+            metric = outcome.result.task.main_metric
+            columns[outcome.variant.name] = dict(outcome.result.per_query[metric])
+        return pd.DataFrame(columns)
+
+
+def ablation(
+    training: Path | str,
+    *,
+    poolings: Sequence[str] = (),
+    averages: Sequence[int] = (1, 3),
+    normalization: bool = True,
+    prefix: str = "[R]",
+    append_eos: bool = True,
+    seed: int = 0,
+    **options: Any,
+) -> Ablation:
+    """Evaluate every combination of options on the same queries; stored records are reused.
+
+    Args:
+        training: a folder with ``checkpoint-N`` folders, or ``demo``.
+        poolings: poolings to try, by default all; the first one is the reference.
+        averages: numbers of last checkpoints to average; the first one is the reference.
+        normalization: whether to try unnormalised vectors with dot products.
+        prefix: prefix to compare with plain texts; empty for none.
+        append_eos: whether to append the end-of-text token, together with the prefix.
+        seed: of the evaluation and of the draws.
+        options: of `qwen3nb.evaluation.studies.ablation.ablate`, such as ``tier`` and ``device``.
+
+    Raises:
+        CheckpointError: no checkpoints, or they cannot be averaged.
+        ValueError: unknown pooling, or a number that is not positive.
+    """
+    from qwen3nb.analysis.comparison.ablation_effects import effects
+    from qwen3nb.evaluation.studies.ablation import ablate, by_task, variants
+    from qwen3nb.models.kinds.resolve import find_training
+    from qwen3nb.models.modeling.pooling import POOLINGS
+
+    around = {"prefix": prefix, "append_eos": append_eos}
+    combinations = variants(
+        poolings=poolings or tuple(POOLINGS),
+        averages=averages,
+        normalization=normalization,
+        prefix=prefix,
+        append_eos=append_eos,
+    )
+    outcomes = by_task(
+        ablate(find_training(training), combinations, seed=seed, **around, **options)
+    )
+    return Ablation({task: effects(group, seed=seed) for task, group in outcomes.items()}, outcomes)
+
+
+def training_components(folder: Path | str, *, seed: int = 0, **options: Any) -> Ablation:
+    """Compare the last checkpoints of trainings that differ in exactly one component.
+
+    Two seeds of one training are such a pair: their difference is what an effect must exceed.
+
+    Args:
+        folder: the trainings; empty for none.
+        seed: of the evaluation and of the draws.
+        options: as in `ablation`.
+
+    Raises:
+        ValueError: no two trainings that differ in one component.
+    """
+    from qwen3nb.analysis.comparison.ablation_effects import component_effects
+    from qwen3nb.evaluation.studies.ablation import ablate_trainings, by_task, find_trainings
+
+    if not folder:
+        return Ablation({}, {}, kind="components")
+    outcomes = by_task(ablate_trainings(find_trainings(folder), seed=seed, **options))
+    effects = {task: component_effects(group, seed=seed) for task, group in outcomes.items()}
+    return Ablation(effects, outcomes, kind="components")
+
+
+def _data_used(effects: Sequence[Effect]) -> DataUsed:
+    data = NO_SCORES
+    for effect in effects:
+        data |= effect.data
+    return data
+
+
+def _sample_size(effects: Sequence[Effect]) -> int:
+    return effects[0].estimate.n if effects else 0
+
+
+def _test(effects: Sequence[Effect]) -> str:
+    """Name the test of the effects and its family."""
+    return family_words([effect.estimate for effect in effects], "effects")
+
+
+def _sentences(task: str, effects: Sequence[Effect]) -> list[str]:
+    """Say which settings have a significant effect on a task, or which effect is the largest."""
+    ordered = sorted(effects, key=lambda effect: -abs(effect.estimate.difference))
+    significant = [effect for effect in ordered if effect.significant]
+    largest = [
+        f"{effect.level} instead of {effect.reference} ({effect.factor}), "
+        f"{difference_text(effect.estimate)}"
+        for effect in significant or ordered[:1]
+    ]
+    estimate = ordered[0].estimate
+    sample = f"{estimate.n} queries"
+    correction = correction_words(estimate.correction, estimate.family)
+    if correction:
+        sample = f"{sample}, {correction}"
+    sentences = [
+        f"On {short_task(task)} ({sample}), {len(significant)} of {len(ordered)} settings have a "
+        f"significant effect; the largest: {'; '.join(largest)}."
+    ]
+    highest = max(max(effect.estimate.means) for effect in ordered)
+    if highest < _FLOOR:
+        sentences.append(
+            f"The model is at the floor: no setting averages {_FLOOR:g} or more, so options can "
+            "hardly be told apart here."
+        )
+    return sentences
+
+
+def _row(effect: Effect) -> dict[str, Any]:
+    """Return a row of the table of effects."""
+    p_value = Cell(p_value_text(effect.p_value), strong=effect.significant, value=effect.p_value)
+    return {
+        "option": effect.factor,
+        "setting": (effect.level, f"instead of {effect.reference}"),
+        "difference": difference_cell(effect.estimate, spec="+.4f"),
+        "p\ncorrected": p_value,
+    }
+
+
+def _combination_row(outcome: VariantResult[Variant], *, is_best: bool) -> dict[str, Any]:
+    """Return a row of the table of combinations."""
+    variant, result = outcome.variant, outcome.result
+    is_unit = variant.length == "unit"
+    return {
+        "pooling": variant.pooling,
+        "weights": variant.weights,
+        "around a text": variant.around,
+        "vectors": "length 1, cosine" if is_unit else "kept, dot product",
+        result.task.main_metric: number(result.main, strong=is_best),
+    }

@@ -1,0 +1,117 @@
+"""What is measured? The tasks of a tier, and whether PyDocs separates models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from qwen3nb.answers.answer import Answer
+from qwen3nb.datasets.mirror import data_revision
+from qwen3nb.datasets.pydocs.build import PyDocs
+from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.report.render.table import Conclusion, Table, score_text
+from qwen3nb.tiers import TIERS
+from qwen3nb.utils.imports import DataFrame
+
+if TYPE_CHECKING:
+    from mteb import AbsTask
+
+_SATURATED = 0.9  # scores above this leave little to gain
+
+
+@dataclass(frozen=True, repr=False)
+class Data(Answer):
+    """The tasks of a tier, and the difficulty of PyDocs."""
+
+    tier: str
+    pydocs: Mapping[str, PyDocs]  # PyDocs and its sample, by name
+    scores: Mapping[str, Aggregate]  # on PyDocs, by model
+
+    @cached_property
+    def tasks(self) -> list[AbsTask]:
+        """The tasks of the tier."""
+        from qwen3nb.evaluation.mteb.select import tier_tasks
+
+        return list(tier_tasks(self.tier))
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """Whether PyDocs separates models, and leaves room above the best."""
+        scores = {model: score for model, score in self.scores.items() if score.value is not None}
+        if len(scores) < 2:
+            return Conclusion("Without scores of two models, the difficulty of PyDocs is unknown.")
+        ranked = sorted(scores, key=lambda model: (-(scores[model].value or 0.0), model))
+        best, worst = scores[ranked[0]], scores[ranked[-1]]
+        separates = "is not shown to separate models"
+        if (best.low or 0.0) > (worst.high or 1.0):
+            separates = "separates good models from bad ones"
+        room = "leaves little room above"
+        if (best.high or 1.0) < _SATURATED:
+            room = "leaves room above"
+        return Conclusion(
+            f"PyDocs {separates}, and {room}: {ranked[0]} scores {score_text(best)} nDCG@10 and "
+            f"{ranked[-1]} {score_text(worst)}, each over {best.n} queries."
+        )
+
+    def table(self) -> Table:
+        """The tasks of the tier, with descriptions and the revisions of the data in use."""
+        rows = self.to_frame().to_dict("records")
+        return Table.of(
+            rows,
+            note=TIERS[self.tier].about,
+            kind="words",
+            name="tier",
+            caption=f"The {len(rows)} tasks of the tier {self.tier}, with the revision of their "
+            "data.",
+        )
+
+    def pydocs_table(self) -> Table:
+        """Sizes and identity of PyDocs and its sample."""
+        versions = next(iter(self.pydocs.values())).versions
+        libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
+        rows = []
+        for name, pydocs in self.pydocs.items():
+            judgements = sum(map(len, pydocs.qrels.values()))
+            row = {
+                "set": name,
+                "documents": f"{len(pydocs.entries):,}",
+                "queries": f"{len(pydocs.query_names):,}",
+                "judgements": f"{judgements:,}",
+                "identity": pydocs.identity[:12],
+            }
+            rows.append(row)
+        return Table.of(
+            rows,
+            note=f"Built from {libraries}.",
+            name="pydocs",
+            caption="Size and identity of PyDocs as built from the libraries of this machine.",
+        )
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per task: type, description, and the revision of its data."""
+        import pandas as pd
+
+        rows = []
+        for task in self.tasks:
+            about = task.metadata
+            rows.append((about.name, about.type, about.description, data_revision(task)[:12]))
+        return pd.DataFrame(rows, columns=["task", "type", "description", "data"])
+
+
+def data(tier: str = "smoke") -> Data:
+    """Return the tasks of a tier, and how hard PyDocs is for bm25 and random vectors.
+
+    Raises:
+        ValueError: an unknown tier.
+    """
+    from qwen3nb.datasets.pydocs.build import load_pydocs
+    from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
+    from qwen3nb.evaluation.studies.reproduce import pydocs_difficulty
+    from qwen3nb.utils.choices import one_of
+
+    one_of("tier", tier, TIERS)
+    whole = load_pydocs()
+    sets = {"whole": whole, "sample of tier smoke": pydocs_sample()}
+    return Data(tier, sets, pydocs_difficulty(whole))

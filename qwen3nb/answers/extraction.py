@@ -1,0 +1,170 @@
+"""Does an export compute what its checkpoint computes? The checks made after writing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qwen3nb.answers.answer import Answer
+from qwen3nb.checkpoints.direction import logged_name
+from qwen3nb.checkpoints.folder import list_checkpoints, metric_of, open_checkpoint, step_of
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.extraction.extract import Extraction
+from qwen3nb.extraction.verify import MAX_DIFFERENCE
+from qwen3nb.report.render.table import Cell, Conclusion, Table, plural
+from qwen3nb.utils.imports import DataFrame
+
+
+@dataclass(frozen=True, repr=False)
+class ExtractedModel(Answer, Extraction):
+    """An extracted encoder and its verification."""
+
+    @classmethod
+    def of(cls, extraction: Extraction) -> ExtractedModel:
+        """Return an extraction that shows itself."""
+        return cls(
+            extraction.folder,
+            extraction.label,
+            extraction.parameters,
+            extraction.verification,
+            extraction.warnings,
+        )
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """Whether the export computes the same as its source, and whether bidirectionally."""
+        check = self.verification
+        same = "does not compute"
+        if check.max_difference <= MAX_DIFFERENCE:
+            same = "computes"
+        direction = "causally: the last token does not move the first state"
+        if check.leak > 0:
+            direction = f"bidirectionally: the last token moves the first state by {check.leak:.2g}"
+        sentences = [
+            f"The export {same} the same as its source: its states are at most "
+            f"{check.max_difference:.1e} apart on {len(check.lengths)} inputs, where "
+            f"{MAX_DIFFERENCE:g} is allowed, and it runs {direction}."
+        ]
+        if check.rounding:
+            sentences.append(f"Storing it in 16 bits moves states by at most {check.rounding:.1e}.")
+        if self.warnings:
+            sentences.append(f"Warnings: {len(self.warnings)}, see the table.")
+        return Conclusion(" ".join(sentences))
+
+    def table(self) -> Table:
+        """The checks made after writing, each with its bound."""
+        rows = [
+            (row["verified"], f"{row['largest difference']:.1e}", row["bound"], row["how"])
+            for row in self.to_frame().to_dict("records")
+        ]
+        return Table.of(
+            [*rows, *(("warning", None, None, text) for text in self.warnings)],
+            ("verified", "largest difference", "bound", "how"),
+            note=f"{self.label}: {self.parameters:,} parameters, in {self.folder.name}.",
+            kind="words",
+            name="extraction",
+            caption="Verification of the written export, with the largest difference allowed.",
+        )
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per check: the largest difference, its bound, and how it was measured."""
+        import pandas as pd
+
+        check = self.verification
+        bound = f"≤\u00a0{MAX_DIFFERENCE:g}".replace("-", "\u2011")
+        inputs = (
+            f"{len(check.lengths)} inputs of {min(check.lengths)} to {max(check.lengths)} tokens"
+        )
+        rows = [
+            (
+                "states, export against source",
+                check.max_difference,
+                bound,
+                f"{inputs}, padded left and right; the export loaded from disk by the stock class",
+            ),
+            (
+                "vectors, sentence-transformers against source",
+                check.sentence_transformers_difference,
+                bound,
+                "pooled as configured in the export",
+            ),
+            (
+                "first state, when the last token changes",
+                check.leak,
+                "> 0",
+                "0 would mean that the encoder is causal",
+            ),
+            (
+                "rounding by the stored precision",
+                check.rounding,
+                "none",
+                "largest change of a state",
+            ),
+        ]
+        return pd.DataFrame(rows, columns=["verified", "largest difference", "bound", "how"])
+
+
+@dataclass(frozen=True, repr=False)
+class Checkpoints(Answer):
+    """The checkpoints of a training, and those that are selected."""
+
+    folders: tuple[Path, ...]
+    selected: tuple[Path, ...]
+    metric: str  # name in the log of the trainer
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """How many checkpoints there are, and how many of them are selected."""
+        steps = [str(step_of(folder)) for folder in self.folders]
+        sentence = f"The training has {plural(len(self.folders), 'checkpoint')}"
+        if steps:
+            sentence = f"{sentence}, of the steps {', '.join(steps)}"
+        if self.selected:
+            sentence = f"{sentence}; {len(self.selected)} selected"
+        return Conclusion(f"{sentence}.")
+
+    def table(self) -> Table:
+        """A row per checkpoint, the selected ones in bold."""
+        rows = []
+        for row in self.to_frame().to_dict("records"):
+            is_selected = row["checkpoint"] in {folder.name for folder in self.selected}
+            row["checkpoint"] = Cell(row["checkpoint"], strong=is_selected)
+            rows.append(row)
+        note = ""
+        if self.selected:
+            note = f"In bold: the {len(self.selected)} selected checkpoints."
+        return Table.of(
+            rows,
+            note=note,
+            name="checkpoints",
+            caption=f"The {len(self.folders)} checkpoints of the training.",
+        )
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per checkpoint: step, the metric as text, and the digest of its weights."""
+        import pandas as pd
+
+        rows = []
+        for folder in self.folders:
+            try:
+                value = f"{metric_of(folder, self.metric):.4f}"
+            except CheckpointError:
+                value = "unknown"
+            digest = open_checkpoint(folder).weights.digest[:12]
+            rows.append((folder.name, str(step_of(folder)), value, digest))
+        return pd.DataFrame(rows, columns=["checkpoint", "step", self.metric, "digest"])
+
+
+def training_checkpoints(
+    training: Path | str, *, selected: Sequence[Path] = (), metric: str = "eval_loss"
+) -> Checkpoints:
+    """Return the checkpoints of a training with a logged metric.
+
+    Args:
+        training: a folder with ``checkpoint-N`` folders.
+        selected: folders that are shown in bold.
+        metric: as logged at the checkpoint's own step.
+    """
+    folders = list_checkpoints(Path(training))
+    return Checkpoints(tuple(folders), tuple(selected), logged_name(metric, folders))

@@ -1,0 +1,583 @@
+"""Does joint training interfere? The cost of joint training, and the trained configurations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.differences import ALPHA, HOLM, significant
+from qwen3nb.analysis.inventory.collect import collect
+from qwen3nb.analysis.inventory.scores import Score, from_oldest
+from qwen3nb.analysis.inventory.training_logs import find_outputs
+from qwen3nb.analysis.stats.interference_ratio import DEFINITION, Estimate
+from qwen3nb.analysis.stats.multiple_testing import NAMES
+from qwen3nb.analysis.training.configuration_differences import (
+    QUERIES,
+    ConfigurationDifference,
+    configuration_differences,
+)
+from qwen3nb.analysis.training.interference import (
+    REQUIRED,
+    Group,
+    JointComparisons,
+    compare_joint_runs,
+    with_clusters,
+)
+from qwen3nb.answers.answer import Answer
+from qwen3nb.answers.trainings import trainings
+from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.records.data_used import DataUsed
+from qwen3nb.records.record import Result
+from qwen3nb.report.render.figure import (
+    COLORS,
+    GREY,
+    Axes,
+    Figure,
+    MplFigure,
+    draw_estimate,
+    grid,
+    name_rows,
+    panels,
+    plain,
+)
+from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number, plural, short_task
+from qwen3nb.utils.format import escaped, json_text, number_text, p_value_text
+from qwen3nb.utils.imports import DataFrame
+from qwen3nb.utils.secrets import write_public
+
+_REQUIRED_BY_TASK = (*(name for name in REQUIRED if name != "steps"), "task_steps")
+_CERTAINLY = (-1.0, 1.0)  # an interval that says nothing
+_METRIC = "nDCG@10"  # of the figure of configurations
+
+
+@dataclass(frozen=True, repr=False)
+class Interference(Answer):
+    """Interference of the trained adapters, with the scores it is estimated from."""
+
+    comparisons: JointComparisons  # estimates and verdicts
+    folders: tuple[str, ...] = ()  # folders that were searched for results
+    adapters: int = 0  # number of trained adapters with scores
+    flags: tuple[str, ...] = ()  # anomalies in their files
+    scores: tuple[Score, ...] = ()  # scores of the trained adapters
+    differences: tuple[ConfigurationDifference, ...] = ()  # between configurations, tested
+
+    @property
+    def data(self) -> DataUsed:
+        """The data of the scores."""
+        return _data_used(self.scores)
+
+    @property
+    def worst(self) -> Group | None:
+        """The joint configuration with the highest cost; None if no pair is comparable."""
+        groups = [group for group in self.comparisons.groups if group.overall.tir is not None]
+        return max(groups, key=lambda group: group.overall.tir or 0.0, default=None)
+
+    @property
+    def finding(self) -> str:
+        """What joint training costs by its interval, without numbers' details."""
+        if self.worst is None:
+            return "The cost of joint training is unknown"
+        estimate = self.worst.overall
+        low, high = _CERTAINLY
+        if estimate.interval and len(estimate.seeds) > 1:
+            low, high = estimate.interval
+        if low > 0:
+            cost = _percent(estimate.tir, sign=False, digits=1)
+            return f"Joint training costs {cost} % of the specialist's score"
+        if high < self.comparisons.gate.fail_below:
+            return "Joint training costs nothing measurable"
+        return "Joint training is not shown to cost anything"
+
+    @property
+    def evidence(self) -> str:
+        """The numbers behind the finding, and the verdicts of the kill gate."""
+        if self.worst is None:
+            refused = sum(len(group.refused) for group in self.comparisons.groups)
+            return (
+                f"of {self.adapters} trained adapters, none is joint and comparable with its "
+                f"specialist ({plural(refused, 'pair')} refused)."
+            )
+        estimate = self.worst.overall
+        interval = ""
+        if estimate.interval:
+            low, high = (_percent(end, digits=1) for end in estimate.interval)
+            interval = f" [{low}, {high}]"
+        sentences = [
+            f"TIR {_percent(estimate.tir, digits=1)} %{interval} of {self.worst.system} over "
+            f"{plural(len(estimate.seeds), 'seed')}.",
+            f"The kill gate says {estimate.by_evidence} by evidence, and {estimate.by_point} by "
+            "point, the rule on the mean alone.",
+            f"It rests on {self.worst.basis}.",
+        ]
+        sentences += [f"Note: {note}." for note in estimate.notes]
+        return " ".join(sentences)
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """The cost of joint training, and the verdicts of the kill gate."""
+        return Conclusion(f"{self.finding}: {self.evidence}", data=self.data)
+
+    @property
+    def verdicts(self) -> str:
+        """Both verdicts: by evidence, which counts, and by point."""
+        return (
+            f"By evidence: {self.comparisons.verdict()}. "
+            f"By point, the rule on the mean alone: {self.comparisons.verdict(by='point')}."
+        )
+
+    def estimates(self) -> Iterator[tuple[str, Estimate]]:
+        """Yield the estimates of data sets, tasks and means with unique names.
+
+        A task with a single data set has one row, not two equal ones.
+        """
+        groups = self.comparisons.groups
+        for group in groups:
+            prefix = f"{group.system}: " if len(groups) > 1 else ""
+            counts = Counter(estimate.name.partition(": ")[0] for estimate in group.datasets)
+            tasks = [estimate for estimate in group.tasks if counts[estimate.name] != 1]
+            for estimate in (*group.datasets, *tasks):
+                if estimate.tir is not None:
+                    kind, colon, dataset = estimate.name.partition(": ")
+                    yield f"{prefix}{kind}{colon}{short_task(dataset)}", estimate
+            yield f"{prefix}{group.overall.name}", group.overall
+
+    def table(self) -> Table:
+        """TIR with standard deviation, interval and both verdicts.
+
+        Rows are data sets, tasks, and their mean.
+        """
+        comparisons = self.comparisons
+        sentences = [
+            "Negative where the joint model is better; ± shows the variance between trainings.",
+            "Intervals: Student's t over seeds and, with scores per query, queries.",
+            f"Compared: the same seed and the same {', '.join(comparisons.required)}.",
+            comparisons.gate.text,
+        ]
+        for group in comparisons.groups:
+            if group.basis:
+                sentences.append(
+                    f"The mean of {group.system} rests on {group.basis}; no other data set is "
+                    "averaged."
+                )
+        return Table.of(
+            (_row(name, estimate) for name, estimate in self.estimates()),
+            note=" ".join(sentences),
+            empty=f"{self.adapters} trained adapters in {', '.join(self.folders) or 'runs'}, and "
+            "none of them joint: nothing to compare.",
+            name="interference",
+            caption="Task interference ratio (TIR), the share of the specialist's score that joint "
+            "training loses, and the kill gate's verdicts by evidence and by point.",
+            data=self.data,
+        )
+
+    def figure(self) -> Figure | None:
+        """A forest plot of the TIR over the gate's bands; None if no pair is comparable.
+
+        Lines are intervals, rings single seeds. The axis includes all seeds; longer lines are cut
+        off.
+        """
+        estimates = [(name, row) for name, row in self.estimates() if row.tir is not None]
+        if not estimates:
+            return None
+
+        def draw(width: float) -> MplFigure:
+            figure, (axis,), _ = panels(1, width, height=0.24 * len(estimates) + 1.2)
+            self._draw_bands(axis, [estimate for _, estimate in estimates])
+            for row, (_, estimate) in enumerate(estimates):
+                _draw_row(axis, row, estimate)
+            name_rows(axis, [name for name, _ in estimates])
+            axis.set_ylim(len(estimates) - 0.4, -0.6)
+            axis.tick_params(axis="y", length=0)
+            axis.set_xlabel("TIR in %")
+            figure.legend(loc="outside lower center", ncols=3)
+            return figure
+
+        words = [
+            f"{name}: {_percent(estimate.tir)} %, {estimate.by_evidence}"
+            for name, estimate in estimates
+        ]
+        return Figure(
+            name="interference",
+            draw=draw,
+            caption="Task interference ratio (TIR): the share of the specialist's score that joint "
+            "training loses. Diamonds: mean over seeds; rings: single seeds; lines: 95 % interval "
+            "over seeds and, where per-query scores are stored, queries; those that reach the edge "
+            "go on. Shaded: the bands of the kill gate.",
+            alt=f"Forest plot of the task interference ratio. {'; '.join(words)}.",
+            data=self.data,
+        )
+
+    def _draw_bands(self, axis: Axes, estimates: Sequence[Estimate]) -> None:
+        """Shade the bands of the gate, over a range that includes all seeds."""
+        gate = self.comparisons.gate
+        points = [0.0, 200 * gate.pass_at]
+        for estimate in estimates:
+            points += [100 * tir for tir in estimate.defined_tirs]
+        margin = (max(points) - min(points)) / 2
+        low, high = min(points) - margin, max(points) + margin
+        fail, success = 100 * gate.fail_below, 100 * gate.pass_at
+        axis.set_xlim(low, high)
+        look: dict[str, Any] = {"alpha": 0.13, "linewidth": 0}
+        axis.axvspan(low, fail, color=GREY, label="FAIL", **look)
+        axis.axvspan(fail, success, color=COLORS[4], label="MARGINAL", **look)
+        axis.axvspan(success, high, color=COLORS[2], label="PASS", **look)
+        axis.axvline(0, color=GREY, linewidth=1)
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per task, configuration and seed: the metric and its score."""
+        import pandas as pd
+
+        rows = []
+        for cell in _cells(self.scores):
+            for seed, value in cell.by_seed.items():
+                task = f"{cell.kind}: {short_task(cell.task)}"
+                rows.append((task, cell.metric, cell.system, seed, value))
+        columns = ["task", "metric", "configuration", "seed", "score"]
+        return pd.DataFrame(rows, columns=columns).sort_values(columns[:4], ignore_index=True)
+
+    def configurations(self) -> Table:
+        """The scores of each configuration, a column per task; see `configurations_table`."""
+        return configurations_table(self.scores)
+
+    def differences_table(self) -> Table:
+        """The tested differences between configurations; see `differences_table`."""
+        return differences_table(self.differences)
+
+    def refusals(self) -> Table:
+        """Refused pairs, missing runs, anomalies and caveats."""
+        rows = []
+        for group in self.comparisons.groups:
+            rows += [("refused", line) for line in group.refused]
+            rows += [("missing", line) for line in group.missing]
+            for estimate in (*group.tasks, group.overall):
+                rows += [("note", f"{estimate.name}: {note}") for note in estimate.notes]
+        rows += [("missing", line) for line in self.comparisons.missing]
+        rows += [("check", line) for line in self.flags]
+        return Table.of(
+            dict.fromkeys(rows),
+            ("kind", "what"),
+            empty="Nothing was refused or is missing.",
+            kind="words",
+            name="refusals",
+            caption="Pairs that were not compared, missing runs, and caveats.",
+        )
+
+    def to_markdown(self) -> str:
+        """Return verdicts, rule, tables and missing runs as Markdown."""
+        parts = [
+            "# Task interference",
+            DEFINITION,
+            f"**{self.verdicts}**",
+            self.table().to_markdown(),
+            "## Configurations",
+            self.configurations().to_markdown(),
+            "## Differences between configurations",
+            self.differences_table().to_markdown(),
+            "## Refused, missing, to be checked",
+            self.refusals().to_markdown(),
+        ]
+        return "\n\n".join(parts) + "\n"
+
+    def to_json(self) -> str:
+        """Return verdicts, estimates, differences and missing runs as strict JSON."""
+        comparisons = self.comparisons
+        return json_text(
+            {
+                "verdict": {
+                    "by_evidence": comparisons.verdict(),
+                    "by_point": comparisons.verdict(by="point"),
+                },
+                "rule": comparisons.gate.text,
+                "interference": comparisons,
+                "differences": self.differences,
+                "folders": list(self.folders),
+                "adapters": self.adapters,
+                "flags": list(self.flags),
+            }
+        )
+
+    def write(self, folder: Path, *, outputs: Path) -> list[Path]:
+        """Write ``interference.md`` and ``.json``, figures and LaTeX tables; return the files.
+
+        Losses and gradient conflicts are read from the trainings in ``outputs``.
+        """
+        courses = trainings([], outputs=outputs)
+        drawn = (
+            configurations_figure(self.scores),
+            self.figure(),
+            courses.figure(),
+            courses.conflicts(),
+        )
+        figures = [figure for figure in drawn if figure is not None]
+        links = [f"\n![{f.name}]({f.name}.svg)\n\n{escaped(f.legend)}\n" for f in figures]
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [
+            write_public(folder / "interference.md", self.to_markdown() + "".join(links)),
+            write_public(folder / "interference.json", self.to_json()),
+        ]
+        for table in (self.table(), self.configurations(), self.differences_table()):
+            if table.rows:
+                files.append(write_public(folder / f"{table.name}.tex", table.to_latex()))
+        for figure in figures:
+            files.append(figure.save(folder / f"{figure.name}.svg"))
+            files.append(figure.save(folder / f"{figure.name}.pdf"))
+        return files
+
+
+def interference(
+    records: Iterable[Result],
+    outputs: Path | str | Sequence[Path | str] = (),
+    *,
+    task_steps: bool = False,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> Interference:
+    """Compare each jointly trained adapter with its specialists.
+
+    Args:
+        records: our own, of which those of adapters count; left out if there are ``outputs``.
+        outputs: folders of ``<configuration>/seed_<n>``; by default all below `paths.runs`.
+        task_steps: whether the steps on the task have to be equal instead of all steps; also so if
+            no pair has equal steps. The table states the criterion.
+        resamples: number of sign flips with which configurations are compared.
+        seed: of the sign flips.
+
+    Raises:
+        FileNotFoundError: a folder in ``outputs`` does not exist.
+    """
+    folders = _folders(outputs)
+    if folders:
+        collection = collect(folders)
+        flags = collection.flags
+    else:
+        folders = [*find_outputs(paths.runs()), paths.results()]
+        collection = collect(folders[:-1], records)
+        files = {score.source for score in collection.scores if "mode" in score.facts}
+        flags = tuple(flag for flag in collection.flags if files.intersection(flag.files))
+    trained = [score for score in collection.scores if "mode" in score.facts]
+    scores = with_clusters(trained, collection.scores)
+    comparisons = compare_joint_runs(scores)
+    if task_steps or not comparisons.has_pairs:
+        by_task = compare_joint_runs(scores, required=_REQUIRED_BY_TASK)
+        if task_steps or by_task.has_pairs:
+            comparisons = by_task
+    return Interference(
+        comparisons=comparisons,
+        folders=tuple(paths.shown(folder) for folder in folders if folder.is_dir()),
+        adapters=len({(score.system, score.seed) for score in scores}),
+        flags=tuple(f"{flag.kind}: {flag.text}" for flag in flags),
+        scores=tuple(scores),
+        differences=tuple(configuration_differences(scores, resamples=resamples, seed=seed)),
+    )
+
+
+def _folders(outputs: Path | str | Sequence[Path | str]) -> list[Path]:
+    """Return the folders that are named, if any; an empty text names none."""
+    if isinstance(outputs, str | Path):
+        outputs = [outputs]
+    return [Path(folder).expanduser() for folder in outputs if str(folder)]
+
+
+def _percent(share: float | None, *, sign: bool = True, digits: int = 2) -> str:
+    if share is None:
+        return number_text(None)
+    return number_text(100 * share, sign=sign, digits=digits)
+
+
+def _row(name: str, estimate: Estimate) -> dict[str, Any]:
+    """Return a row of the table of interference."""
+    tir = _percent(estimate.tir)
+    if estimate.std is not None:
+        tir += f" ± {_percent(estimate.std, sign=False)}"
+    interval = "–"
+    if estimate.interval is not None:
+        low, high = estimate.interval
+        interval = f"[{_percent(low)}, {_percent(high)}]"
+    deviation = ""
+    if estimate.delta_std is not None:
+        deviation = f"± {estimate.delta_std:.4f}"
+    return {
+        "task\nseeds": (name, ", ".join(map(str, estimate.seeds))),
+        "by evidence": Cell(estimate.by_evidence, strong=estimate.name == "overall"),
+        "by point": estimate.by_point,
+        "TIR in %, ± std\n95 % interval": Cell(
+            tir, interval, value=estimate.tir, interval=estimate.interval
+        ),
+        "specialist\n− joint": number(estimate.delta, "+.4f", detail=deviation),
+    }
+
+
+def _draw_row(axis: Axes, row: int, estimate: Estimate) -> None:
+    """Draw the mean TIR of an estimate with its interval, and the seeds as rings."""
+    color = COLORS[1] if estimate.name == "overall" else COLORS[0]
+    interval = None
+    if estimate.interval:
+        low, high = estimate.interval
+        interval = (100 * low, 100 * high)
+    draw_estimate(axis, row, 100 * (estimate.tir or 0.0), interval, color=color, marker="D")
+    tirs = [100 * tir for tir in estimate.defined_tirs]
+    axis.plot(tirs, [row] * len(tirs), "o", mfc="none", mec=color, markersize=4)
+
+
+def _data_used(scores: Iterable[Score | ConfigurationDifference]) -> DataUsed:
+    return DataUsed.of_revisions((score.task, score.revision) for score in scores)
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """The newest scores of one configuration on one task, by seed."""
+
+    system: str
+    kind: str
+    task: str
+    metric: str
+    by_seed: dict[int | None, float]
+
+    @property
+    def column(self) -> tuple[str, str, str]:
+        return self.kind, self.task, self.metric
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.by_seed.values())
+
+    @property
+    def deviation(self) -> float | None:
+        """Sample standard deviation over two or more seeds."""
+        if len(self.by_seed) < 2:
+            return None
+        return stdev(self.by_seed.values())
+
+
+def _cells(scores: Iterable[Score]) -> list[_Scores]:
+    """Return the scores of each configuration and task; of one seed, the newest is used."""
+    cells: dict[tuple[str, str, str, str], _Scores] = {}
+    for score in from_oldest(scores):
+        if score.main and score.value is not None:
+            key = (score.system, score.kind, score.task, score.metric)
+            cells.setdefault(key, _Scores(*key, {})).by_seed[score.seed] = score.value
+    return list(cells.values())
+
+
+def configurations_table(scores: Iterable[Score]) -> Table:
+    """A row per configuration, a column per task: mean over seeds, sample std as a subscript.
+
+    Of the scores of one run, task and metric, the newest is used.
+    """
+    scores = list(scores)
+    cells = {(cell.system, cell.column): cell for cell in _cells(scores)}
+    columns = sorted({column for _, column in cells})
+    rows = []
+    for system in sorted({system for system, _ in cells}):
+        means = [_mean_cell(cells.get((system, column))) for column in columns]
+        rows.append((system, *means))
+    heads = [f"{kind}\n{short_task(task)}, {metric}" for kind, task, metric in columns]
+    return Table.of(
+        rows,
+        ("configuration", *heads),
+        note="Mean over seeds; beside it, in small: sample standard deviation over seeds. Best of "
+        "each task in bold, second best underlined, whether or not they differ significantly.",
+        empty="No scores of trained configurations.",
+        best=True,
+        name="configurations",
+        caption="Scores of the trained configurations on each task, means over seeds.",
+        data=_data_used(scores),
+    )
+
+
+def _mean_cell(scores: _Scores | None) -> tuple[Cell, str]:
+    if scores is None:
+        return Cell("not run"), ""
+    spread = "" if scores.deviation is None else f"{scores.deviation:.3f}"
+    return number(scores.mean, std=spread), plural(len(scores.by_seed), "seed")
+
+
+def differences_table(differences: Sequence[ConfigurationDifference]) -> Table:
+    """A row per data set and pair of configurations: difference, interval and p-values."""
+    family = max((difference.family for difference in differences), default=0)
+    corrected = f", corrected by {NAMES[HOLM]} over these {family}" if family > 1 else ""
+    clustered = ""
+    if any(difference.units for difference in differences):
+        clustered = ", by clusters of queries"
+    return Table.of(
+        map(_difference_row, differences),
+        note=f"95 % intervals and two-sided p-values{corrected}; "
+        f"corrected p < {ALPHA:g} in bold. With scores per query: {QUERIES}{clustered}, "
+        f"each averaged over the seeds that both have, and the interval "
+        f"({interval_words(['paired'])}) over queries; this does not generalise to other seeds. "
+        "Without: paired t-test and Student's interval over seeds.",
+        empty="No two configurations have a seed and a task in common.",
+        name="configuration-differences",
+        caption="Differences between every two trained configurations on each data set, tested.",
+        data=_data_used(differences),
+    )
+
+
+def _difference_row(difference: ConfigurationDifference) -> dict[str, Any]:
+    raw = difference.undefined
+    if difference.p_value is not None:
+        raw = f"raw {p_value_text(difference.p_value)}"
+    sample = f"{difference.n} queries" if difference.test == QUERIES else "seeds"
+    return {
+        "first − second\ntask, metric": (
+            f"{difference.first} − {difference.second}",
+            f"{difference.kind}: {short_task(difference.task)}, {difference.metric}",
+        ),
+        "Δ\n95 % interval": number(
+            difference.difference, "+.3f", interval=difference.interval, detail="no interval"
+        ),
+        "p, corrected": Cell(
+            p_value_text(difference.corrected),
+            raw,
+            strong=significant(difference.corrected, difference.interval),
+        ),
+        "paired over\nseeds": (sample, ", ".join(map(str, difference.seeds))),
+    }
+
+
+def configurations_figure(scores: Iterable[Score]) -> Figure | None:
+    """Draw a bar per configuration with its standard deviation over seeds, a group per task.
+
+    Shows nDCG@10 of `configurations_table`; None if no score has that metric.
+    """
+    measured = [score for score in scores if score.metric == _METRIC]
+    cells = _cells(measured)
+    if not cells:
+        return None
+    cells.sort(key=lambda cell: (cell.system, cell.column))
+    columns = sorted({cell.column for cell in cells})
+    systems = sorted({cell.system for cell in cells}, reverse=True)  # the first at the top
+
+    def draw(width: float) -> MplFigure:
+        height = 0.22 * len(systems) + 0.8
+        figure, axes, left_axes = panels(len(columns), width, height=height, sharey=True)
+        colors = model_colors(sorted(systems))
+        for axis, column in zip(axes, columns, strict=True):
+            for cell in reversed(cells):
+                if cell.column == column:
+                    look: dict[str, Any] = {"color": colors[cell.system], "ecolor": GREY}
+                    look |= {"height": 0.7, "alpha": 0.85}
+                    axis.barh(systems.index(cell.system), cell.mean, xerr=cell.deviation, **look)
+            kind, task, metric = column
+            axis.set_title(plain(f"{short_task(task)} ({kind})"))
+            axis.set_xlabel(metric)
+            grid(axis)
+        for axis in left_axes:
+            name_rows(axis, systems)
+        return figure
+
+    words = [f"{cell.system} on {short_task(cell.task)}: {cell.mean:.3f}" for cell in cells]
+    return Figure(
+        name="configurations",
+        draw=draw,
+        caption=f"{_METRIC} of each trained configuration: mean over seeds, with the sample "
+        "standard deviation over seeds as a line where there are several.",
+        alt=f"Bars of {_METRIC} per configuration. {'; '.join(words)}.",
+        data=_data_used(measured),
+    )

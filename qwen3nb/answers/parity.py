@@ -1,0 +1,71 @@
+"""Is a served model the one that was measured? Vectors text by text, and what changed them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.answers.answer import Answer
+from qwen3nb.evaluation.parity import Parity
+from qwen3nb.evaluation.parity import parity as compare_vectors
+from qwen3nb.report.render.table import Cell, Conclusion, Table
+from qwen3nb.utils.imports import DataFrame
+
+
+@dataclass(frozen=True, repr=False)
+class ParityAnswer(Parity, Answer):
+    """The comparison of a model with one that should be the same."""
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """Whether it is the same model, why not, and what that changes in a search."""
+        same = "the same as" if self.same else "not the same as"
+        sentence = f"{self.where} is {same} {self.model}"
+        if self.causes:
+            causes = "; ".join(map(str, self.causes))
+            sentence = (
+                f"{sentence}: {causes}. With that allowed for, cosines are {self.explained:.6f} or "
+                "more"
+            )
+        if self.rankings:
+            sentence = f"{sentence}. {self.rankings}"
+        return Conclusion(f"{sentence}.")
+
+    def table(self) -> Table:
+        """A row per text and role; cosines below the least are bold."""
+        return Table.of(
+            [(name, self._cell(cosine)) for name, cosine in self.cosines.items()],
+            ("text", "cosine"),
+            note=f"Bold: below {self.least}, or no vector.",
+            name="parity",
+            caption=f"Cosines of vectors of {self.where} to those of {self.model}.",
+        )
+
+    def _cell(self, cosine: float | None) -> Cell:
+        if cosine is None:
+            return Cell("no vector", strong=True)
+        return Cell(f"{cosine:.6f}", strong=cosine < self.least)
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per text and role: the cosine, missing without a vector."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.cosines.items()), columns=["text", "cosine"])
+
+
+def parity(model: str | Path, where: Any, **options: Any) -> ParityAnswer:
+    """Compare ``model`` with what should be the same model in another program.
+
+    Args:
+        model: a spec, for `load_encoder`: the model that was measured.
+        where: a server's ``URL#MODEL``, a graph's file, a folder, another spec, or an object that
+            encodes.
+        options: of `qwen3nb.evaluation.parity.parity`, such as ``prompts_by``, ``least``,
+            ``rankings`` and ``queries``; and those of `load_encoder` for ``model``.
+
+    Raises:
+        SpecError: no such model, or ``where`` is none of these.
+        EncoderError: the other program fails on a plain text.
+    """
+    return ParityAnswer(**vars(compare_vectors(model, where, **options)))

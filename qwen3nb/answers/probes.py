@@ -1,0 +1,123 @@
+"""What are vectors good for besides search? Words, clusters, classes, and their geometry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.answers.answer import Answer
+from qwen3nb.evaluation.embeddings.probes import Probes
+from qwen3nb.evaluation.embeddings.probes import probe as run_probes
+from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.report.render.table import Conclusion, Table, score_text
+from qwen3nb.utils.imports import DataFrame
+
+
+@dataclass(frozen=True, repr=False)
+class ProbedVectors(Answer, Probes):
+    """Probes of one encoder's vectors."""
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """The probes of the vectors compared with guessing."""
+        clusters, transfer = self.clusters, self.transfer
+        sentences = [
+            f"A linear probe on the vectors of {self.label} names the right one of "
+            f"{clusters.clusters} sub-packages for {score_text(transfer.accuracy, '.1%')} of "
+            f"{transfer.n} texts, where guessing evenly is right for {1 / clusters.clusters:.1%}; "
+            f"k-means recovers them with a V-measure of "
+            f"{score_text(clusters.scores['V-measure'])}, n = {clusters.n}."
+        ]
+        for name, words in self.words.items():
+            sentences.append(
+                f"On {name}, similarities of words correlate with those by people: Spearman "
+                f"{score_text(words.spearman)}, n = {words.n}."
+            )
+        sentences.append(
+            f"Two different texts have a mean cosine of {self.geometry.mean_cosine:.3f}; 0 would "
+            "be random directions."
+        )
+        return Conclusion(" ".join(sentences))
+
+    def table(self) -> Table:
+        """A row per measure with its sample size."""
+        return Table.of(
+            self._rows(),
+            ("probe", "measure", "value", "n"),
+            note=f"Intervals: 95 %, {interval_words(['widened', 'fisher'])} (correlations), over "
+            "pairs or texts, for clusters over seeds of k-means. V-measure equals NMI with the "
+            "arithmetic mean.",
+            name="probes",
+            caption="Probes of the vectors: words, clusters, classes and geometry, each with its "
+            "sample size.",
+        )
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        """Return probe, measure, value and sample, as cells."""
+        rows: list[tuple[Any, ...]] = []
+        for name, words in self.words.items():
+            p_value = "" if words.p_value is None else f"p = {words.p_value:.1e}"
+            sample = (f"{words.n} pairs", f"{words.coverage:.1%} covered")
+            rows.append((name, ("Spearman", p_value), words.spearman, sample))
+        for name, solved in self.analogies.items():
+            rule = "b − a + c, as they are"
+            if solved.scaled:
+                rule = "3CosAdd, vectors of length 1"
+            sample = (f"{solved.n} questions", f"{solved.coverage:.1%} covered")
+            rows.append((name, (f"top-{solved.topk} accuracy", rule), solved.accuracy, sample))
+        clusters = self.clusters
+        vectors = "vectors of length 1" if clusters.scaled else "vectors as they are"
+        sample = (f"{clusters.n} texts", f"{clusters.clusters} labels")
+        for name, value in clusters.scores.items():
+            rows.append((("clusters", vectors), name, value, sample))
+        transfer, geometry = self.transfer, self.geometry
+        split = (f"{transfer.n} texts", f"{transfer.n_train} for training")
+        texts = f"{geometry.texts} texts"
+        rows += [
+            ("transfer", "accuracy", transfer.accuracy, split),
+            ("transfer", "macro F1", transfer.macro_f1, split),
+            ("geometry", "mean cosine", f"{geometry.mean_cosine:.3f}", texts),
+            ("geometry", "effective rank", f"{geometry.effective_rank:.1f}", texts),
+        ]
+        return rows
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per measure: its value, interval and sample size."""
+        import pandas as pd
+
+        scores: list[tuple[str, str, Aggregate]] = []
+        for name, words in self.words.items():
+            scores.append((name, "Spearman", words.spearman))
+        for name, solved in self.analogies.items():
+            scores.append((name, "accuracy", solved.accuracy))
+        for name, value in self.clusters.scores.items():
+            scores.append(("clusters", name, value))
+        scores.append(("transfer", "accuracy", self.transfer.accuracy))
+        scores.append(("transfer", "macro F1", self.transfer.macro_f1))
+        rows = [(probe, name, s.value, s.low, s.high, s.n) for probe, name, s in scores]
+        return pd.DataFrame(rows, columns=["probe", "measure", "value", "low", "high", "n"])
+
+
+def probe(
+    encoder: Encoder,
+    *,
+    words: Sequence[Path | str] = (),
+    questions: Sequence[Path | str] = (),
+    seed: int = 0,
+) -> ProbedVectors:
+    """Run all probes on an encoder: words from files, the rest on built-in data.
+
+    Args:
+        encoder: from `load_encoder`.
+        words: files or folders of word pairs, such as those of `qwen3nb.datasets.mirrored_words`.
+        questions: files of analogies; the candidates are the words of each file.
+        seed: of the linear probe.
+
+    Raises:
+        DataError: a word file cannot be used.
+    """
+    return ProbedVectors(**vars(run_probes(encoder, words=words, questions=questions, seed=seed)))

@@ -1,0 +1,260 @@
+"""How fast is it? Encoding next to sentence-transformers, and in 16 and 8 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from qwen3nb.answers.answer import Answer
+from qwen3nb.report.render.figure import COLORS, GREY, Axes, Figure, MplFigure, grid, panels, plain
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number
+from qwen3nb.utils.format import interval_text
+from qwen3nb.utils.imports import DataFrame
+
+if TYPE_CHECKING:
+    from qwen3nb.bench.encode import EncodeBench, PrecisionBench
+
+Timing = Mapping[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class Speed(Answer):
+    """Encoding throughput compared with sentence-transformers in the same run."""
+
+    benches: tuple[EncodeBench, ...]  # one per model and set of texts
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """Speed and vectors of this package compared with those of sentence-transformers."""
+        if not self.benches:
+            return Conclusion("No model was timed.")
+        timings = [bench.timings[-1] for bench in self.benches]
+        ratios = [
+            f"{timing['ratio']:.2f} times as fast for {bench.model} on {bench.texts}"
+            for bench, timing in zip(self.benches, timings, strict=True)
+        ]
+        difference = max(timing["difference"] for timing in timings)
+        same = "the same" if all(timing["equal"] for timing in timings) else "not the same"
+        shares = [100 * timing["peak_share"] for timing in timings]
+        sentences = [
+            "Compared with sentence-transformers at its best batch size, load_encoder is "
+            f"{'; '.join(ratios)}.",
+            f"The vectors are {same}, at most {difference:.0e} apart.",
+            f"It reaches {min(shares):.0f} to {max(shares):.0f} % of what this machine's matrix "
+            "products reach alone.",
+            f"The times are medians of {self._rounds} rounds on one machine, without intervals: "
+            "ratios within 10 % of 1 are not a difference.",
+        ]
+        return Conclusion(" ".join(sentences))
+
+    @property
+    def _rounds(self) -> int:
+        return min(bench.rounds for bench in self.benches)
+
+    def table(self) -> Table:
+        """A row per model, texts and method; ratios are to the first method of each set."""
+        rows = [_row(bench, timing) for bench in self.benches for timing in bench.timings]
+        setups = [
+            f"{bench.model}, {bench.texts}: {bench.count} texts, {bench.tokens:,} tokens, "
+            f"{bench.rounds} rounds, best batch size of sentence-transformers {bench.batch_size}, "
+            f"{bench.gflop:.3g} GFLOP, matrix peak {bench.peak_gflops:,.0f} GFLOP/s"
+            for bench in self.benches
+        ]
+        return Table.of(
+            rows,
+            note="Medians over rounds in which methods alternate, including tokenisation. "
+            f"{'; '.join(setups)}. Ratios within one run are comparable; seconds on a busy machine "
+            "are not. The peak is the rate of the model's matrix products alone, in the same "
+            "shapes and rounds.",
+            name="speed",
+            caption="Encoding throughput next to sentence-transformers on the same weights and "
+            "texts.",
+        )
+
+    def figure(self) -> Figure | None:
+        """The speed of each method relative to sentence-transformers; None without timings."""
+        if not self.benches:
+            return None
+
+        def draw(width: float) -> MplFigure:
+            height = 0.24 * max(len(bench.timings) for bench in self.benches) + 0.8
+            figure, axes, _ = panels(len(self.benches), width, height=height, most=2)
+            for axis, bench in zip(axes, self.benches, strict=True):
+                _draw_ratios(axis, bench)
+            return figure
+
+        words = [
+            f"{bench.model}, {bench.texts}, {timing['name']}: {timing['ratio']:.2f} times"
+            for bench in self.benches
+            for timing in bench.timings
+        ]
+        return Figure(
+            name="speed",
+            draw=draw,
+            caption="Texts per second of each method, relative to sentence-transformers at its "
+            f"best batch size (the line at 1): medians of {self._rounds} rounds, without "
+            "intervals.",
+            alt=f"Bars of relative speed. {'; '.join(words)}.",
+        )
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per model, texts and method with all that was measured."""
+        import pandas as pd
+
+        rows = [
+            {"model": bench.model, "texts": bench.texts, **timing}
+            for bench in self.benches
+            for timing in bench.timings
+        ]
+        return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True, repr=False)
+class Precision(Answer):
+    """Speed, vectors and scores in 16 and 8 bits."""
+
+    benches: tuple[PrecisionBench, ...]  # one per model
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """How fast each dtype is, and whether its scores are equivalent to float32."""
+        sentences = []
+        for bench in self.benches:
+            for timing in bench.timings:
+                if timing["dtype"] != "float32":
+                    verdict, _ = bench.shown(timing)
+                    equivalent = "is" if verdict == "yes" else "is not shown to be"
+                    sentences.append(
+                        f"{bench.model} in {timing['dtype']} takes "
+                        f"{1 / timing['float32_ratio']:.2f} times as long as in float32, and "
+                        f"{equivalent} equivalent within {bench.margin:g} nDCG@10."
+                    )
+        if not sentences:
+            sentences.append("No model was timed in 16 or 8 bits.")
+        return Conclusion(" ".join(sentences))
+
+    def table(self) -> Table:
+        """A row per model and dtype: speed, and the effect on vectors and nDCG@10."""
+        return Table.of(
+            [_precision_row(bench, timing) for bench in self.benches for timing in bench.timings],
+            note="On the CPU; sentence-transformers has the same dtype, or float32 for int8, and "
+            "the peak is that of the dtype. Equivalent to float32 by the 95 % interval.",
+            name="precision",
+            caption="Speed, vectors and scores in 16 and 8 bits.",
+        )
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per model and dtype with all that was measured."""
+        import pandas as pd
+
+        rows = [
+            {"model": bench.model, **timing} for bench in self.benches for timing in bench.timings
+        ]
+        return pd.DataFrame(rows)
+
+
+def speed(
+    models: Sequence[str],
+    *,
+    texts: int = 16,
+    rounds: int = 3,
+    device: str = "auto",
+    dtype: str = "float32",
+) -> Speed:
+    """Time each model next to sentence-transformers at its best batch size.
+
+    Args:
+        models: registry names or folders, or ``qwen3-60M-random``.
+        texts: number of short ones, as many of mixed lengths, and a quarter as many long ones.
+        rounds: how often each method is timed.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        dtype: of weights and activations.
+    """
+    from qwen3nb.bench.encode import bench_encode, bench_texts
+
+    sets = bench_texts(texts)
+    benches: list[EncodeBench] = []
+    for model in models:
+        benches += bench_encode(model, texts=sets, rounds=rounds, device=device, dtype=dtype)
+    return Speed(tuple(benches))
+
+
+def precision(
+    models: Sequence[str],
+    *,
+    documents: int = 240,
+    queries: int = 80,
+    texts: int = 16,
+    rounds: int = 3,
+) -> Precision:
+    """Time each model in 16 and 8 bits, and compare its vectors and scores with float32.
+
+    Args:
+        models: as in `speed`.
+        documents: of PyDocs; so few cannot show that a difference is small.
+        queries: of PyDocs.
+        texts: to encode.
+        rounds: how often each dtype is timed.
+    """
+    from qwen3nb.bench.encode import bench_precision
+    from qwen3nb.datasets.pydocs.build import load_pydocs
+
+    pydocs = load_pydocs().sample(documents=documents, queries=queries)
+    benches = [
+        bench_precision(model, pydocs=pydocs, texts=texts, rounds=rounds) for model in models
+    ]
+    return Precision(tuple(benches))
+
+
+def _times(ratio: float) -> Cell:
+    return Cell(f"{ratio:.2f} ×", value=ratio)
+
+
+def _share(value: float) -> Cell:
+    return Cell(f"{100 * value:.0f} %", value=value)
+
+
+def _row(bench: EncodeBench, timing: Timing) -> dict[str, Any]:
+    """Return a row of the table of speed."""
+    same = "yes" if timing["equal"] else "no"
+    return {
+        "model": (bench.model, bench.texts),
+        "method": timing["name"],
+        "texts/s": number(bench.count / timing["seconds"], ",.0f"),
+        "faster": _times(timing["ratio"]),
+        "less CPU": _times(timing["cpu_ratio"]),
+        "of the peak": _share(timing["peak_share"]),
+        "same vectors": (same, f"by at most {timing['difference']:.0e}"),
+    }
+
+
+def _precision_row(bench: PrecisionBench, timing: Timing) -> dict[str, Any]:
+    """Return a row of the table of precision."""
+    change = ""
+    if timing["dtype"] != "float32":
+        interval = interval_text(timing["interval"], digits=4)
+        change = f"{timing['ndcg_difference']:+.4f} {interval}"
+    return {
+        "model": (bench.model, timing["dtype"]),
+        "to float32": _times(timing["float32_ratio"]),
+        "to sentence-transformers": _times(timing["peer_ratio"]),
+        "of the peak": _share(timing["peak_share"]),
+        "least cosine": number(timing["cosine_min"], ".6f"),
+        f"nDCG@10\nPyDocs, {bench.queries} queries": (timing["ndcg"], change),
+        f"equivalent\nwithin {bench.margin:g}": bench.shown(timing),
+    }
+
+
+def _draw_ratios(axis: Axes, bench: EncodeBench) -> None:
+    """Draw a bar per method, the first at the top."""
+    timings = bench.timings[::-1]
+    ratios = [timing["ratio"] for timing in timings]
+    names = [timing["name"].replace("sentence-transformers", "s.-t.") for timing in timings]
+    axis.barh(range(len(timings)), ratios, height=0.65, color=COLORS[0])
+    axis.axvline(1, color=GREY, linewidth=1)
+    axis.set_yticks(range(len(timings)), [plain(name, most=30) for name in names])
+    axis.tick_params(axis="y", length=0)
+    axis.set_title(plain(f"{bench.model}, {bench.texts}", most=44), loc="right")
+    axis.set_xlabel("times as fast")
+    grid(axis)

@@ -1,0 +1,392 @@
+"""How did trainings go? Scores by step, losses, and conflicts of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.differences import ALPHA, family_words
+from qwen3nb.analysis.inventory.training_logs import (
+    CONFLICTS,
+    Conflicts,
+    TrainingLog,
+    find_logs,
+    find_outputs,
+    read_conflicts,
+    read_log,
+    read_trainer_state,
+)
+from qwen3nb.analysis.training.checkpoint_scores import (
+    TrainingSummary,
+    Trajectory,
+    training_summaries,
+    trajectories,
+)
+from qwen3nb.answers.answer import Answer
+from qwen3nb.checkpoints.folder import step_of, trainer_state
+from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.records.data_used import DataUsed
+from qwen3nb.records.record import Result
+from qwen3nb.records.results import richest_tier
+from qwen3nb.records.store import latest
+from qwen3nb.report.render.differences import difference_cell, difference_text
+from qwen3nb.report.render.figure import (
+    GREY,
+    SMALL,
+    Axes,
+    Figure,
+    MplFigure,
+    grid,
+    panels,
+    plain,
+    row_names,
+)
+from qwen3nb.report.render.model_styles import model_styles
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_task
+from qwen3nb.tiers import TIERS
+from qwen3nb.utils.choices import split_names
+from qwen3nb.utils.format import number_text, p_value_text
+from qwen3nb.utils.imports import DataFrame
+
+_TITLES = {
+    "loss": "training loss",
+    "eval_loss": "evaluation loss",
+    "loss_rerank": "loss, reranking",
+    "loss_emb": "loss, embedding",
+    "lr": "learning rate",
+}
+_SPEED = ("_runtime", "_samples_per_second", "_steps_per_second")  # not scores
+_LOGARITHMIC = 8  # ratio of the longest to the shortest training from which on the axis is so
+_SENTENCES = 3  # trainings in the conclusion
+
+Log = TypeVar("Log", TrainingLog, Conflicts)
+
+
+@dataclass(frozen=True, repr=False)
+class Trainings(Answer):
+    """Scores by step, logs and gradient conflicts of trainings."""
+
+    trajectories: tuple[Trajectory, ...] = ()  # one per task and training
+    logs: tuple[TrainingLog, ...] = ()  # losses and learning rates, one per run
+    gradient_conflicts: tuple[Conflicts, ...] = ()  # of joint runs
+    problems: tuple[str, ...] = ()  # unreadable files and truncated lines
+    seed: int = 0  # of the draws
+
+    @property
+    def data(self) -> DataUsed:
+        """The data of all scores."""
+        return DataUsed.of(
+            record
+            for trajectory in self.trajectories
+            for by_step in trajectory.records.values()
+            for record in by_step.values()
+        )
+
+    @cached_property
+    def summaries(self) -> tuple[TrainingSummary, ...]:
+        """Gain of each training on each task, tested once."""
+        return training_summaries(self.trajectories, seed=self.seed)
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """The gain of each training on the first task, and whether one checkpoint is the best."""
+        if not self.summaries:
+            return Conclusion(
+                "No training has two evaluated checkpoints with scores per query, so nothing can "
+                "be said about its course: extract and evaluate several checkpoints of one "
+                "training.",
+                data=self.data,
+            )
+        task = self.summaries[0].task
+        on_task = [summary for summary in self.summaries if summary.task == task]
+        sentences = [_in_words(summary) for summary in on_task[:_SENTENCES]]
+        if len(on_task) > _SENTENCES:
+            sentences.append(f"{len(on_task) - _SENTENCES} more are in the table.")
+        sentences += [f"Not read: {problem}." for problem in self.problems]
+        return Conclusion(" ".join(sentences), data=self.data)
+
+    def table(self) -> Table:
+        """A row per task and training: the last step against the first, tested."""
+        gains = [summary.gain for summary in self.summaries]
+        return Table.of(
+            map(_row, self.summaries),
+            note=f"95 % intervals ({interval_words(['paired'])}); p: "
+            f"{family_words(gains, 'gains')}; p < {ALPHA:g}, and an interval that excludes 0, in "
+            "bold. First and last are not selected by score, so the difference is not biased, "
+            "unlike the mean of the best step; training again gives another model, which a single "
+            "training cannot show.",
+            empty="No training has two or more evaluated steps with scores per query.",
+            name="gains",
+            caption="Gain of each training: its last step against its first, on the same queries.",
+            data=self.data,
+        )
+
+    def figure(self) -> Figure | None:
+        """Losses, development scores and learning rate by step, one line per training, or None."""
+        measures = self._measures()
+        if not measures:
+            return None
+        names = list(dict.fromkeys(log.name for log in self.logs))
+
+        def draw(width: float) -> MplFigure:
+            labels = dict(zip(names, row_names(names), strict=True))
+            styles = model_styles(names)
+            lines: dict[str, Any] = {}
+            figure, axes, _ = panels(len(measures), width, height=1.9)
+            for axis, measure in zip(axes, measures, strict=True):
+                for log in self.logs:
+                    points = log.series.get(measure)
+                    if points:
+                        steps, values = zip(*points, strict=True)
+                        look = styles[log.name]
+                        (line,) = axis.plot(steps, values, lw=1.3, ms=3, **look)
+                        lines[labels[log.name]] = line
+                axis.set(title=_TITLES.get(measure, measure), xlabel="training step")
+                _scale_steps(
+                    axis, [log.series[measure] for log in self.logs if log.series.get(measure)]
+                )
+                grid(axis, which="y")
+            columns = 3 if width > 5 else 1
+            figure.legend(
+                lines.values(), lines, loc="outside lower center", ncols=columns, fontsize=SMALL
+            )
+            return figure
+
+        words = []
+        for log in self.logs:
+            for measure in measures:
+                if measure in log.series and measure != "lr":
+                    (_, first), (_, last) = log.series[measure][0], log.series[measure][-1]
+                    title = _TITLES.get(measure, measure)
+                    words.append(f"{log.name}: {title} {first:.3f} to {last:.3f}")
+        return Figure(
+            name="losses",
+            draw=draw,
+            caption="Losses, development scores and learning rate by step, as logged, one line per "
+            "training; single values, so without intervals. Values that were not logged have no "
+            "line.",
+            alt=f"Losses by training step. {'; '.join(words)}.",
+        )
+
+    def _measures(self) -> list[str]:
+        """Return the names of what is drawn: those with a title first, then development scores."""
+        logged = {name for log in self.logs for name in log.series}
+        scores = [name for name in logged if name.startswith("eval_") and not name.endswith(_SPEED)]
+        return [name for name in dict.fromkeys([*_TITLES, *sorted(scores)]) if name in logged]
+
+    def conflicts(self) -> Figure | None:
+        """Cosine of the two objectives' gradients by layer and step, a panel per joint training.
+
+        On a common colour scale; unmeasured cells are hatched. None if there are no measurements.
+        """
+        measured = [conflicts for conflicts in self.gradient_conflicts if conflicts.cosines]
+        if not measured:
+            return None
+        tables = [conflicts.by_step() for conflicts in measured]
+
+        def draw(width: float) -> MplFigure:
+            import pandas as pd
+            from seaborn import heatmap
+
+            largest = max(float(np.nanmax(np.abs(table))) for table in tables)
+            height = min(5.0, 1.6 + 0.15 * max(len(conflicts.layers) for conflicts in measured))
+            figure, axes, _ = panels(len(measured), width, height=height, most=2)
+            for axis, conflicts, table in zip(axes, measured, tables, strict=True):
+                axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
+                axis.patch.set(hatch="///", edgecolor=GREY)
+                heatmap(
+                    pd.DataFrame(table, index=conflicts.layers, columns=conflicts.steps),
+                    ax=axis,
+                    cmap="RdBu",
+                    vmin=-largest,
+                    vmax=largest,
+                    cbar_kws={"label": "cosine", "shrink": 0.9},
+                    rasterized=True,  # a page of thousands of rectangles is slow
+                )
+                axis.tick_params(length=0)
+                axis.tick_params(axis="y", rotation=0)
+                axis.set_title(plain(conflicts.name), fontsize=8)
+                axis.set(xlabel="training step", ylabel="layer")
+            return figure
+
+        words = [
+            f"{conflicts.name}: mean {np.nanmean(table):+.3f}, from {np.nanmin(table):+.3f} to "
+            f"{np.nanmax(table):+.3f}"
+            for conflicts, table in zip(measured, tables, strict=True)
+        ]
+        return Figure(
+            name="conflicts",
+            draw=draw,
+            caption="Cosine of the gradients of two objectives, a panel per joint training: by "
+            "layer and step, mean over the layer's modules. Hatched: not measured.",
+            alt=f"Cosines of gradients by layer and step. {'; '.join(words)}.",
+        )
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per task, training, seed and step: the score and its 95 % interval."""
+        import pandas as pd
+
+        names = ("task", "metric", "training", "seed", "step", "score", "low", "high", "n")
+        rows = []
+        for trajectory in self.trajectories:
+            task = short_task(trajectory.task)
+            for seed, by_step in trajectory.records.items():
+                for step, record in sorted(by_step.items()):
+                    score = record.metrics[trajectory.metric]
+                    values = (score.value, score.low, score.high, score.n)
+                    rows.append((task, trajectory.metric, trajectory.training, seed, step, *values))
+        return pd.DataFrame(rows, columns=names)
+
+    def by_query(self) -> DataFrame:
+        """Return a row per query and a column per step, of the first training with two steps."""
+        import pandas as pd
+
+        for trajectory in self.trajectories:
+            for by_step in trajectory.scores.values():
+                if len(by_step) > 1:
+                    columns = {
+                        step: pd.Series(by_step[step].scores, by_step[step].queries)
+                        for step in sorted(by_step)
+                    }
+                    return pd.DataFrame(columns).dropna()
+        return pd.DataFrame()
+
+
+def trainings(
+    results: Iterable[Result],
+    *,
+    tier: str = "",
+    task: str = "",
+    metric: str = "",
+    outputs: Path | str = "",
+    seed: int = 0,
+) -> Trainings:
+    """Gather scores from records, and logs from folders of trainings.
+
+    Args:
+        results: any records.
+        tier: of whose tasks the scores are; by default the richest one with results.
+        task: comma-separated names of tasks, instead of those of the tier and of adapters.
+        metric: by default the main metric of each task.
+        outputs: a folder of checkpoints, or of ``<configuration>/seed_<n>``; by default
+            `paths.runs`.
+        seed: of the draws.
+
+    Raises:
+        FileNotFoundError: ``outputs`` does not exist.
+    """
+    base = Path(outputs).expanduser() if outputs else paths.runs()
+    if outputs and not base.is_dir():
+        raise FileNotFoundError(f"{outputs}: no such folder")
+    records = latest(results)
+    tasks = split_names(task)
+    if not tasks:
+        tasks = list(TIERS[tier or richest_tier(records)].task_keys)
+        tasks += sorted(_tasks_of_adapters(records) - set(tasks))
+    folders = find_outputs(base)
+    problems: list[str] = []
+    logs = _read(_last_checkpoints(base), _log_of_trainer, problems)
+    logs += _read(find_logs(folders), read_log, problems)
+    conflicts = _read(find_logs(folders, CONFLICTS), read_conflicts, problems)
+    for log in (*logs, *conflicts):
+        problems += [f"{log.name}: {note}" for note in log.notes]
+    return Trainings(
+        tuple(trajectories(records, tasks=tasks, metric=metric)),
+        tuple(logs),
+        tuple(conflicts),
+        tuple(problems),
+        seed,
+    )
+
+
+def _tasks_of_adapters(records: Iterable[Result]) -> set[str]:
+    """Return the tasks of adapters, which are evaluated on their own tasks."""
+    return {
+        record.task.key for record in records if isinstance(record.config.get("training"), dict)
+    }
+
+
+def _read(files: Iterable[Path], reader: Callable[[Path], Log], problems: list[str]) -> list[Log]:
+    """Return what can be read, and add the reason for each other file to the problems."""
+    logs = []
+    for file in files:
+        try:
+            logs.append(reader(file))
+        except (ValueError, OSError) as error:
+            problems.append(str(error))
+    return logs
+
+
+def _last_checkpoints(base: Path) -> list[Path]:
+    """Return the last checkpoint with a log of transformers' Trainer, of each training."""
+    steps = {}
+    for file in base.rglob("checkpoint-*/trainer_state.json"):
+        step = step_of(file.parent)
+        if step is not None:
+            steps[file.parent] = step
+    last = {folder.parent: folder for folder in sorted(steps, key=steps.__getitem__)}
+    return [last[training] for training in sorted(last)]
+
+
+def _log_of_trainer(checkpoint: Path) -> TrainingLog:
+    name = paths.shown(checkpoint.parent).removeprefix("runs/")
+    return read_trainer_state(trainer_state(checkpoint), name=name)
+
+
+def _row(summary: TrainingSummary) -> dict[str, Any]:
+    """Return a row of the table of gains."""
+    gain, best = summary.gain, summary.best
+    return {
+        "task": (short_task(summary.task), summary.metric),
+        "training": summary.name,
+        "first step": (gain.means[1], gain.second),
+        "last step": (gain.means[0], gain.first),
+        "last − first\n95 % interval": difference_cell(gain),
+        "p\ncorrected": Cell(
+            p_value_text(gain.corrected), strong=gain.significant(ALPHA), value=gain.corrected
+        ),
+        "queries": number(gain.n, "d"),
+        "best step": (best.first.removeprefix("step "), f"mean {best.means[0]:.3f}"),
+    }
+
+
+def _scale_steps(axis: Axes, lines: Sequence[Sequence[tuple[int, float]]]) -> None:
+    """Make the axis logarithmic where a short training would otherwise be a dot."""
+    last_steps = [points[-1][0] for points in lines]
+    if max(last_steps) > _LOGARITHMIC * min(last_steps):
+        axis.set_xscale("symlog", linthresh=max(1, min(last_steps)))
+        axis.xaxis.set_major_formatter("{x:g}")
+
+
+def _in_words(summary: TrainingSummary) -> str:
+    """Describe the gain of one training on its task, and its best step."""
+    gain = summary.gain
+    verb = "is not shown to change"
+    if gain.significant(ALPHA):
+        verb = "raised" if gain.difference > 0 else "lowered"
+    return (
+        f"Training {summary.name} {verb} {summary.metric} on {short_task(summary.task)}: "
+        f"{number_text(gain.means[1])} at {gain.second}, "
+        f"{number_text(gain.means[0])} at {gain.first} "
+        f"({difference_text(gain, noun='gains')}). {_best_in_words(summary)}"
+    )
+
+
+def _best_in_words(summary: TrainingSummary) -> str:
+    """Say which step scores best, and whether it is shown to; of two steps, the gain says that."""
+    gain, best = summary.gain, summary.best
+    step = best.first.capitalize()
+    if best.identical:
+        return f"{step} and {best.second} score the same on every query."
+    if {best.first, best.second} == {gain.first, gain.second} and best.family == 1:
+        return f"{step} scores best of the two."
+    lead = f"above {best.second}, the next best, by {difference_text(best, noun='other steps')}."
+    if best.significant(ALPHA):
+        return f"{step} scores best, and that is more than noise: {lead}"
+    return f"{step} scores best, but that is not more than noise: {lead}"
