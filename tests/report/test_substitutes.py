@@ -159,7 +159,7 @@ def views(revision):
     prompts = [PromptScores(r.model.label, r.task.key, *values, ((r,),)) for r in results[:2]]
     pairs = [PromptPair(prompts[0], replace(prompts[1]), "", 0.7)]
     trained = [*adapters(revision)]
-    differences = tuple(configuration_differences(trained, draws=100, seed=0))
+    differences = tuple(configuration_differences(trained, resamples=100, seed=0))
     joint = Interference(
         compare_joint_runs(trained), adapters=4, scores=tuple(trained), differences=differences
     )
