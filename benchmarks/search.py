@@ -281,7 +281,8 @@ def _in_full(folder: Path, k: int, method: str) -> None:
 def encode_and_search(method: str, folder: Path, k: int, size: int, encoder: Any) -> None:
     """Encode ``size`` texts by random vectors, which cost little, and search them."""
     from qwen3nb.models.search.exact import search
-    from qwen3nb.vectors.encode_file import encode_blocks, encode_to_file, stored_vectors
+    from qwen3nb.vectors.encode_file import encode_blocks, encode_to_file
+    from qwen3nb.vectors.vector_store import stored_vectors
 
     if method == "encode_to_file":
         encode_to_file(encoder, _texts(size), folder / "encoded.npy", total=size)

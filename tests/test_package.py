@@ -54,8 +54,8 @@ paths tiers utils hub metrics records checkpoints
 models.types models.gate.bounds models.gate.tokenizer
 models.batching models.modeling models.options models.gate models.kinds.source
 models.kinds.prompts
-vectors.block_file vectors.cache
-models.inference models.encoders vectors models.search
+vectors
+models.inference models.encoders models.search
 models.kinds models.rerankers models.model models.load
 extraction
 datasets.rows datasets.in_memory datasets.custom.formats datasets.pairs

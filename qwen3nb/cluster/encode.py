@@ -36,7 +36,8 @@ from qwen3nb.cluster.nodes import (
 )
 from qwen3nb.models.load import load_encoder
 from qwen3nb.vectors.block_file import Shard, ShardedVectors, ShardModel
-from qwen3nb.vectors.encode_file import (
+from qwen3nb.vectors.encode_file import text_bar
+from qwen3nb.vectors.encode_shards import (
     Cuts,
     EncodedShards,
     check_folder,
@@ -45,7 +46,6 @@ from qwen3nb.vectors.encode_file import (
     finish_shards,
     model_of,
     start_shards,
-    text_bar,
 )
 
 _CORES = 4  # cores of a worker without a GPU; more gain little

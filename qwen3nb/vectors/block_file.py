@@ -21,6 +21,7 @@ Shapes: N rows or texts, D dimensions.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from tokenize import TokenError
@@ -42,6 +43,7 @@ PLAN, MANIFEST = "plan.json", "manifest.json"
 _Count = Annotated[int, Field(ge=0)]
 # A file name, not a path.
 _PartName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.npy$")]
+Role = Literal["query", "passage"]
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -97,24 +99,29 @@ def write_all(rows: NDArray[Any], handle: BinaryIO | FileIO) -> None:
     """Write all ``rows`` at the position of ``handle``, which may be unbuffered."""
     data = np.ascontiguousarray(rows).view(np.uint8).reshape(-1).data
     while data:
-        data = data[handle.write(data) :]
+        count = handle.write(data)
+        data = data[count:]
 
 
-def write_manifest_fields(file: Path, fields: Mapping[str, Any], *, replace: bool = True) -> None:
+def write_manifest_fields(
+    file: Path, fields: Mapping[str, object], *, replace: bool = True
+) -> None:
     """Write a manifest of ``fields`` with its digest; without ``replace``, keep an existing one."""
     content = {"schema": SCHEMA, **fields}
     write_json(file, {**content, "check": sha256_json(content)}, replace=replace)
 
 
-def read_manifest_fields(file: Path) -> dict[str, Any]:
+def read_manifest_fields(file: Path) -> dict[str, object]:
     """Return the fields of a manifest; raise ValueError if it has another schema or was changed."""
     value = read_json(file)
-    schema = value.pop("schema", None) if isinstance(value, dict) else None
+    schema = None
+    if isinstance(value, dict):
+        schema = value.pop("schema", None)
     if schema != SCHEMA:
         raise ValueError(f"{file}: expected a manifest of schema {SCHEMA}; got {schema}")
     if value.pop("check", None) != sha256_json({"schema": SCHEMA, **value}):
         raise ValueError(f"{file}: changed since it was written")
-    fields: dict[str, Any] = value
+    fields: dict[str, object] = value
     return fields
 
 
@@ -136,7 +143,7 @@ class ShardModel:
     identity: str  # SHA-256 of everything its vectors depend on, except the role
     dimension: Annotated[int, Field(ge=1)]  # D
     similarity: str  # ``cosine`` or ``dot``
-    role: Literal["query", "passage"] | None  # ``query``, ``passage`` or None; selects the prompt
+    role: Role | None  # ``query``, ``passage`` or None; selects the prompt
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -176,13 +183,15 @@ class ShardedVectors:
 
     def check(self, shard: Shard, folder: Path) -> None:
         """Raise ValueError if the file of a part is missing, truncated or of another shape."""
-        file, shape = folder / shard.file, (shard.texts, self.dimension)
+        file = folder / shard.file
         if not file.is_file():
             raise ValueError(f"{file}: no such file")
-        *own, offset = _read_header(file)
-        if tuple(own) != shape:
-            raise ValueError(f"{file}: expected float32 {shape}; got {tuple(own)}")
-        size, expected = file.stat().st_size, offset + 4 * shape[0] * shape[1]
+        expected_shape = (shard.texts, self.dimension)
+        rows, dimension, offset = _read_header(file)
+        if (rows, dimension) != expected_shape:
+            raise ValueError(f"{file}: expected float32 {expected_shape}; got {rows, dimension}")
+        size = file.stat().st_size
+        expected = offset + 4 * rows * dimension
         if size != expected:
             raise ValueError(f"{file}: expected {expected:,} bytes; got {size:,}")
 
@@ -203,9 +212,9 @@ def read_manifest(folder: Path) -> ShardedVectors:
                 "--shards)"
             )
         shards = read_shards(folder / PLAN).shards
-        done = sum((folder / shard.file).is_file() for shard in shards)
+        complete = sum((folder / shard.file).is_file() for shard in shards)
         raise ValueError(
-            f"{folder}: not finished: {done} of {len(shards)} parts and no {MANIFEST}; "
+            f"{folder}: not finished: {complete} of {len(shards)} parts and no {MANIFEST}; "
             "run the same `qwen3nb encode` again, which resumes"
         )
     vectors = read_shards(folder / MANIFEST)
@@ -237,7 +246,7 @@ def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:
     """
     for shard in read_manifest(folder).shards:
         file = folder / shard.file
-        digest = remembered_digest([file], lambda file=file: sha256_file(file))  # type: ignore[misc]
+        digest = remembered_digest([file], partial(sha256_file, file))
         if digest != shard.sha256:
             raise ValueError(
                 f"{file}: expected SHA-256 {shard.sha256[:12]}… ({MANIFEST}), got "
@@ -248,5 +257,8 @@ def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:
 
 def damaged_shards(folder: Path) -> list[str]:
     """Return the parts of a finished folder that do not match their digests."""
-    shards = read_manifest(folder).shards
-    return [each.file for each in shards if sha256_file(folder / each.file) != each.sha256]
+    damaged: list[str] = []
+    for shard in read_manifest(folder).shards:
+        if sha256_file(folder / shard.file) != shard.sha256:
+            damaged.append(shard.file)
+    return damaged

@@ -93,7 +93,14 @@ def bytes_per_vector(dimension: int, *, half: bool = False) -> int:
     >>> bytes_per_vector(1024), bytes_per_vector(1024, half=True)
     (4132, 2084)
     """
-    return (2 if half else 4) * dimension + _ROW.itemsize
+    return _dtype(half).itemsize * dimension + _ROW.itemsize
+
+
+def _dtype(half: bool) -> np.dtype[np.floating[Any]]:
+    """Return the type of stored numbers."""
+    if half:
+        return np.dtype("<f2")
+    return np.dtype("<f4")
 
 
 def cache_limit(folder: Path) -> int:
@@ -102,22 +109,28 @@ def cache_limit(folder: Path) -> int:
     Raises:
         ValueError: ``QWEN3NB_CACHE_LIMIT`` is not a size.
     """
-    if text := os.environ.get(LIMIT, ""):
+    text = os.environ.get(LIMIT, "")
+    if text:
         try:
             return parse_size(text)
         except ValueError as error:
             raise ValueError(f"{LIMIT}: {error}") from None
-    return (sum(each.bytes for each in list_caches(folder)) + free_disk(folder)) // 2
+    stored = sum(cache.bytes for cache in list_caches(folder))
+    return (stored + free_disk(folder)) // 2
 
 
 class Segment:
     """A block file with the keys of its rows; needs 8 bytes of memory per row."""
 
     def __init__(self, file: Path) -> None:
-        self.file, self.keys_file = file, file.with_suffix(".keys")
+        self.file = file
+        self.keys_file = file.with_suffix(".keys")
+        self.dimension = 0
+        self.dtype = _dtype(half=False)
         match = _NAME.fullmatch(file.name)
-        self.dimension = int(match["dimension"]) if match else 0
-        self.dtype = np.dtype("<f2" if match and match["half"] else "<f4")
+        if match:
+            self.dimension = int(match["dimension"])
+            self.dtype = _dtype(half=bool(match["half"]))
         self.row_bytes = self.dtype.itemsize * self.dimension
         self._seed = np.uint32(crc32(file.parent.name.encode()))
         self._entries: Entries = np.empty(0, dtype=np.uint64)
@@ -130,51 +143,76 @@ class Segment:
 
     def candidates(self, wanted: Entries) -> tuple[Rows, Rows]:
         """Return rows that may have the keys ``wanted``, ascending, and their positions in it."""
-        known, count = len(self._entries), len(self)
-        if count < known:  # truncated or replaced manually
-            known, self._entries = 0, np.empty(0, dtype=np.uint64)
-        if count > known:  # rows appended since the last call
-            offset = known * _ROW.itemsize
-            new = np.fromfile(self.keys_file, dtype=_ROW, count=count - known, offset=offset)
-            numbers = np.arange(known, known + len(new), dtype=np.uint64)
-            entries = np.sort(_first_bits(new["key"]) | numbers)
-            if known:
-                entries = np.insert(self._entries, self._entries.searchsorted(entries), entries)
-            self._entries = entries
+        self._index_new_rows()
         left = np.searchsorted(self._entries, wanted)
-        counts = np.searchsorted(self._entries, wanted | _NUMBER, side="right") - left
+        right = np.searchsorted(self._entries, wanted | _NUMBER, side="right")
+        counts = right - left
         positions = np.repeat(np.arange(len(wanted)), counts)
-        offsets = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
-        rows = (self._entries[left[positions] + offsets] & _NUMBER).astype(np.int64)
+        first_offsets = np.cumsum(counts) - counts
+        offsets = np.arange(len(positions)) - np.repeat(first_offsets, counts)
+        entries = self._entries[left[positions] + offsets]
+        rows = (entries & _NUMBER).astype(np.int64)
         order = np.argsort(rows)
         return rows[order], positions[order]
+
+    def _index_new_rows(self) -> None:
+        """Add the rows to the index that were appended since the last call."""
+        count = len(self)
+        if count < len(self._entries):  # truncated or replaced manually
+            self._entries = np.empty(0, dtype=np.uint64)
+        indexed = len(self._entries)
+        if count == indexed:
+            return
+        heads = np.fromfile(
+            self.keys_file,
+            dtype=_ROW,
+            count=count - indexed,
+            offset=indexed * _ROW.itemsize,
+        )
+        numbers = np.arange(indexed, indexed + len(heads), dtype=np.uint64)
+        entries = np.sort(_first_bits(heads["key"]) | numbers)
+        if indexed:
+            places = self._entries.searchsorted(entries)
+            entries = np.insert(self._entries, places, entries)
+        self._entries = entries
 
     def read(self, rows: Rows) -> Iterator[tuple[slice, Keys, Floats, Bools]]:
         """Yield (part of ``rows``, keys, vectors, whether valid) of ascending ``rows``.
 
         Keys and vectors are overwritten by the next part. Stops at the end of the file.
         """
-        size = self.row_bytes
-        most = max(1, _BLOCK // size)
-        apart = (np.diff(rows) > max(1, _GAP // size)) | (np.diff(rows // most) > 0)
-        bounds = [0, *(np.flatnonzero(apart) + 1).tolist(), len(rows)]
+        most = max(1, _BLOCK // self.row_bytes)
         vectors = np.empty((most, self.dimension), dtype=self.dtype)
         heads = np.empty(most, dtype=_ROW)
         with (
             self.file.open("rb", buffering=0) as vector_file,
             self.keys_file.open("rb", buffering=0) as key_file,
         ):
-            for start, end in pairwise(bounds):
-                part = rows[start:end]
-                first, count = int(part[0]), int(part[-1] - part[0]) + 1
-                vector_file.seek(block_file.HEADER + first * size)
+            for part in self._parts(rows, most):
+                wanted = rows[part]
+                first = int(wanted[0])
+                count = int(wanted[-1]) - first + 1
+                vector_file.seek(block_file.HEADER + first * self.row_bytes)
                 key_file.seek(first * _ROW.itemsize)
-                if not (fill(vectors[:count], vector_file) and fill(heads[:count], key_file)):
+                if not fill(vectors[:count], vector_file) or not fill(heads[:count], key_file):
                     return
-                which: Any = slice(count) if count == len(part) else part - first
-                own, values = heads[which], vectors[which]
-                sound = np.equal(self.checksums(own["key"], values), own["crc"])
-                yield slice(start, end), own["key"], values, sound
+                part_heads = heads[:count]
+                part_vectors = vectors[:count]
+                if count != len(wanted):
+                    part_heads = part_heads[wanted - first]
+                    part_vectors = part_vectors[wanted - first]
+                keys = part_heads["key"]
+                is_sound = np.equal(self.checksums(keys, part_vectors), part_heads["crc"])
+                yield part, keys, part_vectors, is_sound
+
+    def _parts(self, rows: Rows, most: int) -> Iterator[slice]:
+        """Yield parts of ascending rows that are near each other, to be read at once."""
+        largest_gap = max(1, _GAP // self.row_bytes)
+        is_far = np.diff(rows) > largest_gap
+        is_next_block = np.diff(rows // most) > 0
+        ends = np.flatnonzero(is_far | is_next_block) + 1
+        for start, end in pairwise([0, *ends.tolist(), len(rows)]):
+            yield slice(start, end)
 
     def checksums(self, keys: Keys, vectors: Floats) -> NDArray[np.uint32]:
         """Return the CRC-32 of each vector, seeded with the words of its key and the identity.
@@ -188,7 +226,9 @@ class Segment:
     def sound(self) -> int:
         """Return the number of rows that match their checksum."""
         rows = np.arange(len(self))
-        return sum(int(sound.sum()) for *_, sound in self.read(rows)) if len(rows) else 0
+        if len(rows) == 0:
+            return 0
+        return sum(int(is_sound.sum()) for *_, is_sound in self.read(rows))
 
     def remove(self) -> bool:
         """Delete both files unless a process is writing them; return whether they were deleted."""
@@ -210,14 +250,26 @@ def _first_bits(keys: Keys) -> Entries:
     return keys[:, :8].view(">u8")[:, 0].astype(np.uint64) & ~_NUMBER
 
 
+def _machine() -> str:
+    """Return digits that identify this machine until it is started again."""
+    name = platform.node()
+    if _BOOT.is_file():
+        name = _BOOT.read_text(encoding="ascii")
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
 def find_segments(folder: Path) -> list[Segment]:
     """Return the segments in ``folder`` that have both files."""
     try:
-        names = {each.name for each in folder.iterdir()}
+        names = {file.name for file in folder.iterdir()}
     except (FileNotFoundError, NotADirectoryError):
         return []
-    whole = (name for name in sorted(names) if name.removesuffix(".npy") + ".keys" in names)
-    return [Segment(folder / name) for name in whole if _NAME.fullmatch(name)]
+    segments: list[Segment] = []
+    for name in sorted(names):
+        has_keys = f"{name.removesuffix('.npy')}.keys" in names
+        if has_keys and _NAME.fullmatch(name):
+            segments.append(Segment(folder / name))
+    return segments
 
 
 class SegmentWriter:
@@ -245,23 +297,34 @@ class SegmentWriter:
 
         A segment of ``full`` bytes is full. Without locks, every writer begins a new segment.
         """
-        name = _BOOT.read_text(encoding="ascii") if _BOOT.is_file() else platform.node()
-        machine = hashlib.sha256(name.encode()).hexdigest()[:8]  # changes at a restart
-        ending = f"-{dimension}{'h' * half}.npy"
+        prefix = f"{_machine()}-"
+        ending = f"-{dimension}.npy"
+        if half:
+            ending = f"-{dimension}h.npy"
         for segment in find_segments(folder):
-            if segment.file.name.endswith(ending) and segment.file.name.startswith(f"{machine}-"):
-                with contextlib.suppress(FileNotFoundError):  # just removed
-                    if len(segment) < MOST_ROWS and segment.file.stat().st_size < full:
-                        handle: Any = segment.file.open("r+b", buffering=0)
-                        if lock(handle.fileno()) and os.fstat(handle.fileno()).st_nlink:
-                            return cls(segment, handle)
-                        handle.close()
-        segment = Segment(folder / f"{machine}-{secrets.token_hex(4)}{ending}")
-        handle = segment.file.open("x+b", buffering=0)
+            name = segment.file.name
+            if name.startswith(prefix) and name.endswith(ending):
+                writer = cls._continued(segment, full)
+                if writer is not None:
+                    return writer
+        segment = Segment(folder / f"{prefix}{secrets.token_hex(4)}{ending}")
+        handle = FileIO(segment.file, "x+b")
         lock(handle.fileno())
         segment.keys_file.touch()
         sync_folder(folder)
         return cls(segment, handle)
+
+    @classmethod
+    def _continued(cls, segment: Segment, full: int) -> SegmentWriter | None:
+        """Return a writer of a segment that is not full and has no other; else None."""
+        with contextlib.suppress(FileNotFoundError):  # just removed
+            if len(segment) >= MOST_ROWS or segment.file.stat().st_size >= full:
+                return None
+            handle = FileIO(segment.file, "r+b")
+            if lock(handle.fileno()) and os.fstat(handle.fileno()).st_nlink:
+                return cls(segment, handle)
+            handle.close()
+        return None
 
     @property
     def size(self) -> int:
@@ -272,7 +335,8 @@ class SegmentWriter:
         """Append rows, all or none, up to `MOST_ROWS` in total; raise OSError if the disk fails."""
         vectors = vectors.astype(self.segment.dtype)
         heads = np.empty(len(keys), dtype=_ROW)
-        heads["key"], heads["crc"] = keys, self.segment.checksums(keys, vectors)
+        heads["key"] = keys
+        heads["crc"] = self.segment.checksums(keys, vectors)
         try:
             self._vectors.seek(self.size)
             block_file.write_all(vectors, self._vectors)
@@ -312,12 +376,18 @@ class EmbeddingCache:
     """
 
     def __init__(
-        self, folder: Path, *, about: Mapping[str, Any] | None = None, half: bool = False
+        self,
+        folder: Path,
+        *,
+        about: Mapping[str, object] | None = None,
+        half: bool = False,
     ) -> None:
         """Create a cache in ``folder``, without writing it."""
-        self.folder, self.manifest = folder, folder / MANIFEST
-        self.about = None if about is None else dict(about)
-        self.damaged, self.half = 0, half
+        self.folder = folder
+        self.manifest = folder / MANIFEST
+        self.about = about
+        self.half = half
+        self.damaged = 0
         self._segments: dict[Path, Segment] = {}
         self._writer: SegmentWriter | None = None
         self._stay_open = False
@@ -348,34 +418,39 @@ class EmbeddingCache:
         return filled
 
     def _fill(self, keys: Keys, vectors: Floats, filled: Bools) -> None:
+        self._find_segments()
         damaged = np.zeros(len(keys), dtype=bool)
         by_key = np.argsort(_first_bits(keys))
-        # Keep the index of segments that still exist.
-        present = {each.file: each for each in find_segments(self.folder)}
-        self._segments = {file: self._segments.get(file, each) for file, each in present.items()}
         for segment in self._segments.values():
             if segment.dimension != vectors.shape[1]:
                 continue
             wanted = by_key[~filled[by_key]]
             with contextlib.suppress(FileNotFoundError):  # removed in the meantime
                 rows, positions = segment.candidates(_first_bits(keys[wanted]))
+                if len(rows) == 0:
+                    continue
                 targets = wanted[positions]
-                for part, names, values, sound in segment.read(rows) if len(rows) else ():
+                for part, stored_keys, stored_vectors, is_sound in segment.read(rows):
                     target = targets[part]
-                    damaged[target[~sound]] = True
-                    right = sound & (names == keys[target]).all(axis=1)
-                    if right.all():
-                        vectors[target] = values
+                    damaged[target[~is_sound]] = True
+                    is_right = is_sound & (stored_keys == keys[target]).all(axis=1)
+                    if is_right.all():
+                        vectors[target] = stored_vectors
                     else:
-                        vectors[target[right]] = values[right]
-                    filled[target[right]] = True
-                # The time of use, by which segments are removed.
-                if len(rows) and time.time() - segment.file.stat().st_mtime > _RECENT:
-                    with contextlib.suppress(OSError):
-                        os.utime(segment.file)
-        if count := int((damaged & ~filled).sum()):
+                        vectors[target[is_right]] = stored_vectors[is_right]
+                    filled[target[is_right]] = True
+                _note_use(segment.file)
+        count = int((damaged & ~filled).sum())
+        if count:
             log.warning("%s: %d damaged vectors will be computed again", self.folder, count)
             self.damaged += count
+
+    def _find_segments(self) -> None:
+        """Find the segments that exist now, and keep the index of those found before."""
+        present: dict[Path, Segment] = {}
+        for segment in find_segments(self.folder):
+            present[segment.file] = self._segments.get(segment.file, segment)
+        self._segments = present
 
     def put(self, vectors: Mapping[bytes, Floats]) -> bool:
         """Store vectors durably; return whether they were stored.
@@ -390,22 +465,27 @@ class EmbeddingCache:
 
     def _store(self, keys: Keys, vectors: Floats) -> bool:
         dimension = vectors.shape[1]
+        full = min(MOST_BYTES, self.limit // _PARTS)  # bytes of a full segment
         self._reserve(len(keys) * bytes_per_vector(dimension, half=self.half))
         self.folder.mkdir(parents=True, exist_ok=True)
         self._describe()
-        full = min(MOST_BYTES, self.limit // _PARTS)  # bytes of a full segment
         while len(keys):
-            writer = self._writer
-            if writer is None or writer.segment.dimension != dimension or not writer.is_there():
-                self._close()
-                writer = SegmentWriter.open(self.folder, dimension, full=full, half=self.half)
-                self._writer = writer
+            writer = self._writer_for(dimension, full)
             room = MOST_ROWS - writer.rows
             writer.append(keys[:room], vectors[:room])
             keys, vectors = keys[room:], vectors[room:]
             if writer.rows == MOST_ROWS or writer.size >= full:
                 self._close()
         return True
+
+    def _writer_for(self, dimension: int, full: int) -> SegmentWriter:
+        """Return the open writer, or open one for vectors of a dimension."""
+        writer = self._writer
+        if writer is None or writer.segment.dimension != dimension or not writer.is_there():
+            self._close()
+            writer = SegmentWriter.open(self.folder, dimension, full=full, half=self.half)
+            self._writer = writer
+        return writer
 
     def _close(self) -> None:
         if self._writer is not None:
@@ -429,8 +509,9 @@ class EmbeddingCache:
             return  # a share of the disk need not be exact
         import psutil
 
-        began, most = min(float(psutil.Process().create_time()), time.time()), self.limit - size
-        if shrink(folder, to=most, before=began) > most:
+        process_start = min(float(psutil.Process().create_time()), time.time())
+        most = self.limit - size
+        if shrink(folder, to=most, before=process_start) > most:
             raise OSError(
                 f"the vectors of this run fill the limit of {self.limit / 1e9:g} GB ({LIMIT}, "
                 "--cache-limit)"
@@ -469,11 +550,18 @@ class EmbeddingCache:
                 self._close()
 
 
+def _note_use(file: Path) -> None:
+    """Set the time of a segment's use, by which segments are removed."""
+    if time.time() - file.stat().st_mtime > _RECENT:
+        with contextlib.suppress(OSError):
+            os.utime(file)
+
+
 def _joined(keys: Sequence[bytes]) -> Keys:
     return np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), -1)
 
 
-def _described(folder: Path) -> dict[str, Any]:
+def _described(folder: Path) -> dict[str, object]:
     """Return the description of the encoder in the manifest of ``folder``; empty if missing."""
     try:
         return block_file.read_manifest_fields(folder / MANIFEST)
@@ -492,23 +580,34 @@ def shrink(folder: Path, *, to: int, before: float | None = None) -> int:
     Returns:
         The bytes left in ``folder``, the parent of the folders of all models.
     """
-    files = {}
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):  # removed in the meantime
-                files[Path(parent, name)] = Path(parent, name).stat()
-    total = sum(each.st_size for each in files.values())
-    for file, status in sorted(files.items(), key=lambda each: each[1].st_mtime):
-        if total <= to or (before is not None and status.st_mtime >= before):
+    statuses = _statuses(folder)
+    total = sum(status.st_size for status in statuses.values())
+    for file in sorted(statuses, key=lambda file: statuses[file].st_mtime):
+        status = statuses[file]
+        is_used = before is not None and status.st_mtime >= before
+        if total <= to or is_used:
             break
-        keys = file.with_suffix(".keys")
         if _NAME.fullmatch(file.name):
             if Segment(file).remove():
-                total -= status.st_size + (files[keys].st_size if keys in files else 0)
-        elif file.name != MANIFEST and file.with_suffix(".npy") not in files:
+                total -= status.st_size
+                keys = statuses.get(file.with_suffix(".keys"))
+                if keys is not None:
+                    total -= keys.st_size
+        elif file.name != MANIFEST and file.with_suffix(".npy") not in statuses:
             file.unlink(missing_ok=True)
             total -= status.st_size
     return total
+
+
+def _statuses(folder: Path) -> dict[Path, os.stat_result]:
+    """Return the status of each file below a folder."""
+    statuses: dict[Path, os.stat_result] = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            file = Path(parent, name)
+            with contextlib.suppress(FileNotFoundError):  # removed in the meantime
+                statuses[file] = file.stat()
+    return statuses
 
 
 @dataclass(frozen=True)
@@ -518,7 +617,7 @@ class ModelVectors:
     path: Path  # the folder
     label: str  # the model's label; ``unknown`` without a description
     identity: str  # the encoder's SHA-256, or its first 32 digits
-    settings: dict[str, Any]  # everything its vectors depend on
+    settings: dict[str, object]  # everything its vectors depend on
     bytes: int  # the size of its files
     used: float  # time of the last use, in seconds since 1970
 
@@ -535,33 +634,47 @@ def cache_folder() -> Path:
 def list_caches(folder: Path | None = None) -> list[ModelVectors]:
     """Return the cached models, the most recently used first."""
     folder = folder or cache_folder()
-    caches = []
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        states = [file.stat() for file in path.iterdir()] if path.is_dir() else []
-        if states:  # otherwise being removed
-            about = _described(path)
-            settings = about.get("settings")
-            cache = ModelVectors(
-                path=path,
-                label=str(about.get("label", "unknown")),
-                identity=str(about.get("identity", path.name)),
-                settings=settings if isinstance(settings, dict) else {},
-                bytes=sum(each.st_size for each in states),
-                used=max(each.st_mtime for each in states),
-            )
-            caches.append(cache)
-    return sorted(caches, key=lambda each: -each.used)
+    caches: list[ModelVectors] = []
+    for path in _folders_in(folder):
+        statuses = [file.stat() for file in path.iterdir()]
+        if not statuses:  # being removed
+            continue
+        about = _described(path)
+        settings = about.get("settings")
+        if not isinstance(settings, dict):
+            settings = {}
+        cache = ModelVectors(
+            path=path,
+            label=str(about.get("label", "unknown")),
+            identity=str(about.get("identity", path.name)),
+            settings=settings,
+            bytes=sum(status.st_size for status in statuses),
+            used=max(status.st_mtime for status in statuses),
+        )
+        caches.append(cache)
+    return sorted(caches, key=lambda cache: cache.used, reverse=True)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [path for path in sorted(folder.iterdir()) if path.is_dir()]
 
 
 def verify_cache(cache: ModelVectors) -> tuple[int, list[str]]:
     """Return the number of intact vectors, and the problems, each naming its file."""
-    counts = {each.file.name: (each.sound(), len(each)) for each in find_segments(cache.path)}
-    problems = [
-        f"{name}: {total - sound} vectors fail their checksum and will be computed again"
-        for name, (sound, total) in counts.items()
-        if sound < total
-    ]
-    return sum(sound for sound, _ in counts.values()), problems
+    intact = 0
+    problems: list[str] = []
+    for segment in find_segments(cache.path):
+        sound = segment.sound()
+        intact += sound
+        damaged = len(segment) - sound
+        if damaged:
+            problems.append(
+                f"{segment.file.name}: {damaged} vectors fail their checksum and will be computed "
+                "again"
+            )
+    return intact, problems
 
 
 def prune_to(size: int) -> int:
@@ -572,7 +685,7 @@ def prune_to(size: int) -> int:
     folder = cache_folder()
     before = sum(cache.bytes for cache in list_caches())
     freed = before - shrink(folder, to=size)
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+    for path in _folders_in(folder):
         if not find_segments(path):
             shutil.rmtree(path, ignore_errors=True)  # processes that use it continue
     return freed

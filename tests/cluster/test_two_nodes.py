@@ -30,7 +30,8 @@ from qwen3nb.models.load import load_encoder
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.store import load_results, verify
 from qwen3nb.vectors.block_file import damaged_shards, read_manifest
-from qwen3nb.vectors.encode_file import encode_to_file, read_texts
+from qwen3nb.vectors.encode_file import encode_to_file
+from qwen3nb.vectors.text_files import read_texts
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(360)]
 

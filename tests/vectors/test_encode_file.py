@@ -19,14 +19,11 @@ from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.vectors import encode_file as module
+from qwen3nb.vectors import encode_shards as encode_shards_module
 from qwen3nb.vectors.block_file import damaged_shards, read_manifest, shard_blocks
-from qwen3nb.vectors.encode_file import (
-    check_texts,
-    cut_texts,
-    encode_shards,
-    encode_to_file,
-    read_texts,
-)
+from qwen3nb.vectors.encode_file import encode_to_file
+from qwen3nb.vectors.encode_shards import cut_texts, encode_shards
+from qwen3nb.vectors.text_files import check_texts, read_texts
 
 LINES = [f"text {number % 17} of ümlauts{' x' * (number % 5)}" for number in range(23)]
 
@@ -267,7 +264,7 @@ def test_texts_that_change_after_the_plan_are_refused(tmp_path, source, monkeypa
         source.write_bytes(source.read_bytes().replace(b"text 3", b"text 4"))
         return cuts
 
-    monkeypatch.setattr(module, "cut_texts", changed)
+    monkeypatch.setattr(encode_shards_module, "cut_texts", changed)
     with pytest.raises(ValueError, match=r"the texts of part-000000\.npy are not those"):
         encode_shards(random_encoder(), source, tmp_path / "v", shards=2)
     assert not list((tmp_path / "v").glob("*part*"))

@@ -5,7 +5,7 @@ import pytest
 
 from qwen3nb.models.load import load_encoder
 from qwen3nb.vectors import encode_file
-from qwen3nb.vectors.encode_file import stored_vectors
+from qwen3nb.vectors.vector_store import stored_vectors
 
 DOCUMENTS = [f"document {n % 17}" for n in range(40)] + [""]
 

@@ -175,20 +175,22 @@ def encode(
         click.echo(done.summary())
         return
     from qwen3nb.models.load import load_encoder
-    from qwen3nb.vectors import encode_file as files
+    from qwen3nb.vectors.encode_file import check_output, encode_to_file
+    from qwen3nb.vectors.encode_shards import check_folder, encode_shards
+    from qwen3nb.vectors.text_files import check_texts, read_texts
 
     role = options.pop("role")
     if shards is not None:
-        files.check_folder(output)
+        check_folder(output)
         encoder = load_encoder(spec, cache=False, **options)
-        done = files.encode_shards(encoder, source, output, shards=shards, role=role)
+        done = encode_shards(encoder, source, output, shards=shards, role=role)
         click.echo(done.summary())
         return
-    files.check_output(output)
-    count = files.check_texts(source)
+    check_output(output)
+    count = check_texts(source)
     encoder = load_encoder(spec, cache=not no_cache, **options)
-    texts = files.read_texts(source)
-    files.encode_to_file(encoder, texts, output, role=role, total=count)
+    texts = read_texts(source)
+    encode_to_file(encoder, texts, output, role=role, total=count)
     click.echo(
         f"{output}: {count:,} x {encoder.dimension} float32; {encoder.stats.cached:,} distinct "
         f"texts from the cache, {encoder.stats.encoded:,} computed"

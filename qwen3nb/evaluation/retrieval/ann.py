@@ -15,7 +15,7 @@ from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.faiss_index import FAMILIES, Speed, Vectors
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
 from qwen3nb.utils.hardware import cores
-from qwen3nb.vectors.encode_file import BLOCK, VectorStore, stored_vectors
+from qwen3nb.vectors.vector_store import BLOCK, VectorStore, stored_vectors
 
 METRIC = "nDCG@10"
 DEPTH = 10

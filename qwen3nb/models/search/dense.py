@@ -14,7 +14,8 @@ import numpy as np
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.mteb_rows import document_ids, joined_documents, joined_query
-from qwen3nb.vectors.encode_file import encode_blocks, stored_vectors
+from qwen3nb.vectors.encode_file import encode_blocks
+from qwen3nb.vectors.vector_store import stored_vectors
 
 Run = dict[str, dict[str, float]]
 

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from qwen3nb.models.search.exact import search
 from qwen3nb.utils.choices import one_of
-from qwen3nb.vectors.encode_file import VectorStore
+from qwen3nb.vectors.vector_store import VectorStore
 
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]

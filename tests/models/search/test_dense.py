@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.dense import DenseSearch, search_texts
 from qwen3nb.models.search.exact import search
-from qwen3nb.vectors import encode_file
+from qwen3nb.vectors import encode_file, vector_store
 
 # Equal texts tie; an empty one has the vector zero.
 DOCUMENTS = [f"document {n % 17}" for n in range(40)] + [""]
@@ -52,7 +52,7 @@ def rows(texts, prefix):
 @pytest.mark.parametrize("kind", [list, Dataset.from_list])
 def test_an_encoder_as_a_search_model(encoder, kind, limit, monkeypatch, tmp_path):
     monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path))
-    monkeypatch.setattr(encode_file, "available_memory", lambda: limit)
+    monkeypatch.setattr(vector_store, "available_memory", lambda: limit)
     model = DenseSearch(encoder)
     model.index(kind(rows(DOCUMENTS, "d")))
     queries = kind(rows(QUERIES, "q"))
