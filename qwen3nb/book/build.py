@@ -17,6 +17,7 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import LOG, log_files
 from qwen3nb.analysis.training.checkpoint_scores import training_step
+from qwen3nb.book.catalog import Needs, page_kind, read_catalog
 from qwen3nb.book.pages import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded
@@ -48,11 +49,7 @@ _TEXTS = {".html", ".json", ".js", ".ipynb", ".md", ".txt", ".csv", ".tex", ".bi
 # Environment variable of a build whose pages are already refreshed.
 REFRESHED = "QWEN3NB_BOOK_REFRESHED"
 
-# Pages for the tier shown in the book.
-_TIERED = ("data", "leaderboard", "explorer", "compare", "training")
-# Notebooks that read results, but measure something that records do not affect.
-_MEASURING = ("calibration", "speed")
-_LAST = "status"
+_LAST = "status"  # the page of all runs, made after the others
 
 
 class BookError(RuntimeError):
@@ -133,17 +130,22 @@ def refresh_pages(
         )
     tier = tier or richest
     # The book's own pages keep their names for any tier.
-    shown = _with_data(results, everything, tier, lessons)
+    own_pages = [kind for kind in read_catalog() if kind.needs is not Needs.RUN]
+    content = _content(results, everything, tier)
+    if lessons:
+        content.add(Needs.LESSONS)
     jobs = []
-    for name, has_data in shown.items():
-        if has_data:
-            jobs.append(Job(name, {"tier": tier} if name in _TIERED else {}, name))
-        elif name not in _MEASURING:
-            (paths.book_runs() / f"{name}.ipynb").unlink(missing_ok=True)
+    for kind in own_pages:
+        if kind.needs in content:
+            parameters = {"tier": tier} if kind.takes_tier else {}
+            jobs.append(Job(kind.notebook, parameters, kind.notebook))
+        elif not kind.measures:
+            (paths.book_runs() / f"{kind.notebook}.ipynb").unlink(missing_ok=True)
     if lessons:
         jobs += _lessons()
+    names = {kind.notebook for kind in own_pages}
     with one_pass():  # reads shared dependencies once
-        due = [job for job in (*jobs, *_published(shown)) if not reusable(job)]
+        due = [job for job in (*jobs, *_published(names)) if not reusable(job)]
         if not lessons:
             _mark_old_lessons()
     outcomes = sweep(due, at_once=at_once) if due else []
@@ -170,21 +172,20 @@ def _check_pages() -> None:
             raise BookError(f"{file}: {why}") from None
 
 
-def _with_data(
-    results: Sequence[Result], everything: Sequence[Result], tier: str, lessons: bool
-) -> dict[str, bool]:
-    """Return the book's own pages, those that take longest first, and whether each has content."""
-    models = {each.model.identity for each in results if each.task.key in TIERS[tier].task_keys}
-    logs = {file.name for file in log_files(paths.runs())}
-    return {
-        "compare": len(models) > 1,
-        "leaderboard": True,
-        "explorer": len(models) > 1,
-        "data": True,
-        "training": bool(logs) or any(map(training_step, everything)),
-        "interference": LOG in logs or any("training" in each.config for each in everything),
-        "calibration": lessons,
+def _content(results: Sequence[Result], everything: Sequence[Result], tier: str) -> set[Needs]:
+    """Return what the book's own pages can be about."""
+    content = {Needs.RECORDS}
+    models = {
+        result.model.identity for result in results if result.task.key in TIERS[tier].task_keys
     }
+    logs = {file.name for file in log_files(paths.runs())}
+    if len(models) > 1:
+        content.add(Needs.TWO_MODELS)
+    if logs or any(map(training_step, everything)):
+        content.add(Needs.TRAININGS)
+    if LOG in logs or any("training" in result.config for result in everything):
+        content.add(Needs.ADAPTERS)
+    return content
 
 
 def _lessons() -> Iterator[Job]:
@@ -220,7 +221,7 @@ def _published(own: Container[str]) -> Iterator[Job]:
             page = read_json(file)
             made = page["metadata"]["qwen3nb"]
             job = Job(made["notebook"], of_page(made["parameters"]), file.stem)
-            reads = made.get("reads") == "results" and job.notebook not in (_LAST, *_MEASURING)
+            reads = made.get("reads") == "results" and not _is_unaffected(job.notebook)
             old = is_old(page)
         except (ValueError, KeyError, TypeError):  # damaged, or not one of ours
             continue
@@ -236,6 +237,11 @@ def _published(own: Container[str]) -> Iterator[Job]:
             set_notice(file, notice if why else "", title="This page cannot be made again")
         if not why:
             yield job
+
+
+def _is_unaffected(notebook: str) -> bool:
+    """Return whether records that come later do not change the pages of a notebook."""
+    return notebook == _LAST or page_kind(notebook).measures
 
 
 def _why_not_run(job: Job) -> str:

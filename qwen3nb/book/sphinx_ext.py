@@ -15,6 +15,7 @@ import html
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from qwen3nb import paths
 from qwen3nb.answers.calibration import calibration
 from qwen3nb.book.build import REFRESHED, BookError, refresh_pages
+from qwen3nb.book.catalog import OWN_PART, PageKind, pages_of, read_catalog
 from qwen3nb.book.pages import copy_linked_records, finish_pages
 from qwen3nb.execution.notebook import NotebookError
 from qwen3nb.execution.page_names import page_command
@@ -40,29 +42,8 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.config import Config
 
-_PAGES = (".ipynb", ".md")  # suffixes of pages of runs
 _MOST_LISTED = 12  # pages that answer one question of the reading path
 _commit = cache(git_commit)  # called once for the footers of all pages
-
-# Questions of readers, and pages in ``book/runs`` with the answers.
-QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Which model is best, and how certain is that?", ("leaderboard",)),
-    ("How do two models compare, query by query?", ("compare*", "explorer*")),
-    ("Is the extracted encoder correct?", ("extract-*",)),
-    ("Which pooling? Does averaging help?", ("ablation-*",)),
-    ("What does the choice of a prompt change?", ("prompts*",)),
-    ("How did training go?", ("training*",)),
-    ("Does the reranker help, and where?", ("rerank-*",)),
-    ("Is there interference between tasks?", ("interference*",)),
-    ("What do approximate indexes and smaller vectors cost?", ("ann-*",)),
-    ("What are the vectors good for besides search?", ("probes-*",)),
-    ("How fast is it?", ("speed*",)),
-    ("How does one model perform in detail?", ("eval-*",)),
-    ("What is the model, and what are its limitations?", ("card",)),
-    ("What is measured, and are published scores reproduced?", ("data", "reproduce*")),
-    ("Can the statistics be trusted?", ("calibration*",)),
-    ("Which runs are in this book, and did any fail?", ("status*",)),
-)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -71,7 +52,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         app.add_directive(name, directive)
     app.add_html_math_renderer("mathml", (_visit_math, None), (_visit_math, None))
     app.connect("config-inited", _refresh, priority=100)
-    app.connect("config-inited", _list_own_pages, priority=850)  # the contents are read at 900
+    app.connect("config-inited", _list_pages, priority=850)  # the contents are read at 900
     app.connect("html-page-context", _add_plotly, priority=400)
     app.connect("html-page-context", _add_footer, priority=600)
     app.connect("html-page-context", _drop_remote, priority=900)
@@ -106,29 +87,62 @@ def _refresh(app: Sphinx, config: Config) -> None:
         del os.environ[REFRESHED]
 
 
-def _list_own_pages(app: Sphinx, config: Config) -> None:
-    """Add a part to the contents for pages of runs that ``_toc.yml`` does not list."""
+def _list_pages(app: Sphinx, config: Config) -> None:
+    """Add the pages of runs to the parts of the contents that their notebooks name.
+
+    A page that ``_toc.yml`` lists stays where it is.
+    """
     import yaml
     from sphinx.util.matching import patmatch
     from sphinx_external_toc.parsing import parse_toc_yaml
 
     toc = Path(app.srcdir) / config.external_toc_path
-    contents, own = yaml.safe_load(toc.read_text(encoding="utf-8")), parse_toc_yaml(toc)
-    runs = (each for each in (Path(app.srcdir) / "runs").glob("*") if each.suffix in _PAGES)
-    names = sorted(f"runs/{file.stem}" for file in runs)
-    globs = list(own.globs())
-    missing = [
-        name
-        for name in names
-        if not any(name + end in own for end in ("", *_PAGES))
-        and not any(patmatch(name, pattern) for pattern in globs)
-    ]
-    if not missing or "parts" not in contents:
+    contents, listed = yaml.safe_load(toc.read_text(encoding="utf-8")), parse_toc_yaml(toc)
+    if "parts" not in contents:
         return
-    chapters = [{"file": name} for name in missing]
-    contents["parts"].append({"caption": "Your own notebooks", "chapters": chapters})
-    listed = Path(app.doctreedir) / "_toc.yml"
-    config["external_toc_path"] = str(write_text(listed, yaml.safe_dump(contents)))
+    patterns = list(listed.globs())
+
+    def is_listed(name: str) -> bool:
+        if any(name + suffix in listed for suffix in ("", ".ipynb", ".md")):
+            return True
+        return any(patmatch(name, pattern) for pattern in patterns)
+
+    catalog = read_catalog()
+    places: dict[str, int] = {}
+    for kind in catalog:
+        places.setdefault(kind.part, kind.place)
+    for kind, pages in pages_of(catalog, Path(app.srcdir) / "runs"):
+        names = [f"runs/{page.stem}" for page in pages]
+        chapters = [{"file": name} for name in names if not is_listed(name)]
+        if chapters:
+            part = _part_of(kind, contents["parts"], places)
+            part["chapters"] += chapters
+    file = Path(app.doctreedir) / "_toc.yml"
+    config["external_toc_path"] = str(write_text(file, yaml.safe_dump(contents)))
+
+
+def _part_of(
+    kind: PageKind, parts: list[dict[str, Any]], places: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the part of the contents with the caption of a page; a new one if there is none.
+
+    New parts stand in the order of their places, and before the reference, which is the last part;
+    that of the owner's notebooks comes after it.
+    """
+    for part in parts:
+        if part.get("caption") == kind.part:
+            return part
+    new: dict[str, Any] = {"caption": kind.part, "chapters": []}
+    if kind.part == OWN_PART:
+        parts.append(new)
+        return new
+    position = len(parts) - 1
+    for index, part in enumerate(parts):
+        if places.get(part.get("caption", ""), 0) > kind.place:
+            position = index
+            break
+    parts.insert(position, new)
+    return new
 
 
 def _finish(app: Sphinx, exception: Exception | None) -> None:
@@ -197,23 +211,15 @@ def _directives() -> dict[str, type]:
         def run(self) -> list[nodes.Node]:
             env = self.state.document.settings.env
             env.note_reread()  # the set of pages may change while this page does not
+            answers: dict[str, list[Path]] = {}
+            for kind, pages in pages_of(read_catalog(), Path(env.srcdir) / "runs"):
+                if kind.question:
+                    answers.setdefault(kind.question, []).extend(pages)
             entries = []
-            for question, patterns in QUESTIONS:
-                line, runs = nodes.paragraph(), Path(env.srcdir) / "runs"
-                names = [each + end for each in patterns for end in _PAGES]
-                listed = [file for name in names for file in sorted(runs.glob(name))]
-                for file in listed[:_MOST_LISTED]:
-                    line += [nodes.Text(" · ")] * bool(line.children)
-                    uri = f"runs/{file.stem}.html"
-                    line += nodes.reference("", _title(file), refuri=uri, internal=True)
-                if more := len(listed[_MOST_LISTED:]):
-                    line += nodes.Text(f" · and {more} more, in the ")
-                    uri = "runs/leaderboard.html"
-                    line += nodes.reference("", "leaderboard", refuri=uri, internal=True)
-                if line.children:
-                    entry = nodes.definition_list_item("", nodes.term(text=question))
-                    entry += nodes.definition("", line)
-                    entries.append(entry)
+            for question, pages in answers.items():
+                entry = nodes.definition_list_item("", nodes.term(text=question))
+                entry += nodes.definition("", _links_line(pages))
+                entries.append(entry)
             return [nodes.definition_list("", *entries, classes=["q-path"])]
 
     class ToyBanner(Directive):
@@ -241,6 +247,23 @@ def _directives() -> dict[str, type]:
             return [nodes.paragraph(text=calibration().wilcoxon.text)]
 
     return {"wilcoxon": WilcoxonSentence, "reading-path": ReadingPath, "toy-banner": ToyBanner}
+
+
+def _links_line(pages: list[Path]) -> nodes.paragraph:
+    """Return links to pages in a line; the leaderboard has those that find no room."""
+    from docutils import nodes
+
+    line = nodes.paragraph()
+    for file in pages[:_MOST_LISTED]:
+        if line.children:
+            line += nodes.Text(" · ")
+        line += nodes.reference("", _title(file), refuri=f"runs/{file.stem}.html", internal=True)
+    rest = len(pages) - _MOST_LISTED
+    if rest > 0:
+        line += nodes.Text(f" · and {rest} more, in the ")
+        uri = "runs/leaderboard.html"
+        line += nodes.reference("", "leaderboard", refuri=uri, internal=True)
+    return line
 
 
 def _title(file: Path) -> str:

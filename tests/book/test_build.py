@@ -102,7 +102,7 @@ def test_a_bare_build_shows_what_there_is_from_wherever_it_is_started(
     monkeypatch.setattr(build, "sweep", lambda jobs, **_: due.extend(jobs) or [])
     monkeypatch.setattr(build, "run_notebook", lambda _: None)
     build.refresh_pages()
-    assert [job.name for job in due] == ["compare", "leaderboard", "explorer", "mine"]
+    assert [job.name for job in due] == ["leaderboard", "compare", "explorer", "mine"]
 
 
 def test_a_page_that_fails_is_a_warning_of_the_build(checkout, monkeypatch, caplog):
@@ -266,7 +266,7 @@ def test_pages_that_are_up_to_date_are_not_run_again(pages, monkeypatch):
     [
         ([], ["leaderboard", "data"]),
         ([make("a")], ["leaderboard", "data"]),
-        ([make("a"), make("b")], ["compare", "leaderboard", "explorer", "data"]),
+        ([make("a"), make("b")], ["leaderboard", "compare", "explorer", "data"]),
     ],
     ids=["no record", "one model", "two"],
 )
