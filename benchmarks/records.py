@@ -46,6 +46,7 @@ from qwen3nb.execution.page_names import page_name
 from qwen3nb.execution.parameters import read_parameters
 from qwen3nb.metrics.aggregate import Aggregate, aggregate_samples, reported
 from qwen3nb.metrics.intervals import Array
+from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.records.record import (
     CHECKSUMS,
     Environment,
@@ -57,7 +58,7 @@ from qwen3nb.records.record import (
     checksum,
     result_path,
 )
-from qwen3nb.records.side_files import QueryScores, named_files
+from qwen3nb.records.side_files import named_files
 from qwen3nb.records.store import PROMPTS, load_results
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json, write_text
@@ -261,7 +262,7 @@ def write_pages() -> None:
     for result in load_results(whole=False):
         models.setdefault(result.model.label, []).append(result)
     for label, own in models.items():
-        values = {name: own[0].config.get(name, each.default) for name, each in declared.items()}
+        values = {name: own[0].options.get(name, each.default) for name, each in declared.items()}
         scores = [
             AgainstBaseline(label, task.key, task.type, task.main_metric, task.unit, each.main)
             for each in own
@@ -366,8 +367,8 @@ def _write_prompted(
     """Write a record with the scores of another, whose files are linked; return its line."""
     model, text = _model(number, prompt), f"prompt {prompt}: "
     of = {"name": text, "text": text, "of": _model(number, 0).identity}
-    config = value["config"] | {"checkpoint": model.spec, "prompt": of}
-    value = value | {"model": asdict(model), "config": config}
+    options = value["options"] | {"checkpoint": model.spec}
+    value = value | {"model": asdict(model), "options": options, "prompt": of}
     value["checksum"] = checksum(value)
     record = result_path(folder, f"{model.label}-{model.identity[:8]}", 0, file.stem)
     record.parent.mkdir(parents=True, exist_ok=True)
@@ -390,10 +391,10 @@ def _results(records: RecordSet, key: str) -> Iterator[Result]:
         scores = QueryScores(queries, _columns(kind, difficulty, skill, own))
         metrics = _metrics(kind, scores, skill)
         main = "MAP@100" if kind == "Reranking" else next(iter(metrics))
-        top = {}
+        top = None
         if kind in _SEARCHES:
             documents = own.integers(0, 1000 * n, (n, _TOP)).astype(str).tolist()
-            top = {"top": dict(zip(queries, documents, strict=True))}
+            top = dict(zip(queries, documents, strict=True))
         model = _model(number, 0)
         value = metrics[main].value
         yield Result(
@@ -413,7 +414,8 @@ def _results(records: RecordSet, key: str) -> Iterator[Result]:
             metrics=metrics,
             per_query=scores,
             seed=0,
-            config={"checkpoint": model.spec, "tier": "full", "seed": 0, **top},
+            options={"checkpoint": model.spec, "tier": "full", "seed": 0},
+            top=top,
             environment=environment,
             cost=RunCost(seconds=1.0, texts=n, encoded=n, texts_per_second=float(n)),
             run=f"synthetic-{number}",

@@ -384,7 +384,7 @@ class Candidates(Answer):
                 {
                     "model": name,
                     "loaded from": (record.model.spec, record.model.identity[:8]),
-                    "dimensions": record.config.get("dimensions") or None,
+                    "dimensions": record.dimensions or None,
                     "judged\nfirst ten": number_text(doubts.judged_share(record)),
                     "prompts": texts or "none",
                     "time": times_text(record),
@@ -489,7 +489,7 @@ class Candidates(Answer):
         """Return the tables under their titles as Markdown, escaped."""
         record = self.records[self.current]
         size = [f"{count:,} {noun}" for noun, count in record.task.size.items()]
-        dropped = len(record.config.get("dropped") or ())
+        dropped = len(record.data.dropped or ())
         if dropped:
             size.append(f"{dropped} queries dropped")
         size.append(f"revision {record.task.revision[:8]}")
@@ -576,7 +576,7 @@ def _top_text(result: Result, query: str) -> str:
     documents = top_documents(result, query)[:_BEST]
     if documents:
         return ", ".join(documents)
-    return "none" if isinstance(result.config.get("top"), Mapping) else "not kept"
+    return "none" if result.top is not None else "not kept"
 
 
 def times_text(result: Result, *, reused: bool = False) -> str:
@@ -588,7 +588,7 @@ def times_text(result: Result, *, reused: bool = False) -> str:
     )
     if reused:
         text = f"record reused, nothing encoded; it took {text}"
-    seconds = result.config.get("seconds_per_query")
+    seconds = result.search.seconds_per_query
     if seconds is not None:
         text += f"; {duration_text(seconds)} per query"
     return text
@@ -600,11 +600,11 @@ def _model(result: Result) -> dict[str, object]:
     return {
         "model": result.model,
         "task": result.task,
-        "dimensions": result.config.get("dimensions"),
+        "dimensions": result.dimensions,
         "settings": {name: value for name, value in result.config.items() if name not in _ROWS},
         "seed": result.seed,
         "cost": result.cost,
-        "seconds_per_query": result.config.get("seconds_per_query"),
+        "seconds_per_query": result.search.seconds_per_query,
         "environment": result.environment,
         "finished": result.finished,
         "run": result.run,

@@ -30,10 +30,10 @@ from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.answers.answer import Answer
 from qwen3nb.metrics.intervals import Array, correlation_influence, interval_words, within
+from qwen3nb.metrics.query_scores import QueryScores, sorted_rows
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
-from qwen3nb.records.side_files import QueryScores, sorted_rows
 from qwen3nb.records.store import latest
 from qwen3nb.report.render import table
 from qwen3nb.report.render.differences import (

@@ -140,15 +140,16 @@ def model_costs(records: Mapping[str, Result]) -> dict[str, Cost]:
     comparable = len(machines) == 1
     costs = {}
     for name, record in records.items():
-        seconds = record.config.get("seconds_per_query") if comparable else None
+        seconds = None
+        if comparable:
+            seconds = record.search.seconds_per_query
         costs[name] = Cost(seconds, _vector_size(record))
     return costs
 
 
 def _vector_size(record: Result) -> int | None:
-    dimensions = record.config.get("dimensions")
-    if dimensions:
-        return int(dimensions) * _FLOAT
+    if record.dimensions:
+        return record.dimensions * _FLOAT
     without_vectors = record.model.settings.get("model", {}).get("kind") == "bm25"
     return 0 if without_vectors else None
 

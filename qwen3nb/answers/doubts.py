@@ -24,10 +24,9 @@ from qwen3nb.analysis.comparison.differences import (
 )
 from qwen3nb.analysis.stats.score_matrix import shared_queries, system_scores
 from qwen3nb.answers.comparison import Comparison
-from qwen3nb.metrics.retrieval import JUDGED, METRICS, UNJUDGED, Measure
+from qwen3nb.metrics.retrieval import JUDGED, METRICS, UNJUDGED, Measure, relevance
 from qwen3nb.records.record import Result
 
-_GRADED = ("nDCG", "nDCGexp")  # metrics that use grades; others take a document as relevant or not
 _NAMED = 3  # documents to judge that are named
 _SATURATED = 0.95  # share of queries from which a metric is at its ceiling or floor
 
@@ -71,18 +70,18 @@ def scores_if_relevant(result: Result, metric: str) -> dict[str, float]:
     No score is lower than the recorded one. Empty if the record has no judgements, or the metric
     counts more documents than it has.
     """
-    judgements = result.config.get("judgements")
+    judgements = result.data.judgements
     name = metric.partition("@")[0]
-    if not isinstance(judgements, Mapping) or name not in METRICS or name == "Judged":
+    if judgements is None or name not in METRICS or name == "Judged":
         return {}
     measure, scores = Measure(metric), dict(result.per_query.get(metric, {}))
-    threshold = int(result.config.get("relevance_threshold") or 1)
+    threshold = result.data.relevance_threshold or 1
     for query, judged in judgements.items():
         first, ideal = judged["first"], judged["ideal"]
         if query not in scores or UNJUDGED not in first or measure.depth > 10:
             continue
-        if name not in _GRADED:
-            first = [grade if grade == UNJUDGED else int(grade >= threshold) for grade in first]
+        if not measure.graded:
+            first = [relevance(grade, threshold) for grade in first]
             ideal = [1 for grade in ideal if grade >= threshold]
         best = max(ideal)
         raised = [best if grade == UNJUDGED else grade for grade in first]
@@ -119,12 +118,16 @@ def to_judge(result: Result, metric: str) -> dict[str, str]:
     The name of a document is empty if the record has no rankings.
     """
     recorded = result.per_query.get(metric, {})
+    judgements = result.data.judgements or {}
+    rankings = result.top or {}
     documents = {}
     for query, score in scores_if_relevant(result, metric).items():
         if score > recorded[query]:
-            rank = result.config["judgements"][query]["first"].index(UNJUDGED)
-            ranking = (result.config.get("top") or {}).get(query, [])
-            documents[query] = ranking[rank] if rank < len(ranking) else ""
+            rank = judgements[query]["first"].index(UNJUDGED)
+            ranking = rankings.get(query, ())
+            documents[query] = ""
+            if rank < len(ranking):
+                documents[query] = ranking[rank]
     return documents
 
 

@@ -47,8 +47,8 @@ _MARKUP = "<>&\u2028\u2029"  # characters that a browser may take for markup or 
 
 def top_documents(result: Result, query: str) -> list[str]:
     """Return the ids of a query's top documents; empty if the record does not keep them."""
-    rankings = result.config.get("top")
-    if not isinstance(rankings, Mapping):
+    rankings = result.top
+    if rankings is None:
         return []
     task = result.task
     id_in_whole_task = "/".join([*task.splits, *task.subsets, query])
@@ -58,8 +58,8 @@ def top_documents(result: Result, query: str) -> list[str]:
 
 def query_text(result: Result, query: str, texts: SearchTexts | None = None) -> str:
     """Return a query's text, from the record or from ``texts``; its id if neither has it."""
-    recorded = result.config.get("queries")
-    if isinstance(recorded, dict) and query in recorded:
+    recorded = result.data.queries or {}
+    if query in recorded:
         return str(recorded[query])
     text = texts.text(query) if texts else ""
     return text or query
@@ -409,7 +409,7 @@ def explore(
     by_name = _records_by_name(on_task, matrix.task)
     records = {name: by_name[name] for name in offered}
     note = ""
-    if texts is None and not records[offered[0]].config.get("queries"):
+    if texts is None and not records[offered[0]].data.queries:
         try:
             texts = SearchTexts.of_task(records[offered[0]].task)
         except (ValueError, OSError) as error:

@@ -162,8 +162,9 @@ def rerank_finding(
 
 def _is_control(result: Result) -> bool:
     """Return whether a record is of an adapter that was trained, but not to rerank."""
-    training = result.config.get("training")
-    mode = str(training.get("mode", "")) if isinstance(training, dict) else ""
+    mode = ""
+    if result.training is not None:
+        mode = str(result.training.mode or "")
     return bool(mode) and mode != SPECIALISTS["reranking"] and not mode.startswith("joint")
 
 

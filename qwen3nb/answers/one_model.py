@@ -210,7 +210,7 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
     model, settings, environment = last.model, last.model.settings, last.environment
     encoded = sum(result.cost.encoded for result in results)
     cached = sum(result.cost.cached for result in results)
-    command = "" if "first" in last.config else command_again(last, whole=True)
+    command = "" if last.search.first is not None else command_again(last, whole=True)
     again = {"make it again": Cell(command, code=True)} if command else {}
     stated = str(settings.get("fingerprint", "")).partition(",")[0]  # "none" without one
     facts = {

@@ -102,7 +102,7 @@ class Reranking(Answer):
 
     def figure(self) -> Figure:
         """Sorted gains of all queries, one panel per data set."""
-        names = [short_task(str(result.config["collection"])) for result in self.results]
+        names = [short_task(str(result.data.collection)) for result in self.results]
         sorted_gains = [_sorted_gains(result) for result in self.results]
         counts = [_counts_text(gains) for gains in sorted_gains]
 
@@ -146,9 +146,9 @@ class Reranking(Answer):
         loaded = []
         for result in self.results:
             file = result.path(self.folder)
-            first = load_run(first_run_file(file, result.config))
-            run = load_run(reranked_run_file(file, result.config))
-            collection = collections[result.config["collection"]]
+            first = load_run(first_run_file(file, result.files))
+            run = load_run(reranked_run_file(file, result.files))
+            collection = collections[str(result.data.collection)]
             loaded.append(RerankedData(result, collection, first, run))
         return loaded
 
@@ -163,7 +163,7 @@ class Reranking(Answer):
         frames = []
         for result in self.results:
             columns = {
-                "data set": str(result.config["collection"]),
+                "data set": str(result.data.collection),
                 "first stage": pd.Series(result.per_query[_FIRST_STAGE]),
                 "reranked": pd.Series(result.per_query[METRIC]),
                 "gain": pd.Series(result.per_query[_GAIN]),
@@ -234,7 +234,7 @@ def rerank_differences(
         }
         gain = differences.paired_difference(
             columns,
-            task=str(result.config["collection"]),
+            task=str(result.data.collection),
             metric=METRIC,
             clusters=clusters_of(result, searched),
             seed=seed,

@@ -307,9 +307,7 @@ def trainings(
 
 def _tasks_of_adapters(records: Iterable[Result]) -> set[str]:
     """Return the tasks of adapters, which are evaluated on their own tasks."""
-    return {
-        record.task.key for record in records if isinstance(record.config.get("training"), dict)
-    }
+    return {record.task.key for record in records if record.training is not None}
 
 
 def _read(files: Iterable[Path], reader: Callable[[Path], Log], problems: list[str]) -> list[Log]:

@@ -67,8 +67,8 @@ def page_links(results: Collection[Result]) -> dict[str, str]:
     others = pages_with_records()
     with one_pass():
         for run, result in {each.run: each for each in results}.items():
-            config = result.config
-            values = {name: config.get(name, each.default) for name, each in declared.items()}
+            options = result.options
+            values = {name: options.get(name, each.default) for name, each in declared.items()}
             name = page_name("eval", in_page(values), declared)
             if (paths.book_runs() / f"{name}.ipynb").is_file():
                 links[run] = f"{name}.html"
@@ -183,7 +183,7 @@ def _content(results: Sequence[Result], everything: Sequence[Result], tier: str)
         content.add(Needs.TWO_MODELS)
     if logs or any(map(training_step, everything)):
         content.add(Needs.TRAININGS)
-    if LOG in logs or any("training" in result.config for result in everything):
+    if LOG in logs or any(result.training is not None for result in everything):
         content.add(Needs.ADAPTERS)
     return content
 

@@ -29,7 +29,7 @@ from qwen3nb.execution.parameters import (
     notebook_title,
     read_parameters,
 )
-from qwen3nb.metrics.retrieval import METRICS, RECORDED
+from qwen3nb.metrics.retrieval import METRICS, RECORDED, recorded_measures
 from qwen3nb.report.render.home import formula_link
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 from qwen3nb.utils.format import escaped, markdown_table
@@ -196,9 +196,12 @@ def metrics_text() -> str:
     """Return the retrieval metrics, where each is recorded, and their formulas."""
     rows = []
     for name in METRICS:
-        formula = formula_link(f"{name}@1").removeprefix("../")
-        row = [f"`{name}@k`", f'<a href="../{formula}">formula</a>']
-        for measures in RECORDED.values():
+        row = [f"`{name}@k`", ""]
+        address = formula_link(f"{name}@1").removeprefix("../")
+        if address:
+            row[1] = f'<a href="../{address}">formula</a>'
+        for kind in RECORDED:
+            measures = recorded_measures(kind)
             depths = [str(measure.depth) for measure in measures if measure.metric == name]
             row.append(", ".join(depths))
         rows.append(row)

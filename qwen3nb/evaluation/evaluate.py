@@ -15,20 +15,19 @@ from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import data_name, rerank
 from qwen3nb.evaluation.run import EvaluationRun, Job, Run, Work, evaluate_each
-from qwen3nb.metrics.retrieval import RECORDED, score_run
-from qwen3nb.metrics.run_arrays import RunArrays
+from qwen3nb.metrics.retrieval import Measure, deepest, recorded_measures, score_run
 from qwen3nb.models.kinds.prompts import parse_prompts
 from qwen3nb.models.load import label_of, to_model
 from qwen3nb.models.options import BATCH_SIZE
 from qwen3nb.models.rerankers import Reranker
 from qwen3nb.models.search.words import stated_words
+from qwen3nb.records.details import DataFacts, SearchFacts
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import split_names
 
 log = logging.getLogger(__name__)
 
-DEPTH = 100  # documents per query of a collection
 Data = TestCollection | Path | str
 
 
@@ -193,45 +192,36 @@ class CollectionItem:
     key = name
 
     @property
-    def measures(self) -> tuple[str, ...]:
+    def measures(self) -> tuple[Measure, ...]:
         """The metrics of collections; the first is the main metric."""
-        return RECORDED["collection"]
+        return recorded_measures("collection")
+
+    @property
+    def depth(self) -> int:
+        """Number of documents per query that the metrics need."""
+        return deepest(self.measures)
 
     def same(self, record: Result, folder: Path) -> bool:
         """Return whether a record has the same texts, judgements, depth and words."""
         return (
             record.task.revision == self.collection.revision
             and record.task.substitute == self.collection.substitute
-            and record.config.get("depth") == DEPTH
+            and record.search.depth == self.depth
             and record.task.clusters == query_clusters(self.collection)
-            and record.config.get("words", "") == self._words(record.model.settings)
+            and record.search.words == self._words(record.model.settings)
         )
 
     def _words(self, settings: Mapping[str, Any]) -> str:
         """What a record of a model with these settings states on words; see `stated_words`."""
         return stated_words(settings, [self.collection.words.name])
 
-    def _scores(self, run: RunArrays) -> dict[str, dict[str, float]]:
-        """Score every query by each metric: nDCG by the grades, the others by the threshold."""
-        collection = self.collection
-        if collection.relevance_threshold == 1:
-            return dict(score_run(collection.qrels, run, self.measures, zeros=True))
-        graded = [name for name in self.measures if name.startswith("nDCG")]
-        binary = [name for name in self.measures if name not in graded]
-        scores = dict(score_run(collection.qrels, run, graded, zeros=True))
-        scores |= score_run(collection.relevant, run, binary, zeros=True)
-        return {name: scores[name] for name in self.measures}
-
     def evaluate(self, model: Any, run: Run) -> Result:
         """Search the collection and score every query; the run is cached."""
         collection, work = self.collection, Work(model)
-        stage = first_stage(collection, model, depth=DEPTH)
-        words = self._words(model.settings)
-        config: dict[str, Any] = {"depth": DEPTH}
-        if words:
-            config["words"] = words
+        stage = first_stage(collection, model, depth=self.depth)
+        data = DataFacts()
         if collection.relevance_threshold != 1:
-            config["relevance_threshold"] = collection.relevance_threshold
+            data = DataFacts(relevance_threshold=collection.relevance_threshold)
         result = work.record(
             TaskInfo(
                 name=collection.name,
@@ -245,9 +235,16 @@ class CollectionItem:
                 clusters=query_clusters(collection),
                 substitute=collection.substitute,
             ),
-            self._scores(stage.run),
+            score_run(
+                collection.qrels,
+                stage.run,
+                self.measures,
+                threshold=collection.relevance_threshold,
+                zeros=True,
+            ),
             run,
-            config=config,
+            data=data,
+            search=SearchFacts(depth=self.depth, words=self._words(model.settings)),
         )
         return run.with_runs(result, stage.run, collection.qrels)
 

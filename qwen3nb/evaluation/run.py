@@ -12,7 +12,7 @@ import re
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -27,6 +27,7 @@ from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, PART_FOUND_NOTHING, Qrels
 from qwen3nb.metrics.retrieval import Run as Ranked
 from qwen3nb.models.load import loaded
+from qwen3nb.records.details import DataFacts, SearchFacts, typed_details
 from qwen3nb.records.record import (
     Environment,
     ModelInfo,
@@ -102,12 +103,12 @@ class Run:
         data = qrels_bytes(file, qrels)
         digest = sha256(data).hexdigest()
         written = write_bytes(run_path(file, digest, kind="qrels"), data)
-        named = {"qrels": {written.name: digest}}
+        files = replace(result.files, qrels={written.name: digest})
         if ranked is not None:
             digest = run_digest(file, ranked, tag=tag, distinct=True)
             written = write_run(run_path(file, digest), ranked, tag=tag, distinct=True)
-            named["runs"] = {written.name: digest}
-        return replace(result, config=result.config | named)
+            files = replace(files, runs={written.name: digest})
+        return replace(result, files=files)
 
 
 class Item(Protocol):
@@ -265,18 +266,20 @@ class Work:
     def record(
         self,
         task: TaskInfo,
-        per_query: dict[str, dict[str, float]],
+        per_query: Mapping[str, Mapping[str, float]],
         run: Run,
         *,
-        config: dict[str, Any],
+        data: DataFacts | None = None,
+        search: SearchFacts | None = None,
+        top: Mapping[str, Sequence[str]] | None = None,
         metrics: dict[str, Aggregate] | None = None,
         parts: tuple[Part, ...] = (),
     ) -> Result:
         """Return the record of the model on one task, without saving it.
 
-        ``per_query`` has a value per column and query id; ``config`` is stored in addition to that
-        of the run. By default, the metrics are the means of every column; they may be means over
-        several ``parts``.
+        ``per_query`` has a value per column and query id; ``top`` the best documents of each query.
+        By default, the metrics are the means of every column; they may be means over several
+        ``parts``.
         """
         model, done = self.model, self._done()
         for what, count in task.counts.items():
@@ -298,13 +301,19 @@ class Work:
             parameters=getattr(model, "parameters", None),
         )
         precision = str(model.settings.get("dtype", "float32"))
+        details = typed_details(run.config or {})
         return Result(
             model=info,
             task=task,
             metrics=means(per_query) if metrics is None else metrics,
             per_query=per_query,
             seed=run.seed,
-            config={**(run.config or {}), **config},
+            options=details["options"],
+            training=details["training"],
+            prompt=details["prompt"],
+            data=data or DataFacts(),
+            search=search or SearchFacts(),
+            top=top,
             environment=_environment(info, model.device, precision),
             cost=cost,
             run=run.id,
@@ -359,6 +368,7 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
         log.warning("%s: evaluated again, as it was recorded without %s", file, ", ".join(lacks))
         return None
     if run.runs and result.task.type in SEARCH_TYPES:
-        named = result.config.get("runs") and result.config.get("qrels")
-        return result if named and not any(run_problems(file, result)) else None
+        complete = result.files.runs and result.files.qrels
+        if not complete or any(run_problems(file, result)):
+            return None
     return result

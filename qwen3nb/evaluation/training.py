@@ -28,7 +28,7 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.names import EMBEDDINGS, MODEL_TYPES, encoder_name
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs
-from qwen3nb.evaluation.evaluate import DEPTH
+from qwen3nb.evaluation.evaluate import CollectionItem
 from qwen3nb.evaluation.retrieval.first_stage import search_collection
 from qwen3nb.extraction.export import ExportOptions
 from qwen3nb.metrics.aggregate import means
@@ -217,7 +217,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
                 score = evaluate_sts(encoder, self._data).spearman
             else:
                 main, qrels = RECORDED["collection"][0], self._data.qrels
-                run = search_collection(self._data, encoder, depth=DEPTH)
+                run = search_collection(self._data, encoder, depth=CollectionItem(self._data).depth)
                 score = means(score_run(qrels, run, [main], zeros=True))[main]
             value, reason = score.value, score.undefined
         except EncoderError as error:

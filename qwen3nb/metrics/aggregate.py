@@ -12,7 +12,7 @@ independent, and the correlations count.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -21,6 +21,7 @@ from pydantic import ConfigDict
 
 from qwen3nb.metrics import intervals
 from qwen3nb.metrics.intervals import INTERVALS, Array, Interval
+from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.schema import Count, Names, Number, Text, choice
 
@@ -50,21 +51,32 @@ def _macro_f1(values: Array) -> Array:
 
     As in scikit-learn, a class counts if it is true or predicted at least once.
     """
-    truth, predicted = values[..., 0], values[..., 1]
-    total, present = np.zeros(len(values)), np.zeros(len(values))
+    total = np.zeros(len(values))
+    classes = np.zeros(len(values))
     for label in np.unique(values):
-        actual, assigned = truth == label, predicted == label
-        size = actual.sum(axis=-1) + assigned.sum(axis=-1)
-        total += 2 * (actual & assigned).sum(axis=-1) / np.maximum(size, 1)
-        present += size > 0
-    return np.asarray(total / present)
+        members = values == label  # (R, n, 2)
+        size = members.sum(axis=(1, 2))
+        hits = members.all(axis=2).sum(axis=1)
+        total += 2 * hits / np.maximum(size, 1)
+        classes += size > 0
+    return np.asarray(total / classes)
+
+
+def _mean(values: Array) -> Array:
+    """Mean of the only column of (R, n, 1): (R,)."""
+    return np.asarray(values[..., 0].mean(axis=-1))
+
+
+def _spearman(values: Array) -> Array:
+    """Spearman correlation of the two columns of (R, n, 2): (R,)."""
+    return _pearson(scipy.stats.rankdata(values, axis=-2))
 
 
 AGGREGATES: dict[str, Callable[[Array], Array]] = {
     "macro_f1": _macro_f1,
-    "mean": lambda values: values[..., 0].mean(axis=-1),
+    "mean": _mean,
     "pearson": _pearson,
-    "spearman": lambda values: _pearson(scipy.stats.rankdata(values, axis=-2)),
+    "spearman": _spearman,
 }
 
 
@@ -113,8 +125,10 @@ class Aggregate:
     def __ge__(self, other: float) -> bool:
         return float(self) >= float(other)
 
-    def __format__(self, how: str) -> str:
-        return format(float(self), how) if how else str(self)
+    def __format__(self, form: str) -> str:
+        if not form:
+            return str(self)
+        return format(float(self), form)
 
 
 def reported(value: float, *, n: int) -> Aggregate:
@@ -145,10 +159,11 @@ def aggregate(
         ValueError: unknown ``how``, columns that do not cover the same queries, or a
             value that is not finite.
     """
-    samples = [sample_of(per_query, columns, part) for part in parts or ("",)]
-    found = aggregate_samples(samples, how=how, columns=columns, parts=parts)
-    if found.interval != "widened" or not _parallel(per_query[columns[0]], parts, samples):
-        return found
+    scores = QueryScores.of(per_query)
+    samples = [scores.sample(columns, part) for part in parts or ("",)]
+    outcome = aggregate_samples(samples, how=how, columns=columns, parts=parts)
+    if outcome.interval != "widened" or not _parallel(scores.queries, parts, samples):
+        return outcome
     return aggregate_samples(samples, how=how, columns=columns, parts=parts, parallel=True)
 
 
@@ -156,14 +171,24 @@ def _parallel(queries: Iterable[str], parts: Sequence[str], samples: Sequence[Ar
     """Whether parts have the same queries, and their values correlate more than by chance."""
     if len(parts) < 2 or len({len(sample) for sample in samples}) > 1:
         return False
-    names = [sorted(q.removeprefix(part) for q in queries if q.startswith(part)) for part in parts]
-    if any(each != names[0] for each in names):
+    if not _same_queries(queries, parts):
         return False
-    correlations = _correlations(samples)
-    n, pairs = len(samples[0]), len(parts) * (len(parts) - 1) / 2
+    size = len(samples[0])
+    pairs = len(parts) * (len(parts) - 1) / 2
+    mean = (_correlations(samples).sum() - len(parts)) / (2 * pairs)
     # The mean correlation of independent parts has this standard error.
-    mean = (correlations.sum() - len(parts)) / (2 * pairs)
-    return bool(n >= _FEWEST_PARALLEL and mean > _CORRELATED / math.sqrt(n * pairs))
+    error = 1 / math.sqrt(size * pairs)
+    return bool(size >= _FEWEST_PARALLEL and mean > _CORRELATED * error)
+
+
+def _same_queries(queries: Iterable[str], parts: Sequence[str]) -> bool:
+    """Whether the queries of all parts have the same ids after the part's prefix."""
+    names: dict[str, set[str]] = {part: set() for part in parts}
+    for query in queries:
+        for part in parts:
+            if query.startswith(part):
+                names[part].add(query.removeprefix(part))
+    return all(names[part] == names[parts[0]] for part in parts)
 
 
 def _correlations(samples: Sequence[Array]) -> Array:
@@ -183,7 +208,11 @@ def numbered(values: Iterable[float], *, digits: int = 5) -> dict[str, float]:
 
 def means(per_query: Mapping[str, Mapping[str, float]]) -> dict[str, Aggregate]:
     """Mean of each column, with its confidence interval."""
-    return {name: aggregate(per_query, how="mean", columns=(name,)) for name in per_query}
+    scores = QueryScores.of(per_query)
+    return {
+        name: aggregate_samples([scores.sample((name,))], how="mean", columns=(name,))
+        for name in scores
+    }
 
 
 def aggregate_samples(
@@ -202,42 +231,40 @@ def aggregate_samples(
         ValueError: unknown ``how``; lists the choices.
     """
     statistic = AGGREGATES[one_of("aggregate", how, AGGREGATES)]
-    n = sum(map(len, samples))
-    empty = Aggregate(None, None, None, n, how, tuple(columns), "", tuple(parts), "")
-    if not all(map(len, samples)):
-        return replace(empty, undefined="no queries")
+    size = sum(len(sample) for sample in samples)
+
+    def outcome(
+        value: float | None = None,
+        interval: Interval | None = None,
+        *,
+        method: str = "",
+        undefined: str = "",
+    ) -> Aggregate:
+        low, high = interval or (None, None)
+        return Aggregate(
+            value, low, high, size, how, tuple(columns), undefined, tuple(parts), method
+        )
+
+    if not all(len(sample) for sample in samples):
+        return outcome(undefined="no queries")
     values = [float(statistic(sample[None])[0]) for sample in samples]
     value = float(np.mean(values))
     if math.isnan(value):
-        return replace(empty, undefined="one of the columns is constant")
-    found = [_interval(each, how, columns) for each in samples]
-    ends = [each for _, each in found if each is not None]
-    if len(ends) < len(samples):
-        return replace(empty, value=value)
-    correlations = _correlations(samples) if parallel else None
-    low, high = intervals.mean_of_intervals(values, ends, correlations=correlations)
-    method = PARALLEL if parallel else max(name for name, _ in found)
-    return replace(empty, value=value, low=low, high=high, interval=method)
-
-
-def sample_of(
-    per_query: Mapping[str, Mapping[str, float]], columns: Sequence[str], part: str
-) -> Array:
-    """Return the values (n, columns) of the queries whose id begins with ``part``, sorted by id.
-
-    Raises:
-        ValueError: columns that do not cover the same queries, or a value that is not finite.
-    """
-    scores = [per_query[column] for column in columns]  # built anew on each access
-    queries = sorted(query for query in scores[0] if query.startswith(part))
-    for column, others in zip(columns[1:], scores[1:], strict=True):
-        if sorted(query for query in others if query.startswith(part)) != queries:
-            raise ValueError(f"columns {columns[0]!r} and {column!r} cover different queries")
-    values = np.array([[each[query] for each in scores] for query in queries])
-    if not np.isfinite(values).all():
-        query = queries[int(np.argwhere(~np.isfinite(values))[0, 0])]
-        raise ValueError(f"query {query!r} has a value that is not finite")
-    return values
+        return outcome(undefined="one of the columns is constant")
+    methods: list[str] = []
+    intervals_of_parts: list[Interval] = []
+    for sample in samples:
+        method, interval = _interval(sample, how, columns)
+        if interval is None:
+            return outcome(value)
+        methods.append(method)
+        intervals_of_parts.append(interval)
+    if not parallel:
+        interval = intervals.mean_of_intervals(values, intervals_of_parts)
+        return outcome(value, interval, method=max(methods))
+    correlations = _correlations(samples)
+    interval = intervals.mean_of_intervals(values, intervals_of_parts, correlations=correlations)
+    return outcome(value, interval, method=PARALLEL)
 
 
 def _interval(values: Array, how: str, columns: Sequence[str]) -> tuple[str, Interval | None]:

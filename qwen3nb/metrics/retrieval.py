@@ -12,67 +12,119 @@ References:
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
+from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.metrics.run_arrays import RunArrays
 
 Qrels = Mapping[str, Mapping[str, int]]
 Run = Mapping[str, Mapping[str, float]]
+Grades = Sequence[int]
 
-UNJUDGED = -1
+UNJUDGED = -1  # the grade of a document without a judgement
 JUDGED = "Judged@10"  # recorded with every score on own data, and no score itself
 # Names of counts in records; the second follows the name of a part of a fusion.
 NOTHING_FOUND = "queries for which nothing was retrieved, counted as 0"
 PART_FOUND_NOTHING = ", a part of the fusion, retrieved nothing"
-_NAME = re.compile(r"(?P<name>[A-Za-z]+)@(?P<k>[1-9]\d*)")
+_NAME = re.compile(r"(?P<metric>[A-Za-z]+)@(?P<depth>[1-9]\d*)")
 
 
 def _dcg(gains: Sequence[float]) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1) if gain > 0)
 
 
-def _ndcg_exponential(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
+def _ndcg(grades: Grades, ideal: Grades, k: int) -> float:
+    return _dcg(grades[:k]) / _dcg(ideal[:k])
+
+
+def _ndcg_exponential(grades: Grades, ideal: Grades, k: int) -> float:
     """NDCG with gains of 2^grade - 1 (Burges et al. 2005), which emphasises high grades."""
-    ours, best = ([2.0 ** max(grade, 0) - 1 for grade in each[:k]] for each in (grades, ideal))
-    return _dcg(ours) / _dcg(best)
+    gains = [2.0 ** max(grade, 0) - 1 for grade in grades[:k]]
+    best_gains = [2.0**grade - 1 for grade in ideal[:k]]
+    return _dcg(gains) / _dcg(best_gains)
 
 
-def _mrr(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    return next((1 / rank for rank, grade in enumerate(grades[:k], start=1) if grade > 0), 0.0)
+def _mrr(grades: Grades, ideal: Grades, k: int) -> float:
+    for rank, grade in enumerate(grades[:k], start=1):
+        if grade > 0:
+            return 1 / rank
+    return 0.0
 
 
-def _judged(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
+def _judged(grades: Grades, ideal: Grades, k: int) -> float:
     """Share of judged documents among the first k: how far the other metrics can be trusted.
 
     As in ir_measures, the denominator is the number of retrieved documents if fewer than k.
     """
     retrieved = grades[:k]
-    return sum(grade != UNJUDGED for grade in retrieved) / max(len(retrieved), 1)
+    judged = sum(grade != UNJUDGED for grade in retrieved)
+    return judged / max(len(retrieved), 1)
 
 
-def _relevant(grades: Sequence[int]) -> int:
+def _relevant(grades: Grades) -> int:
     return sum(grade > 0 for grade in grades)
 
 
-def _average_precision(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
+def _recall(grades: Grades, ideal: Grades, k: int) -> float:
+    return _relevant(grades[:k]) / len(ideal)
+
+
+def _precision(grades: Grades, ideal: Grades, k: int) -> float:
+    return _relevant(grades[:k]) / k
+
+
+def _hit(grades: Grades, ideal: Grades, k: int) -> float:
+    return float(_relevant(grades[:k]) > 0)
+
+
+def _average_precision(grades: Grades, ideal: Grades, k: int) -> float:
     """Average precision, divided by the number of all relevant documents."""
-    hits = [rank for rank, grade in enumerate(grades[:k], start=1) if grade > 0]
-    return sum((count / rank for count, rank in enumerate(hits, start=1)), 0.0) / len(ideal)
+    total, found = 0.0, 0
+    for rank, grade in enumerate(grades[:k], start=1):
+        if grade > 0:
+            found += 1
+            total += found / rank
+    return total / len(ideal)
 
 
-# Each takes the grades of the ranked documents (`UNJUDGED` if there is no judgement), the
-# grades of all relevant documents from best to worst, and k.
-METRICS: dict[str, Callable[[Sequence[int], Sequence[int], int], float]] = {
-    "nDCG": lambda grades, ideal, k: _dcg(grades[:k]) / _dcg(ideal[:k]),
-    "MRR": _mrr,
-    "Recall": lambda grades, ideal, k: _relevant(grades[:k]) / len(ideal),
-    "P": lambda grades, ideal, k: _relevant(grades[:k]) / k,
-    "MAP": _average_precision,
-    "Hit": lambda grades, ideal, k: float(_relevant(grades[:k]) > 0),
-    "Judged": _judged,
-    "nDCGexp": _ndcg_exponential,
+@dataclass(frozen=True)
+class Metric:
+    """How a query is scored, and what the metric needs to be right on any data."""
+
+    # Takes the grades of the ranked documents (`UNJUDGED` without a judgement), the grades of all
+    # relevant documents from highest to lowest, and the number k of documents that count.
+    score: Callable[[Grades, Grades, int], float]
+    # Whether it reads grades as they are. If not, it sees 1 for a relevant document and 0 for
+    # another: on data with a relevance threshold, grades from the threshold are relevant.
+    graded: bool
+    formula: str = ""  # anchor of its formula in ``book/methods.md``, after ``formula-``
+
+
+METRICS: dict[str, Metric] = {
+    "nDCG": Metric(_ndcg, graded=True, formula="ndcg"),
+    "MRR": Metric(_mrr, graded=False, formula="mrr"),
+    "Recall": Metric(_recall, graded=False, formula="recall"),
+    "P": Metric(_precision, graded=False, formula="precision"),
+    "MAP": Metric(_average_precision, graded=False, formula="map"),
+    "Hit": Metric(_hit, graded=False, formula="recall"),
+    "Judged": Metric(_judged, graded=False, formula="precision"),
+    "nDCGexp": Metric(_ndcg_exponential, graded=True, formula="ndcg"),
+}
+
+# Measures of records by kind of evaluation, in the order of tables. A measure added here is
+# computed for the next record; stored records without it are evaluated again. A search returns as
+# many documents as the deepest of them needs.
+RECORDED: dict[str, tuple[str, ...]] = {
+    "task": ("nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100", "MAP@100"),
+    "collection": (
+        *("nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100", "P@10", "MAP@100"),
+        JUDGED,
+    ),
+    "own data": ("MRR@10", "nDCG@10", "P@5", "P@10", "Recall@10", "Recall@20", JUDGED),
+    "reranking": ("nDCG@10", "MRR@10"),
 }
 
 
@@ -93,31 +145,41 @@ class Measure(str):
     def __new__(cls, name: str) -> Self:
         """Return the measure of a name such as ``nDCG@10``."""
         match = _NAME.fullmatch(name)
-        if match is None or match["name"] not in METRICS:
+        if match is None or match["metric"] not in METRICS:
             raise ValueError(
                 f"unknown metric {name!r}; choose one of {', '.join(METRICS)} with a depth, "
                 "as in nDCG@10"
             )
         measure = super().__new__(cls, name)
-        measure.metric, measure.depth = match["name"], int(match["k"])
+        measure.metric = match["metric"]
+        measure.depth = int(match["depth"])
         return measure
 
-    def score(self, grades: Sequence[int], ideal: Sequence[int]) -> float:
-        """Return the value of one query; see `METRICS`."""
-        return METRICS[self.metric](grades, ideal, self.depth)
+    @property
+    def graded(self) -> bool:
+        """Whether it reads grades as they are; see `Metric`."""
+        return METRICS[self.metric].graded
+
+    def score(self, grades: Grades, ideal: Grades) -> float:
+        """Return the value of one query from its grades, 0 or 1 unless the metric is `graded`."""
+        return METRICS[self.metric].score(grades, ideal, self.depth)
 
 
-# Measures of records by kind of evaluation, in the order of tables. A measure added here is
-# computed for the next record; stored records without it are evaluated again.
-RECORDED: dict[str, tuple[Measure, ...]] = {
-    kind: tuple(map(Measure, names.split()))
-    for kind, names in {
-        "task": "nDCG@10 MRR@10 Recall@1 Recall@10 Recall@100 MAP@100",
-        "collection": "nDCG@10 MRR@10 Recall@1 Recall@10 Recall@100 P@10 MAP@100 Judged@10",
-        "own data": "MRR@10 nDCG@10 P@5 P@10 Recall@10 Recall@20 Judged@10",
-        "reranking": "nDCG@10 MRR@10",
-    }.items()
-}
+def recorded_measures(kind: str) -> tuple[Measure, ...]:
+    """Return the measures of records of a ``kind`` in `RECORDED`."""
+    return tuple(Measure(name) for name in RECORDED[kind])
+
+
+def deepest(measures: Iterable[Measure]) -> int:
+    """Return the number of documents that the deepest of ``measures`` needs; 0 without any."""
+    return max((measure.depth for measure in measures), default=0)
+
+
+def relevance(grade: int, threshold: int) -> int:
+    """Return 1 for a grade from the threshold, else 0; `UNJUDGED` stays."""
+    if grade == UNJUDGED:
+        return UNJUDGED
+    return int(grade >= threshold)
 
 
 def rank_documents(scores: Mapping[str, float]) -> list[str]:
@@ -154,43 +216,76 @@ def ranking(run: Run, query: str, depth: int | None = None) -> list[str]:
     return rank_documents(run[query])[:depth]
 
 
+@dataclass(frozen=True)
+class JudgedRanking:
+    """What a metric reads of one query."""
+
+    grades: Grades  # of the ranked documents, best first; `UNJUDGED` without a judgement
+    ideal: Grades  # of all relevant documents, highest first
+
+    @classmethod
+    def of(cls, judgements: Mapping[str, int], documents: Iterable[str]) -> Self:
+        """Return the grades of ranked documents; grades below 0 count as 0."""
+        grades = []
+        for document in documents:
+            grade = judgements.get(document)
+            grades.append(UNJUDGED if grade is None else max(grade, 0))
+        positive = [grade for grade in judgements.values() if grade > 0]
+        return cls(grades, sorted(positive, reverse=True))
+
+    def binary(self, threshold: int) -> Self:
+        """Return the ranking with 1 for grades from the threshold, and 0 for those below."""
+        grades = [relevance(grade, threshold) for grade in self.grades]
+        ideal = [1 for grade in self.ideal if grade >= threshold]
+        return type(self)(grades, ideal)
+
+
 def score_run(
-    qrels: Qrels, run: Run, metrics: Iterable[str] = ("nDCG@10",), *, zeros: bool = False
-) -> dict[str, dict[str, float]]:
+    qrels: Qrels,
+    run: Run,
+    metrics: Iterable[str] = ("nDCG@10",),
+    *,
+    threshold: int = 1,
+    zeros: bool = False,
+) -> QueryScores:
     """Compute the value per metric and query id.
 
-    >>> score_run({"q": {"d1": 1}}, {"q": {"d1": 0.3, "d2": 0.9}}, ["MRR@10", "Recall@1"])
+    >>> scores = score_run({"q": {"d1": 1}}, {"q": {"d1": 0.3, "d2": 0.9}}, ["MRR@10", "Recall@1"])
+    >>> dict(scores)
     {'MRR@10': {'q': 0.5}, 'Recall@1': {'q': 0.0}}
 
     Args:
         qrels: grade per query and document.
         run: score per query and document; higher is better.
         metrics: names of a `Measure`, such as ``nDCG@10``.
+        threshold: lowest grade that is relevant for metrics that are not graded.
         zeros: whether a query with judgements, none of them relevant, scores 0.
 
     Raises:
         ValueError: an unknown metric (lists the choices), or a score that is not finite.
     """
-    wanted = [Measure(metric) for metric in metrics]
-    values: dict[str, dict[str, float]] = {str(measure): {} for measure in wanted}
-    deepest = max((measure.depth for measure in wanted), default=0)
-    for query, judged in qrels.items():
-        ideal = sorted((grade for grade in judged.values() if grade > 0), reverse=True)
-        if not ideal:
-            if judged and zeros:
-                for column in values.values():
-                    column[query] = 0.0
+    measures = [Measure(metric) for metric in metrics]
+    depth = deepest(measures)
+    values: dict[str, dict[str, float]] = {str(measure): {} for measure in measures}
+    for query, judgements in qrels.items():
+        relevant = any(grade > 0 for grade in judgements.values())
+        if not relevant and not (zeros and judgements):
             continue
-        try:
-            ranked = ranking(run, query, deepest)
-        except ValueError as error:
-            raise ValueError(f"query {query!r}: {error}") from None
-        grades = [
-            max(judged[document], 0) if document in judged else UNJUDGED for document in ranked
-        ]
-        for measure in wanted:
-            values[measure][query] = measure.score(grades, ideal)
-    return values
+        documents: list[str] = []
+        if relevant:
+            try:
+                documents = ranking(run, query, depth)
+            except ValueError as error:
+                raise ValueError(f"query {query!r}: {error}") from None
+        graded = JudgedRanking.of(judgements, documents)
+        binary = graded.binary(threshold)
+        for measure in measures:
+            judged = graded if measure.graded else binary
+            if judged.ideal:
+                values[measure][query] = measure.score(judged.grades, judged.ideal)
+            elif zeros:
+                values[measure][query] = 0.0
+    return QueryScores.of(values)
 
 
 def score_rankings(
@@ -217,14 +312,15 @@ def score_rankings(
             f"expected as many rankings as sets of relevant documents; got {len(retrieved)} and "
             f"{len(relevant)}"
         )
-    qrels = {str(index): dict.fromkeys(map(str, each), 1) for index, each in enumerate(relevant)}
-    run = {}
-    for index, ranking in enumerate(retrieved):
-        if not qrels[str(index)]:
+    qrels: dict[str, dict[str, int]] = {}
+    run: dict[str, dict[str, float]] = {}
+    for index, (documents, answers) in enumerate(zip(retrieved, relevant, strict=True)):
+        query = str(index)
+        qrels[query] = {str(answer): 1 for answer in answers}
+        if not qrels[query]:
             raise ValueError(f"query {index}: expected at least one relevant document; got none")
-        scores = {str(document): -float(rank) for rank, document in enumerate(ranking)}
-        if len(scores) < len(ranking):
+        run[query] = {str(document): -float(rank) for rank, document in enumerate(documents)}
+        if len(run[query]) < len(documents):
             raise ValueError(f"query {index}: a document occurs twice in its ranking")
-        run[str(index)] = scores
-    values = score_run(qrels, run, metrics)
-    return {name: sum(each.values()) / max(len(each), 1) for name, each in values.items()}
+    scores = score_run(qrels, run, metrics)
+    return {name: sum(column.values()) / max(len(column), 1) for name, column in scores.items()}

@@ -25,19 +25,29 @@ import platform
 import re
 import reprlib
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, ConfigDict, SkipValidation, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from pydantic import ConfigDict, SkipValidation, TypeAdapter, ValidationError
 
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.metrics.query_scores import QueryScores
+from qwen3nb.records.details import (
+    DataFacts,
+    JsonObject,
+    RunFiles,
+    SearchFacts,
+    Training,
+    UsedPrompt,
+    config_of,
+    details_of,
+    stated,
+)
 from qwen3nb.records.side_files import (
-    QueryScores,
     ResultError,
     ScoresEntry,
     SideEntry,
@@ -54,7 +64,6 @@ from qwen3nb.utils.journal import Journal, append, noted
 from qwen3nb.utils.schema import (
     Amount,
     Count,
-    FileName,
     Label,
     Moment,
     Name,
@@ -63,35 +72,22 @@ from qwen3nb.utils.schema import (
     PathText,
     Text,
     Unicode,
-    WrittenAs,
-    bounded_json,
     field_problem,
     shortened,
 )
 from qwen3nb.utils.secrets import known_secrets
 
 CHECKSUMS = "checksums.jsonl"
-SCHEMA = "qwen3nb.result/3"
-ONE_FILE = "qwen3nb.result/2"  # with the scores and the best documents in the JSON
+SCHEMA = "qwen3nb.result/5"
+ONE_FILE = "qwen3nb.result/4"  # with the scores and the best documents in the JSON
+# Older schemas, with all details in one mapping, ``config``; see `qwen3nb.records.details`.
+_UNTYPED = {"qwen3nb.result/3": SCHEMA, "qwen3nb.result/2": ONE_FILE}
 SUBSTITUTE = "local-"  # how the revision of a mirror's folder begins that is not MTEB's data
 _VERSIONS = """
     qwen3nb torch transformers sentence-transformers mteb datasets bm25s numpy scipy scikit-learn
 """.split()  # noqa: SIM905 - a list of words reads better as a line
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ONLY_THESE = ConfigDict(extra="forbid")
-
-
-class _Files(TypedDict, total=False):
-    """Parameters of a run that refer to files next to its record; others are allowed."""
-
-    runs: dict[FileName, Name]
-    qrels: dict[FileName, Name]
-    first_run: _FirstRun
-
-
-class _FirstRun(TypedDict):
-    name: FileName
-    sha256: Name
 
 
 def is_substitute(revision: str) -> bool:
@@ -112,7 +108,7 @@ class ModelInfo:
     identity: Label  # SHA-256 of everything its vectors or scores depend on
     spec: PathText = ""  # the spec it was loaded from: a folder, a registry name, a hub id
     # what the identity is computed from
-    settings: Annotated[dict[str, Any], AfterValidator(bounded_json)] = field(default_factory=dict)
+    settings: JsonObject = field(default_factory=dict)
     parameters: Count | None = None  # number of parameters; None if the model has none
 
 
@@ -235,8 +231,13 @@ class Result:
             ids begin with the part, as in ``test/en/q7``. In a loaded record, values are read from
             the file next to it when needed; see `scores`.
         seed: seed of the run, for intervals and random vectors.
-        config: the parameters of the run; for a search also ``top``, the ids of each query's best
-            documents, best first, read when needed.
+        options: parameters of the call or notebook that made the record, by name.
+        training: the training of an adapter; None for another model.
+        prompt: the prompt of a set that took the place of the model's own, or None.
+        data: what the scores depend on in the data.
+        search: how documents were found.
+        files: rankings and judgements that are stored.
+        top: for a search, the ids of each query's best documents, best first, read when needed.
         environment: versions, device, precision.
         cost: seconds, texts per second, peak memory.
         run: id of the run, shared by all its records.
@@ -252,9 +253,13 @@ class Result:
     metrics: dict[Name, Aggregate]
     per_query: SkipValidation[Mapping[str, Mapping[str, float]]]
     seed: Count
-    config: Annotated[dict[str, Any], WrittenAs(_Files), AfterValidator(bounded_json)] = field(
-        default_factory=dict
-    )
+    options: JsonObject = field(default_factory=dict)
+    training: Training | None = None
+    prompt: UsedPrompt | None = None
+    data: DataFacts = field(default_factory=DataFacts)
+    search: SearchFacts = field(default_factory=SearchFacts)
+    files: RunFiles = field(default_factory=RunFiles)
+    top: SkipValidation[Mapping[str, Sequence[str]]] | None = None
     environment: Environment = field(default_factory=Environment)
     cost: RunCost = field(default_factory=RunCost)
     run: Text = ""
@@ -285,6 +290,29 @@ class Result:
         """The main score; None if it is undefined."""
         return self.main.value
 
+    @property
+    def tier(self) -> str:
+        """The tier that the evaluation was asked for; empty if it was asked for something else."""
+        return str(self.options.get("tier") or "")
+
+    @property
+    def limit(self) -> int:
+        """The largest number of queries that the evaluation was asked for; 0 for all."""
+        return int(self.data.limit or self.options.get("limit") or 0)
+
+    @property
+    def dimensions(self) -> int | None:
+        """Number of dimensions of the vectors, as measured or asked for; None if not stated."""
+        if self.search.dimensions is not None:
+            return self.search.dimensions
+        return self.options.get("dimensions")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All details in one mapping, as older records and summaries have them."""
+        names = ("options", "training", "prompt", "data", "search", "files", "top")
+        return config_of({name: getattr(self, name) for name in names})
+
     def path(self, folder: Path | None = None) -> Path:
         """Return the record's path under ``folder`` (by default `paths.results`)."""
         name = f"{self.model.label}-{self.model.identity[:8]}"
@@ -292,8 +320,15 @@ class Result:
 
     @property
     def scores(self) -> QueryScores:
-        """The per-query scores as arrays, one per column."""
-        return QueryScores.of(self.per_query)
+        """The per-query scores as arrays, one per column.
+
+        Raises:
+            ResultError: an id that is not a string, or a value that is not a finite number.
+        """
+        try:
+            return QueryScores.of(self.per_query)
+        except ValueError as error:
+            raise ResultError(str(error)) from None
 
     def save(self, folder: Path | None = None) -> Path:
         """Write the record with its checksum atomically, and return its path.
@@ -306,13 +341,13 @@ class Result:
         _checked(json.loads(json.dumps(value)), path.name, per_query={})
         secrets = known_secrets()
         secrets.values.refuse(json.dumps(value), where=str(path))
-        # Data in a config, or the id of a document, may look like a secret.
+        # Data in options, or the id of a document, may look like a secret.
         task = {**value["task"], "clusters": None}
-        secrets.refuse(json.dumps({**value, "config": None, "task": task}), where=str(path))
+        free = dict.fromkeys(("options", "training", "prompt", "data", "search", "files"))
+        secrets.refuse(json.dumps({**value, **free, "task": task}), where=str(path))
         with turn(path):
             replaced = named_files(path)
-            top = self.config.get("top")
-            value |= write_tables(path, self.scores, top if isinstance(top, Mapping) else None)
+            value |= write_tables(path, self.scores, self.top)
             with in_checksums(path, checksum(value)):
                 write_json(path, value | {"checksum": checksum(value)})
             remove_unnamed(path, replaced=replaced)
@@ -320,10 +355,9 @@ class Result:
 
     def in_one_file(self) -> dict[str, Any]:
         """Return the record as one JSON value, including what `save` stores in files next to it."""
-        rows: dict[str, Any] = {"per_query": dict(self.scores)}
-        if isinstance(top := self.config.get("top"), Mapping):
-            rows["config"] = self.config | {"top": {query: list(top[query]) for query in top}}
-        value = {"schema": ONE_FILE, **_without_rows(self), **rows}
+        value = {"schema": ONE_FILE, **_without_rows(self), "per_query": dict(self.scores)}
+        if self.top is not None:
+            value["top"] = {query: list(documents) for query, documents in self.top.items()}
         return value | {"checksum": checksum(value)}
 
     @classmethod
@@ -347,18 +381,25 @@ def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
         check_file(file)
         value = read_json(file)
         schema = value.get("schema") if isinstance(value, dict) else type(value).__name__
+        fields = value
+        if schema in _UNTYPED:
+            fields = {**value, **details_of(value["config"])}
+            del fields["config"]
+            schema = _UNTYPED[schema]
         if schema == ONE_FILE:
-            return _checked(value, file, per_query=QueryScores.of(value["per_query"])), value
+            scores = QueryScores.of(value["per_query"])
+            return _checked(fields, file, per_query=scores, top=fields.get("top")), value
         if schema != SCHEMA:
             raise ResultError(f"{file}: schema is {reprlib.repr(schema)}, expected {SCHEMA!r}")
-        scores = _validated(ScoresEntry | None, value["scores"], file, "scores")
-        top = _validated(SideEntry | None, value["top"], file, "top")
-        per_query = StoredScores(SideFile.of(file, scores), scores) if scores else {}
-        result = _checked(value, file, per_query=per_query)
-        if top:
-            stored = StoredTop(SideFile.of(file, top))
-            result = replace(result, config={**result.config, "top": stored})
-        return result, value
+        scores_entry = _validated(ScoresEntry | None, value["scores"], file, "scores")
+        top_entry = _validated(SideEntry | None, value["top"], file, "top")
+        per_query: Mapping[str, Mapping[str, float]] = {}
+        top = None
+        if scores_entry:
+            per_query = StoredScores(SideFile.of(file, scores_entry), scores_entry)
+        if top_entry:
+            top = StoredTop(SideFile.of(file, top_entry))
+        return _checked(fields, file, per_query=per_query, top=top), value
     except ResultError:
         raise
     except OSError as error:
@@ -383,13 +424,15 @@ def _validated(kind: Any, value: Any, where: Path | str, *within: str) -> Any:
         raise ResultError(f"{where}: {field_problem(error, value, within=within)}") from None
 
 
-def _checked(value: dict[str, Any], where: Path | str, *, per_query: Any) -> Result:
+def _checked(
+    value: Mapping[str, Any], where: Path | str, *, per_query: Any, top: Any = None
+) -> Result:
     """Return the record in a JSON value.
 
     Raises:
         ResultError: names the file and the field.
     """
-    fields = {**value, "per_query": per_query, "place": 0}
+    fields = {**value, "per_query": per_query, "top": top, "place": 0}
     result: Result = _validated(Result, fields, where)
     if result.task.main_metric not in result.metrics:
         main = shortened(result.task.main_metric)
@@ -413,11 +456,11 @@ def check_file(file: Path) -> None:
 
 def _without_rows(result: Result) -> dict[str, Any]:
     """Return the fields of a record as JSON, without data with a row per query."""
-    config = dict(result.config)
-    if isinstance(config.get("top"), Mapping):
-        del config["top"]
-    value = asdict(replace(result, per_query={}, config=config))
-    del value["per_query"], value["checksum"], value["place"]
+    value = asdict(replace(result, per_query={}, top=None))
+    for name in ("per_query", "top", "checksum", "place"):
+        del value[name]
+    for name in ("data", "search", "files"):
+        value[name] = stated(getattr(result, name))
     for name in ("clusters", "substitute"):
         if not value["task"][name]:
             del value["task"][name]

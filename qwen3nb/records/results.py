@@ -89,7 +89,7 @@ class Results(Sequence[Result]):
     @property
     def without_adapters(self) -> Results:
         """The records of all but trained adapters, as of ``load_results(adapters=False)``."""
-        kept = (record for record in self if "training" not in record.config)
+        kept = (record for record in self if record.training is None)
         return Results(kept, unreadable=self.unreadable)
 
     @property
@@ -133,7 +133,7 @@ class Results(Sequence[Result]):
             kept = tuple(r for r in kept if tasks & {r.task.key, r.task.type})
         if tier is not None:
             tasks = set(TIERS[one_of("tier", tier, TIERS)].task_keys)
-            kept = tuple(r for r in kept if r.task.key in tasks or r.config.get("tier") == tier)
+            kept = tuple(r for r in kept if r.task.key in tasks or r.tier == tier)
         return Results(kept, unreadable=self.unreadable)
 
     def to_frame(self, *, all_metrics: bool = False) -> DataFrame:
@@ -360,8 +360,8 @@ def richest_tier(results: Iterable[Result]) -> str:
     of_runs: set[tuple[Any, str]] = set()  # tiers of runs
     for result in results:
         models.setdefault(result.model.identity, set()).add(result.task.key)
-        if not any(result.config.get(name) for name in ("tasks", "types", "benchmark")):
-            of_runs.add((result.config.get("tier"), result.task.key))
+        if not any(result.options.get(name) for name in ("tasks", "types", "benchmark")):
+            of_runs.add((result.tier, result.task.key))
     for name in _RICHEST_FIRST:
         tasks = set(TIERS[name].task_keys)
         whole = any(tasks <= own for own in models.values())

@@ -15,11 +15,6 @@ A file's name contains the first digits of its SHA-256; the record contains the 
 record is replaced in three atomic steps: new files are written under new names, the new JSON
 replaces the old one, the old files are removed. Whenever a process is killed, the JSON on disk
 names the files it was written with.
-
-    >>> QueryScores.of({"nDCG@10": {"a": 0.5, "b": 1.0}, "MRR@10": {"b": 1.0}})
-    <QueryScores: 2 queries; columns nDCG@10, MRR@10>
-    >>> QueryScores.of({"nDCG@10": {"a": 0.5, "b": 1.0}}).array("nDCG@10")
-    array([0.5, 1. ])
 """
 
 from __future__ import annotations
@@ -35,13 +30,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import StringConstraints
 
 from qwen3nb import paths
 from qwen3nb.metrics.intervals import Array
+from qwen3nb.metrics.query_scores import (
+    SHARED_QUERIES,
+    QueryScores,
+    digest_of_queries,
+    read_only,
+)
+from qwen3nb.records.details import RunFiles
 from qwen3nb.utils.atomic_files import read_json, write_bytes
-from qwen3nb.utils.imports import DataFrame
 from qwen3nb.utils.schema import Count, Name, Unicode, shortened
 
 if TYPE_CHECKING:
@@ -207,149 +207,21 @@ def _texts(values: Iterable[str], what: str) -> pa.Array:
         raise ResultError(f"{what}: expected strings of valid Unicode ({error})") from None
 
 
-_known: dict[str, tuple[str, ...]] = {}  # query ids by digest: records of a task share one tuple
+def encode_scores(scores: QueryScores) -> bytes:
+    """Return scores as the bytes of a Parquet file.
 
-
-def _digest(ids: Iterable[str]) -> str:
-    """SHA-256 of ids, each preceded by its length."""
-    text = "".join(f"{len(query)}:{query}" for query in ids)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-@lru_cache(maxsize=_RECENT)
-def sorted_rows(queries: tuple[str, ...], part: str = "") -> npt.NDArray[np.intp]:
-    """Rows of the queries whose id begins with ``part``, by id."""
-    own = (row for row, query in enumerate(queries) if query.startswith(part))
-    return np.array(sorted(own, key=queries.__getitem__), np.intp)
-
-
-class QueryScores(Mapping[str, Mapping[str, float]]):
-    """Mapping of column, then query id, to score; also one array per column.
-
-    Create with `of`, or see `Result.scores`.
+    Raises:
+        ResultError: a query id is not valid Unicode, or a column has the name of the id column.
     """
+    import pyarrow as pa
 
-    ids: str  # digest of the query ids and their order
-    counts: Mapping[str, int]  # number of queries with a score, by column
-
-    def __init__(
-        self, queries: tuple[str, ...], arrays: Mapping[str, Array], *, ids: str = ""
-    ) -> None:
-        """Create from arrays of float64, one value per query, NaN for a missing score.
-
-        ``ids`` is the digest of the queries, if it is known.
-        """
-        self.ids = ids or _digest(queries)
-        self._queries = _known.setdefault(self.ids, queries)
-        self._arrays = {name: _read_only(array) for name, array in arrays.items()}
-        self.counts = {
-            name: int(np.count_nonzero(~np.isnan(array))) for name, array in arrays.items()
-        }
-
-    @classmethod
-    def of(cls, scores: Mapping[str, Mapping[str, float]]) -> QueryScores:
-        """Return ``scores`` as `QueryScores`; unchanged if it is one.
-
-        Raises:
-            ResultError: an id that is not a string, or a value that is not a finite number.
-        """
-        if isinstance(scores, QueryScores):
-            return scores
-        queries = tuple(dict.fromkeys(query for column in scores.values() for query in column))
-        if wrong := [query for query in queries if not isinstance(query, str)]:
-            raise ResultError(f"query ids: expected strings, got {shortened(wrong[0])}")
-        rows = {query: row for row, query in enumerate(queries)}
-        arrays = {name: np.full(len(queries), np.nan) for name in scores}
-        for name, column in scores.items():
-            try:
-                values = np.array(list(column.values()), dtype=np.float64)
-            except (TypeError, ValueError, OverflowError) as error:
-                raise ResultError(f"column {name!r}: expected numbers ({error})") from None
-            if len(bad := np.flatnonzero(~np.isfinite(values))):
-                query = list(column)[bad[0]]
-                raise ResultError(
-                    f"column {name!r}: query {query!r} has the value {shortened(column[query])}; "
-                    "expected a finite 64-bit float"
-                )
-            arrays[name][[rows[query] for query in column]] = values
-        return cls(queries, arrays)
-
-    @property
-    def queries(self) -> tuple[str, ...]:
-        """All query ids, in the order of the arrays."""
-        return self._queries
-
-    def array(self, column: str) -> Array:
-        """Return a column in the order of `queries`, read-only; NaN for a query without a score.
-
-        Raises:
-            KeyError: there is no such column.
-        """
-        return self._arrays[column]
-
-    def sample(self, columns: Sequence[str], part: str = "") -> Array:
-        """Return the values (n, columns) of the queries whose id begins with ``part``, by id.
-
-        Raises:
-            KeyError: there is no such column.
-            ValueError: columns that do not cover the same queries, or a value that is not finite.
-        """
-        queries, rows = self.queries, sorted_rows(self.queries, part)
-        values = np.stack([self.array(column)[rows] for column in columns], axis=1)
-        absent = np.isnan(values)
-        for name, differs in zip(columns, (absent != absent[:, :1]).any(axis=0), strict=True):
-            if differs:
-                raise ValueError(f"columns {columns[0]!r} and {name!r} cover different queries")
-        rows, values = rows[~absent[:, 0]], values[~absent[:, 0]]
-        if not np.isfinite(values).all():
-            query = queries[rows[np.argwhere(~np.isfinite(values))[0, 0]]]
-            raise ValueError(f"query {query!r} has a value that is not finite")
-        return values
-
-    def __getitem__(self, column: str) -> dict[str, float]:
-        """Return the scores of a column by query, in the order of `queries`."""
-        pairs = zip(self.queries, self.array(column).tolist(), strict=True)
-        return {query: value for query, value in pairs if value == value}  # not NaN
-
-    def __contains__(self, column: object) -> bool:
-        return column in self.counts
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.counts)
-
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    def __array__(self, *_: Any, **__: Any) -> Array:
-        # pandas would mistake any mapping but a dict for the list of its keys.
-        raise TypeError(f"{self!r} is a mapping; for a DataFrame, use to_frame()")
-
-    def __repr__(self) -> str:
-        """Number of queries, and the columns."""
-        if not self:
-            return "<QueryScores: none>"
-        return f"<QueryScores: {len(self.queries)} queries; columns {', '.join(self)}>"
-
-    def to_frame(self) -> DataFrame:
-        """Return a row per query, by its id, and a column per metric."""
-        import pandas as pd
-
-        columns = {name: self.array(name) for name in self}
-        return pd.DataFrame(columns, index=list(self.queries))
-
-    def encoded(self) -> bytes:
-        """Return the scores as the bytes of a Parquet file.
-
-        Raises:
-            ResultError: a query id is not valid Unicode, or a column has the name of the id column.
-        """
-        import pyarrow as pa
-
-        if _QUERY_ID in self:
-            raise ResultError(f"a column of scores has the reserved name {_QUERY_ID!r}")
-        _texts(self, what="column")
-        columns = {name: pa.array(self.array(name), from_pandas=True) for name in self}
-        return _encoded({_QUERY_ID: _texts(self.queries, what="query id")} | columns)
+    if isinstance(scores, StoredScores):
+        return scores.file.read()
+    if _QUERY_ID in scores:
+        raise ResultError(f"a column of scores has the reserved name {_QUERY_ID!r}")
+    _texts(scores, what="column")
+    columns = {name: pa.array(scores.array(name), from_pandas=True) for name in scores}
+    return _encoded({_QUERY_ID: _texts(scores.queries, what="query id")} | columns)
 
 
 class StoredScores(QueryScores):
@@ -366,7 +238,7 @@ class StoredScores(QueryScores):
         Raises:
             ResultError: as `check`.
         """
-        return _known.get(self.ids) or self.check()
+        return SHARED_QUERIES.get(self.ids) or self.check()
 
     def check(self) -> tuple[str, ...]:
         """Return the query ids in the file, after comparing them with the record.
@@ -374,14 +246,15 @@ class StoredScores(QueryScores):
         Raises:
             ResultError: not the file or the table that the record states, or different ids.
         """
-        ids = tuple(_column(self.file, _QUERY_ID).to_pylist())
-        if ids != _known.get(self.ids) and _digest(ids) != self.ids:
+        queries = tuple(_column(self.file, _QUERY_ID).to_pylist())
+        expected = queries == SHARED_QUERIES.get(self.ids) or digest_of_queries(queries) == self.ids
+        if not expected:
             raise ResultError(
                 f"{paths.shown(self.file.path)}: its query ids are not those in its "
                 "record: one of them was changed after it was written. Restore both, or run the "
                 "task again with --fresh"
             )
-        return _known.setdefault(self.ids, ids)
+        return SHARED_QUERIES.share(self.ids, queries)
 
     def array(self, column: str) -> Array:
         """Return a column in the order of `queries`, read-only; NaN for a query without a score.
@@ -392,17 +265,7 @@ class StoredScores(QueryScores):
         """
         if column not in self.counts:
             raise KeyError(column)
-        return _read_only(_column(self.file, column).to_numpy())
-
-    def encoded(self) -> bytes:
-        """Return the bytes of the file."""
-        return self.file.read()
-
-
-def _read_only(array: Array) -> Array:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+        return read_only(_column(self.file, column).to_numpy())
 
 
 class StoredTop(Mapping[str, list[str]]):
@@ -467,7 +330,7 @@ def write_tables(
 
     entries: dict[str, Any] = {"scores": None, "top": None}
     if scores:
-        named = write("scores", scores.encoded())
+        named = write("scores", encode_scores(scores))
         columns = dict(scores.counts)
         entries["scores"] = asdict(ScoresEntry(*named, len(scores.queries), scores.ids, columns))
     if top is not None:
@@ -485,15 +348,19 @@ def first_stage_file(folder: Path, name: str) -> Path:
     return folder / "first_stages" / name
 
 
-def first_run_file(record: Path, config: Mapping[str, Any]) -> Path:
+def first_run_file(record: Path, files: RunFiles) -> Path:
     """Return the file of the first stage's run for ``record``."""
-    name = (config.get("first_run") or {}).get("name", "")
+    name = ""
+    if files.first_run is not None:
+        name = files.first_run["name"]
     return first_stage_file(record.parent.parent.parent, name)
 
 
-def reranked_run_file(record: Path, config: Mapping[str, Any]) -> Path:
+def reranked_run_file(record: Path, files: RunFiles) -> Path:
     """Return the file of the run of ``record``."""
-    return record.with_name(next(iter(config.get("runs") or ("",))) or f"{record.stem}.trec")
+    for name in files.runs:
+        return record.with_name(name)
+    return record.with_suffix(".trec")
 
 
 def named_files(record: Path, value: Any = None) -> tuple[Path, ...]:
@@ -505,11 +372,18 @@ def named_files(record: Path, value: Any = None) -> tuple[Path, ...]:
     try:
         value = value or read_json(record)
         names = [value[kind]["file"] for kind in ("scores", "top") if value.get(kind)]
-        names += [*value["config"].get("runs", ()), *value["config"].get("qrels", ())]
+        files = files_in(value)
+        names += [*files.get("runs", ()), *files.get("qrels", ())]
         safe = re.compile(f"{_STEM}({_END}|\\.trec|\\.qrels)")
         return tuple(record.with_name(name) for name in names if safe.fullmatch(name))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ()
+
+
+def files_in(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the files of the run in a record's JSON; older ones have them in ``config``."""
+    files: Mapping[str, Any] = value["files"] if "files" in value else value["config"]
+    return files
 
 
 def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:

@@ -18,13 +18,15 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import PARALLEL, REPORTED, aggregate_samples
-from qwen3nb.metrics.retrieval import METRICS, score_run
+from qwen3nb.metrics.retrieval import JUDGED, METRICS, score_run
 from qwen3nb.records.record import CHECKSUMS, Result, check_file, read_record
 from qwen3nb.records.side_files import (
     ResultError,
     StoredScores,
     StoredTop,
+    files_in,
     first_run_file,
+    first_stage_file,
     named_files,
     reranked_run_file,
 )
@@ -88,7 +90,9 @@ class Verifier:
             raw = read_json(file)
             base, identity = file.absolute().parents[2], raw["model"]["identity"][:_IDENTITY]
             files = [file, *named_files(file, raw)]
-            files += [first_run_file(file, raw["config"])] * ("first_run" in raw["config"])
+            first_run = files_in(raw).get("first_run")
+            if first_run:
+                files.append(first_stage_file(base, first_run["name"]))
             for folder in self._mteb_folders(base / "mteb" / "results"):
                 if folder.name.startswith(identity):
                     names = (f"{raw['task']['name']}.json", _META, CHECKSUMS)
@@ -199,11 +203,10 @@ def run_problems(
     file: Path, result: Result, *, digest: Callable[[Path], str] = sha256_file
 ) -> Iterator[str]:
     """Yield the problems of the runs of the record in ``file``."""
-    config = result.config
-    named = {**(config.get("runs") or {}), **(config.get("qrels") or {})}
-    digests = {file.with_name(name): digest for name, digest in named.items()}
-    if first := config.get("first_run"):
-        digests[first_run_file(file, config)] = first["sha256"]
+    files = result.files
+    digests = {file.with_name(name): sha for name, sha in (files.runs | files.qrels).items()}
+    if files.first_run is not None:
+        digests[first_run_file(file, files)] = files.first_run["sha256"]
     for run, expected in digests.items():
         if not run.is_file():
             yield f"its run {run.name} is missing"
@@ -213,19 +216,20 @@ def run_problems(
 
 def _rescored_problems(file: Path, result: Result) -> Iterator[str]:
     """Rescore the run of the record in ``file`` with its qrels; yield the differences."""
-    config = result.config
-    if not (config.get("runs") and config.get("qrels")):
+    files = result.files
+    if not (files.runs and files.qrels):
         return
     run: dict[str, dict[str, float]] = {}
-    for query, _, document, _, score, _ in _rows(reranked_run_file(file, config)):
+    for query, _, document, _, score, _ in _rows(reranked_run_file(file, files)):
         run.setdefault(query, {})[document] = float(score)
     qrels: dict[str, dict[str, int]] = {}
-    for query, _, document, grade in _rows(file.with_name(next(iter(config["qrels"])))):
+    for query, _, document, grade in _rows(file.with_name(next(iter(files.qrels)))):
         qrels.setdefault(query, {})[document] = int(grade)
-    # In custom data, documents are relevant from a threshold.
-    scored = ("nDCG",) if "relevance_threshold" in config else METRICS
-    names = [name for name in result.per_query if name.partition("@")[0] in scored]
-    for name, values in score_run(qrels, run, names, zeros=True).items():
+    names = [name for name in result.per_query if name.partition("@")[0] in METRICS]
+    if result.data.complete:  # every document counts as judged
+        names.remove(JUDGED)
+    threshold = result.data.relevance_threshold or 1
+    for name, values in score_run(qrels, run, names, threshold=threshold, zeros=True).items():
         stated = result.per_query[name]
         for query, value in values.items():
             if query in stated and not abs(stated[query] - value) <= _SCORE_ROUNDING:
@@ -272,7 +276,7 @@ def side_file_problems(result: Result) -> list[str]:
 
 
 def _stored(result: Result) -> list[StoredScores | StoredTop]:
-    both = (result.per_query, result.config.get("top"))
+    both = (result.per_query, result.top)
     return [each for each in both if isinstance(each, StoredScores | StoredTop)]
 
 

@@ -51,7 +51,7 @@ def write_hub_results(folder: Path, results: Sequence[Result]) -> Path:
 def _is_whole_data_of_hub(result: Result) -> bool:
     task = result.task
     own = task.dataset.startswith(_OWN) or not _HUB_ID.fullmatch(task.dataset)
-    limited = result.config.get("limit") or re.search(r"limit\d", task.selection)
+    limited = result.limit or re.search(r"limit\d", task.selection)
     return not (own or limited or task.is_substitute)
 
 

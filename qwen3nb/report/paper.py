@@ -92,7 +92,7 @@ class PaperContents:
     def _shown(self) -> list[Result]:
         """The newest selected records, without adapters, which have their own tables."""
         models, tasks = self.models, self.tasks
-        newest = latest(r for r in self.results if models or "training" not in r.config)
+        newest = latest(r for r in self.results if models or r.training is None)
         names = model_names(newest)
         kept = [each for each in newest if not models or names[each.model.identity] in models]
         for name in models:

@@ -12,7 +12,6 @@ from reprlib import Repr
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, Strict, StringConstraints, TypeAdapter, ValidationError
-from pydantic_core import core_schema
 
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.strict_json import parse_toml
@@ -69,23 +68,6 @@ Moment = Annotated[Text, AfterValidator(_moment)]
 def choice(*names: str) -> AfterValidator:
     """Return an annotation that checks that a text is one of ``names``."""
     return AfterValidator(lambda text: one_of("value", text, names))
-
-
-class WrittenAs:
-    """Annotation of a field that keeps its raw value if that is valid as another type."""
-
-    def __init__(self, kind: Any) -> None:
-        self._kind = kind
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Return a schema that validates as the other type and discards the result."""
-
-        def check(value: Any, validate: Any) -> Any:
-            validate(value)
-            return value
-
-        schema = handler.generate_schema(self._kind)
-        return core_schema.no_info_wrap_validator_function(check, schema)
 
 
 def bounded_json(value: Any) -> Any:

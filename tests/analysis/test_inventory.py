@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.records import amend, make
+from helpers.records import amend, make, state
 
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.inventory.training_logs import read_conflicts, read_log, read_trainer_state
@@ -94,14 +94,17 @@ def test_adapters_of_one_configuration_are_one_system(tmp_path):
     settings = {"model": {"base_model_name": "tiny"}, "lora": {"rank": 4}, "seed": 7}
     for seed in (1, 2):
         result = make(f"joint_r4-{seed}", {"q1": 0.2, "q2": 0.4}, seed=seed)
-        result.config["training"] = {
-            "configuration": "joint_r4",
-            "seed": seed,
-            "mode": "joint",
-            "kind": "embedding",
-            "steps": 60,
-            "settings": settings,
-        }
+        state(
+            result,
+            training={
+                "configuration": "joint_r4",
+                "seed": seed,
+                "mode": "joint",
+                "kind": "embedding",
+                "steps": 60,
+                "settings": settings,
+            },
+        )
         result.save(tmp_path)
     scores = load_all_results(tmp_path).scores
     assert {(score.system, score.seed) for score in scores} == {("joint_r4", 1), ("joint_r4", 2)}
@@ -285,7 +288,7 @@ def test_a_trainers_log_without_its_non_numeric_values():
 def test_the_step_is_that_of_the_label_or_of_the_records_training(label, step):
     result = make(label)
     assert training_step(result) == step
-    result.config["training"] = {"configuration": "joint_r4", "seed": 3, "steps": 60}
+    state(result, training={"configuration": "joint_r4", "seed": 3, "steps": 60})
     assert training_step(result) == ("joint_r4", 3, 60)
 
 

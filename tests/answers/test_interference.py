@@ -7,7 +7,7 @@ from dataclasses import replace
 import nbformat
 import numpy as np
 import pytest
-from helpers.records import make
+from helpers.records import make, state
 
 from qwen3nb.analysis.inventory.scores import Score
 from qwen3nb.analysis.stats.interference_ratio import DataSetScores, Gate, QueryScores, estimate
@@ -141,7 +141,7 @@ def adapter(name, seed, kind, scores):
     )
     training = {"configuration": name, "seed": seed, "mode": mode, "rank": int(rank)}
     training |= {"base": "tiny", "data_seed": seed, "steps": 60, "kind": kind}
-    result.config["training"] = training
+    state(result, training=training)
     object.__setattr__(result, "seed", seed)
     return result
 

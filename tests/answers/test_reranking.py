@@ -52,7 +52,7 @@ def test_the_page_shows_the_values_of_the_record(done):
     assert str(reranking([]).conclusion) == "Nothing was reranked."
     assert "pairs" in model_and_run_table([result]).to_html()
     frame = done.pairs()
-    assert len(frame) == result.config["counts"]["pairs"]
+    assert len(frame) == result.search.counts["pairs"]
     retrieved = sum(f"d{query[1:]}" in run for query, run in data.run.items())
     assert frame["relevant"].sum() == retrieved
 

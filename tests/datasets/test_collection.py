@@ -111,7 +111,7 @@ def test_a_query_that_nothing_can_answer_is_left_out_as_in_own_data(tmp_path, ca
     oracle = pytrec_eval.RelevanceEvaluator(there, {"ndcg_cut.10"})
     for data in (collection, domain):
         result = evaluate("bm25", data, show_progress=False, runs=True).results[0]
-        (run,) = (result.path(paths.results()).parent / name for name in result.config["runs"])
+        (run,) = (result.path(paths.results()).parent / name for name in result.files.runs)
         expected = oracle.evaluate(read_run(run))
         values = {query: each["ndcg_cut_10"] for query, each in expected.items()}
         assert result.per_query["nDCG@10"] == pytest.approx(values)

@@ -203,10 +203,10 @@ def test_the_threshold_of_binary_metrics_is_that_of_trec_eval(tmp_path):
     collection = TestCollection.from_texts(queries, documents, grades)
     options = {"output": tmp_path, "show_progress": False, "runs": True}
     (record,) = evaluate("bm25", collection, relevance_threshold=2, **options)
-    assert record.config["relevance_threshold"] == 2
+    assert record.data.relevance_threshold == 2
     assert verify(tmp_path) == []
     (plain,) = evaluate("bm25", collection, **options)  # other data: not reused
-    assert "relevance_threshold" not in plain.config
+    assert plain.data.relevance_threshold is None
     run = read_run(next(tmp_path.glob("bm25*/seed_0/*.trec")))
     names = {"MRR@10": "recip_rank", "P@5": "P_5", "Recall@10": "recall_10"}
     for level, scored in ((1, plain), (2, record)):

@@ -179,7 +179,7 @@ def test_a_record_names_the_library_that_multiplied(tmp_path, monkeypatch, devic
         settings={"dtype": "float32"},
     )
     work, task = Work(model), TaskInfo("x", "Retrieval", "m")
-    result = work.record(task, {"m": {"q1": 1.0, "q2": 0.0}}, Run(), config={})
+    result = work.record(task, {"m": {"q1": 1.0, "q2": 0.0}}, Run())
     assert Result.load(result.save(tmp_path)).environment.linear == linear
 
 
@@ -188,8 +188,8 @@ def test_a_record_names_the_library_that_multiplied(tmp_path, monkeypatch, devic
 
 def written(record):
     """The files of the run and of the qrels that a record names."""
-    config = Result.load(record).config
-    (run,), (qrels,) = config["runs"], config["qrels"]
+    files = Result.load(record).files
+    (run,), (qrels,) = files.runs, files.qrels
     return record.with_name(run), record.with_name(qrels)
 
 
@@ -367,6 +367,6 @@ def test_a_lost_or_changed_file_is_noticed_and_written_again(tied):
             assert with_runs("bm25", tied).reused == ()
             assert file.read_bytes() == content
     fresh = evaluate("bm25", tied, fresh=True, show_progress=False)
-    assert "runs" not in fresh.results[0].config
+    assert fresh.results[0].files.runs == {}
     assert not list(result.path().parent.glob("tied.*.trec"))
     assert not list(result.path().parent.glob("tied.*.qrels"))

@@ -117,7 +117,7 @@ def test_a_message_is_cut_in_the_middle_without_colours_and_secrets(checkout, mo
 
 def test_a_note_is_kept_until_the_run_succeeds_and_records_count(home):
     config = {"checkpoint": "bm25", "tier": "smoke"}
-    replace(make("m"), config=config, finished=moment(15)).save()
+    replace(make("m"), options=config, finished=moment(15)).save()
     file = note_failure(failure())
     assert failed_runs() == [failure()]
     assert failure().reason == "ValueError: two"

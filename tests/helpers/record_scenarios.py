@@ -73,7 +73,7 @@ def content(folder):
 
 def _record(file):
     value = Result.load(file).in_one_file()
-    value["config"].pop("seconds_per_query", None)
+    value["search"].pop("seconds_per_query", None)
     return {name: part for name, part in value.items() if name not in _CHANGING}
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.records.details import typed_details
 from qwen3nb.records.failures import FailedRun
 from qwen3nb.records.record import (
     Environment,
@@ -60,18 +61,25 @@ def make(
         "metrics": {metric: mean},
         "per_query": per_query,
         "seed": seed,
-        "config": {},
         "run": f"run-{label}",
         "finished": finished,
         "environment": Environment(versions={"mteb": "2"}, python="3"),
         "cost": RunCost(1.0, texts=3, encoded=3, texts_per_second=9.0, peak_memory_bytes=2**20),
     }
+    values |= typed_details(fields.pop("config", {}))
     return Result(**{**values, **fields})
 
 
 def amend(result, part, **changes):
     """Change the ``model``, ``task`` … of a frozen record in place, as only a test may."""
     object.__setattr__(result, part, replace(getattr(result, part), **changes))
+
+
+def state(result, **details):
+    """Change details of a frozen record in place, named as in older records; None removes one."""
+    config = {name: value for name, value in (result.config | details).items() if value is not None}
+    for name, value in typed_details(config).items():
+        object.__setattr__(result, name, value)
 
 
 def signed(value):
@@ -98,8 +106,8 @@ def own(label, mean, *, finished="2026-01-01", identity=None, seed=0):
     result.metrics["nDCG@10"] = result.metrics["MRR@10"]
     queries = list(result.per_query["MRR@10"])
     amend(result, "task", categories={q: "even" if i % 2 else "odd" for i, q in enumerate(queries)})
-    result.config["queries"] = {q: f"text of {q}" for q in queries}
-    result.config["top"] = {q: [f"{label}-{i}" for i in range(9)] for q in queries}
+    texts = {q: f"text of {q}" for q in queries}
+    state(result, queries=texts, top={q: [f"{label}-{i}" for i in range(9)] for q in queries})
     return result
 
 

@@ -274,7 +274,7 @@ def test_what_is_undefined_has_a_reason():
 def test_aggregates_refuse_what_they_cannot_aggregate():
     with pytest.raises(ValueError, match="choose one of: macro_f1, mean, pearson, spearman"):
         aggregate(columns(s=[1]), how="median", columns=("s",))
-    with pytest.raises(ValueError, match="query 'q1' has a value that is not finite"):
+    with pytest.raises(ValueError, match="query 'q1' has the value nan"):
         aggregate(columns(s=[1, np.nan]), how="mean", columns=("s",))
     with pytest.raises(ValueError, match="cover different queries"):
         aggregate({"a": {"x": 1}, "b": {"y": 1}}, how="pearson", columns=("a", "b"))

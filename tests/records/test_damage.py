@@ -6,7 +6,7 @@ import os
 
 import pyarrow as pa
 import pytest
-from helpers.records import RETRIEVAL, amend, make, noisy, own, signed
+from helpers.records import RETRIEVAL, amend, make, noisy, own, signed, state
 from pyarrow import parquet
 
 from qwen3nb import paths
@@ -85,7 +85,7 @@ DAMAGES = [
     ("deep settings", field("model", "settings", to=json.loads("[" * 99 + "]" * 99)), "settings"),
     ("a value that is a word", field("metrics", "MRR@10", "value", to="high"), "MRR@10.value"),
     ("a changed value", field("metrics", "MRR@10", "value", to=0.9, sign=False), "after it was"),
-    ("a run elsewhere", field("config", "runs", to={"../a.trec": "0" * 64}), "config.runs"),
+    ("a run elsewhere", field("files", "runs", to={"../a.trec": "0" * 64}), "files.runs"),
     ("a table elsewhere", field("scores", "file", to="../../secret.parquet"), "scores.file"),
     *(
         row
@@ -186,8 +186,8 @@ def files(home, tmp_path):
     retrieval = make("bad", noisy(0.5, seed=1), task=RETRIEVAL)
     amend(retrieval, "task", mteb=MTEBScore("ndcg_at_10", retrieval.main.value))
     record = retrieval.path()
-    retrieval.config["runs"] = {run_path(record, digest).name: digest}
-    retrieval.config["first_run"] = {"name": "words.trec", "sha256": digest}
+    state(retrieval, runs={run_path(record, digest).name: digest})
+    state(retrieval, first_run={"name": "words.trec", "sha256": digest})
     for result in (retrieval, own("bad", 0.5)):
         result.save()
     first = first_stage_file(paths.results(), "words.trec")

@@ -18,6 +18,7 @@ from qwen3nb.analysis.training.configuration_differences import configuration_di
 from qwen3nb.analysis.training.interference import clusters_of
 from qwen3nb.answers.interference import configurations_table
 from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.records.details import Training
 from qwen3nb.records.record import CHECKSUMS
 from qwen3nb.records.results import from_oldest, newest
 from qwen3nb.records.store import latest, load_results, verify
@@ -125,7 +126,7 @@ def trained(finished, scores, *, clusters):
     """A record of a joint training with seed 1, as `lora_runs` writes it."""
     training = {"mode": "joint", "configuration": "joint_r8", "kind": "embedding"}
     result = make("joint-1", scores, seed=1, task="T", finished=finished)
-    result = replace(result, config={"training": training})
+    result = replace(result, training=Training(**training))
     return replace(result, task=replace(result.task, clusters=clusters))
 
 
@@ -135,7 +136,7 @@ def test_the_run_of_an_adapter_written_last_counts_although_the_clock_went_back(
     second = trained(EARLY, [0.7, 0.9], clusters={"q0": "new", "q1": "new"})
     second = replace(second, model=replace(second.model, identity="2" * 64))
     other = make("other", [0.1, 0.2], seed=1, task="T")
-    other = replace(other, config={"training": {"mode": "emb", "kind": "embedding"}})
+    other = replace(other, training=Training(mode="emb", kind="embedding"))
     for result in (first, second, other):
         result.save()
     scores = load_all_results().scores

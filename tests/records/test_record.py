@@ -10,13 +10,13 @@ from dataclasses import asdict, replace
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.records import amend, make, own
+from helpers.records import amend, make, own, signed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.metrics.aggregate import sample_of
-from qwen3nb.records.record import MTEBScore, Result
-from qwen3nb.records.side_files import QueryScores, ResultError, StoredScores, named_files
+from qwen3nb.metrics.query_scores import QueryScores, SharedQueries
+from qwen3nb.records.record import MTEBScore, Result, checksum, in_checksums
+from qwen3nb.records.side_files import ResultError, StoredScores, named_files
 from qwen3nb.records.store import load_results, verify_files
 
 
@@ -37,9 +37,9 @@ def test_no_label_and_no_task_leaves_the_folder_of_results(tmp_path, part, name)
     assert sorted(tmp_path.rglob("*")) == before
     file = make().save(folder)
     value = json.loads(file.read_text())
-    value["config"]["runs"] = {f"{name}.trec": "0" * 64}
+    value["files"]["runs"] = {f"{name}.trec": "0" * 64}
     file.write_text(json.dumps(value))
-    with pytest.raises(ResultError, match="config.runs"):
+    with pytest.raises(ResultError, match="files.runs"):
         Result.load(file)
 
 
@@ -88,7 +88,7 @@ def test_a_loaded_record_does_all_that_a_record_does(tmp_path):
         loaded(record, tmp_path / "again"),
     ):
         assert same == made
-        assert same.config["top"]["q0"] == ["m-0", *made.config["top"]["q0"][1:]]
+        assert same.top["q0"] == ["m-0", *made.top["q0"][1:]]
     assert asdict(record)["per_query"] == made.per_query
     assert replace(record, per_query={"MRR@10": {"q0": 1.0}}) != made
     pd.testing.assert_frame_equal(record.scores.to_frame(), pd.DataFrame(made.per_query))
@@ -149,7 +149,7 @@ def test_a_record_as_one_file_is_a_record(tmp_path):
     record = loaded(own("m", 0.5), tmp_path)
     one = tmp_path / "one.json"
     one.write_text(json.dumps(record.in_one_file()))
-    assert json.loads(one.read_text())["config"]["top"]["q0"][0] == "m-0"
+    assert json.loads(one.read_text())["top"]["q0"][0] == "m-0"
     assert Result.load(one) == record
     assert verify_files([one], checksums_only=True) == {}
 
@@ -172,6 +172,12 @@ def test_files_that_no_record_names_go_once_they_are_old(tmp_path):
 
 
 VALUES = st.dictionaries(st.text("ab/é\U0010ffff", max_size=4), st.floats(0, 1), min_size=1)
+
+
+def sample_of(scores, columns, part):
+    """The values (n, columns) of the queries of a part, by hand."""
+    queries = sorted(query for query in scores[columns[0]] if query.startswith(part))
+    return np.array([[scores[column][query] for column in columns] for query in queries])
 
 
 @settings(max_examples=15, deadline=None)
@@ -204,3 +210,76 @@ def test_ids_and_numbers_keep_apart():
     assert one.ids != QueryScores.of({"m": dict.fromkeys(("a", "bc"), 0.5)}).ids
     scores = QueryScores.of({"c": {"a": 1, "b": np.float32(0.1), "c": True, "d": 2**70}})
     assert scores.array("c").tolist() == [1.0, float(np.float32(0.1)), 1.0, 2.0**70]
+
+
+def test_query_ids_are_shared_by_a_bounded_number_of_records():
+    shared = SharedQueries(2)
+    first = ("a", "b")
+    assert shared.share("one", first) is first
+    assert shared.share("one", ("a", "b")) is first
+    for digest in ("two", "three"):
+        shared.share(digest, (digest,))
+    assert (len(shared), shared.get("one"), shared.get("three")) == (2, None, ("three",))
+
+
+OLDER = {
+    "of the command eval": {"checkpoint": "bm25", "tier": "smoke", "limit": 5, "dimensions": 0},
+    "of own data": {
+        "boosts": {},
+        "negative_cosine": "no boosts",
+        "relevance_threshold": 2,
+        "dropped": ["q9"],
+        "notes": ["a note"],
+        "queries": {"q0": "text"},
+        "dimensions": None,
+        "judgements": {"q0": {"first": [1, -1], "ideal": [1]}},
+        "words": "letters",
+        "seconds_per_query": 0.5,
+        "qrels": {"a.qrels": "0" * 64},
+        "runs": {"a.trec": "0" * 64},
+    },
+    "of a reranker": {
+        "training": {
+            **dict.fromkeys(("kind", "configuration", "mode", "base"), "x"),
+            **{"seed": 1, "rank": None, "data_seed": 1, "steps": None},
+            **{"change": [0.5], "settings": {"lora": {"rank": 4}}},
+        },
+        "collection": "words",
+        "group": "",
+        "parts": 0,
+        "limit": 0,
+        "first": {"kind": "bm25", "depth": 10},
+        "counts": {"pairs": 4},
+        "runs": {"a.trec": "0" * 64},
+        "first_run": {"name": "b.trec", "sha256": "0" * 64},
+    },
+    "of a prompt": {"a": 1, "prompt": {"name": "p", "text": "find: ", "of": "f" * 64}},
+}
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["with files", "in one file"])
+@pytest.mark.parametrize("config", OLDER.values(), ids=OLDER)
+def test_an_older_record_with_all_details_in_one_mapping_is_read(tmp_path, config, whole):
+    top = {"q0": ["d1"], "q1": [], "q2": ["d2"]}
+    made = make(config=config | {"top": top})
+    file = made.save(tmp_path)
+    value, details = json.loads(file.read_text()), dict(config)
+    if whole:
+        value = json.loads(json.dumps(made.in_one_file()))
+        details["top"] = value["top"]
+        del value["top"]
+    for name in ("options", "training", "prompt", "data", "search", "files"):
+        del value[name]
+    schema = "qwen3nb.result/2" if whole else "qwen3nb.result/3"
+    older = signed(value | {"schema": schema, "config": details})
+    with in_checksums(file, older["checksum"]):
+        file.write_text(json.dumps(older))
+    read = Result.load(file)
+    assert read == made
+    assert {name: value for name, value in read.config.items() if name != "top"} == config
+    assert [*read.config] == [*made.config]
+    assert dict(read.top) == top
+    assert read.checksum == checksum(older)
+    assert verify_files([file], checksums_only=True) == {}
+    saved = Result.load(read.save(tmp_path))
+    assert (saved, json.loads(file.read_text())["schema"]) == (made, "qwen3nb.result/5")

@@ -177,7 +177,7 @@ def test_filters_narrow_together(results):
     assert len(results.filter(task=["SciFact", "PyDocsSampleRetrieval"])) == 3
     assert len(results.filter(model=results[0].model.identity[:8])) == 1
     assert len(results.filter()) == 3
-    made = replace(results[2], config={"tier": "full"})
+    made = replace(results[2], options={"tier": "full"})
     assert Results([made]).filter(tier="full") == [made]
 
 

@@ -73,7 +73,7 @@ def reverse(digest):
 
 # A field of a record, what it becomes, and what the help says if it is not seen when all agrees.
 FIELDS = {
-    "schema": ("qwen3nb.result/2", ""),
+    "schema": ("qwen3nb.result/4", ""),
     "seed": (plus(1), ""),
     "run": ("0" * 12, "run id"),
     "finished": ("2020-01-01T00:00:00+00:00", "cost, times"),
@@ -185,7 +185,7 @@ def damaged_list(folder):
     record_of(folder, "random", "AuthorSTS").unlink()
 
 
-def as_one_file(folder, schema="qwen3nb.result/2"):
+def as_one_file(folder, schema="qwen3nb.result/4"):
     file = record_of(folder)
     result = replace(Result.load(file), run="another")
     write_json(file, signed(result.in_one_file() | {"schema": schema}))

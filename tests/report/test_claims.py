@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import scipy
-from helpers.records import RERANKING, RETRIEVAL, amend, make, tier_records
+from helpers.records import RERANKING, RETRIEVAL, amend, make, state, tier_records
 
 import qwen3nb as q
 from qwen3nb.analysis.comparison.differences import significant, verdict
@@ -426,7 +426,7 @@ def test_what_extraction_gave(home):
 def test_reranking_is_reported_with_its_test(score, headline):
     result = make("judge", task="x.bm25-20", scores=[score] * 50)
     result.per_query["first nDCG@10"] = dict.fromkeys(result.per_query["nDCG@10"], 0.5)
-    result.config["collection"] = "PyDocsSampleRetrieval"
+    state(result, collection="PyDocsSampleRetrieval")
     finding = rerank_finding([make("other"), result], links={"run-judge": "runs/judge.html"})
     assert finding.headline == f"Reranking by judge {headline}"
     interval = "[" if score < 0.5 else "(identical scores on all 50)"
@@ -440,9 +440,9 @@ def test_a_control_adapter_is_no_headline_nor_the_largest_score_of_other_data():
     def judged(label, task, score, mode=""):
         result = make(label, task=f"{task}.bm25-20", scores=[score] * 50)
         result.per_query["first nDCG@10"] = dict.fromkeys(result.per_query["nDCG@10"], 0.4)
-        result.config["collection"] = task
+        state(result, collection=task)
         if mode:
-            result.config["training"] = {"mode": mode}
+            state(result, training={"mode": mode})
         return result
 
     records = [
@@ -481,7 +481,7 @@ def test_reranking_that_is_not_significant_is_not_said_to_help():
     def gain(task, *gains):
         result = make("judge", task=f"{task}.bm25-20", scores=[0.5 + each for each in gains])
         result.per_query["first nDCG@10"] = dict.fromkeys(result.per_query["nDCG@10"], 0.5)
-        result.config["collection"] = task
+        state(result, collection=task)
         return result
 
     noise = gain("noise", 0.5, -0.3, 0.5, -0.1, 0.45, 0.15)

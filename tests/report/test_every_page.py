@@ -10,7 +10,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 from helpers.html import HOSTILE, Tags
-from helpers.records import RETRIEVAL, amend, make, noisy
+from helpers.records import RETRIEVAL, amend, make, noisy, state
 
 import qwen3nb as q
 from qwen3nb.answers.all_results import summarise
@@ -77,7 +77,7 @@ def foreign():
             result = make(label, scores, task=task, settings=used)
             amend(result, "task", type=text, dataset=text, unit=text, revision=FOREIGN[0])
             amend(result, "task", categories=dict.fromkeys(queries, text))
-            result.config.update(top={query: [text] for query in queries}, checkpoint=text)
+            state(result, top={query: [text] for query in queries}, checkpoint=text)
             records.append(result)
     return records
 

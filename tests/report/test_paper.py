@@ -51,7 +51,9 @@ def test_a_paper_shows_the_models_and_tasks_that_are_named():
     assert not {"losses", "interference"} & set(figures)
     others = {each.model.label for each in results} - set(models)
     assert not [name for name in others if name in " ".join(figures)]
-    adapter = make("run-7", config={"training": "x"})  # of a training: not a model to compare
+    adapter = make(
+        "run-7", config={"training": {"mode": "x"}}
+    )  # of a training: not a model to compare
     everything = PaperContents([*results, adapter]).tables()[0]
     assert "run-7" not in {row[0].text for row in everything.rows}
 

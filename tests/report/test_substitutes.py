@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from helpers.answers import EXAMPLES
-from helpers.records import RERANKING, RETRIEVAL, amend, benchmark_record, make, tier_records
+from helpers.records import RERANKING, RETRIEVAL, amend, benchmark_record, make, state, tier_records
 from huggingface_hub import ModelCard
 
 import qwen3nb as q
@@ -130,7 +130,7 @@ def reranking_records(revision):
     for name, factor in columns.items():
         record.per_query[name] = {query: value * factor for query, value in scores.items()}
         record.metrics[name] = record.metrics["nDCG@10"]
-    record.config["collection"] = "SciFact"
+    state(record, collection="SciFact")
     amend(record, "task", type="Reranking", revision="d" * 64, substitute=revision)
     return [record]
 
@@ -139,7 +139,7 @@ def views(revision):
     """Every table, figure and conclusion on tasks, by the name of the function that makes it."""
     results = two_models(revision)
     for record in results:
-        record.config["queries"] = dict.fromkeys(record.scores.queries, "text")
+        state(record, queries=dict.fromkeys(record.scores.queries, "text"))
     own = [each for each in results if each.model.label == "m-checkpoint-1"]
     comparison = compare(results, draws=100)
     full = substituted([*tier_records("a", mean=0.6), *tier_records("b")], revision)

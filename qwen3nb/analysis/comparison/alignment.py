@@ -147,7 +147,7 @@ def clusters_of(result: Result, others: Iterable[Result] = ()) -> Mapping[str, s
     """
     if result.task.clusters:
         return result.task.clusters
-    collection = str(result.config.get("collection") or result.task.key)
+    collection = result.data.collection or result.task.key
     queries = set(result.scores.queries)
     same = [
         other
@@ -244,8 +244,8 @@ def nothing_found(result: Result, metric: str) -> tuple[str, ...]:
     A record with their number alone gives as many of its queries with a score of 0.
     """
     scores = result.per_query.get(metric, {})
-    top = result.config.get("top")
-    if isinstance(top, Mapping):
+    top = result.top
+    if top is not None:
         return tuple(query for query in scores if query in top and not top[query])
     count = result.task.counts.get(NOTHING_FOUND, 0)
     return tuple(query for query, score in scores.items() if score == 0)[:count]

@@ -37,6 +37,7 @@ from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, Seed
 from qwen3nb.analysis.stats.score_matrix import by_id, shared_queries
 from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.models.kinds.prompts import QueryPrompt
+from qwen3nb.records.details import DataFacts, RunFiles, SearchFacts, UsedPrompt
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.records.results import from_oldest, newest
 from qwen3nb.records.side_files import ResultError
@@ -195,23 +196,42 @@ def read_prompt_scores() -> list[PromptScores]:
     records = placed(found, every / PROMPTS)
     contents: dict[tuple[str, str, int], dict[str, list[Result]]] = {}
     for result in from_oldest(records):
-        use, of = (result.model.label, result.task.key, result.seed), result.config["prompt"]["of"]
+        use, of = (result.model.label, result.task.key, result.seed), prompt_of(result).of
         if (of, result.seed, result.task.key) in defaults and result.main.value is not None:
             own = contents.setdefault(use, {})
             own[of] = [*own.pop(of, []), result]  # the content of the newest record is the last
     seeds: dict[tuple[str, str], list[tuple[Result, dict[str, Result]]]] = {}
     for (label, task, seed), content in contents.items():
         of, results = list(content.items())[-1]
-        by_text = {each.config["prompt"]["text"]: each for each in results}
+        by_text = {prompt_of(each).text: each for each in results}
         seeds.setdefault((label, task), []).append((defaults[of, seed, task], by_text))
     return [_joined(label, runs) for (label, _), runs in sorted(seeds.items())]
+
+
+def prompt_of(result: Result) -> UsedPrompt:
+    """Return the prompt of a record of a set.
+
+    Raises:
+        ResultError: it has none.
+    """
+    if result.prompt is None:
+        raise ResultError(f"{result!r}: has no prompt of a set")
+    return result.prompt
 
 
 def _without_details(result: Result) -> Result:
     """Return what is needed of a record; 170,000 whole ones take 2.4 GB."""
     main = {result.task.main_metric: result.main}
-    config = {"prompt": result.config["prompt"]}
-    return replace(result, metrics=main, config=config, environment=Environment())
+    return replace(
+        result,
+        metrics=main,
+        options={},
+        data=DataFacts(),
+        search=SearchFacts(),
+        files=RunFiles(),
+        top=None,
+        environment=Environment(),
+    )
 
 
 def _joined(label: str, runs: Sequence[tuple[Result, dict[str, Result]]]) -> PromptScores:
@@ -228,7 +248,7 @@ def _joined(label: str, runs: Sequence[tuple[Result, dict[str, Result]]]) -> Pro
         label,
         first.task.key,
         metric,
-        tuple(QueryPrompt(known[text].config["prompt"]["name"], text) for text in texts),
+        tuple(QueryPrompt(prompt_of(known[text]).name, text) for text in texts),
         float(np.mean([default.main.value for default, _ in runs])),
         np.array([np.mean([each.main.value for each in row]) for row in records]),
         shared_queries([_answered(metric, each) for each in every]) if means else (),

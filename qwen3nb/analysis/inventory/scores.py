@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, cmp_to_key
 from typing import Any
 
+from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.records.record import SCHEMA, Result
-from qwen3nb.records.side_files import QueryScores
 
 # Facts of a run, and their key paths in the training's configuration.
 _KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -85,9 +85,9 @@ def record_scores(result: Result, *, source: str, folder: str) -> list[Score]:
         folder: the folder in which it has its place.
     """
     settings = result.model.settings
-    training = result.config.get("training")
-    if not isinstance(training, dict):
-        training = {}
+    training: dict[str, Any] = {}
+    if result.training is not None:
+        training = result.training.stated()
     use = ", ".join(str(settings.get(name)) for name in _OPTIONS_OF_USE)
     scores = []
     for name, metric in result.metrics.items():
@@ -112,7 +112,7 @@ def record_scores(result: Result, *, source: str, folder: str) -> list[Score]:
             folder=folder,
             facts={**training_facts(training), "use": use},
             main=name == result.task.main_metric,
-            collection=str(result.config.get("collection") or ""),
+            collection=result.data.collection or "",
         )
         scores.append(score)
     return scores

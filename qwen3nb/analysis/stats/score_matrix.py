@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from qwen3nb.analysis.stats.resampling import cluster_values
 from qwen3nb.metrics.intervals import Array
-from qwen3nb.records.side_files import sorted_rows
+from qwen3nb.metrics.query_scores import sorted_rows
 from qwen3nb.utils.imports import DataFrame
 
 _SHOWN = 5  # ids of queries in a note

@@ -70,10 +70,11 @@ class TrainingStep(NamedTuple):
 
 def training_step(result: Result) -> TrainingStep | None:
     """Return the step of a record's model, or None if it is not known to be of a training."""
-    training = result.config.get("training")
-    if isinstance(training, dict) and isinstance(training.get("steps"), int):
-        name = str(training.get("configuration") or training.get("mode") or result.model.label)
-        return TrainingStep(name, int(training.get("seed", result.seed)), training["steps"])
+    training = result.training
+    if training is not None and isinstance(training.steps, int):
+        training_seed = result.seed if training.seed is None else training.seed
+        name = training.name or result.model.label
+        return TrainingStep(name, int(training_seed), training.steps)
     label = _CHECKPOINT.fullmatch(result.model.label)
     if label:
         name = _SEED.sub("", label["name"]) or "training"

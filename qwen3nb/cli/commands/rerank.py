@@ -175,7 +175,7 @@ def _show(
 def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
     from qwen3nb.evaluation.retrieval.rerank import dataset_rows
 
-    main = {result.config["collection"]: result.task.main_metric for result in suite.results}
+    main = {result.data.collection: result.task.main_metric for result in suite.results}
     for row in dataset_rows(suite.results):
         name = row.pop("dataset")
         first = main.get(name, "nDCG@10")

@@ -10,12 +10,10 @@ MTEB's main score: a task fails unless the two implementations agree to 1e-5.
 """
 
 import hashlib
-import json
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -31,7 +29,13 @@ from qwen3nb.datasets.judgements import (
 )
 from qwen3nb.datasets.mirror import data_revision, hub_access, load_data, local_data, needs
 from qwen3nb.datasets.rows import DataError, listed
-from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, task_slices
+from qwen3nb.evaluation.mteb.per_query import (
+    PREDICTED_TYPES,
+    metrics_of,
+    score_task,
+    task_slices,
+)
+from qwen3nb.evaluation.mteb.predictions import KeptSearch, Predictions, read_predictions
 from qwen3nb.evaluation.mteb.select import limited, quiet, selection, task_key
 from qwen3nb.evaluation.run import (
     INSTRUCTED_TYPES,
@@ -41,7 +45,7 @@ from qwen3nb.evaluation.run import (
     UnsupportedError,
     Work,
 )
-from qwen3nb.metrics.retrieval import NOTHING_FOUND
+from qwen3nb.metrics.retrieval import NOTHING_FOUND, deepest, recorded_measures
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers import Reranker
 from qwen3nb.models.search.bm25 import BM25
@@ -49,8 +53,9 @@ from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.models.search.mteb_rows import task_languages
 from qwen3nb.models.search.words import stated_words, words_of_languages
+from qwen3nb.records.details import SearchFacts
 from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo, is_substitute
-from qwen3nb.utils.atomic_files import named, read_json, turn, write_bytes
+from qwen3nb.utils.atomic_files import named, turn, write_bytes
 from qwen3nb.utils.journal import noted
 
 Model = Encoder | BM25 | Fusion | Reranker
@@ -100,7 +105,7 @@ class TaskItem:
             record.task.revision == data_revision(self.task)
             and sorted(record.task.splits) == sorted(self.task.eval_splits)
             and sorted(record.task.subsets) == sorted(self.task.hf_subsets)
-            and record.config.get("words", "") == self._words(record.model.settings)
+            and record.search.words == self._words(record.model.settings)
         )
 
     def _words(self, settings: Mapping[str, Any]) -> str:
@@ -125,8 +130,7 @@ class TaskItem:
                 counts = data_counts(task)
                 predicted, outcome, file = _by_mteb(model, task, kept, run.batch_size)
                 scores = score_task(task, predicted, outcome)
-        top, named = scores.top, getattr(task, "clusters", None)
-        words = self._words(model.settings)
+        named = getattr(task, "clusters", None)
         counts |= nonzero(nothing_found(scores.run, model))
         result = work.record(
             TaskInfo(
@@ -152,7 +156,8 @@ class TaskItem:
             run,
             metrics=scores.metrics,
             parts=scores.parts,
-            config={**({"top": top} if top else {}), **({"words": words} if words else {})},
+            search=SearchFacts(words=self._words(model.settings)),
+            top=scores.top or None,
         )
         return run.with_runs(result, scores.run, scores.qrels)
 
@@ -167,65 +172,57 @@ def nothing_found(run: Mapping[str, Mapping[str, float]], model: Model) -> dict[
 
 def _by_mteb(
     model: Model, task: Any, results: Path | None, batch_size: int
-) -> tuple[dict[str, Any], Any, str]:
-    """Return MTEB's predictions, its result, and the SHA-256 of its file in ``results``.
+) -> tuple[Predictions, Any, str]:
+    """Return MTEB's predictions, its result, and the SHA-256 of its file in ``results``."""
+    import mteb
+
+    kind = task.metadata.type
+    searched: Any = model
+    if kind in SEARCH_TYPES:
+        searched = KeptSearch(_search_model(model), depth=deepest(recorded_measures("task")))
+    with tempfile.TemporaryDirectory() as scratch, named(Path(scratch).parent):
+        folder = Path(scratch)
+        cache = None
+        if results is not None:
+            cache = mteb.ResultCache(folder / "results")
+        predictions_folder = None
+        if kind in PREDICTED_TYPES:
+            predictions_folder = folder / "predictions"
+        outcome = mteb.evaluate(
+            searched,
+            task,
+            cache=cache,
+            overwrite_strategy="always",
+            prediction_folder=predictions_folder,
+            encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
+            show_progress_bar=False,
+            co2_tracker=False,
+        ).task_results[0]
+        digest = ""
+        if results is not None:
+            digests = keep_results(folder / "results", results)
+            digest = digests.get(f"{task.metadata.name}.json", "")
+        if isinstance(searched, KeptSearch):
+            return searched.runs, outcome, digest
+        if predictions_folder is None:
+            return {}, outcome, digest
+        return read_predictions(predictions_folder / task.prediction_file_name), outcome, digest
+
+
+def _search_model(model: Model) -> Any:
+    """Return a model as a search model of MTEB.
 
     An encoder searches by blocks: MTEB's own search needs memory for the scores of all queries with
     50,000 documents, or for all vectors when reranking, and depends on rounding in the matrix
     library.
     """
-    import mteb
+    from mteb.models import SearchCrossEncoderWrapper
 
-    searched: Any = model
-    if isinstance(model, Encoder) and task.metadata.type in SEARCH_TYPES:
-        searched = DenseSearch(model)
-    with tempfile.TemporaryDirectory() as scratch, named(Path(scratch).parent):
-        # Always a new folder: MTEB appends to an existing prediction file.
-        predictions, cached = Path(scratch, "predictions"), Path(scratch, "results")
-        with _predictions(task) as predicted:
-            outcome = mteb.evaluate(
-                searched,
-                task,
-                cache=mteb.ResultCache(cached) if results else None,
-                overwrite_strategy="always",
-                prediction_folder=predictions,
-                encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
-                show_progress_bar=False,
-                co2_tracker=False,
-            ).task_results[0]
-        kept = keep_results(cached, results) if results else {}
-        written = predictions / task.prediction_file_name
-        if not predicted and written.is_file():
-            predicted = dict(read_json(written))
-        return predicted, outcome, kept.get(f"{task.metadata.name}.json", "")
-
-
-@contextmanager
-def _predictions(task: Any) -> Iterator[dict[str, Any]]:
-    """Collect MTEB's predictions, by subset and split, instead of writing them to a file.
-
-    Writing and reading them as JSON takes longer than a search. If MTEB lacks the method replaced
-    here, predictions are written, and nothing is collected.
-    """
-    kept: dict[str, Any] = {}
-    searched = task.metadata.type in SEARCH_TYPES
-
-    def keep(
-        predictions: Any, model: Any, prediction_folder: Path, hf_split: str, hf_subset: str
-    ) -> None:
-        # MTEB removes documents from a run while scoring. Others equal those read from a file.
-        copied = (
-            {query: dict(ranked) for query, ranked in predictions.items()}
-            if searched
-            else json.loads(json.dumps(predictions))
-        )
-        kept.setdefault(hf_subset, {})[hf_split] = copied
-
-    task._save_task_predictions = keep
-    try:
-        yield kept
-    finally:
-        del task._save_task_predictions
+    if isinstance(model, Encoder):
+        return DenseSearch(model)
+    if isinstance(model, Reranker):
+        return SearchCrossEncoderWrapper(model)
+    return model
 
 
 def load_task(task: Any, revision: str = "") -> None:

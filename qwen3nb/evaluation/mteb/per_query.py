@@ -27,7 +27,7 @@ from qwen3nb.datasets.mirror import load_here
 from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.evaluation.run import SEARCH_TYPES, EvaluationError
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, numbered, reported
-from qwen3nb.metrics.retrieval import RECORDED, rank_documents, score_run
+from qwen3nb.metrics.retrieval import rank_documents, recorded_measures, score_run
 from qwen3nb.models.search.mteb_rows import joined_query
 from qwen3nb.records.record import Part, TaskInfo
 
@@ -44,6 +44,7 @@ _NAMED: dict[str, tuple[Named, str]] = {
     "Classification": ({"accuracy": ("mean", ("accuracy",))}, "accuracy"),
     "Clustering": ({"V-measure": ("mean", ("v_measure",))}, "v_measure"),
 }
+PREDICTED_TYPES = ("STS", "Classification")  # whose predictions are scored here, besides searches
 _SEARCH_NAMES = {"ndcg": "nDCG", "map": "MAP", "recall": "Recall", "precision": "P"}
 _SEARCH_SCORE = re.compile(r"(?:max_over_subqueries_)?(ndcg|map|recall|precision)_at_(\d+)")
 _UNITS = {
@@ -92,7 +93,10 @@ class TaskScores:
 
 def metrics_of(kind: str) -> tuple[str, ...]:
     """Return the metrics in records of tasks of MTEB's type ``kind``."""
-    return RECORDED["task"] if kind in SEARCH_TYPES else tuple(_NAMED.get(kind, ({}, ""))[0])
+    if kind in SEARCH_TYPES:
+        return recorded_measures("task")
+    named, _ = _NAMED.get(kind, ({}, ""))
+    return tuple(named)
 
 
 def task_slices(task: Any) -> list[Slice]:
@@ -128,7 +132,7 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
     qrels: dict[str, Any] = {}
     run: dict[str, Any] = {}
     for part in slices:
-        own: PerQuery = {}
+        own: Mapping[str, Mapping[str, float]] = {}
         if searched:
             judged, ranked = _judged_run(task, part, predicted[part.subset][part.split])
             # As in MTEB: all judged queries; a query without a relevant document counts as 0.
@@ -248,8 +252,12 @@ def _named(task: Any) -> tuple[Named, str]:
         named, first = _NAMED.get(task.metadata.type, ({}, ""))
         return named, next(iter(named)) if theirs == first else theirs
     match = _SEARCH_SCORE.fullmatch(theirs)
-    main = [f"{_SEARCH_NAMES[match[1]]}@{match[2]}"] if match else []
-    return {name: ("mean", (name,)) for name in (*main, *RECORDED["task"])}, (*main, theirs)[0]
+    measures = [str(measure) for measure in recorded_measures("task")]
+    main = theirs
+    if match:
+        main = f"{_SEARCH_NAMES[match[1]]}@{match[2]}"
+        measures = [main, *measures]
+    return {name: ("mean", (name,)) for name in measures}, main
 
 
 def _check_agreement(task: Any, ours: Aggregate, theirs: float, *, on: str = "") -> None:

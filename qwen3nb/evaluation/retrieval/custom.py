@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,16 @@ from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.judgements import nonzero, nothing_found_by
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.run import EvaluationRun, Run, UnsupportedError, Work, evaluate_each
+from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.metrics.retrieval import (
     JUDGED,
     NOTHING_FOUND,
-    RECORDED,
     UNJUDGED,
+    Measure,
     Qrels,
+    deepest,
     rank_documents,
+    recorded_measures,
     score_run,
 )
 from qwen3nb.models.encoders.base import Encoder
@@ -38,11 +41,10 @@ from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import search_texts
 from qwen3nb.models.search.fusion import Fusion, fuse
 from qwen3nb.models.search.words import stated_words
+from qwen3nb.records.details import DataFacts, Judgements, SearchFacts
 from qwen3nb.records.record import Result, TaskInfo
 
-_GRADED = ("nDCG@10",)  # graded; the other metrics are binary
-_DEPTH = 20  # cutoff of the deepest metric
-_FUSED = 100  # documents of each part of a fusion
+_FUSED = 100  # least number of documents of each part of a fusion
 _TOP = 10  # best documents per query kept in a record
 _TIMED = 20  # maximum number of timed queries
 Hits = dict[str, dict[str, float]]
@@ -143,9 +145,9 @@ class DomainItem:
         return self.domain.name
 
     @property
-    def measures(self) -> tuple[str, ...]:
+    def measures(self) -> tuple[Measure, ...]:
         """The metrics of records on custom data."""
-        return RECORDED["own data"]
+        return recorded_measures("own data")
 
     def same(self, record: Result, folder: Path) -> bool:
         """Return whether a record has the same texts, grades, categories, clusters and words."""
@@ -153,28 +155,31 @@ class DomainItem:
             record.task.revision == self.domain.revision
             and record.task.categories == self.domain.categories
             and record.task.clusters == self.domain.clusters
-            and record.config["notes"] == list(self.domain.notes)
-            and record.config.get("words", "") == self._words(record.model.settings)
-            and ("judgements" not in record.config) == self.domain.complete
+            and record.data.notes == list(self.domain.notes)
+            and record.search.words == self._words(record.model.settings)
+            and (record.data.judgements is None) == self.domain.complete
         )
 
     def _words(self, settings: Mapping[str, Any]) -> str:
         """What a record of a model with these settings states on words; see `stated_words`."""
         return stated_words(settings, [self.domain.words.name])
 
+    def _scores(self, hits: Hits) -> QueryScores:
+        domain = self.domain
+        scores = score_run(domain.grades, hits, self.measures, threshold=domain.threshold)
+        columns = {name: scores.array(name) for name in scores}
+        if domain.complete and JUDGED in columns:
+            columns[JUDGED] = np.ones(len(scores.queries))
+        return QueryScores(scores.queries, columns, ids=scores.ids)
+
     def evaluate(self, model: LoadedModel, run: Run) -> Result:
         """Return the record of a model; ``top`` in its parameters holds the best documents."""
         domain, work = self.domain, Work(model)
         nothing: Counter[str] = Counter()
         hits = search_domain(model, domain, nothing=nothing)
-        words = self._words(model.settings)
-        graded = score_run(domain.grades, hits, _GRADED)
-        binary = score_run(domain.relevant, hits, [m for m in self.measures if m not in _GRADED])
-        judgements = {}
-        if domain.complete:
-            binary[JUDGED] = dict.fromkeys(binary[JUDGED], 1.0)
-        else:
-            judgements["judgements"] = judgements_of(domain.grades, hits)
+        search = SearchFacts(
+            words=self._words(model.settings), dimensions=getattr(model, "dimension", None)
+        )
         result = work.record(
             TaskInfo(
                 name=domain.name,
@@ -187,34 +192,44 @@ class DomainItem:
                 counts={**domain.counts, **nonzero(nothing)},
                 clusters=dict(domain.clusters),
             ),
-            {name: (graded | binary)[name] for name in self.measures},
+            self._scores(hits),
             run,
-            config={
-                "boosts": dict(domain.recipe),
-                "negative_cosine": "divided by the boosts" if domain.recipe else "no boosts",
-                "relevance_threshold": domain.threshold,
-                "dropped": list(domain.dropped),
-                "notes": list(domain.notes),
-                "queries": dict(domain.queries),
-                "top": {query: rank_documents(scores)[:_TOP] for query, scores in hits.items()},
-                "dimensions": getattr(model, "dimension", None),
-                **judgements,
-                **({"words": words} if words else {}),
-            },
+            data=self._facts(hits),
+            search=search,
+            top={query: rank_documents(scores)[:_TOP] for query, scores in hits.items()},
         )
         # After the costs are computed.
         seconds = seconds_per_query(model, list(domain.queries.values()))
-        result.config["seconds_per_query"] = seconds
+        result = replace(result, search=replace(search, seconds_per_query=seconds))
         return run.with_runs(result, hits, domain.grades)
 
+    def _facts(self, hits: Hits) -> DataFacts:
+        """Return what the scores depend on in the data, and the judgements of what was found."""
+        domain = self.domain
+        negative_cosine = "no boosts"
+        if domain.recipe:
+            negative_cosine = "divided by the boosts"
+        judgements = None
+        if not domain.complete:
+            judgements = judgements_of(domain.grades, hits)
+        return DataFacts(
+            boosts=dict(domain.recipe),
+            negative_cosine=negative_cosine,
+            relevance_threshold=domain.threshold,
+            dropped=list(domain.dropped),
+            notes=list(domain.notes),
+            queries=dict(domain.queries),
+            judgements=judgements,
+        )
 
-def judgements_of(qrels: Qrels, run: Hits, *, depth: int = _TOP) -> dict[str, dict[str, list[int]]]:
+
+def judgements_of(qrels: Qrels, run: Hits, *, depth: int = _TOP) -> dict[str, Judgements]:
     """Return, per query, the grades of its first documents and of all relevant ones, best first.
 
     A document without a judgement has the grade `UNJUDGED`. With both, scores can be computed under
     other assumptions on unjudged documents; see `qwen3nb.answers.doubts`.
     """
-    judgements = {}
+    judgements: dict[str, Judgements] = {}
     for query, grades in qrels.items():
         first = rank_documents(run.get(query, {}))[:depth]
         ideal = sorted((grade for grade in grades.values() if grade > 0), reverse=True)
@@ -226,16 +241,18 @@ def judgements_of(qrels: Qrels, run: Hits, *, depth: int = _TOP) -> dict[str, di
 
 
 def search_domain(
-    model: LoadedModel, domain: Domain, *, depth: int = _DEPTH, nothing: Counter[str] | None = None
+    model: LoadedModel, domain: Domain, *, depth: int = 0, nothing: Counter[str] | None = None
 ) -> Hits:
     """Return the scores of each query's ``depth`` best documents, including ties with the last.
 
+    By default, these are as many as the recorded measures need.
     Queries for which nothing was found are added to ``nothing``, also by part of a fusion.
 
     Raises:
         EncoderError: a vector that is not finite, or zero for a text that is not blank.
     """
     nothing = Counter() if nothing is None else nothing
+    depth = depth or deepest(recorded_measures("own data"))
     deeper = depth + max(map(len, domain.itself.values()), default=0)
     found: Hits = {}
     if isinstance(model, BM25):
@@ -249,7 +266,7 @@ def search_domain(
         runs = []
         for part in model.parts:
             empty: Counter[str] = Counter()
-            runs.append(search_domain(part, domain, depth=_FUSED, nothing=empty))
+            runs.append(search_domain(part, domain, depth=max(depth, _FUSED), nothing=empty))
             nothing[nothing_found_by(part.label)] += empty[NOTHING_FOUND]
         found = fuse(runs)
     else:

@@ -31,11 +31,13 @@ from qwen3nb.datasets.trec import run_digest, write_run
 from qwen3nb.evaluation.mteb.select import choose_tasks, drawn, quiet, split_groups, task_key
 from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, first_stage
 from qwen3nb.evaluation.run import EvaluationRun, Run, Work, evaluate_each
-from qwen3nb.metrics.retrieval import RECORDED, score_run
+from qwen3nb.metrics.query_scores import QueryScores
+from qwen3nb.metrics.retrieval import Measure, recorded_measures, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.load import loaded_reranker
 from qwen3nb.models.model import Model
 from qwen3nb.models.rerankers import Reranker, RerankError
+from qwen3nb.records.details import DataFacts, FirstRun, RunFiles, SearchFacts
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.records.side_files import first_run_file, first_stage_file, reranked_run_file, run_path
 from qwen3nb.records.verification import run_problems
@@ -212,9 +214,9 @@ class RerankItem:
         return self.task.key
 
     @property
-    def measures(self) -> tuple[str, ...]:
+    def measures(self) -> tuple[Measure, ...]:
         """The metrics of rerankings."""
-        return RECORDED["reranking"]
+        return recorded_measures("reranking")
 
     @property
     def task(self) -> TaskInfo:
@@ -235,12 +237,26 @@ class RerankItem:
             substitute=self.collection.substitute,
         )
 
+    @property
+    def _facts(self) -> DataFacts:
+        collection = self.collection
+        threshold = None
+        if collection.relevance_threshold != 1:
+            threshold = collection.relevance_threshold
+        return DataFacts(
+            collection=self.name,
+            group=collection.group,
+            parts=self.parts,
+            limit=self.limit,
+            relevance_threshold=threshold,
+        )
+
     def same(self, record: Result, folder: Path) -> bool:
         """Return whether a record has the same first stage and data, and its runs exist."""
         file = record.path(folder)
-        runs = (reranked_run_file(file, record.config), first_run_file(file, record.config))
+        runs = (reranked_run_file(file, record.files), first_run_file(file, record.files))
         return (
-            record.config.get("first") == self.first.recipe
+            record.search.first == self.first.recipe
             and record.task.substitute == self.collection.substitute
             and all(run.is_file() for run in runs)
             and not any(run_problems(file, record))
@@ -259,14 +275,8 @@ class RerankItem:
             replace(task, counts={**task.counts, **nonzero(cut)}),
             self._per_query(ranked),
             run,
-            config={
-                "collection": self.name,
-                "group": self.collection.group,
-                "parts": self.parts,
-                "limit": self.limit,
-                "first": self.first.recipe,
-                "counts": counts,
-            },
+            data=self._facts,
+            search=SearchFacts(first=self.first.recipe, counts=counts),
         )
         file = result.path(run.folder)
         digest = run_digest(file, ranked, tag=model.label)
@@ -275,11 +285,8 @@ class RerankItem:
         shared = first_stage_file(run.folder, f"{task.key}-{self.first.digest[:16]}.trec")
         if not shared.is_file() or sha256_file(shared) != self.first.digest:
             write_run(shared, self.first.run, tag=self.first.label)
-        named = {
-            "runs": {own.name: digest},
-            "first_run": {"name": shared.name, "sha256": sha256_file(shared)},
-        }
-        result = replace(result, config=result.config | named)
+        first_run = FirstRun(name=shared.name, sha256=sha256_file(shared))
+        result = replace(result, files=RunFiles(runs={own.name: digest}, first_run=first_run))
         return run.with_runs(result, None, self.collection.qrels)
 
     def scored(self, reranker: Reranker, run: Run) -> tuple[RunArrays, dict[str, int]]:
@@ -318,23 +325,34 @@ class RerankItem:
         scored = replace(candidates, scores=np.concatenate([*log_odds, np.empty(0)]))
         return scored, counts
 
-    def _per_query(self, reranked: RunArrays) -> dict[str, dict[str, float]]:
+    def _per_query(self, reranked: RunArrays) -> QueryScores:
         """Return the columns of the record: reranked, first stage, gain, ceiling, upper bound."""
-        qrels, base = self.collection.qrels, self.first.run
         recall = f"Recall@{self.first.recipe['depth']}"
-        grades = (qrels[query].get(name, 0) for query in base for name in base.listed(query))
-        oracle = replace(base, scores=np.fromiter(grades, np.float64, len(base.scores)))
-        columns = dict(score_run(qrels, reranked, self.measures, zeros=True))
-        first = score_run(qrels, base, (*self.measures, recall), zeros=True)
-        best = score_run(qrels, oracle, self.measures, zeros=True)
-        for metric in self.measures:
-            columns[f"first {metric}"] = first[metric]
-            columns[f"gain {metric}"] = {
-                query: value - first[metric][query] for query, value in columns[metric].items()
-            }
-            columns[f"oracle {metric}"] = best[metric]
-        columns[f"first {recall}"] = first[recall]
-        return columns
+        reranked_scores = self._scores(reranked, self.measures)
+        first_scores = self._scores(self.first.run, (*self.measures, recall))
+        best_scores = self._scores(self._best_order(), self.measures)
+        columns = {str(name): reranked_scores.array(name) for name in self.measures}
+        for measure in self.measures:
+            first = first_scores.array(measure)
+            columns[f"first {measure}"] = first
+            columns[f"gain {measure}"] = columns[measure] - first
+            columns[f"oracle {measure}"] = best_scores.array(measure)
+        columns[f"first {recall}"] = first_scores.array(recall)
+        return QueryScores(reranked_scores.queries, columns, ids=reranked_scores.ids)
+
+    def _scores(self, run: RunArrays, measures: Iterable[str]) -> QueryScores:
+        collection = self.collection
+        return score_run(
+            collection.qrels, run, measures, threshold=collection.relevance_threshold, zeros=True
+        )
+
+    def _best_order(self) -> RunArrays:
+        """Return the candidates with their grades as scores."""
+        run, qrels = self.first.run, self.collection.qrels
+        grades: list[int] = []
+        for query in run:
+            grades.extend(qrels[query].get(name, 0) for name in run.listed(query))
+        return replace(run, scores=np.array(grades, dtype=np.float64))
 
 
 def rerank_pairs(reranker: Reranker, pairs: Any, output: Path) -> int:
@@ -376,12 +394,12 @@ def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
     """
     parts: dict[str, list[Result]] = {}
     for result in results:
-        name = result.config["group"] or result.config["collection"]
+        name = result.data.group or str(result.data.collection)
         parts.setdefault(name, []).append(result)
     metrics = list(results[0].metrics) if results else []
     rows: list[dict[str, Any]] = []
     for name, own in parts.items():
-        whole = len(own) >= (own[-1].config.get("parts") or 1)
+        whole = len(own) >= (own[-1].data.parts or 1)
         values = {m: _mean([r.metrics[m].value for r in own]) if whole else None for m in metrics}
         rows.append({"dataset": name, **values})
     if rows:

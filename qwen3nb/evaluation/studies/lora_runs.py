@@ -235,7 +235,7 @@ def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
     for result in results:
         main = result.task.main_metric
         value = {
-            "dataset": result.config.get("collection", result.task.key),
+            "dataset": result.data.collection or result.task.key,
             "per_query": dict(result.per_query.get(main, {})),
             "aggregate": {main.lower(): result.main.value},
             "config": each.settings,

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from qwen3nb.metrics.retrieval import METRICS
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import ResultError
 from qwen3nb.utils.format import option_words
@@ -12,12 +13,9 @@ from qwen3nb.utils.format import option_words
 _AT = re.compile(r"(?:@|_at_)\d+$")
 _BEFORE = re.compile(r"^(?:first|gain|oracle|macro|cosine|max_over_subqueries)[ _]")
 
-# Metrics (without cut-off) with a formula in book/methods.md, and aliases.
-FORMULAS = frozenset(
-    "ndcg mrr recall precision map accuracy f1 v-measure spearman difference tir".split()  # noqa: SIM905
-)
-_ALSO = {"ndcgexp": "ndcg", "hit": "recall", "p": "precision", "judged": "precision"}
-_ALSO |= {"ap": "map", "pearson": "spearman"}
+# Formulas in book/methods.md of scores that are no retrieval metrics, and other names of scores.
+OTHER_FORMULAS = ("accuracy", "f1", "v-measure", "spearman", "difference", "tir")
+_OTHER_NAMES = {"precision": "precision", "ap": "map", "pearson": "spearman"}
 
 # Parameters of the evaluation notebook that a command may omit, with their defaults.
 EVAL_DEFAULTS: Mapping[str, Any] = {
@@ -57,8 +55,13 @@ def formula_link(metric: str) -> str:
     ('../methods.html#formula-ndcg', '')
     """
     name = _BEFORE.sub("", _AT.sub("", metric.strip())).lower().replace("_", "-")
-    name = _ALSO.get(name, name)
-    return f"../methods.html#formula-{name}" if name in FORMULAS else ""
+    anchors = {name: name for name in OTHER_FORMULAS} | _OTHER_NAMES
+    for retrieval_metric, definition in METRICS.items():
+        anchors[retrieval_metric.lower()] = definition.formula
+    anchor = anchors.get(name, "")
+    if not anchor:
+        return ""
+    return f"../methods.html#formula-{anchor}"
 
 
 def record_link(result: Result) -> str:
@@ -79,39 +82,62 @@ def command_again(result: Result, *, whole: bool = False) -> str:
     It writes to another folder, so stored records are neither reused nor replaced. With ``whole``,
     it repeats the whole evaluation with all of its tasks.
     """
-    config, settings = result.config, result.model.settings
-    if "first" in config and "collection" in config:
-        first, template = config["first"], settings.get("template") or [""]
-        label = result.task.name.removeprefix(f"{config['collection']}.").rpartition("-")[0]
-        options = {
-            "model": result.model.spec,
-            "first": first["kind"] if first.get("kind") in ("bm25", "given") else label,
-            "depth": first["depth"],
-            "max-length": settings.get("max_length", 512),
-            "template": template[0],
-            "instruction": settings.get("instruction", ""),
-            "dtype": settings.get("dtype", "float32"),
-            "seed": result.seed,
-        }
-        options |= {"limit": config["limit"]} if config.get("limit") else {}
-        words = ["qwen3nb", "rerank-suite", str(config["collection"])]
-    elif settings.get("normalize") is False:
+    if result.search.first is not None and result.data.collection is not None:
+        words = ["qwen3nb", "rerank-suite", result.data.collection]
+        options = _rerank_options(result, result.search.first, result.data.collection)
+    elif result.model.settings.get("normalize") is False:
         return ""  # the evaluation has no such option
     else:
         words = ["qwen3nb", "eval"]
-        given = {name: config.get(name) for name in ("tasks", "benchmark", "types", "tier")}
-        selected = {"tasks": result.task.name}
-        if config.get("data"):
-            selected = {"data": config["data"]}
-        elif whole:
-            selected = {name: value for name, value in given.items() if value}
-            if len(selected) > 1:
-                selected.pop("tier", None)  # replaced by the other options
-        used = config if "checkpoint" in config else {**settings, "seed": result.seed}
-        options = {"model": config.get("checkpoint") or result.model.spec, **selected}
-        for name, default in EVAL_DEFAULTS.items():
-            if used.get(name, default) not in (None, default):
-                options[name] = used[name]
-    words += [word for name, value in options.items() for word in option_words(name, value)]
+        options = _eval_options(result, whole=whole)
+    for name, value in options.items():
+        words += option_words(name, value)
     # A separate folder: the original records are not reused.
     return shlex.join([*words, "--out", "again", "--fresh"])
+
+
+def _rerank_options(result: Result, first: Mapping[str, Any], collection: str) -> dict[str, Any]:
+    """Return the options of ``qwen3nb rerank-suite`` that measure a reranking again."""
+    settings = result.model.settings
+    stage = result.task.name.removeprefix(f"{collection}.").rpartition("-")[0]
+    if first.get("kind") in ("bm25", "given"):
+        stage = first["kind"]
+    template = settings.get("template") or [""]
+    options = {
+        "model": result.model.spec,
+        "first": stage,
+        "depth": first["depth"],
+        "max-length": settings.get("max_length", 512),
+        "template": template[0],
+        "instruction": settings.get("instruction", ""),
+        "dtype": settings.get("dtype", "float32"),
+        "seed": result.seed,
+    }
+    if result.limit:
+        options["limit"] = result.limit
+    return options
+
+
+def _eval_options(result: Result, *, whole: bool) -> dict[str, Any]:
+    """Return the options of ``qwen3nb eval`` that measure a score again."""
+    options: dict[str, Any] = {"model": result.options.get("checkpoint") or result.model.spec}
+    options |= _selection(result, whole=whole)
+    values = {**result.model.settings, "seed": result.seed}
+    if "checkpoint" in result.options:
+        values = {**result.options, "relevance_threshold": result.data.relevance_threshold}
+    for name, default in EVAL_DEFAULTS.items():
+        if values.get(name, default) not in (None, default):
+            options[name] = values[name]
+    return options
+
+
+def _selection(result: Result, *, whole: bool) -> dict[str, Any]:
+    """Return the options that select the data of a record, or of its whole evaluation."""
+    if result.options.get("data"):
+        return {"data": result.options["data"]}
+    if not whole:
+        return {"tasks": result.task.name}
+    names = [name for name in ("tasks", "benchmark", "types", "tier") if result.options.get(name)]
+    if len(names) > 1 and "tier" in names:
+        names.remove("tier")  # replaced by the other options
+    return {name: result.options[name] for name in names}

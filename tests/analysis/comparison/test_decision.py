@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import pytrec_eval
-from helpers.records import amend, make
+from helpers.records import amend, make, state
 
 from qwen3nb.analysis.comparison.alignment import nothing_found
 from qwen3nb.answers.candidates import compare_candidates
@@ -33,8 +33,8 @@ def record(label, gain, *, seconds=None, dimensions=None, spread=0.0, **changes)
     result = make(label, scores, task="mine", metric="MRR@10", **changes)
     result.per_query["nDCG@10"] = dict(scores)
     result.metrics["nDCG@10"] = result.metrics["MRR@10"]
-    result.config["seconds_per_query"] = seconds
-    result.config["dimensions"] = dimensions
+    state(result, seconds_per_query=seconds)
+    state(result, dimensions=dimensions)
     return result
 
 
@@ -128,7 +128,7 @@ def with_nothing(result, queries):
     """The record with no document for some queries, which score 0."""
     for column in result.per_query.values():
         column.update(dict.fromkeys(queries, 0.0))
-    result.config["top"] = {query: [] if query in queries else ["d"] for query in column}
+    state(result, top={query: [] if query in queries else ["d"] for query in column})
     amend(result, "task", counts={NOTHING_FOUND: len(queries)})
     return result
 
@@ -153,7 +153,7 @@ def test_no_verdict_rests_on_queries_for_which_nothing_was_found():
 def test_queries_without_documents_are_those_of_the_record_or_of_its_count():
     result = with_nothing(record("m", 0.0), ["q3", "q5"])
     assert nothing_found(result, "MRR@10") == ("q3", "q5")
-    del result.config["top"]
+    state(result, top=None)
     assert nothing_found(result, "MRR@10") == ("q3", "q5")
     amend(result, "task", counts={})
     assert nothing_found(result, "MRR@10") == ()
@@ -212,8 +212,8 @@ def test_scores_if_all_were_relevant_are_those_of_pytrec_eval(metric, measure):
             best = max(expected.get(query, 0.0), value[measure.replace(".", "_")])
             expected[query] = best
     result = make("m", score_run(qrels, RUN, [metric])[metric], metric=metric)
-    result.config["judgements"] = judgements_of(QRELS, RUN)
-    result.config["relevance_threshold"] = 2
+    state(result, judgements=judgements_of(QRELS, RUN))
+    state(result, relevance_threshold=2)
     assert scores_if_relevant(result, metric) == pytest.approx(expected)
     if metric == "MRR@10":
         assert expected == {"a": 1.0, "b": 1.0, "c": 1.0}
@@ -222,7 +222,7 @@ def test_scores_if_all_were_relevant_are_those_of_pytrec_eval(metric, measure):
 def judged(result, first, *, relevant=(3,)):
     """The record with the grades of each query's first documents."""
     queries = result.per_query["MRR@10"]
-    result.config["judgements"] = {q: {"first": first, "ideal": [*relevant]} for q in queries}
+    state(result, judgements={q: {"first": first, "ideal": [*relevant]} for q in queries})
     share = sum(grade >= 0 for grade in first) / len(first)
     result.per_query["Judged@10"] = dict.fromkeys(queries, share)
     result.metrics.update(means({"Judged@10": result.per_query["Judged@10"]}))
@@ -231,7 +231,7 @@ def judged(result, first, *, relevant=(3,)):
 
 def test_no_verdict_that_unjudged_documents_could_turn():
     now, new = judged(record("now", 0.3), [0, 3]), judged(record("new", 0.0), [-1, -1, 0, 3])
-    new.config["top"] = {query: ["a", "b", "c", "d"] for query in new.per_query["MRR@10"]}
+    state(new, top={query: ["a", "b", "c", "d"] for query in new.per_query["MRR@10"]})
     report = compare_candidates([now, new], current="now")
     decision = report.decision
     assert (decision.title, decision.use) == ("No decision", "now")

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers.records import amend, make
+from helpers.records import amend, make, state
 from scipy import stats
 
 from qwen3nb.analysis.comparison.ablation_effects import effects
@@ -97,7 +97,7 @@ def test_the_training_page_shows_the_difference_of_the_comparison():
 def test_a_reranking_has_the_clusters_of_its_record_or_of_the_data_set():
     result = record("judge", OTHER, task="data.bm25-20")
     result.per_query["first nDCG@10"] = dict(zip(IDS, BASE.tolist(), strict=True))
-    result.config["collection"] = "data"
+    state(result, collection="data")
     (new,) = rerank_differences([result])
     reference = compared()
     assert (new.interval, new.p_value) == (reference.interval, reference.p_value)
@@ -125,7 +125,7 @@ def test_an_ablation_shows_the_difference_of_the_comparison():
 def test_the_explorer_shows_the_interval_of_the_comparison():
     records = [record(FIRST, OTHER), record(SECOND, BASE)]
     for result in records:
-        result.config["queries"] = dict.fromkeys(IDS, "text")
+        state(result, queries=dict.fromkeys(IDS, "text"))
     sentence = str(explore(records, task=RECORDS[0].task.key).conclusion)
     low, high = compared().interval
     assert f"[{low:+.3f}, {high:+.3f}]" in sentence

@@ -131,8 +131,8 @@ def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_pa
     assert tuple(record.per_query) == RECORDED["own data"]
     assert record.task.categories == domain.categories
     assert set(record.per_query["MRR@10"]) == {"a", "c"}
-    assert all(len(top) == 10 for top in record.config["top"].values())
-    assert record.config["dropped"] == ["b"]
+    assert all(len(top) == 10 for top in record.top.values())
+    assert record.data.dropped == ["b"]
     assert len(evaluate_domain(models, domain, **options).reused) == 2
     again = evaluate_domain(models, domain, fresh=True, **options)
     assert [result.cost.encoded for result in again] == [0, 0]
@@ -193,7 +193,7 @@ def test_a_query_file_names_labels_and_prompts(data, write, tmp_path):
     )
     assert (current.model.label, candidate.model.label) == ("in-use", "bm25")
     assert current.model.settings["prompts"] == {"query": "query: "}
-    assert (current.config["dimensions"], candidate.config["dimensions"]) == (128, None)
+    assert (current.dimensions, candidate.dimensions) == (128, None)
 
 
 def test_the_same_model_twice_is_named_and_one_label_for_two_models_is_refused(data, tmp_path):
@@ -282,7 +282,7 @@ def found_by(spec, texts, queries):
 def test_bm25_reads_every_script_and_its_record_says_so(home, language):
     record = found_by("bm25", WORDS_OF[language], QUERIES_OF[language])
     assert record.metrics["MRR@10"].value == 1.0
-    assert record.config["words"] == Words(english=True).name
+    assert record.search.words == Words(english=True, accents=False).name
     again = found_by("bm25", WORDS_OF[language], QUERIES_OF[language])
     assert again.finished == record.finished
     assert again.run == record.run  # reused
@@ -292,8 +292,8 @@ def test_queries_that_found_nothing_are_counted_also_by_part_of_a_fusion(home):
     texts, queries = ["sort a list", "read a file"], ["sort", "nowhere"]
     record = found_by("bm25", texts, queries)
     assert record.task.counts[NOTHING_FOUND] == 1
-    assert "words" not in record.config  # read as English, as records from before
-    assert record.config["judgements"]["q1"] == {"first": [], "ideal": [3]}
+    assert record.search.words == ""  # read as English, as records from before
+    assert record.data.judgements["q1"] == {"first": [], "ideal": [3]}
     fused = found_by("bm25+random:16", texts, queries)
     assert NOTHING_FOUND not in fused.task.counts
     assert fused.task.counts[nothing_found_by("bm25")] == 1
@@ -314,8 +314,8 @@ def test_the_query_itself_is_not_ranked_and_copies_are_one_cluster(home):
     assert "query 'x': is itself a document, left out of its ranking: x" in domain.notes
     for spec in ("bm25", "random:16", "bm25+random:16"):
         record = evaluate_domain([spec], domain, strict=True).results[0]
-        assert "x" not in record.config["top"]["x"]
-        assert "x" in record.config["top"]["y"]
+        assert "x" not in record.top["x"]
+        assert "x" in record.top["y"]
         assert record.task.counts[ITSELF] == 1
         assert record.task.clusters == domain.clusters
     scores = evaluate_domain(["bm25"], domain, strict=True).results[0].per_query["MRR@10"]
@@ -331,7 +331,7 @@ def test_judged_documents_are_counted_as_by_hand(home):
     query_rows = [{"id": "q", "query": "sort", "relevance_grades": {"b": 0, "c": 3}}]
     record = evaluate_domain(["bm25"], load_domain(query_rows, rows), strict=True).results[0]
     assert record.metrics["Judged@10"].value == 0.5
-    assert record.config["judgements"]["q"] == {"first": [0, UNJUDGED], "ideal": [3]}
+    assert record.data.judgements["q"] == {"first": [0, UNJUDGED], "ideal": [3]}
 
 
 def test_complete_judgements_leave_nothing_unjudged(home):
@@ -346,7 +346,7 @@ def test_complete_judgements_leave_nothing_unjudged(home):
     record = run.results[0]
     assert not run.reused
     assert (before.metrics["Judged@10"].value, record.metrics["Judged@10"].value) == (0.5, 1.0)
-    assert "judgements" not in record.config
+    assert record.data.judgements is None
     assert record.per_query["MRR@10"] == before.per_query["MRR@10"] == {"q": 1.0}
 
 

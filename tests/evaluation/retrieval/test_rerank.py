@@ -51,7 +51,7 @@ def run_suite(reranker, data=None, **options):
 
 
 def first_run(result):
-    return read_run(first_run_file(result.path(), result.config))
+    return read_run(first_run_file(result.path(), result.files))
 
 
 def test_search_then_rerank_in_one_call(reranker, beir):
@@ -60,7 +60,7 @@ def test_search_then_rerank_in_one_call(reranker, beir):
     (result,) = suite.results
     (collection,) = find_collections(beir)
     record = result.path()
-    reranked = read_run(reranked_run_file(record, result.config))
+    reranked = read_run(reranked_run_file(record, result.files))
     first = first_run(result)
     assert result.task.name == "words.bm25-10"
     assert len(cost_table([result]).rows) == 1  # what the leaderboard's page shows of it
@@ -89,16 +89,16 @@ def test_search_then_rerank_in_one_call(reranker, beir):
             collection.queries[query], [collection.documents[d] for d in sorted(scores)]
         )
         assert [scores[d] for d in sorted(scores)] == score.log_odds.tolist()
-    assert result.config["counts"]["pairs"] == sum(map(len, reranked.values()))
+    assert result.search.counts["pairs"] == sum(map(len, reranked.values()))
     assert "extra" not in collection.qrels
 
 
 def test_rerankers_share_the_run_of_the_first_stage(reranker, beir, tmp_path):
     other = load_reranker(write_reranker(tmp_path / "other", seed=3), device="cpu")
     (one,), (two,) = (run_suite(each, [beir], depth=5).results for each in (reranker, other))
-    assert one.config["first_run"] == two.config["first_run"]
+    assert one.files.first_run == two.files.first_run
     (shared,) = (paths.results() / "first_stages").iterdir()
-    assert first_run_file(two.path(), two.config) == shared
+    assert first_run_file(two.path(), two.files) == shared
     assert not list(paths.results().rglob("*.first.trec"))
     inode = shared.stat().st_ino
     assert run_suite(reranker, [beir], depth=5, fresh=True).reused == ()
@@ -116,7 +116,7 @@ def test_groups_are_averaged_into_one_and_the_mean_counts_them_once(reranker, be
 
     *rows, mean = dataset_rows(suite.results)
     scores = {row["dataset"]: row["nDCG@10"] for row in rows}
-    parts = [r.main.value for r in suite.results if r.config["group"] == "cqadupstack"]
+    parts = [r.main.value for r in suite.results if r.data.group == "cqadupstack"]
     assert scores.keys() == {"words", "cqadupstack"}
     assert len(parts) == 2
     assert scores["cqadupstack"] == pytest.approx(sum(parts) / 2)
@@ -213,7 +213,7 @@ def test_a_long_query_is_cut_and_counted(folder, beir):
     (result,) = run_suite(short, [beir], depth=3).results
 
     assert result.main.n == 8
-    assert result.config["counts"]["queries_cut"] == 2
+    assert result.search.counts["queries_cut"] == 2
     assert result.task.counts["queries cut to leave room for a document"] == 2
 
 
@@ -254,7 +254,7 @@ def test_the_official_ms_marco_takes_the_place_of_the_task(reranker, beir, tmp_p
     run = first_run(result)
     assert rank_documents(run["7"]) == [str(d) for d in range(10)]  # cut to the depth
     judge = pytrec_eval.RelevanceEvaluator({"7": {"0": 1}, "9": {"9": 1}}, {"recip_rank"})
-    theirs = judge.evaluate(read_run(reranked_run_file(result.path(), result.config)))
+    theirs = judge.evaluate(read_run(reranked_run_file(result.path(), result.files)))
     assert result.main.value == pytest.approx(np.mean([t["recip_rank"] for t in theirs.values()]))
     mean = dataset_rows([words, result])[-1]
     assert mean["dataset"] == "mean of 2 data sets"
@@ -382,15 +382,15 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
         ("joint_single_r2", 42, True),
         ("rank_only_r2", 7, False),
     ]
-    done = [(r.config["training"]["configuration"], r.seed, r.task.name) for r in results]
+    done = [(r.training.configuration, r.seed, r.task.name) for r in results]
     assert done == [
         ("joint_single_r2", 42, "words.bm25-4"),
         ("joint_single_r2", 42, "AuthorSTS"),
         ("rank_only_r2", 7, "words.bm25-4"),
     ]
-    kinds = [r.config["training"]["kind"] for r in results]
+    kinds = [r.training.kind for r in results]
     assert kinds == ["reranking", "embedding", "reranking"]
-    assert results[0].config["training"]["steps"] is None  # no log
+    assert results[0].training.steps is None  # no log
     assert results[0].model.settings["instruction"] == "Find the function."
     assert verify_files([result.path() for result in results]) == {}
     assert evaluated().reused == (

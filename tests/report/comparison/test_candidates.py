@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from helpers.records import BASE, amend, make, noisy, own
+from helpers.records import BASE, amend, make, noisy, own, state
 
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.comparison import compare
@@ -13,8 +13,9 @@ from qwen3nb.cli.commands.records import REGRESSION
 
 def test_the_recommendation_and_everything_behind_it():
     records = [own("now", 0.4), own("new", 0.6, seed=1), own("same", 0.41, seed=2)]
-    records[0].config["top"]["q0"], records[0].config["seconds_per_query"] = [], 0.001
-    del records[2].config["top"]
+    records[0].top["q0"] = []
+    state(records[0], seconds_per_query=0.001)
+    state(records[2], top=None)
     stale = own("stale", 0.5)
     amend(stale, "task", revision="another")
     report = compare_candidates([*records, stale], current="now", most=40, alpha=0.04, seed=3)

@@ -8,7 +8,7 @@ from helpers import REPOSITORY
 from helpers.browser import used
 from helpers.html import HOSTILE, Tags
 from helpers.records import RETRIEVAL as TASK
-from helpers.records import amend, make
+from helpers.records import amend, make, state
 from helpers.search_texts import search_texts
 
 from qwen3nb.answers.explorer import (
@@ -26,9 +26,7 @@ QRELS = {"q0": {"d0": 1, "d5": 0}, "q1": {"d1": 2}, "q2": {"d7": 1}}
 
 def ranked(label, order, scores):
     result = make(label, scores)
-    result.config["top"] = {
-        query: [f"d{i}" for i in order] for query in result.per_query["nDCG@10"]
-    }
+    state(result, top={query: [f"d{i}" for i in order] for query in result.per_query["nDCG@10"]})
     return result
 
 
@@ -66,7 +64,7 @@ def data_of(page):
 def test_the_explorer_holds_texts_and_never_markup(text):
     results = [make(text, {text: 0.1, "q": 0.5}), make("m", {text: 0.2, "q": 0.9})]
     for each in results:
-        each.config["top"] = {text: [text]}
+        state(each, top={text: [text]})
     texts = search_texts({text: text, "q": "other"}, {text: (text, text)}, {text: {text: 1}})
     explorer = explore(results, task=TASK, texts=texts)
     page = explorer.plot()._repr_html_()
@@ -105,7 +103,7 @@ def test_one_query_by_hand(explorer):
     assert table.rows[0][0].detail == "text 7"
     zero = explorer.query("q0", first="a").rows
     assert [cell.text for cell in zero[1]] == ["Title 5", "0", "6", "4"]
-    del explorer.records["b"].config["top"]
+    state(explorer.records["b"], top=None)
     assert [cell.text for cell in explorer.query("q0").rows[0]][1:] == ["1", "not kept", "1"]
     with pytest.raises(ValueError, match="unknown query 'q9' of PyDocsSampleRetrieval"):
         explorer.query("q9")
@@ -140,7 +138,7 @@ def test_without_two_models_or_the_texts_the_page_says_why():
     results = [make("a", task="NoSuchTask"), make("b", task="NoSuchTask")]
     assert "unknown task" in explore(results, task="NoSuchTask")._repr_html_()
     for each in results:
-        each.config["queries"] = {"q0": "my query", "q1": "b", "q2": "c"}
+        state(each, queries={"q0": "my query", "q1": "b", "q2": "c"})
     own = explore(results, task="NoSuchTask")
     assert (own.text("q0"), own.note) == ("my query", "")
 
@@ -148,7 +146,7 @@ def test_without_two_models_or_the_texts_the_page_says_why():
 def test_the_rankings_of_a_part_are_those_of_the_whole_task():
     part = make("a")  # its queries have no prefix, the rankings have
     amend(part, "task", splits=("test",), subsets=("en",))
-    part.config["top"] = {"test/en/q0": ["d"], "test/de/q0": ["e"]}
+    state(part, top={"test/en/q0": ["d"], "test/de/q0": ["e"]})
     tops = [top_documents(part, query) for query in ("q0", "test/de/q0", "q1")]
     assert tops == [["d"], ["e"], []]
 

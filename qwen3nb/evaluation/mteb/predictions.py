@@ -1,0 +1,66 @@
+"""What a model predicted while MTEB evaluated it: rankings, similarities or labels.
+
+Rankings are kept as they pass through the search model, because writing and reading them as JSON
+takes longer than a search. Other predictions are read from the file that MTEB writes.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.metrics.retrieval import Run, rank_documents
+
+Predictions = dict[str, dict[str, Any]]  # by subset, then split
+
+
+class KeptSearch:
+    """A search model of MTEB whose rankings are kept.
+
+    ``runs`` has at least ``depth`` documents per query, by subset and split; MTEB gets as many as
+    it asks for.
+    """
+
+    def __init__(self, search: Any, depth: int) -> None:
+        self._search = search
+        self._depth = depth
+        self.runs: Predictions = {}
+
+    @property
+    def mteb_model_meta(self) -> Any:
+        """MTEB's description of the model."""
+        return self._search.mteb_model_meta
+
+    def index(self, corpus: Any, **options: Any) -> None:
+        """Index MTEB's corpus."""
+        self._search.index(corpus, **options)
+
+    def search(
+        self, queries: Any, *, top_k: int, hf_split: str, hf_subset: str, **options: Any
+    ) -> dict[str, dict[str, float]]:
+        """Return the ``top_k`` best documents per query, and keep the whole ranking."""
+        depth = max(top_k, self._depth)
+        run = self._search.search(
+            queries, top_k=depth, hf_split=hf_split, hf_subset=hf_subset, **options
+        )
+        self.runs.setdefault(hf_subset, {})[hf_split] = run
+        # A copy, because MTEB removes documents from a run while it scores.
+        if depth == top_k:
+            return {query: dict(scores) for query, scores in run.items()}
+        return _first(run, top_k)
+
+
+def _first(run: Run, depth: int) -> dict[str, dict[str, float]]:
+    """Return the ``depth`` best documents per query."""
+    best = {}
+    for query, scores in run.items():
+        best[query] = {document: scores[document] for document in rank_documents(scores)[:depth]}
+    return best
+
+
+def read_predictions(file: Path) -> Predictions:
+    """Return the predictions in MTEB's file; none if it has not written one."""
+    if not file.is_file():
+        return {}
+    written: Mapping[str, Any] = json.loads(file.read_bytes())  # MTEB writes NaN
+    return {subset: splits for subset, splits in written.items() if subset != "mteb_model_meta"}

@@ -1,0 +1,210 @@
+"""The scores of every query, as an array per column.
+
+>>> scores = QueryScores.of({"nDCG@10": {"a": 0.5, "b": 1.0}, "MRR@10": {"b": 1.0}})
+>>> scores
+<QueryScores: 2 queries; columns nDCG@10, MRR@10>
+>>> scores.array("nDCG@10")
+array([0.5, 1. ])
+>>> scores["MRR@10"]
+{'b': 1.0}
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from qwen3nb.metrics.intervals import Array
+from qwen3nb.utils.imports import DataFrame
+from qwen3nb.utils.schema import shortened
+
+_RECENT_ROWS = 64  # sorted orders of queries that stay in memory
+_RECENT_IDS = 256  # sets of query ids that stay in memory, about one per task
+
+
+class SharedQueries:
+    """Query ids by their digest, so that the records of a task share one tuple.
+
+    At most ``size`` tuples are held; the oldest goes first.
+    """
+
+    def __init__(self, size: int = _RECENT_IDS) -> None:
+        self._size = size
+        self._queries: dict[str, tuple[str, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def get(self, digest: str) -> tuple[str, ...] | None:
+        """Return the queries of a digest; None if they are not held."""
+        return self._queries.get(digest)
+
+    def share(self, digest: str, queries: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the tuple that is held for a digest; hold ``queries`` if there is none."""
+        shared = self._queries.setdefault(digest, queries)
+        while len(self._queries) > self._size:
+            oldest = next(iter(self._queries))
+            self._queries.pop(oldest, None)
+        return shared
+
+
+SHARED_QUERIES = SharedQueries()
+
+
+def digest_of_queries(queries: Iterable[str]) -> str:
+    """Return the SHA-256 of query ids, each preceded by its length."""
+    text = "".join(f"{len(query)}:{query}" for query in queries)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@lru_cache(maxsize=_RECENT_ROWS)
+def sorted_rows(queries: tuple[str, ...], part: str = "") -> npt.NDArray[np.intp]:
+    """Return the rows of the queries whose id begins with ``part``, sorted by id."""
+    rows = [row for row, query in enumerate(queries) if query.startswith(part)]
+    rows.sort(key=queries.__getitem__)
+    return np.array(rows, np.intp)
+
+
+class QueryScores(Mapping[str, Mapping[str, float]]):
+    """Mapping of column, then query id, to score; also one array per column.
+
+    Create with `of`, or see `qwen3nb.records.record.Result.scores`.
+    """
+
+    ids: str  # digest of the query ids and their order
+    counts: Mapping[str, int]  # number of queries with a score, by column
+
+    def __init__(
+        self, queries: tuple[str, ...], arrays: Mapping[str, Array], *, ids: str = ""
+    ) -> None:
+        """Create from arrays of float64, one value per query, NaN for a missing score.
+
+        ``ids`` is the digest of the queries, if it was computed before.
+        """
+        self.ids = ids or digest_of_queries(queries)
+        self._queries = SHARED_QUERIES.share(self.ids, queries)
+        self._arrays = {name: read_only(array) for name, array in arrays.items()}
+        self.counts = {
+            name: int(np.count_nonzero(~np.isnan(array))) for name, array in arrays.items()
+        }
+
+    @classmethod
+    def of(cls, scores: Mapping[str, Mapping[str, float]]) -> QueryScores:
+        """Return ``scores`` as `QueryScores`; unchanged if it is one.
+
+        Raises:
+            ValueError: an id that is not a string, or a value that is not a finite number.
+        """
+        if isinstance(scores, QueryScores):
+            return scores
+        rows: dict[str, int] = {}
+        for column in scores.values():
+            for query in column:
+                if not isinstance(query, str):
+                    raise ValueError(f"query ids: expected strings, got {shortened(query)}")
+                rows.setdefault(query, len(rows))
+        arrays = {}
+        for name, column in scores.items():
+            array = np.full(len(rows), np.nan)
+            array[[rows[query] for query in column]] = _finite(name, column)
+            arrays[name] = array
+        return cls(tuple(rows), arrays)
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """All query ids, in the order of the arrays."""
+        return self._queries
+
+    def array(self, column: str) -> Array:
+        """Return a column in the order of `queries`, read-only; NaN for a query without a score.
+
+        Raises:
+            KeyError: there is no such column.
+        """
+        return self._arrays[column]
+
+    def sample(self, columns: Sequence[str], part: str = "") -> Array:
+        """Return the values (n, columns) of the queries whose id begins with ``part``, by id.
+
+        Raises:
+            KeyError: there is no such column.
+            ValueError: columns that do not cover the same queries, or a value that is not finite.
+        """
+        rows = sorted_rows(self.queries, part)
+        values = np.stack([self.array(column)[rows] for column in columns], axis=1)
+        absent = np.isnan(values)
+        differs = (absent != absent[:, :1]).any(axis=0)
+        if differs.any():
+            other = columns[int(differs.argmax())]
+            raise ValueError(f"columns {columns[0]!r} and {other!r} cover different queries")
+        present = ~absent[:, 0]
+        rows, values = rows[present], values[present]
+        finite = np.isfinite(values).all(axis=1)
+        if not finite.all():
+            query = self.queries[rows[finite.argmin()]]
+            raise ValueError(f"query {query!r} has a value that is not finite")
+        return values
+
+    def __getitem__(self, column: str) -> dict[str, float]:
+        """Return the scores of a column by query, in the order of `queries`."""
+        array = self.array(column)
+        rows = np.flatnonzero(~np.isnan(array)).tolist()
+        queries = self.queries
+        return {queries[row]: value for row, value in zip(rows, array[rows].tolist(), strict=True)}
+
+    def __contains__(self, column: object) -> bool:
+        return column in self.counts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.counts)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __array__(self, dtype: object = None, copy: object = None) -> Array:
+        # pandas would mistake any mapping but a dict for the list of its keys.
+        raise TypeError(f"{self!r} is a mapping; for a DataFrame, use to_frame()")
+
+    def __repr__(self) -> str:
+        """Number of queries, and the columns."""
+        if not self:
+            return "<QueryScores: none>"
+        return f"<QueryScores: {len(self.queries)} queries; columns {', '.join(self)}>"
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per query, by its id, and a column per metric."""
+        import pandas as pd
+
+        columns = {name: self.array(name) for name in self}
+        return pd.DataFrame(columns, index=list(self.queries))
+
+
+def read_only(array: Array) -> Array:
+    """Return a view of an array that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _finite(name: str, column: Mapping[str, float]) -> Array:
+    """Return the values of a column.
+
+    Raises:
+        ValueError: one is not a finite number; names its query.
+    """
+    try:
+        values = np.array(list(column.values()), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"column {name!r}: expected numbers ({error})") from None
+    finite = np.isfinite(values)
+    if not finite.all():
+        query = list(column)[int(finite.argmin())]
+        raise ValueError(
+            f"column {name!r}: query {query!r} has the value {shortened(column[query])}; "
+            "expected a finite 64-bit float"
+        )
+    return values
