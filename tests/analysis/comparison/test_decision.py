@@ -17,7 +17,7 @@ from qwen3nb.answers.doubts import (
     saturation,
     scores_if_relevant,
 )
-from qwen3nb.datasets.collection import nothing_found_by
+from qwen3nb.datasets.judgements import nothing_found_by
 from qwen3nb.evaluation.retrieval.custom import judgements_of
 from qwen3nb.metrics.aggregate import means
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, score_run
