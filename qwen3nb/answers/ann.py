@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _MARKERS = "os^DvP"
 _GOOD_RECALL = 0.95  # of an index that replaces exact search
-_MARGIN = Procedure().minimum  # a loss that matters, as on the pages of comparisons
+_MARGIN = Procedure().margin  # a loss that matters, as on the pages of comparisons
 _METRIC = "nDCG@10"
 
 

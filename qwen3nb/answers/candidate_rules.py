@@ -1,7 +1,7 @@
 """The verdict on each candidate against the model in use, and the choice of candidates.
 
 A candidate matters if its difference from the model in use is significant (see `differences`)
-**and** larger than ``minimum``. `qwen3nb.answers.decision` chooses between those that
+**and** larger than ``margin``. `qwen3nb.answers.decision` chooses between those that
 matter and the model in use.
 """
 
@@ -42,7 +42,7 @@ class Recommendation:
 
     model: str
     verdict: str  # see `differences.verdict`
-    matters: bool  # whether the difference is significant and larger than the minimum
+    matters: bool  # whether the difference is significant and larger than the margin
     text: str  # the verdict with its reason
 
 
@@ -68,16 +68,16 @@ def recommend(
     With a ``doubt`` that could turn it, there is no verdict.
     """
     how, each = comparison.procedure, difference
-    significant, large = each.significant(how.alpha), abs(each.difference) > how.minimum
+    significant, large = each.significant(how.alpha), abs(each.difference) > how.margin
     word = comparison.verdict(each)
     text = (
         f"{word}: {each.metric} differs by {each.difference:+.3f} {interval_text(each.interval)} "
         f"(corrected p {p_value_text(each.corrected, relation=True)}, n = {each.n})"
     )
     if significant and not large:
-        text += f": significant, but not larger than {how.minimum:g}"
+        text += f": significant, but not larger than {how.margin:g}"
     if large and not significant:
-        text += f": larger than {how.minimum:g}, but not significant"
+        text += f": larger than {how.margin:g}, but not significant"
     if doubt:
         return Recommendation(each.first, NO_VERDICT, False, f"{NO_VERDICT}, as {doubt}; {text}")
     return Recommendation(each.first, word, significant and large, text)
@@ -88,9 +88,9 @@ def rule(comparison: Comparison, deciding: TaskComparison) -> str:
     how = comparison.procedure
     return (
         f"Rule: a candidate is taken if it is better by {deciding.metric}, by more than "
-        f"{how.minimum:g}. Of candidates that cannot be told apart from the best, the cheapest is "
+        f"{how.margin:g}. Of candidates that cannot be told apart from the best, the cheapest is "
         f"taken. Better or worse: the corrected p-value is below {how.alpha:g} and the interval "
-        f"excludes 0. Equivalent: the interval is within ±{how.minimum:g}. Test: "
+        f"excludes 0. Equivalent: the interval is within ±{how.margin:g}. Test: "
         f"{comparison.test} ({deciding.draws:,} sign flips), "
         f"{comparison.family(deciding.task)}, by that metric."
         + (f" Queries of a cluster count together: {of}." if (of := deciding.clustered) else "")

@@ -11,6 +11,7 @@ from qwen3nb.analysis.comparison.alignment import system_names
 from qwen3nb.analysis.comparison.differences import (
     HOLM,
     PairedDifference,
+    Procedure,
     TaskComparison,
     Verdict,
     significant,
@@ -179,7 +180,7 @@ class Candidates(Answer):
             for difference in differences
             if difference.first not in self.undecided
             and difference.significant(procedure.alpha)
-            and difference.difference > procedure.minimum
+            and difference.difference > procedure.margin
         ]
         if not better:
             return ""
@@ -290,7 +291,7 @@ class Candidates(Answer):
     def _is_regression(self, run: TrendPoint) -> bool:
         """Whether a run is shown to be worse than the one before, by more than the margin."""
         procedure = self.comparison.procedure
-        if run.change is None or run.change >= -procedure.minimum:
+        if run.change is None or run.change >= -procedure.margin:
             return False
         return significant(run.p_value, run.change_interval, alpha=procedure.alpha)
 
@@ -304,10 +305,10 @@ class Candidates(Answer):
                 detectable.append(comparison.detectable(difference) or 1.0)
         largest = max(detectable)
         sentences = []
-        if largest > procedure.minimum and self.saturation is None:
+        if largest > procedure.margin and self.saturation is None:
             sentences.append(
                 f"These queries detect only differences of {largest:.3f} or more with a power of "
-                f"0.8; smaller ones above {procedure.minimum:g} may be missed; use more queries."
+                f"0.8; smaller ones above {procedure.margin:g} may be missed; use more queries."
             )
         for difference in self.differences:
             if difference.significant(procedure.alpha) and comparison.could_turn(difference):
@@ -538,8 +539,8 @@ class Candidates(Answer):
                 "decision": decision,
                 "decides": self.tested[0],
                 "alpha": procedure.alpha,
-                "threshold": procedure.minimum,
-                "procedure": asdict(procedure),
+                "threshold": procedure.margin,
+                "procedure": _exported(procedure),
                 "environment": asdict(Environment.current()),
                 "queries": queries,
                 "comparison": comparison,
@@ -614,6 +615,12 @@ def _model(result: Result) -> dict[str, object]:
     }
 
 
+def _exported(procedure: Procedure) -> dict[str, object]:
+    """Return the procedure with the names of earlier reports."""
+    fields = asdict(procedure)
+    return {"minimum" if name == "margin" else name: value for name, value in fields.items()}
+
+
 def compare_candidates(
     results: Iterable[Result],
     *,
@@ -622,7 +629,7 @@ def compare_candidates(
     models: Sequence[str] = (),
     tested: Sequence[str] = (),
     alpha: float = 0.05,
-    threshold: float = 0.05,
+    margin: float = 0.05,
     most: int = 5,
     n_resamples: int = DRAWS,
     seed: int = 0,
@@ -633,7 +640,7 @@ def compare_candidates(
     or its data set, by default the only custom data set of the current model, else its only task.
     The first of the ``tested`` metrics, those with p-values, decides; by default, the task's main
     metric, as on all pages, then MRR@10 and nDCG@10 where every model has them. ``alpha`` is the
-    level of the corrected tests of ``n_resamples`` sign flips, ``threshold`` the smallest
+    level of the corrected tests of ``n_resamples`` sign flips, ``margin`` the smallest
     difference that matters; ``most`` queries are listed per model.
 
     Raises:
@@ -661,7 +668,7 @@ def compare_candidates(
         metric=_shared_means(records, tested),
         tasks=[used.task.key],
         alpha=alpha,
-        minimum=threshold,
+        margin=margin,
         draws=n_resamples,
         seed=seed,
     )

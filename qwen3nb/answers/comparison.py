@@ -228,7 +228,7 @@ class Comparison(Answer):
 
     def queries_needed(self, difference: PairedDifference) -> int | None:
         """Number of queries like a pair's that would show equivalence, or None."""
-        margin = self.procedure.minimum
+        margin = self.procedure.margin
         if margin <= 0:
             return None
         units = self._units(difference)
@@ -255,7 +255,7 @@ class Comparison(Answer):
             difference.corrected,
             difference.interval,
             alpha=self.procedure.alpha,
-            margin=self.procedure.minimum,
+            margin=self.procedure.margin,
         )
 
     def verdict(self, difference: PairedDifference) -> str:
@@ -265,7 +265,7 @@ class Comparison(Answer):
             difference.corrected,
             difference.interval,
             alpha=self.procedure.alpha,
-            margin=self.procedure.minimum,
+            margin=self.procedure.margin,
         )
 
     def family(self, task: str = "") -> str:
@@ -385,9 +385,9 @@ class Comparison(Answer):
             return f"{text}."
         better = sum(difference.difference > 0 for difference in shown)
         text += f": {better} better, {len(shown) - better} worse"
-        small = sum(within(difference.interval, procedure.minimum) for difference in shown)
+        small = sum(within(difference.interval, procedure.margin) for difference in shown)
         if small:
-            text += f", {small} by less than {procedure.minimum:g}, the least that matters"
+            text += f", {small} by less than {procedure.margin:g}, the least that matters"
         largest = max(shown, key=lambda difference: abs(difference.difference))
         effect = table.effect_text(largest.difference, largest.interval, absent=f"({SINGLE_QUERY})")
         return (
@@ -408,7 +408,7 @@ class Comparison(Answer):
     def _open_sentence(self, open_: Sequence[PairedDifference]) -> str:
         """State the verdicts on differences that are not significant."""
         verdicts = Counter(self.find_verdict(difference) for difference in open_)
-        margin = f"{self.procedure.minimum:g}"
+        margin = f"{self.procedure.margin:g}"
         words = {
             Verdict.EQUIVALENT: f"equivalent (within ±{margin})",
             Verdict.NO_WORSE: f"no worse (above −{margin})",
@@ -566,7 +566,7 @@ class Comparison(Answer):
 
         The detectable difference is the largest over all pairs with the baseline.
         """
-        margin, alpha = self.procedure.minimum, self.procedure.alpha
+        margin, alpha = self.procedure.margin, self.procedure.alpha
         tasks = [task for task in self.every_task if task.with_baseline]
         named = baseline_text(_with_baseline(tasks))
         return Table.of(
@@ -589,7 +589,7 @@ class Comparison(Answer):
         verdicts = Counter(self.find_verdict(difference) for difference in every)
         detectable = max(self.detectable(difference) or 0.0 for difference in every)
         needed = max(self.queries_needed(difference) or 0 for difference in every)
-        is_large = detectable > self.procedure.minimum
+        is_large = detectable > self.procedure.margin
         row: dict[str, object] = {"task\nmetric": (short_task(task.task), task.metric)}
         for kinds in ((Verdict.BETTER, Verdict.WORSE), _OPEN_VERDICTS):
             row[" / ".join(kinds)] = " / ".join(str(verdicts[kind]) for kind in kinds)
@@ -609,7 +609,7 @@ class Comparison(Answer):
         tasks = every[:MANY]
         if not tasks:
             return None
-        alpha, margin = self.procedure.alpha, self.procedure.minimum
+        alpha, margin = self.procedure.alpha, self.procedure.margin
         shown = _with_baseline(tasks)
         best = best_first(self.differences)[:MOST_MODELS]
         in_order = dict.fromkeys(difference.first for difference in self.differences)
@@ -734,11 +734,12 @@ def compare(
     tier: str = "",
     tasks: str | Sequence[str] = (),
     alpha: float = 0.05,
-    minimum: float = 0.05,
+    margin: float = 0.05,
     correction: str = MAX_T,
     draws: int = DRAWS,
     seed: int = 0,
     clusters: bool = True,
+    minimum: float | None = None,
 ) -> Comparison:
     """Compare models on all tasks of which they have records.
 
@@ -753,12 +754,13 @@ def compare(
         tasks: task names, or a comma-separated string, instead of a tier's; by default every task
             with a record.
         alpha: level of the tests.
-        minimum: smallest difference that matters.
+        margin: smallest difference that matters.
         correction: one of `multiple_testing.CORRECTIONS`.
         draws: number of sign flips; increased where the number of pairs requires it.
         seed: seed of the sign flips.
         clusters: whether tests and intervals of differences treat queries of one cluster
             (`TaskInfo.clusters`) as dependent.
+        minimum: earlier name of ``margin``, in notebooks of older studies.
 
     Raises:
         ValueError: an unknown tier, correction or model, or a baseline or metric without records;
@@ -771,6 +773,8 @@ def compare(
             f"expected records, got {results!r}; write q.load_results().compare({listed})"
         )
     one_of("correction", correction, CORRECTIONS)
+    if minimum is not None:
+        margin = minimum
     records = list(results)
     if models:
         records = list(Results(records).filter(model=models))
@@ -788,7 +792,7 @@ def compare(
         labels.setdefault(record.model.label, names[record.model.identity, record.seed])
     named = _named_baseline(baseline, labels, everything)
     order = _baseline_order(compared, names, metrics, named)
-    procedure = Procedure(alpha, minimum, correction, draws, seed=seed, clusters=clusters)
+    procedure = Procedure(alpha, margin, correction, draws, seed=seed, clusters=clusters)
     by_mean, by_correlation = [], []
     for task in _tasks_of(compared):
         of_task = [record for record in compared if record.task.key == task]

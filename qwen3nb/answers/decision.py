@@ -231,7 +231,7 @@ def decide(
 def _is_better(difference: PairedDifference, comparison: Comparison) -> bool:
     """Return whether a candidate is shown to be better by more than the margin."""
     procedure = comparison.procedure
-    return difference.significant(procedure.alpha) and difference.difference > procedure.minimum
+    return difference.significant(procedure.alpha) and difference.difference > procedure.margin
 
 
 def _why_kept(by_gain: Sequence[PairedDifference], comparison: Comparison) -> str:
@@ -242,7 +242,7 @@ def _why_kept(by_gain: Sequence[PairedDifference], comparison: Comparison) -> st
     if len(significant) == len(by_gain) and best.difference < 0:
         outcome = "the candidate is worse" if single else "every candidate is worse"
     elif best in significant and best.difference > 0:
-        outcome = f"no candidate is better by more than {procedure.minimum:g}"
+        outcome = f"no candidate is better by more than {procedure.margin:g}"
     else:
         outcome = "no candidate is shown to be better"
     which = best.first if single else f"the best, {best.first}"

@@ -167,7 +167,7 @@ def rests_on(
         return True
     procedure = comparison.procedure
     shown = significant(other.p_value, other.interval, alpha=procedure.alpha)
-    return not shown or side * other.difference <= procedure.minimum
+    return not shown or side * other.difference <= procedure.margin
 
 
 def turns_with(
@@ -212,7 +212,7 @@ def _side(difference: PairedDifference, comparison: Comparison) -> int:
     procedure = comparison.procedure
     if not difference.significant(procedure.alpha):
         return 0
-    if abs(difference.difference) <= procedure.minimum:
+    if abs(difference.difference) <= procedure.margin:
         return 0
     return 1 if difference.difference > 0 else -1
 

@@ -342,7 +342,9 @@ RULE = options(
     ),
     option("--alpha", type=click.FloatRange(0, 1), default=0.05),
     option(
+        "--margin",
         "--threshold",
+        "margin",
         type=click.FloatRange(min=0),
         default=0.05,
         help="Smallest difference that matters.",

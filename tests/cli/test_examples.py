@@ -96,7 +96,7 @@ EXITS = {
     "plan": {0, 3},
     "quick": {0, 1},  # random weights fail some checks
     "reproduce": {0, 1},  # and reproduce no published score
-    "compare --baseline encoder --threshold 0.02": {0, 3},
+    "compare --baseline encoder --margin 0.02": {0, 3},
 }
 
 

@@ -385,7 +385,7 @@ class Procedure:
     """How differences are tested."""
 
     alpha: float = ALPHA  # level of the tests
-    minimum: float = 0.05  # smallest difference that matters
+    margin: float = 0.05  # smallest difference that matters
     correction: str = MAX_T  # one of `multiple_testing.CORRECTIONS`
     draws: int = DRAWS  # number of sign flips
     level: float = LEVEL  # level of the intervals

@@ -411,7 +411,7 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
     tasks = {each.task: each for each in (*comparison.tasks, *comparison.correlations)}
     choices: dict[str, tuple[object, object]] = {
         "alpha": (plan.alpha, how.alpha),
-        "margin": (plan.margin, how.minimum),
+        "margin": (plan.margin, how.margin),
         "correction": (plan.correction, how.correction),
         "baseline": (plan.baseline, names.get(comparison.baseline, comparison.baseline)),
     }

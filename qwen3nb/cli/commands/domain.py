@@ -113,7 +113,7 @@ def domain(
     from qwen3nb.evaluation.run import EvaluationError
     from qwen3nb.metrics.retrieval import RECORDED
 
-    rule = {name: options.pop(name) for name in ("tested", "alpha", "threshold")}
+    rule = {name: options.pop(name) for name in ("tested", "alpha", "margin")}
     rule["tested"] = rule["tested"] or ("MRR@10", "nDCG@10")
     for metric in rule["tested"]:
         one_of("metric", metric, RECORDED["own data"])

@@ -170,13 +170,13 @@ def compare(
     \b
     qwen3nb compare --baseline all-MiniLM-L6-v2
     qwen3nb compare --baseline encoder --model encoder-new --task stars --out report.md
-    qwen3nb compare --baseline encoder --threshold 0.02 --out report.json --gate
+    qwen3nb compare --baseline encoder --margin 0.02 --out report.json --gate
     qwen3nb compare --baseline encoder --json
 
     Reads the records of `qwen3nb domain`, or of any --task with these metrics per query. A
     candidate is better or worse by the first metric, by default the task's main one, if its p-value
     is below alpha and the interval excludes 0. P-values are corrected over all pairs of the models
-    compared; with --model, only those named. If the difference also exceeds the threshold, the
+    compared; with --model, only those named. If the difference also exceeds the margin, the
     candidate is recommended or fails the gate; so does a newest run that is worse than the one
     before.
     """

@@ -45,7 +45,8 @@ def test_the_rule_needs_both_evidence_and_size():
     by_holm = compared(candidates(), draws=1000, correction="holm")
     assert [each.corrected for each in by_holm.differences] == [pytest.approx(6 / 1001)] * 3
     assert "all 6 pairs of the models compared" in rule(comparison, comparison.tasks[0])
-    loose = verdicts(compared(candidates(), minimum=0.01, draws=1000))
+    loose = verdicts(compared(candidates(), margin=0.01, draws=1000))
+    assert loose == verdicts(compared(candidates(), minimum=0.01, draws=1000))  # of older notebooks
     assert (loose["slightly"].verdict, loose["slightly"].matters) == ("better", True)
 
 

@@ -187,7 +187,7 @@ def test_a_comparison_says_what_it_does_otherwise_than_planned():
         correction="holm",
         queries={"T": 40},
     )
-    lines = deviations(plan, compare(records, baseline="c", minimum=0.05, correction="none"))
+    lines = deviations(plan, compare(records, baseline="c", margin=0.05, correction="none"))
     assert lines == [
         "alpha: 0.01 planned, 0.05 used",
         "margin: 0.02 planned, 0.05 used",
@@ -200,7 +200,7 @@ def test_a_comparison_says_what_it_does_otherwise_than_planned():
         "tasks with fewer queries than planned: T (30 instead of 40)",
     ]
     many = replace(plan, tasks=tuple("TUVWXYZ"), queries=dict.fromkeys("TUWXYZ", 10))
-    lines = deviations(many, compare(records, baseline="b", minimum=0.02, correction="none"))
+    lines = deviations(many, compare(records, baseline="b", margin=0.02, correction="none"))
     assert "tasks missing: V, W, X and 2 more" in lines
 
 

@@ -50,7 +50,7 @@ def test_differences_with_what_the_queries_can_show():
     (row,) = comparison.power_table().rows
     assert [cell.text for cell in row[:3]] == ["Retrieval", "1 / 0", "0 / 0 / 1"]
     assert (row[3].strong, row[4].value > 40, row[5].text) == (True, True, "40")
-    assert not compared(minimum=0.2).power_table().rows[0][3].strong
+    assert not compared(margin=0.2).power_table().rows[0][3].strong
     rows = comparison.table().rows
     assert [(row[0].text, row[1].strong) for row in rows] == [("good", True), ("same", False)]
     (axis,) = comparison.figure().axes
