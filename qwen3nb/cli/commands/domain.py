@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from qwen3nb import paths
 from qwen3nb.cli import options as opt
+from qwen3nb.cli.arguments import EncoderArguments, RuleArguments
 from qwen3nb.cli.program import Command
 from qwen3nb.utils.atomic_files import turn
 from qwen3nb.utils.choices import one_of
@@ -74,13 +74,28 @@ _NOTES = 10  # printed; a record keeps all
 def domain(
     *,
     queries: Path,
+    documents: Path,
     models: Sequence[str],
     output: Path | None,
     check: bool,
     reports: Path | None,
     no_report: bool,
+    preset: str | None,
+    table: str | None,
+    id_column: str | None,
+    text: str | None,
+    on: datetime | None,
+    boost: bool,
+    name: str | None,
+    relevance_threshold: int | None,
+    tested: Sequence[str],
+    alpha: float,
+    margin: float,
+    fresh: bool,
+    runs: bool,
+    seed: int,
     no_cache: bool,
-    **options: Any,
+    **options: Unpack[EncoderArguments],
 ) -> None:
     """Evaluate models on your own queries and documents, and recommend one.
 
@@ -98,70 +113,78 @@ def domain(
     compared with the model in use (models.current, or the first), as `qwen3nb compare` does;
     the report is written to eval_results/evaluation_<time>.json and .md.
     """
+    from qwen3nb.datasets.custom.documents import find_layout
+    from qwen3nb.datasets.custom.load import load_domain
     from qwen3nb.datasets.custom.queries import model_entry, read_queries
     from qwen3nb.datasets.rows import DataError
 
     query_file = read_queries(queries)
-    collection = _collection(query_file, options)
-    given = [model_entry(each, query_file) for each in models] or list(query_file.by_use)
-    _print_models(given)
+    collection = load_domain(
+        query_file,
+        documents,
+        layout=find_layout(preset, table=table, id_column=id_column, text=text),
+        boost=boost,
+        on=on.date() if on else None,
+        name=name,
+        relevance_threshold=relevance_threshold,
+    )
+    _print_collection(collection)
+    candidates = [model_entry(spec, query_file) for spec in models] or list(query_file.by_use)
+    _print_models(candidates)
     if check:
         return
-    if not given:
+    if not candidates:
         raise DataError(f"no model given; use --model, or a table [models.NAME] in {queries}")
     from qwen3nb.evaluation.retrieval.custom import entry_name, evaluate_domain
     from qwen3nb.evaluation.run import EvaluationError
     from qwen3nb.metrics.retrieval import RECORDED
 
-    rule = {name: options.pop(name) for name in ("tested", "alpha", "margin")}
-    rule["tested"] = rule["tested"] or ("MRR@10", "nDCG@10")
-    for metric in rule["tested"]:
+    metrics = tested or ("MRR@10", "nDCG@10")
+    for metric in metrics:
         one_of("metric", metric, RECORDED["own data"])
     opt.hide_library_bars()
-    run = evaluate_domain(given, collection, output=output, cache=not no_cache, **options)
-    current = entry_name(given[0])
+    run = evaluate_domain(
+        candidates,
+        collection,
+        output=output,
+        cache=not no_cache,
+        fresh=fresh,
+        runs=runs,
+        seed=seed,
+        **options,
+    )
+    current = entry_name(candidates[0])
     if current in run.failures:
         say(f"No decision: {current}, the model in use, failed.", bold=True)
     elif len(run.results) < 2:
         say(f"No decision: there is no other model to compare with {current}.", bold=True)
     else:
+        rule = RuleArguments(tested=metrics, alpha=alpha, margin=margin)
         folder = None if no_report else reports or paths.root() / "eval_results"
-        _report(run.results, folder, **rule, seed=options["seed"])
-    _print_results(run, output, rule["tested"])
+        _report(run.results, folder, rule, seed=seed)
+    _print_results(run, output, metrics)
     if run.failures:
-        failed = "\n".join(run.failure_lines())
-        raise EvaluationError(f"{len(run.failures)} models failed\n{failed}")
+        causes = "\n".join(run.failure_lines())
+        raise EvaluationError(f"{len(run.failures)} models failed\n{causes}")
 
 
-def _collection(queries: Any, options: dict[str, Any]) -> Domain:
-    """Read the documents as described by ``options``, and print a summary of the data."""
-    from qwen3nb.datasets.custom.documents import find_layout
-    from qwen3nb.datasets.custom.load import load_domain
+def _print_collection(collection: Domain) -> None:
+    """Print how much data there is, and what is remarkable about it."""
     from qwen3nb.datasets.rows import printable
 
-    layout = {name: options.pop(name) for name in ("preset", "table", "id_column", "text")}
-    on = options.pop("on")
-    domain = load_domain(
-        queries,
-        options.pop("documents"),
-        layout=find_layout(**layout),
-        boost=options.pop("boost"),
-        on=on and on.date(),
-        name=options.pop("name"),
-        relevance_threshold=options.pop("relevance_threshold"),
-    )
-    boosts = ", ".join(f"{key} {value}" for key, value in domain.recipe.items()) or "none"
+    boosts = ", ".join(f"{name} {value}" for name, value in collection.recipe.items())
     click.echo(
-        f"{domain.name}: {len(domain.texts):,} documents, {len(domain.queries):,} queries "
-        f"({len(domain.dropped)} dropped), relevant from grade {domain.threshold}; "
-        f"boosts: {boosts}"
+        f"{collection.name}: {len(collection.texts):,} documents, "
+        f"{len(collection.queries):,} queries ({len(collection.dropped)} dropped), "
+        f"relevant from grade {collection.threshold}; boosts: {boosts or 'none'}"
     )
-    more = len(domain.notes) - _NOTES
-    lines = [f"{what}: {number:,}" for what, number in domain.counts.items()]
-    lines += [printable(note) for note in domain.notes[:_NOTES]]
-    for line in [*lines, *[f"... and {more} more"] * (more > 0)]:
-        click.echo(f"  {line}", err=True)
-    return domain
+    for description, number in collection.counts.items():
+        click.echo(f"  {description}: {number:,}", err=True)
+    for note in collection.notes[:_NOTES]:
+        click.echo(f"  {printable(note)}", err=True)
+    unprinted = len(collection.notes) - _NOTES
+    if unprinted > 0:
+        click.echo(f"  ... and {unprinted} more", err=True)
 
 
 def _print_models(models: Sequence[Any]) -> None:
@@ -169,14 +192,17 @@ def _print_models(models: Sequence[Any]) -> None:
     from qwen3nb.models.kinds.resolve import find_source
 
     names = []
-    for each in models:
-        spec = str(getattr(each, "spec", each))
-        label = getattr(each, "label", "") or spec
+    for model in models:
+        spec = str(getattr(model, "spec", model))
+        label = getattr(model, "label", "") or spec
         try:
             find_source(spec)
         except ValueError as error:
             click.echo(f"  {label}: {error}", err=True)
-        names.append(label if label == spec else f"{label} ({spec})")
+        if label == spec:
+            names.append(label)
+        else:
+            names.append(f"{label} ({spec})")
     if names:
         click.echo(f"in use: {names[0]}; candidates: {', '.join(names[1:]) or 'none'}")
 
@@ -186,17 +212,20 @@ def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[st
     from qwen3nb.answers.candidates import times_text
     from qwen3nb.report.render.table import number
 
-    rows = [
-        {
-            "metric": metric,
-            "model": f"{result.model.label} {result.model.identity[:8]}",
-            "mean": number_text(result.metrics[metric].value),
-            "95 % interval": interval_text(number(result.metrics[metric]).interval, sign=False),
-            "queries": result.metrics[metric].n,
-        }
-        for metric in metrics
-        for result in run.results
-    ]
+    rows = []
+    for metric in metrics:
+        for result in run.results:
+            score = result.metrics[metric]
+            interval = number(score).interval
+            rows.append(
+                {
+                    "metric": metric,
+                    "model": f"{result.model.label} {result.model.identity[:8]}",
+                    "mean": number_text(score.value),
+                    "95 % interval": interval_text(interval, sign=False),
+                    "queries": score.n,
+                }
+            )
     if rows:
         opt.print_table(rows)
     for result in run.results:
@@ -207,14 +236,18 @@ def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[st
         click.echo(f"{name}: not compared, {reason}")
 
 
-def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None:
+def _report(
+    results: Sequence[Result], folder: Path | None, rule: RuleArguments, *, seed: int
+) -> None:
     """Compare the models with the first; print the decision and the path of the report."""
     from qwen3nb.answers.candidate_rules import NothingFoundError
     from qwen3nb.answers.candidates import compare_candidates
 
-    used = results[0]
+    current = results[0]
     try:
-        report = compare_candidates(results, current=used.model.label, task=used.task.key, **rule)
+        report = compare_candidates(
+            results, current=current.model.label, task=current.task.key, seed=seed, **rule
+        )
     except NothingFoundError as error:
         say(f"No decision: {error}", bold=True)
         return
@@ -222,9 +255,18 @@ def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None
     opt.print_table(report.tables()["Recommendation"])
     if folder is None:
         return
-    name = f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"
-    with turn(folder / name):  # two reports of the same second get different numbers
-        stems = chain([name], (f"{name}_{number}" for number in count(2)))
-        stem = next(each for each in stems if not any(folder.glob(f"{each}.*")))
-        for end, text in ((".json", report.to_json()), (".md", report.to_markdown())):
-            click.echo(paths.shown(write_public(folder / f"{stem}{end}", text)))
+    stem = f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"
+    with turn(folder / stem):  # two reports of the same second get different numbers
+        stem = _new_stem(folder, stem)
+        for suffix, text in ((".json", report.to_json()), (".md", report.to_markdown())):
+            click.echo(paths.shown(write_public(folder / f"{stem}{suffix}", text)))
+
+
+def _new_stem(folder: Path, stem: str) -> str:
+    """Return a name that no file in a folder has: with a number if needed."""
+    numbered = stem
+    number = 1
+    while any(folder.glob(f"{numbered}.*")):
+        number += 1
+        numbered = f"{stem}_{number}"
+    return numbered

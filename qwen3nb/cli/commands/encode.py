@@ -5,11 +5,12 @@ import shutil
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import click
 
 from qwen3nb.cli import options as opt
+from qwen3nb.cli.arguments import LoadedArguments
 from qwen3nb.cli.program import Command, CommandGroup
 
 
@@ -34,17 +35,21 @@ def cache_info() -> None:
     from qwen3nb.vectors.cache import LIMIT, cache_folder, cache_limit, list_caches
 
     caches = list_caches()
-    total = decimal(sum(each.bytes for each in caches))
-    most = "--cache-limit" if os.environ.get(LIMIT) else "half of the free disk; --cache-limit"
-    limit = f"{decimal(cache_limit(cache_folder()))} ({most})"
+    total = decimal(sum(cache.bytes for cache in caches))
+    origin = "half of the free disk; --cache-limit"
+    if os.environ.get(LIMIT):
+        origin = "--cache-limit"
+    limit = f"{decimal(cache_limit(cache_folder()))} ({origin})"
     click.echo(f"{cache_folder()}: {len(caches)} models, {total} of at most {limit}")
-    for each in caches:
-        used = datetime.fromtimestamp(each.used, tz=UTC)
-        keys = ("pooling", "dtype", "vectors", "max_length", "normalize", "prefix")
-        known = "".join(f", {k} {each.settings[k]}" for k in keys if each.settings.get(k))
+    for cache in caches:
+        last_use = datetime.fromtimestamp(cache.used, tz=UTC)
+        details = [f"last used {last_use:%Y-%m-%d}"]
+        for name in ("pooling", "dtype", "vectors", "max_length", "normalize", "prefix"):
+            if cache.settings.get(name):
+                details.append(f"{name} {cache.settings[name]}")
         click.echo(
-            f"{each.label}  {each.texts():,} texts  {decimal(each.bytes)}  {each.path.name}\n"
-            f"  last used {used:%Y-%m-%d}{known}"
+            f"{cache.label}  {cache.texts():,} texts  {decimal(cache.bytes)}  {cache.path.name}\n"
+            f"  {', '.join(details)}"
         )
     for folder, documents, size in kept_indexes():
         click.echo(f"index of BM25  {documents:,} documents  {decimal(size)}  {folder}")
@@ -60,22 +65,21 @@ def cache_verify(folder: Path | None) -> None:
     from qwen3nb.vectors.block_file import damaged_shards, read_manifest
     from qwen3nb.vectors.cache import list_caches, verify_cache
 
-    total, damaged = 0, []
+    lines = []
     if folder is not None:
         total = read_manifest(folder).texts
-        damaged = [
-            f"{folder / file}: checksum mismatch; delete it and encode again"
-            for file in damaged_shards(folder)
-        ]
+        for file in damaged_shards(folder):
+            lines.append(f"{folder / file}: checksum mismatch; delete it and encode again")
     else:
-        for each in list_caches():
-            held, problems = verify_cache(each)
-            total += held
-            damaged += [f"{each.path} ({each.label}): {problem}" for problem in problems]
-    for line in damaged:
+        total = 0
+        for cache in list_caches():
+            count, problems = verify_cache(cache)
+            total += count
+            lines += [f"{cache.path} ({cache.label}): {problem}" for problem in problems]
+    for line in lines:
         click.echo(line, err=True)
-    click.echo(f"{total:,} vectors; {len(damaged)} problems")
-    if damaged:
+    click.echo(f"{total:,} vectors; {len(lines)} problems")
+    if lines:
         sys.exit(1)
 
 
@@ -98,17 +102,19 @@ def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: 
 
     if sum((label is not None, size is not None, everything)) != 1:
         raise click.UsageError("expected --model LABEL, --to SIZE or --all")
-    caches = [each for each in list_caches() if label in (None, each.label)]
-    left, freed = size or 0, sum(each.bytes for each in caches)
+    caches = [cache for cache in list_caches() if label in (None, cache.label)]
+    total = sum(cache.bytes for cache in caches)
+    remaining = size or 0
     if dry_run:
-        freed = max(0, freed - left)
-    elif label is None:
-        freed = prune_to(left)
-    else:
-        for each in caches:
-            shutil.rmtree(each.path, ignore_errors=True)  # processes that use it continue
-    what = "would be freed; nothing was removed" if dry_run else "freed"
-    click.echo(f"{decimal(freed)} {what}")
+        freed = max(0, total - remaining)
+        click.echo(f"{decimal(freed)} would be freed; nothing was removed")
+        return
+    if label is None:
+        click.echo(f"{decimal(prune_to(remaining))} freed")
+        return
+    for cache in caches:
+        shutil.rmtree(cache.path, ignore_errors=True)  # processes that use it continue
+    click.echo(f"{decimal(total)} freed")
 
 
 @click.command(cls=Command)
@@ -146,7 +152,8 @@ def encode(
     ray: str | None,
     threads: int | None,
     no_cache: bool,
-    **options: Any,
+    role: str | None,
+    **options: Unpack[LoadedArguments],
 ) -> None:
     """Encode the texts in a file to float32 vectors, one row per text.
 
@@ -167,24 +174,30 @@ def encode(
     if threads is not None and ray is None:
         raise click.UsageError("--threads is for the workers of --ray; OMP_NUM_THREADS otherwise")
     if ray is not None:
-        from qwen3nb.cluster import encode as cluster
+        from qwen3nb.cluster.encode import encode_on_cluster
 
-        done = cluster.encode_on_cluster(
-            spec, source, output, shards=shards, address=ray, threads=threads, **options
+        encoded = encode_on_cluster(
+            spec,
+            source,
+            output,
+            shards=shards,
+            address=ray,
+            threads=threads,
+            role=role,
+            **options,
         )
-        click.echo(done.summary())
+        click.echo(encoded.summary())
         return
     from qwen3nb.models.load import load_encoder
     from qwen3nb.vectors.encode_file import check_output, encode_to_file
     from qwen3nb.vectors.encode_shards import check_folder, encode_shards
     from qwen3nb.vectors.text_files import check_texts, read_texts
 
-    role = options.pop("role")
     if shards is not None:
         check_folder(output)
         encoder = load_encoder(spec, cache=False, **options)
-        done = encode_shards(encoder, source, output, shards=shards, role=role)
-        click.echo(done.summary())
+        encoded = encode_shards(encoder, source, output, shards=shards, role=role)
+        click.echo(encoded.summary())
         return
     check_output(output)
     count = check_texts(source)

@@ -2,14 +2,28 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import click
 
 from qwen3nb.cli import options as opt
+from qwen3nb.cli.arguments import CardArguments, LoadedArguments
 from qwen3nb.cli.program import Command
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.utils.terminal import say
+
+
+class ExtractArguments(CardArguments):
+    """The options of an export, and the facts on its card."""
+
+    pooling: str
+    normalize: bool
+    max_length: int
+    dtype: str
+    prefix: str
+    append_eos: bool
+    label: str | None
+    onnx: bool
 
 
 @click.command(cls=Command)
@@ -31,7 +45,13 @@ from qwen3nb.utils.terminal import say
 @opt.flag("--onnx", help="Also write onnx/model.onnx, verified like the rest.")
 @opt.CARD
 @opt.flag("--verbose", help="Show all verified properties.")
-def extract(checkpoint: Path, output: Path, verbose: bool, prompts: str, **options: Any) -> None:
+def extract(
+    checkpoint: Path,
+    output: Path,
+    verbose: bool,
+    prompts: str,
+    **options: Unpack[ExtractArguments],
+) -> None:
     """Extract the encoder of an encoder-decoder CHECKPOINT to the folder OUTPUT and verify it.
 
     \b
@@ -47,18 +67,21 @@ def extract(checkpoint: Path, output: Path, verbose: bool, prompts: str, **optio
     from qwen3nb.report.card import extract as run
 
     opt.hide_library_bars()
-    done = run(checkpoint, output, prompts=parse_prompts(prompts) or {}, **options)
-    for warning in done.warnings:
+    extraction = run(checkpoint, output, prompts=parse_prompts(prompts) or {}, **options)
+    for warning in extraction.warnings:
         say(f"warning: {warning}", fg="yellow", err=True)
+    length = "normalized" if options["normalize"] else "not normalized"
     click.echo(
-        f"{done.folder}: {done.parameters:,} parameters, pooling {options['pooling']}, "
-        f"{'normalized' if options['normalize'] else 'not normalized'}; differs from its source "
-        f"by at most {done.max_difference:.1e}"
+        f"{extraction.folder}: {extraction.parameters:,} parameters, "
+        f"pooling {options['pooling']}, {length}; differs from its source "
+        f"by at most {extraction.max_difference:.1e}"
     )
-    if graph := done.verification.graph:
+    graph = extraction.verification.graph
+    if graph:
         click.echo(f"ONNX graph: by at most {graph['max_difference']:.1e} of the largest state")
-    for key, value in done.verification.as_dict().items() if verbose else ():
-        click.echo(f"  {key}: {value}")
+    if verbose:
+        for name, value in extraction.verification.as_dict().items():
+            click.echo(f"  {name}: {value}")
 
 
 @click.command(cls=Command)
@@ -71,7 +94,14 @@ def extract(checkpoint: Path, output: Path, verbose: bool, prompts: str, **optio
     default=None,
     help="Of the metric.  [default: the Trainer's rule: lower for losses and errors, else higher]",
 )
-def average(folder: Path, output: Path, higher_is_better: bool | None, **which: Any) -> None:
+def average(
+    folder: Path,
+    output: Path,
+    last: int | None,
+    best: int | None,
+    metric: str,
+    higher_is_better: bool | None,
+) -> None:
     """Average checkpoints in FOLDER and write the result to the folder OUTPUT.
 
     \b
@@ -81,14 +111,18 @@ def average(folder: Path, output: Path, higher_is_better: bool | None, **which: 
     """
     from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 
-    if (which["last"] is None) == (which["best"] is None):
+    if (last is None) == (best is None):
         raise click.UsageError("give either --last N or --best N")
-    lower_is_better = None if higher_is_better is None else not higher_is_better
-    selection = select_checkpoints(folder, lower_is_better=lower_is_better, **which)
+    lower_is_better = None
+    if higher_is_better is not None:
+        lower_is_better = not higher_is_better
+    selection = select_checkpoints(
+        folder, last=last, best=best, metric=metric, lower_is_better=lower_is_better
+    )
     average_checkpoints(selection, output)
     if selection.note:
         click.echo(selection.note, err=True)
-    names = ", ".join(each.name for each in selection.folders)
+    names = ", ".join(checkpoint.name for checkpoint in selection.folders)
     click.echo(f"{output}: {selection.rule}: {names}")
 
 
@@ -96,7 +130,7 @@ def average(folder: Path, output: Path, higher_is_better: bool | None, **which: 
 @opt.paths_given(model="--model", texts=["model"])
 @opt.LOADED
 @opt.JSON
-def quick(model: str, as_json: bool, **options: Any) -> None:
+def quick(model: str, as_json: bool, **options: Unpack[LoadedArguments]) -> None:
     """Check within a minute whether MODEL works as an encoder.
 
     Exits with 1 if a check FAILED; a WARNING is not a failure.
@@ -131,7 +165,16 @@ def quick(model: str, as_json: bool, **options: Any) -> None:
 @opt.flag("--probes-only", help="Do not search PyDocs.")
 @opt.option("--queries", least=0, default=200, help="Queries of PyDocs; 0: all of them.")
 @opt.JSON
-def parity(where: str, probes_only: bool, as_json: bool, **options: Any) -> None:
+def parity(
+    model: str,
+    where: str,
+    prompts_by: str,
+    least: float,
+    probes_only: bool,
+    queries: int,
+    as_json: bool,
+    **options: Unpack[LoadedArguments],
+) -> None:
     """Check that WHERE computes what MODEL does, and name the cause if not.
 
     WHERE is the address of an OpenAI-compatible server with its model (vLLM,
@@ -146,9 +189,17 @@ def parity(where: str, probes_only: bool, as_json: bool, **options: Any) -> None
     from qwen3nb.evaluation.parity import parity as run
 
     opt.hide_library_bars()
-    found = run(where=where, rankings=not probes_only, **options)
-    opt.answer(found, repr(found), as_json=as_json)
-    if not found.same:
+    answer = run(
+        model,
+        where,
+        prompts_by=prompts_by,
+        least=least,
+        rankings=not probes_only,
+        queries=queries,
+        **options,
+    )
+    opt.answer(answer, repr(answer), as_json=as_json)
+    if not answer.same:
         sys.exit(3)
 
 
@@ -156,7 +207,7 @@ def parity(where: str, probes_only: bool, as_json: bool, **options: Any) -> None
 @opt.paths_given(folder="--model", repository="--repository", texts=["repository"])
 @opt.flag("--dry-run", help="List the files and upload nothing.")
 @opt.flag("--private", help="Create a private repository.")
-def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
+def push(folder: Path, repository: str, dry_run: bool, private: bool) -> None:
     """Upload the export in FOLDER to REPOSITORY on the hub, unless it contains a secret.
 
     \b
@@ -167,7 +218,7 @@ def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
     from qwen3nb.extraction.push_to_hub import push as run
 
     if not dry_run:
-        click.echo(run(folder, repository, **options))
+        click.echo(run(folder, repository, private=private))
         return
     files = plan_push(folder)
     for path, size in files.items():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
 from qwen3nb import paths
 from qwen3nb.cli import options as opt
+from qwen3nb.cli.arguments import CardArguments
 from qwen3nb.cli.program import Command, readable_records
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
@@ -28,6 +29,15 @@ _CHOICE = opt.options(
 )
 
 
+class ContentsArguments(TypedDict):
+    """The arguments of `_CHOICE`: what a paper shows."""
+
+    tier: str | None
+    models: Sequence[str]
+    tasks: str
+    seed: int
+
+
 @click.command(cls=Command, study=paths.results)
 @opt.option(
     "--style",
@@ -37,7 +47,7 @@ _CHOICE = opt.options(
 )
 @opt.out_option(default="paper", type=opt.FOLDER, help="Output folder.")
 @_CHOICE
-def paper(style: str, out: Path, **choice: Any) -> None:
+def paper(style: str, out: Path, **choice: Unpack[ContentsArguments]) -> None:
     """Write figures, tables, captions and references, and an article that compiles.
 
     Trainings and adapters are left out where models or tasks are named.
@@ -57,7 +67,7 @@ def paper(style: str, out: Path, **choice: Any) -> None:
 @opt.option("--format", choices=["latex", "csv", "markdown"], default="latex")
 @opt.out_option(required=True, type=opt.FOLDER, help="Output folder.")
 @_CHOICE
-def tables(format: str, out: Path, **choice: Any) -> None:
+def tables(format: str, out: Path, **choice: Unpack[ContentsArguments]) -> None:
     """Write the tables of `qwen3nb paper` alone: LaTeX, CSV (full precision) or Markdown.
 
     \b
@@ -69,10 +79,29 @@ def tables(format: str, out: Path, **choice: Any) -> None:
         click.echo(file)
 
 
-def _contents(*, tier: str | None, models: Sequence[str], tasks: str, seed: int) -> PaperContents:
+def _contents(**choice: Unpack[ContentsArguments]) -> PaperContents:
+    """Return the records that a paper shows, and how."""
     from qwen3nb.report.paper import PaperContents
 
-    return PaperContents(readable_records(), tier or "", models, split_names(tasks), seed)
+    return PaperContents(
+        readable_records(),
+        choice["tier"] or "",
+        choice["models"],
+        split_names(choice["tasks"]),
+        choice["seed"],
+    )
+
+
+class ReportArguments(TypedDict):
+    """How the model of a report, and its baselines, are loaded."""
+
+    seed: int
+    pooling: str
+    batch_size: int
+    device: str
+    dtype: str
+    prompts: str
+    base: str
 
 
 @click.command(cls=Command, writes=True)
@@ -96,7 +125,17 @@ def _contents(*, tier: str | None, models: Sequence[str], tasks: str, seed: int)
 @opt.PROMPTS
 @opt.BASE
 @opt.MIRROR
-def report(model: str, baselines: str, output: Path, facts: Path | None, **options: Any) -> None:
+def report(
+    model: str,
+    baselines: str,
+    output: Path,
+    facts: Path | None,
+    tier: str,
+    tasks: str,
+    types: str,
+    limit: int,
+    **options: Unpack[ReportArguments],
+) -> None:
     """Evaluate a model and its baselines, compare them, and write scores and card to a folder.
 
     \b
@@ -112,14 +151,22 @@ def report(model: str, baselines: str, output: Path, facts: Path | None, **optio
     from qwen3nb.report.model_report import report_model
 
     opt.hide_library_bars()
-    done = report_model(model, baselines=split_names(baselines), **options)
-    for title, table in done.tables().items():
+    model_report = report_model(
+        model,
+        baselines=split_names(baselines),
+        tier=tier,
+        tasks=tasks,
+        types=types,
+        limit=limit,
+        **options,
+    )
+    for title, table in model_report.tables().items():
         say(f"\n{title}", bold=True)
         opt.print_table(table)
-    for file in done.write(output, facts=facts):
+    for file in model_report.write(output, facts=facts):
         click.echo(file)
-    if done.failures:
-        causes = "\n".join(f"{name}: {why}" for name, why in done.failures.items())
+    if model_report.failures:
+        causes = "\n".join(f"{name}: {cause}" for name, cause in model_report.failures.items())
         raise EvaluationError(f"the report is written, but lacks what failed\n{causes}")
 
 
@@ -134,7 +181,11 @@ def report(model: str, baselines: str, output: Path, facts: Path | None, **optio
 @opt.TIER
 @opt.CARD
 def card(
-    model: Path, output: Path | None, results: Path | None, tier: str | None, **stated: Any
+    model: Path,
+    output: Path | None,
+    results: Path | None,
+    tier: str | None,
+    **facts: Unpack[CardArguments],
 ) -> None:
     """Write the card of an extracted MODEL from its provenance, its training and the results.
 
@@ -154,7 +205,7 @@ def card(
     if results is not None and results.is_file():
         model, results = _of_summary(results, model)
     records = readable_records(results, adapters=False)
-    text = card_text(model, records, tier=tier or richest_tier(records), **stated)
+    text = card_text(model, records, tier=tier or richest_tier(records), **facts)
     click.echo(write_public(output or model / "README.md", text))
     if output is None:
         click.echo(write_hub_results(model, records_of(model, records)))
@@ -174,8 +225,9 @@ def _of_summary(file: Path, model: Path) -> tuple[Path, Path]:
         ) from None
     if not model.is_dir() and str(model) == label:
         model = paths.root() / str(folder)
-    beside = file.parent
-    records = beside if any(beside.glob("*/seed_*/*.json")) else paths.results()
+    records = file.parent
+    if not any(records.glob("*/seed_*/*.json")):
+        records = paths.results()
     click.echo(f"scores and intervals are those of the records in {records}", err=True)
     return model, records
 
@@ -195,9 +247,11 @@ def freeze(name: str) -> None:
     not at all, never replaced, and requires records that pass `qwen3nb verify --checksums`. To cite
     it, archive the folder.
     """
-    from qwen3nb.records.releases import freeze as keep
+    from qwen3nb.records.releases import freeze as freeze_study
 
-    folder = keep(name)
+    folder = freeze_study(name)
     facts = read_json(folder / "release.json")
-    book = "" if (folder / "html").is_dir() else "; without a book (`qwen3nb book` builds one)"
-    click.echo(f"{folder}: {facts['records']} records in {len(facts['files'])} files{book}")
+    line = f"{folder}: {facts['records']} records in {len(facts['files'])} files"
+    if not (folder / "html").is_dir():
+        line += "; without a book (`qwen3nb book` builds one)"
+    click.echo(line)

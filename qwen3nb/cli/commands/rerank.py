@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -69,21 +69,39 @@ _ON_WHAT = opt.options(
 )
 
 
-def _load(*, model: str, **settings: Any) -> Reranker:
+class RerankerArguments(TypedDict):
+    """The arguments of `_MODEL`."""
+
+    model: str
+    adapter: Path | None
+    instruction: str | None
+    max_length: int
+    template: str | None
+    budget: int | None
+    batch_size: int | None
+    device: str
+    dtype: str
+
+
+def _load(**arguments: Unpack[RerankerArguments]) -> Reranker:
+    """Load the reranker that the options of a command name."""
     from qwen3nb.models.rerankers import load_reranker
 
     opt.hide_library_bars()
-    settings["budget"] = _budget(
-        settings.pop("batch_size"), settings["max_length"], settings["budget"]
+    max_length = arguments["max_length"]
+    budget = arguments["budget"]
+    if budget is None and arguments["batch_size"] is not None:
+        budget = arguments["batch_size"] * max_length
+    return load_reranker(
+        arguments["model"],
+        adapter=arguments["adapter"],
+        template=arguments["template"],
+        instruction=arguments["instruction"],
+        max_length=max_length,
+        device=arguments["device"],
+        dtype=arguments["dtype"],
+        budget=budget,
     )
-    return load_reranker(model, **settings)
-
-
-def _budget(batch_size: int | None, max_length: int, tokens: int | None) -> int | None:
-    """Return the tokens per forward pass; None for those of the device."""
-    if tokens is None and batch_size is not None:
-        return batch_size * max_length
-    return tokens
 
 
 @click.command(cls=Command)
@@ -91,7 +109,7 @@ def _budget(batch_size: int | None, max_length: int, tokens: int | None) -> int 
 @opt.option("--pairs", required=True, type=opt.FILE, help="JSON lines with query and document.")
 @opt.out_option("output", required=True, help="JSON lines with p_yes, log_odds, truncated.")
 @opt.READ_LIMIT
-def rerank(pairs: Path, output: Path, **values: Any) -> None:
+def rerank(pairs: Path, output: Path, **arguments: Unpack[RerankerArguments]) -> None:
     """Score query-document pairs, one JSON line each.
 
     \b
@@ -100,7 +118,7 @@ def rerank(pairs: Path, output: Path, **values: Any) -> None:
     """
     from qwen3nb.evaluation.retrieval.rerank import rerank_pairs
 
-    reranker = _load(**values)
+    reranker = _load(**arguments)
     count = rerank_pairs(reranker, pairs, output)
     stats = reranker.stats
     click.echo(
@@ -126,7 +144,18 @@ def rerank(pairs: Path, output: Path, **values: Any) -> None:
 @opt.FRESH
 @opt.flag("--runs", help="Also keep the qrels next to each run (TREC format).")
 def rerank_suite(
-    data: tuple[str, ...], tier: str, first: tuple[str, ...], prompts: str, **values: Any
+    data: tuple[str, ...],
+    tier: str,
+    first: tuple[str, ...],
+    prompts: str,
+    limit: int,
+    msmarco: Path | None,
+    depth: int,
+    output: Path | None,
+    seed: int,
+    fresh: bool,
+    runs: bool,
+    **arguments: Unpack[RerankerArguments],
 ) -> None:
     """Search and rerank DATA, or a tier: folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
 
@@ -140,10 +169,25 @@ def rerank_suite(
     from qwen3nb.evaluation.retrieval.first_stage import load_first
     from qwen3nb.evaluation.retrieval.rerank import rerank as run
 
-    of_model = ("model", "adapter", "instruction", "max_length", "template", "device", "dtype")
-    reranker = _load(**{name: values.pop(name) for name in (*of_model, "budget", "batch_size")})
+    reranker = _load(**arguments)
     stage = load_first(*first, prompts=prompts)
-    _show(lambda: run(reranker, data or None, tier=tier, first=stage, **values), _suite_lines)
+
+    def evaluation() -> EvaluationRun:
+        return run(
+            reranker,
+            data or None,
+            tier=tier,
+            first=stage,
+            limit=limit,
+            msmarco=msmarco,
+            depth=depth,
+            output=output,
+            seed=seed,
+            fresh=fresh,
+            runs=runs,
+        )
+
+    _show(evaluation, _suite_lines)
 
 
 def _need_one(data: tuple[str, ...], tier: str) -> None:
@@ -159,28 +203,35 @@ def _show(
     from qwen3nb.evaluation.run import EvaluationError
 
     try:
-        done, failure = evaluation(), None
+        _print_run(evaluation(), lines)
     except EvaluationError as error:
-        if error.run is None:
-            raise
-        done, failure = error.run, error
-    for line in lines(done):
+        if error.run is not None:
+            _print_run(error.run, lines)
+        raise
+
+
+def _print_run(run: EvaluationRun, lines: Callable[[EvaluationRun], Iterable[str]]) -> None:
+    """Print the scores of a run, and how many of its records were reused."""
+    for line in lines(run):
         click.echo(line)
-    if done.reused:
-        click.echo(f"{len(done.reused)} of {len(done.results)} records reused")
-    if failure is not None:
-        raise failure
+    if run.reused:
+        click.echo(f"{len(run.reused)} of {len(run.results)} records reused")
 
 
 def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
     from qwen3nb.evaluation.retrieval.rerank import dataset_rows
 
-    main = {result.data.collection: result.task.main_metric for result in suite.results}
+    main_metrics = {
+        result.data.collection: result.task.main_metric for result in suite.results
+    }
     for row in dataset_rows(suite.results):
         name = row.pop("dataset")
-        first = main.get(name, "nDCG@10")
-        shown = [f"{k} {row[k]:.4f}" for k in (first, *row) if row[k] is not None]
-        yield f"{name}: {', '.join(dict.fromkeys(shown)) or 'undefined, as a part is missing'}"
+        main_metric = main_metrics.get(name, "nDCG@10")
+        scores = []
+        for metric in dict.fromkeys([main_metric, *row]):
+            if row[metric] is not None:
+                scores.append(f"{metric} {row[metric]:.4f}")
+        yield f"{name}: {', '.join(scores) or 'undefined, as a part is missing'}"
 
 
 @click.command(cls=Command, writes=True)
@@ -211,9 +262,18 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
 def rerank_outputs(
     outputs: Path | None,
     checkpoint: Path | None,
+    training: Path | None,
+    base: str | None,
+    data: tuple[str, ...],
+    tier: str,
+    limit: int,
+    msmarco: Path | None,
     embedding_tasks: tuple[str, ...],
+    depth: int,
+    max_length: int,
     batch_size: int | None,
-    **values: Any,
+    device: str,
+    dtype: str,
 ) -> None:
     """Evaluate every adapter under OUTPUTS as a reranker, and as an encoder if trained as one.
 
@@ -232,18 +292,38 @@ def rerank_outputs(
     folder = outputs or checkpoint
     if folder is None or (outputs and checkpoint):
         raise click.UsageError("expected either OUTPUTS or --adapter")
-    if values["data"] and values["tier"]:
-        _need_one(values["data"], values["tier"])
+    if data and tier:
+        _need_one(data, tier)
     opt.hide_library_bars()
     tasks = choose_tasks(tasks=embedding_tasks) if embedding_tasks else []
+    sizes: dict[str, int] = {}
     if batch_size is not None:
-        values |= {"budget": _budget(batch_size, values["max_length"], None)}
-        values |= {"batch_size": batch_size}
-    _show(lambda: evaluate_trained(folder, embedding_tasks=tasks, **values), _record_lines)
+        sizes = {"batch_size": batch_size, "budget": batch_size * max_length}
+
+    def evaluation() -> EvaluationRun:
+        return evaluate_trained(
+            folder,
+            training=training,
+            base=base,
+            data=data,
+            tier=tier,
+            limit=limit,
+            msmarco=msmarco,
+            embedding_tasks=tasks,
+            depth=depth,
+            max_length=max_length,
+            device=device,
+            dtype=dtype,
+            **sizes,
+        )
+
+    _show(evaluation, _record_lines)
 
 
-def _record_lines(done: EvaluationRun) -> Iterator[str]:
-    for result in done.results:
-        value = "undefined" if result.main.value is None else f"{result.main.value:.4f}"
-        name, metric = result.task.key, result.task.main_metric
-        yield f"{result.model.label} {name}: {metric} {value} (n {result.main.n})"
+def _record_lines(run: EvaluationRun) -> Iterator[str]:
+    for result in run.results:
+        value = "undefined"
+        if result.main.value is not None:
+            value = f"{result.main.value:.4f}"
+        task = f"{result.model.label} {result.task.key}"
+        yield f"{task}: {result.task.main_metric} {value} (n {result.main.n})"

@@ -16,7 +16,9 @@ from qwen3nb.cli.program import Command
 from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
+    from qwen3nb.datasets.mirror import Need
     from qwen3nb.evaluation.contamination import Contamination
+    from qwen3nb.evaluation.mteb.plan import Planned
 
 _SCORES = ("task", "model", "score", "without hits", "to baseline", "to baseline, without hits")
 
@@ -55,33 +57,47 @@ def fetch(
         raise click.UsageError("nothing to fetch; give --tier, --tasks or --model")
     if mirror is None and not only_list:
         raise click.UsageError("no folder to fetch into; give --mirror DIR, or --list")
-    from qwen3nb.datasets.mirror import fetch_all, needs, sizes
+    from qwen3nb.datasets.mirror import fetch_all, needs
     from qwen3nb.evaluation.mteb.select import choose_tasks, tier_tasks
     from qwen3nb.models.kinds.resolve import find_source
     from qwen3nb.utils.progress import tqdm
 
-    named = choose_tasks(tasks=tasks) if tasks else []
-    required = needs([*(tier_tasks(tier) if tier else []), *named], map(find_source, models))
+    tasks_needed = []
+    if tier:
+        tasks_needed += tier_tasks(tier)
+    if tasks:
+        tasks_needed += choose_tasks(tasks=tasks)
+    required = needs(tasks_needed, [find_source(model) for model in models])
     if only_list or mirror is None:
-        sized = sizes(required, say=lambda text: click.echo(text, err=True))
-        lines = (
-            f"{need.kind:8} {need.id:45} {(need.revision or 'main')[:12]:13} {size:>10}  "
-            f"{', '.join(need.used_by[:3])}"
-            for need, size in sized
-        )
-        opt.answer([{**vars(n), "size": size} for n, size in sized], *lines, as_json=as_json)
+        _list_needs(required, as_json=as_json)
         return
     with tqdm(total=len(required), unit="id", desc="arrived") as bar:
         say = partial(tqdm.write, file=sys.stderr)
         failures = fetch_all(required, mirror, say=say, arrived=bar.update)
-    for reason in filter(None, failures.values()):
-        click.echo(reason, err=True)
-    if untried := [id_ for id_, reason in failures.items() if not reason]:
+    for reason in failures.values():
+        if reason:
+            click.echo(reason, err=True)
+    untried = [name for name, reason in failures.items() if not reason]
+    if untried:
         click.echo(f"not tried, for the same reason: {', '.join(untried)}", err=True)
-    done = f"{len(required) - len(failures)} of {len(required)} in {mirror}"
-    opt.answer({"needed": required, "failures": failures}, done, as_json=as_json)
+    summary = f"{len(required) - len(failures)} of {len(required)} in {mirror}"
+    opt.answer({"needed": required, "failures": failures}, summary, as_json=as_json)
     if failures:
         sys.exit(1)
+
+
+def _list_needs(required: Sequence[Need], *, as_json: bool) -> None:
+    """Print what is needed, and its sizes on the hub."""
+    from qwen3nb.datasets.mirror import sizes
+
+    rows = []
+    lines = []
+    for need, size in sizes(required, say=lambda text: click.echo(text, err=True)):
+        rows.append({**vars(need), "size": size})
+        revision = (need.revision or "main")[:12]
+        users = ", ".join(need.used_by[:3])
+        lines.append(f"{need.kind:8} {need.id:45} {revision:13} {size:>10}  {users}")
+    opt.answer(rows, *lines, as_json=as_json)
 
 
 @click.command(cls=Command, writes=True)
@@ -110,11 +126,14 @@ def reproduce(models: Sequence[str], tasks: str) -> None:
     reproduced = []
     for done in run(scores, absent=absent):
         reproduced.append(done)
-        each = done.published
-        ours = "" if done.value is None else f"{done.value:.4f} {done.reason}".strip()
+        published = done.published
+        ours = done.reason
+        if done.value is not None:
+            ours = f"{done.value:.4f} {done.reason}".strip()
         click.echo(
-            f"{done.verdict:10} {each.model:20} {each.task:24} published {each.value:.4f} "
-            f"± {each.tolerance:g} ({each.source})  ours {ours or done.reason}"
+            f"{done.verdict:10} {published.model:20} {published.task:24} "
+            f"published {published.value:.4f} ± {published.tolerance:g} ({published.source})  "
+            f"ours {ours}"
         )
     if absent:
         click.echo(str(missing_error(absent)), err=True)
@@ -133,9 +152,16 @@ def reproduce(models: Sequence[str], tasks: str) -> None:
 @opt.option("--types", default="", help="MTEB task types, such as STS, separated by commas.")
 @opt.option("--languages", default="", help="Language codes, such as eng, separated by commas.")
 @opt.option("--benchmark", help="An MTEB benchmark, such as MTEB(eng, v2).")
-@opt.model_option("cost", help="Estimate the encoding time of this model.")
+@opt.model_option(help="Estimate the encoding time of this model.")
 @opt.JSON
-def list_tasks(cost: str | None, as_json: bool, **which: str | None) -> None:
+def list_tasks(
+    tier: str | None,
+    types: str,
+    languages: str,
+    benchmark: str | None,
+    model: str | None,
+    as_json: bool,
+) -> None:
     """List tasks with type, revision, distinct texts, and the minutes to encode them.
 
     \b
@@ -146,24 +172,37 @@ def list_tasks(cost: str | None, as_json: bool, **which: str | None) -> None:
     from qwen3nb.evaluation.mteb.plan import costs, measure_speeds
     from qwen3nb.evaluation.mteb.select import choose_tasks
 
-    tasks = choose_tasks(**{name: value or "" for name, value in which.items()})
+    tasks = choose_tasks(
+        tier=tier or "", types=types, languages=languages, benchmark=benchmark or ""
+    )
     speeds = []
-    if cost is not None:
+    if model is not None:
         from qwen3nb.models.load import load_model
 
         opt.hide_library_bars()
-        speeds = measure_speeds(load_model(cost, show_progress=False))
+        speeds = measure_speeds(load_model(model, show_progress=False))
     estimates = costs(tasks, speeds=speeds)
     if as_json:
         opt.print_json(estimates)
         return
-    for each in estimates:
-        texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
-        minutes = "" if each.minutes is None else f"{each.minutes:>11,.1f} min"
-        click.echo(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
-    total = sum(each.minutes or 0 for each in estimates)
-    about = f", about {total:,.0f} minutes here" if cost else ""
-    click.echo(f"{len(estimates)} tasks{about}", err=True)
+    for estimate in estimates:
+        click.echo(_estimate_line(estimate))
+    total = f"{len(estimates)} tasks"
+    if model:
+        minutes = sum(estimate.minutes or 0 for estimate in estimates)
+        total += f", about {minutes:,.0f} minutes here"
+    click.echo(total, err=True)
+
+
+def _estimate_line(estimate: Planned) -> str:
+    """Return a task with its type, revision and texts, and the minutes to encode them."""
+    texts = "unknown"
+    if estimate.texts is not None:
+        texts = f"{estimate.texts:,} texts"
+    line = f"{estimate.task:45} {estimate.type:20} {estimate.revision:13} {texts:>18}"
+    if estimate.minutes is not None:
+        line += f"{estimate.minutes:>11,.1f} min"
+    return line
 
 
 @click.command(cls=Command)
@@ -205,77 +244,92 @@ def contamination(
     from qwen3nb.evaluation.mteb.select import choose_tasks
 
     training = find_training_data(train)
-    chosen = choose_tasks(tier=tier, tasks=tasks)
-    found = look_up(training, [texts for task in chosen for texts in task_texts(task)])
-    queries = [each for each in found if each.texts == "queries" and each.hits]
-    scores = [row for each in queries for row in _scores(each, results)]
+    texts = []
+    for task in choose_tasks(tier=tier, tasks=tasks):
+        texts += task_texts(task)
+    found = look_up(training, texts)
+    found_queries = [item for item in found if item.texts == "queries" and item.hits]
+    rows = []
+    for item in found_queries:
+        rows += _score_rows(item, results)
     if as_json:
-        rows = [dict(zip(_SCORES, row, strict=True)) for row in scores]
-        read = {
-            "files": len(training.sources),
-            "rows": training.rows,
-            "texts": training.texts,
-            "about": [str(file) for file in training.about],
-            "without_text": dict(training.without_text),
-        }
-        opt.print_json({"training": read, "texts": list(map(asdict, found)), "scores": rows})
+        opt.print_json(
+            {
+                "training": {
+                    "files": len(training.sources),
+                    "rows": training.rows,
+                    "texts": training.texts,
+                    "about": [str(file) for file in training.about],
+                    "without_text": dict(training.without_text),
+                },
+                "texts": [asdict(item) for item in found],
+                "scores": [dict(zip(_SCORES, row, strict=True)) for row in rows],
+            }
+        )
     else:
-        _print(found, scores, training.summary())
-    if queries:
+        _print_found(found, training.summary())
+        _print_scores(rows)
+    if found_queries:
         sys.exit(3)
 
 
-def _scores(found: Contamination, results: Path | None) -> list[tuple[Any, ...]]:
+def _score_rows(found: Contamination, results: Path | None) -> list[tuple[Any, ...]]:
     """Return `_SCORES` of each model; none of a clustering, which is scored in draws of rows."""
     from qwen3nb.answers.comparison import compare
     from qwen3nb.evaluation.contamination import without
     from qwen3nb.records.store import latest, load_results
 
-    records = (each for each in latest(load_results(results)) if each.task.unit != "draws")
-    every = [each for each in records if each.task.key == found.task]
-    clean = [without(each, found.hits) for each in every]
-    both = compare(every), compare(clean)
-    return [
-        (
-            found.task,
-            before.model.label,
-            before.main,
-            after.main if before.main.columns else None,
-            *(each.difference(each.name(before), each.baseline, task=found.task) for each in both),
-        )
-        for before, after in zip(every, clean, strict=True)
-    ]
+    records = []
+    for record in latest(load_results(results)):
+        if record.task.unit != "draws" and record.task.key == found.task:
+            records.append(record)
+    clean_records = [without(record, found.hits) for record in records]
+    comparisons = (compare(records), compare(clean_records))
+    rows = []
+    for record, clean in zip(records, clean_records, strict=True):
+        differences = []
+        for comparison in comparisons:
+            name = comparison.name(record)
+            differences.append(comparison.difference(name, comparison.baseline, task=found.task))
+        clean_score = clean.main if clean.main.columns else None
+        rows.append((found.task, record.model.label, record.main, clean_score, *differences))
+    return rows
 
 
-def _print(
-    found: Sequence[Contamination], scores: Sequence[tuple[Any, ...]], training: str
-) -> None:
+def _print_found(found: Sequence[Contamination], training: str) -> None:
+    """Print how many texts of each task were found, with examples."""
     from qwen3nb.evaluation.contamination import KINDS
-    from qwen3nb.report.render.table import number
 
-    counts = [
-        (each.task, each.texts, each.number, f"{each.share:.1%}", *each.found.values())
-        for each in found
-    ]
-    sampled = max(each.sampled for each in found)
+    rows = []
+    for item in found:
+        rows.append((item.task, item.texts, item.number, f"{item.share:.1%}", *item.found.values()))
     notes = [training]
+    sampled = max(item.sampled for item in found)
     if sampled > 1:
         notes.append(f"One of {sampled} sequences of documents was looked up.")
-    wordless = sum(each.wordless for each in found)
+    wordless = sum(item.wordless for item in found)
     if wordless:
         notes.append(f"{wordless:,} texts without a word cannot be found.")
-    note = " ".join(notes)
-    opt.print_table(counts, "task", "texts", "number", "found", *KINDS, note=note)
-    for texts in found:
-        for each in texts.examples:
-            click.echo(f"{each.how} in {each.where}: {texts.task}, {each.id}: {each.text:.60}")
-    rows = [
-        (
-            *row[:3],
-            row[3] or "no scores per query",
-            *(d and number(d.difference, "+.3f", interval=d.interval) for d in row[4:]),
-        )
-        for row in scores
-    ]
-    if rows:
-        opt.print_table(rows, *_SCORES)
+    columns = ("task", "texts", "number", "found", *KINDS)
+    opt.print_table(rows, *columns, note=" ".join(notes))
+    for item in found:
+        for example in item.examples:
+            place = f"{example.how} in {example.where}"
+            click.echo(f"{place}: {item.task}, {example.id}: {example.text:.60}")
+
+
+def _print_scores(rows: Sequence[tuple[Any, ...]]) -> None:
+    """Print scores and differences, on all queries and without those found."""
+    from qwen3nb.report.render.table import number
+
+    printed = []
+    for task, model, score, clean_score, *differences in rows:
+        cells = []
+        for difference in differences:
+            cell = None
+            if difference:
+                cell = number(difference.difference, "+.3f", interval=difference.interval)
+            cells.append(cell)
+        printed.append((task, model, score, clean_score or "no scores per query", *cells))
+    if printed:
+        opt.print_table(printed, *_SCORES)
