@@ -13,11 +13,11 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -34,6 +34,23 @@ if TYPE_CHECKING:
 # What PyTorch, CUDA and oneDNN say.
 _MEMORY = re.compile("allocate memory|out of memory|could not create a (primitive|memory)")
 _COMPLETING = "_QWEN3NB_COMPLETE"  # set by a shell's completion
+
+
+class ClickSettings(TypedDict, total=False):
+    """What `click.command` passes on to a command."""
+
+    callback: Callable[..., Any] | None
+    params: list[click.Parameter] | None
+    help: str | None
+    context_settings: MutableMapping[str, Any] | None
+
+
+class CommandSettings(ClickSettings, total=False):
+    """The arguments of a `Command`."""
+
+    study: Callable[[], Path] | None
+    writes: bool
+    unless: Sequence[str]
 
 
 class Command(click.Command):
@@ -55,11 +72,14 @@ class Command(click.Command):
         study: Callable[[], Path] | None = None,
         writes: bool = False,
         unless: Sequence[str] = (),
-        **settings: Any,
+        **settings: Unpack[ClickSettings],
     ) -> None:
         super().__init__(*args, **settings)
-        self.study = paths.results if writes and study is None else study
-        self.writes, self.unless = writes, unless
+        if writes and study is None:
+            study = paths.results
+        self.study = study
+        self.writes = writes
+        self.unless = unless
 
     def get_short_help_str(self, limit: int = 0) -> str:
         """Return the whole first sentence, for the list of a group."""
@@ -67,13 +87,14 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; other spellings of options are accepted, see `respelled`."""
-        parameters = self.get_params(ctx)
-        known = {name for each in parameters for name in (*each.opts, *each.secondary_opts)}
-        positional = any(isinstance(each, click.Argument) for each in parameters)
+        spellings: set[str] = set()
+        positional = False
+        for parameter in self.get_params(ctx):
+            spellings.update(parameter.opts, parameter.secondary_opts)
+            positional = positional or isinstance(parameter, click.Argument)
         words = [str(word) for word in args]
-        return super().parse_args(
-            ctx, respelled(self.name or "", words, known, positional=positional)
-        )
+        words = respelled(self.name or "", words, spellings, positional=positional)
+        return super().parse_args(ctx, words)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command.
@@ -81,14 +102,23 @@ class Command(click.Command):
         Raises:
             NoStudyError: the command needs a study, and there is none.
         """
-        if self.study is not None and not any(ctx.params.get(name) for name in self.unless):
-            folder, root = self.study(), paths.find_root()
-            inside = root is not None and folder.is_relative_to(root)
-            if self.writes or not inside or root is None or not Path.cwd().is_relative_to(root):
-                parts = [f"study: {root}"] if root else []
-                parts += [] if inside else [f"{folder.name}: {folder}"]
-                say(", ".join(parts), err=True, dim=True)
+        works_elsewhere = any(ctx.params.get(name) for name in self.unless)
+        if self.study is not None and not works_elsewhere:
+            self._print_study(self.study())
         return super().invoke(ctx)
+
+    def _print_study(self, folder: Path) -> None:
+        """Print the study that the command works in, if that may be a surprise."""
+        root = paths.find_root()
+        if root is None:
+            say(f"{folder.name}: {folder}", err=True, dim=True)
+            return
+        text = f"study: {root}"
+        is_inside = folder.is_relative_to(root)
+        if not is_inside:
+            text += f", {folder.name}: {folder}"
+        if self.writes or not is_inside or not Path.cwd().is_relative_to(root):
+            say(text, err=True, dim=True)
 
 
 class CommandGroup(click.Group):
@@ -101,13 +131,14 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command by name; for a mistyped one, suggest similar names."""
         name = args[0]
-        parses = not ctx.resilient_parsing and not name.startswith("-")
-        if parses and self.get_command(ctx, name) is None:
-            known = self.list_commands(ctx)
-            near = get_close_matches(name, known)
-            hint = f"The commands are {', '.join(known)}."
-            if near:
-                hint = f"Did you mean {' or '.join(map(repr, near))}?"
+        is_name = not ctx.resilient_parsing and not name.startswith("-")
+        if is_name and self.get_command(ctx, name) is None:
+            names = self.list_commands(ctx)
+            similar = get_close_matches(name, names)
+            if similar:
+                hint = f"Did you mean {' or '.join(map(repr, similar))}?"
+            else:
+                hint = f"The commands are {', '.join(names)}."
             ctx.fail(f"No such command {name!r}. {hint}")
         return super().resolve_command(ctx, args)
 
@@ -123,13 +154,17 @@ class Program(CommandGroup):
     """
 
     def __init__(
-        self, *args: Any, contents: Mapping[str, Mapping[str, tuple[str, str]]], **kwargs: Any
+        self,
+        *args: Any,
+        contents: Mapping[str, Mapping[str, tuple[str, str]]],
+        **settings: Unpack[ClickSettings],
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **settings)
         self.contents = contents
-        self._homes = {
-            name: home for names in contents.values() for name, (home, _) in names.items()
-        }
+        self._homes: dict[str, str] = {}
+        for commands in contents.values():
+            for name, (home, _) in commands.items():
+                self._homes[name] = home
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the commands, in the order of the help."""
@@ -145,24 +180,26 @@ class Program(CommandGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands under their headings, aligned across them."""
-        width = max(map(len, self._homes))
-        for heading, names in self.contents.items():
+        width = max(len(name) for name in self._homes)
+        for heading, commands in self.contents.items():
+            rows = [(name.ljust(width), summary) for name, (_, summary) in commands.items()]
             with formatter.section(heading):
-                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in names.items()])
+                formatter.write_dl(rows)
 
-    def main(self, *args: Any, **kwargs: Any) -> Any:
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: object
+    ) -> Any:
         """Run a command with guarded output and errors, or complete one for a shell."""
-        kwargs.setdefault("prog_name", self.name)
         heed_children()
-        words = kwargs.get("args") or (args[0] if args else None) or sys.argv[1:]
-        guarded = nullcontext() if os.environ.get(_COMPLETING) else guarded_streams()
-        with key_bound_to_hosts_in(map(str, words)), guarded:
-            return super().main(*args, **kwargs)
+        words = [str(word) for word in args or sys.argv[1:]]
+        guard = nullcontext() if os.environ.get(_COMPLETING) else guarded_streams()
+        with key_bound_to_hosts_in(words), guard:
+            return super().main(args, prog_name or self.name, **extra)  # type: ignore[call-overload]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **settings: object) -> Any:
         """Run a command; if it ends in a traceback, that is guarded, too."""
-        if args or kwargs or os.environ.get(_COMPLETING):
-            return self.main(*args, **kwargs)
+        if args or settings or os.environ.get(_COMPLETING):
+            return self.main(*args, **settings)  # type: ignore[arg-type]
         with guarded_streams():
             try:
                 return self.main()
@@ -170,10 +207,16 @@ class Program(CommandGroup):
                 traceback.print_exception(error)
                 sys.exit(1)
 
-    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: object,
+    ) -> click.Context:
         """Parse the options of the program itself."""
         with _errors_in_one_line():
-            return super().make_context(*args, **kwargs)
+            return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Parse and run a command; a signal to stop ends it with a message."""
@@ -209,16 +252,17 @@ def _errors_in_one_line() -> Iterator[None]:
         context = error.ctx or click.get_current_context(silent=True)
         text = " ".join(error.format_message().split())
         if context is not None:
-            end = "" if text.endswith((".", "?", ")")) else "."
-            text += f"{end} See `{context.command_path} -h`."
+            if not text.endswith((".", "?", ")")):
+                text += "."
+            text += f" See `{context.command_path} -h`."
         raise _Mistake(text) from None
     except (click.ClickException, BrokenPipeError):
         raise
     except OSError as error:
         raise click.ClickException(" ".join(explained(error).splitlines())) from None
     except Exception as error:
-        own = type(error).__module__.startswith("qwen3nb.")
-        if own or isinstance(error, (ValueError, ImportError)):
+        is_ours = type(error).__module__.startswith("qwen3nb.")
+        if is_ours or isinstance(error, (ValueError, ImportError)):
             raise click.ClickException(str(error)) from None
         if isinstance(error, MemoryError) or _MEMORY.search(str(error)):
             cause = f"free some memory, or use less of it, as by a smaller batch; {error!r:.160}"

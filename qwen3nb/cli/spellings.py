@@ -7,7 +7,7 @@ scripts (``--encoder_path``, ``--run_sts``), and several values after one option
 
 from __future__ import annotations
 
-import itertools
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
 import click
@@ -73,30 +73,30 @@ def respelled(
     """
     spellings = {**_OPTIONS[""], **_OPTIONS.get(command, {})}
     rewritten: list[str] = []
-    added: list[tuple[str, str]] = []
-    left = list(arguments)
-    while left and left[0] != "--":
-        word = left.pop(0)
-        written, equals, value = word.partition("=")
+    additions: list[tuple[str, str]] = []
+    words = deque(arguments)
+    while words and words[0] != "--":
+        written, equals, value = words.popleft().partition("=")
         option = _spelling(written, spellings, known)
         if option in _FLAGS and option not in known and "--tasks" in known:
-            if kind := _FLAGS[option]:
-                added.append(("--types", kind))
+            if _FLAGS[option]:
+                additions.append(("--types", _FLAGS[option]))
             continue
         if option not in known and option in _INSTEAD:
             raise click.UsageError(f"No such option {written!r}: {_INSTEAD[option]}.")
-        rewritten.append(option + equals + value)
-        if option in _LISTS and not equals:
-            values = _leading_values(left, most=1 if positional else len(left))
-            del left[: len(values)]
-            if option != _hyphenated(written):  # one of several models
-                rewritten.pop()
-                added.append((option, ",".join(values)))
-            elif values:
-                rewritten.append(",".join(values))
-    for option, value in added:
+        if option not in _LISTS or equals:
+            rewritten.append(option + equals + value)
+            continue
+        values = ",".join(_pop_values(words, at_most=1 if positional else len(words)))
+        if option != _hyphenated(written):  # one of several models
+            additions.append((option, values))
+        elif values:
+            rewritten += [option, values]
+        else:
+            rewritten.append(option)
+    for option, value in additions:
         _add(rewritten, option, value)
-    return [*rewritten, *left]
+    return [*rewritten, *words]
 
 
 def _hyphenated(option: str) -> str:
@@ -110,20 +110,24 @@ def _spelling(option: str, spellings: Mapping[str, str], known: Collection[str])
     hyphenated = _hyphenated(option)
     if hyphenated in known:
         return hyphenated
-    meant = spellings.get(hyphenated, "")
-    return meant if meant in known else hyphenated
+    other_name = spellings.get(hyphenated, "")
+    if other_name in known:
+        return other_name
+    return hyphenated
 
 
-def _leading_values(arguments: Sequence[str], *, most: int) -> list[str]:
-    """Return the values that follow an option."""
-    values = itertools.takewhile(lambda word: not word.startswith("-"), arguments)
-    return list(itertools.islice(values, most))
+def _pop_values(words: deque[str], *, at_most: int) -> list[str]:
+    """Take the values that follow an option from the words of a command line."""
+    values: list[str] = []
+    while words and len(values) < at_most and not words[0].startswith("-"):
+        values.append(words.popleft())
+    return values
 
 
 def _add(arguments: list[str], option: str, value: str) -> None:
     """Add a value to the list of an option, in place."""
-    if option in arguments[:-1]:
-        position = len(arguments) - 1 - arguments[::-1].index(option) + 1
-        arguments[position] = f"{arguments[position]},{value}"
-    else:
+    if option not in arguments[:-1]:
         arguments += [option, value]
+        return
+    last = len(arguments) - 1 - arguments[::-1].index(option)
+    arguments[last + 1] = f"{arguments[last + 1]},{value}"

@@ -1,15 +1,21 @@
 """Commands that measure speed and memory, and the errors of tests: `qwen3nb bench`."""
 
-from collections.abc import Callable, Iterable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import CommandGroup
 from qwen3nb.utils.atomic_files import write_json
+
+if TYPE_CHECKING:
+    from qwen3nb.bench.encode import EncodeBench
+    from qwen3nb.bench.rerank import RerankBench
 
 _MODELS = opt.model_option(
     "models",
@@ -52,10 +58,13 @@ def bench() -> None:
 def bench_encode(
     models: tuple[str, ...],
     texts: int,
+    rounds: int,
+    device: str,
+    dtype: str,
+    peers: tuple[str, ...],
     files: tuple[Path, ...],
     tasks: str,
     as_json: bool,
-    **options: Any,
 ) -> None:
     """Encode texts with sentence-transformers, other runtimes and this package in turn.
 
@@ -70,24 +79,33 @@ def bench_encode(
     from qwen3nb.bench.encode import bench_texts, texts_of_file, texts_of_tasks
 
     opt.hide_library_bars()
-    sets = {
-        f"{file.resolve().parent.name}/{file.name}": texts_of_file(file, texts) for file in files
-    }
-    sets |= texts_of_tasks(tasks.split(","), texts) if tasks else {}
-    sets = sets or bench_texts(texts)
-    _show((result for model in models for result in run(model, texts=sets, **options)), as_json)
+    sets = {}
+    for file in files:
+        sets[f"{file.resolve().parent.name}/{file.name}"] = texts_of_file(file, texts)
+    if tasks:
+        sets |= texts_of_tasks(tasks.split(","), texts)
+    if not sets:
+        sets = bench_texts(texts)
+
+    def results() -> Iterator[EncodeBench]:
+        for model in models:
+            yield from run(
+                model, texts=sets, rounds=rounds, device=device, dtype=dtype, peers=peers
+            )
+
+    _print_results(results(), as_json)
 
 
-def _show(results: Iterable[Any], as_json: bool) -> None:
+def _print_results(results: Iterable[EncodeBench | RerankBench], as_json: bool) -> None:
     """Print each result as it arrives, or all of them as one JSON document."""
     from qwen3nb.bench.harness import machine
 
-    made = []
+    finished = []
     for result in results:
-        made.append(result)
+        finished.append(result)
         click.echo(f"{machine()}\n{result.table()}\n", err=as_json)
     if as_json:
-        opt.print_json({"machine": machine(), "results": made})
+        opt.print_json({"machine": machine(), "results": finished})
 
 
 @bench.command("compare")
@@ -103,7 +121,10 @@ def bench_compare(first: Path, second: Path, as_json: bool) -> None:
     from qwen3nb.bench.compare import compare_runs
 
     comparison = compare_runs(first, second)
-    opt.print_json(comparison) if as_json else click.echo(comparison.table())
+    if as_json:
+        opt.print_json(comparison)
+    else:
+        click.echo(comparison.table())
 
 
 @bench.command("rerank")
@@ -111,7 +132,7 @@ def bench_compare(first: Path, second: Path, as_json: bool) -> None:
 @_count("documents", 100)
 @_count("rounds", 3)
 @opt.JSON
-def bench_rerank(as_json: bool, **options: Any) -> None:
+def bench_rerank(size: str, documents: int, rounds: int, as_json: bool) -> None:
     """Rerank, compared with left-padded batches and sentence-transformers' CrossEncoder.
 
     \b
@@ -121,7 +142,7 @@ def bench_rerank(as_json: bool, **options: Any) -> None:
     from qwen3nb.bench.rerank import bench_rerank as run
 
     opt.hide_library_bars()
-    _show(run(**options), as_json)
+    _print_results(run(size=size, documents=documents, rounds=rounds), as_json)
 
 
 @bench.command("calibration")
@@ -133,7 +154,13 @@ def bench_rerank(as_json: bool, **options: Any) -> None:
 @opt.out_option(help="JSON file for the calibration page.")
 @opt.JSON
 def bench_calibration(
-    function: str, out: Path | None, seed: int, as_json: bool, **options: Any
+    function: str,
+    sizes: tuple[int, ...],
+    simulations: int,
+    records: Path | None,
+    out: Path | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Simulate how often a test or an interval errs, and how often it finds a difference.
 
@@ -148,7 +175,7 @@ def bench_calibration(
     from qwen3nb.answers.calibration import MEANINGS, Calibration
     from qwen3nb.bench.calibration import calibrate
 
-    shares = calibrate(function, seed=seed, **options)
+    shares = calibrate(function, sizes=sizes, simulations=simulations, records=records, seed=seed)
     document = {"seed": seed, "shares": [asdict(share) for share in shares]}
     if out:
         write_json(out, document, indent=None)

@@ -15,19 +15,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from qwen3nb import paths
 from qwen3nb.cli import options as opt
-from qwen3nb.cli.program import Command, CommandGroup
+from qwen3nb.cli.program import Command, CommandGroup, CommandSettings
 from qwen3nb.execution import parameters as params
 from qwen3nb.utils.atomic_files import file_stamp
 from qwen3nb.utils.option import Option
 
 if TYPE_CHECKING:
     from qwen3nb.execution.sweep import Job, SweepPlan
+    from qwen3nb.answers.run_trace import RunTrace
 
 _FRESH = opt.flag("--fresh", help="Run even if a finished page with the same inputs exists.")
 _PARAMETER = opt.option(
@@ -55,30 +56,32 @@ class NotebookCommand(Command):
     Options of the command itself take precedence over parameters of the same name.
     """
 
-    def __init__(self, *args: Any, notebook: Path | str, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self, *args: Any, notebook: Path | str, **settings: Unpack[CommandSettings]
+    ) -> None:
+        super().__init__(*args, **settings)
         self.notebook = notebook
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options of the notebook, then those of the command."""
-        own = super().get_params(ctx)
-        spelled = {spelling for each in own for spelling in each.opts}
+        command_options = super().get_params(ctx)
+        spellings = {spelling for option in command_options for spelling in option.opts}
         declared = params.read_parameters(_notebook(self.notebook))
-        taken = spelled | {f"--{name}" for name in declared}
-        options = []
+        taken = spellings | {f"--{name}" for name in declared}
+        options: list[click.Parameter] = []
         for name, parameter in declared.items():
-            options.append(
-                opt.parameter_option(
-                    name,
-                    taken=taken,
-                    type=_type(parameter),
-                    default=parameter.default,
-                    show_default=parameter.default != "",
-                    help=parameter.help,
-                )
+            option = opt.parameter_option(
+                name,
+                taken=taken,
+                type=_type(parameter),
+                default=parameter.default,
+                show_default=parameter.default != "",
+                help=parameter.help,
             )
-            taken |= set(options[-1].opts)
-        return [*(each for each in options if not spelled & set(each.opts)), *own]
+            taken |= set(option.opts)
+            if not spellings & set(option.opts):
+                options.append(option)
+        return [*options, *command_options]
 
 
 def _notebook(name: Path | str) -> Path:
@@ -105,15 +108,14 @@ def _type(parameter: params.Parameter) -> Any:
     return {"str": str, "int": int, "float": float, "bool": bool}[parameter.type]
 
 
-def given_parameters(values: dict[str, Any]) -> dict[str, Any]:
+def given_parameters(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the notebook parameters given on the command line, without defaults."""
-    ctx = click.get_current_context()
-    default = click.core.ParameterSource.DEFAULT
-    return {
-        name: value
-        for name, value in values.items()
-        if ctx.get_parameter_source(name) is not default
-    }
+    context = click.get_current_context()
+    given = {}
+    for name, value in values.items():
+        if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            given[name] = value
+    return given
 
 
 def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool, name: str = "") -> None:
@@ -145,25 +147,32 @@ def _print_page(page: Path, *, earlier: Mapping[Path, list[Any]]) -> None:
     """
     from qwen3nb.answers.run_trace import read_conclusions, read_finished, read_trace
 
-    trace, finished = read_trace(page), read_finished(page)
-    whole = bool(finished) and earlier.get(page) == file_stamp(page)
+    trace = read_trace(page)
+    finished = read_finished(page)
+    page_reused = bool(finished) and earlier.get(page) == file_stamp(page)
     if trace is not None:
-        names = tuple(each.task for each in trace.scores)
-        trace = replace(trace, reused=names) if whole else trace
-        from qwen3nb.answers.evaluation import terminal_table
-
-        opt.print_table(terminal_table(trace.scores, reused=trace.reused, skipped=trace.skipped))
+        if page_reused:
+            trace = replace(trace, reused=tuple(score.task for score in trace.scores))
+        _print_scores(trace)
     columns = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
     for text in read_conclusions(page):
         click.echo(f"\n{click.wrap_text(text, width=columns)}")
     click.echo()
-    if whole:
+    if page_reused:
         click.echo(f"reused: nothing has changed since {finished[:16].replace('T', ' ')} UTC")
     elif trace is not None and trace.reused:
         click.echo(f"reused: {len(trace.reused)} of {len(trace.scores)} records were stored")
     click.echo(page)
     if finished:
         click.echo("`qwen3nb book` shows it as a page of the book")
+
+
+def _print_scores(trace: RunTrace) -> None:
+    """Print the table of scores that a page has."""
+    from qwen3nb.answers.evaluation import terminal_table
+
+    table = terminal_table(trace.scores, reused=trace.reused, skipped=trace.skipped)
+    opt.print_table(table)
 
 
 @click.command("eval", cls=NotebookCommand, notebook="eval", writes=True)
@@ -176,7 +185,7 @@ def _print_page(page: Path, *, earlier: Mapping[Path, list[Any]]) -> None:
     "--config", type=opt.EXISTING, help="TOML, YAML or JSON with parameters; options override it."
 )
 @_RUN
-def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any) -> None:
+def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: object) -> None:
     """Run the evaluation notebook on one model and publish its page.
 
     \b
@@ -193,7 +202,8 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any)
     """
     from qwen3nb.models.kinds.prompts import names_prompt_set
 
-    given = (params.read_config(config) if config else {}) | given_parameters(parameters)
+    given = params.read_config(config) if config else {}
+    given |= given_parameters(parameters)
     if not dry_run:
         _run("eval", given, fresh=fresh)
         if names_prompt_set(given.get("prompts")):
@@ -207,12 +217,12 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any)
 
     opt.hide_library_bars()
     values = as_given_here(resolved_parameters(paths.find_notebook("eval"), given))
-    model, tasks, run, ready = look_as_stated(values, fresh=fresh, data_needed=False)
-    opt.print_table(plan_by_type_table(ready.planned))
-    opt.print_table(preflight_table(ready))
+    model, tasks, run, preflight = look_as_stated(values, fresh=fresh, data_needed=False)
+    opt.print_table(plan_by_type_table(preflight.planned))
+    opt.print_table(preflight_table(preflight))
     require_data(model, tasks, run, tier=values["tier"], limit=values["limit"])
-    ready.require_readable()
-    ready.require()
+    preflight.require_readable()
+    preflight.require()
 
 
 class _NotebookGroup(CommandGroup):
@@ -232,11 +242,11 @@ class _NotebookGroup(CommandGroup):
             title = params.notebook_title(notebook)
         except (params.ParameterError, OSError) as error:  # its own command reports it
             title = f"Cannot be run: {_first_line(error)}"
-        own = opt.options(_PARAMETER, _PAGE, _FRESH, opt.CACHE_LIMIT, opt.PASS_ENV)
+        options = opt.options(_PARAMETER, _PAGE, _FRESH, opt.CACHE_LIMIT, opt.PASS_ENV)
         command = click.command(
             name, cls=NotebookCommand, notebook=notebook, help=title, writes=True
         )
-        return command(own(_run_given))
+        return command(options(_run_given))
 
 
 def _first_line(error: Exception) -> str:
@@ -257,7 +267,7 @@ def run() -> None:
 
 
 def _run_given(
-    typed: tuple[tuple[str, str], ...], fresh: bool, page: str, **parameters: Any
+    typed: tuple[tuple[str, str], ...], fresh: bool, page: str, **parameters: object
 ) -> None:
     """Run the notebook of the invoked command."""
     command: Any = click.get_current_context().command
@@ -293,7 +303,21 @@ def _run_given(
     help="With --dry-run: plan for GPUs of this speed, instead of timing the models here.",
 )
 @_RUN
-def sweep(file: Path | None, tokens_per_second: float | None, **flags: Any) -> None:
+def sweep(
+    file: Path | None,
+    models: tuple[str, ...],
+    tiers: tuple[str, ...],
+    notebooks: tuple[str, ...],
+    typed: tuple[tuple[str, str], ...],
+    at_once: int | None,
+    ray: str | None,
+    gpus_each: float | None,
+    no_book: bool,
+    dry_run: bool,
+    tokens_per_second: float | None,
+    fresh: bool,
+    **parameters: object,
+) -> None:
     """Run every model on every tier in every notebook, then build the book.
 
     FILE is TOML with the keys models, tiers, notebooks, parameters, runs, at_once,
@@ -310,45 +334,63 @@ def sweep(file: Path | None, tokens_per_second: float | None, **flags: Any) -> N
     qwen3nb sweep --model "runs/ul2/checkpoint-*" --model bm25 --tier smoke
     qwen3nb sweep sweep.toml --max-length 256 --dry-run
     """
-    from qwen3nb.execution.sweep import check_jobs, reusable
+    from qwen3nb.execution.sweep import check_jobs
 
-    plan = _plan(file, flags)
+    if file is None and not (models or tiers or notebooks):
+        raise click.UsageError("nothing to run; give a TOML file, --model or --notebook")
+    overrides: dict[str, Any] = {
+        "models": models,
+        "tiers": tiers,
+        "notebooks": notebooks,
+        "at_once": at_once,
+        "ray": ray,
+        "gpus_each": gpus_each,
+    }
+    given = {name: value for name, value in overrides.items() if value not in (None, ())}
+    texts = dict(typed)
+    for name, value in given_parameters(parameters).items():
+        texts[name] = str(value)
+    plan = _with_parameters(replace(_read_plan(file), **given), texts)
+    if no_book:
+        plan = replace(plan, book=False)
     opt.pass_names(plan.pass_env)
     jobs = plan.jobs()
     check_jobs(jobs)
-    if not flags["dry_run"]:
-        if _sweep(jobs, plan, fresh=flags["fresh"]):
-            sys.exit(1)
-        return
+    if dry_run:
+        _print_plan(jobs, fresh=fresh, tokens_per_second=tokens_per_second or 0)
+    elif _sweep(jobs, plan, fresh=fresh):
+        sys.exit(1)
+
+
+def _read_plan(file: Path | None) -> SweepPlan:
+    """Return the plan in a file; an empty one without a file."""
+    from qwen3nb.execution.sweep import SweepPlan, read_plan
+
+    return SweepPlan() if file is None else read_plan(file)
+
+
+def _with_parameters(plan: SweepPlan, texts: Mapping[str, str]) -> SweepPlan:
+    """Return a plan with parameters of the command line, which override those of the file."""
+    shared = {name: value for name, value in plan.parameters.items() if name not in texts}
+    return replace(plan, parameters=shared, typed=dict(texts))
+
+
+def _print_plan(jobs: Sequence[Job], *, fresh: bool, tokens_per_second: float) -> None:
+    """Print which runs would be reused, and what the others would take."""
+    from qwen3nb.execution.sweep import reusable
+
     with params.one_pass():
-        planned = {job.name: not flags["fresh"] and reusable(job) for job in jobs}
-    for page, reused in planned.items():
-        click.echo(f"{'reused' if reused else 'would run':10} {page}")
-    click.echo(f"{sum(planned.values())} of {len(planned)} runs would be reused")
-    if left := [job.values for job in jobs if job.notebook == "eval" and not planned[job.name]]:
+        reused = {job.name: not fresh and reusable(job) for job in jobs}
+    for page, is_reused in reused.items():
+        click.echo(f"{'reused' if is_reused else 'would run':10} {page}")
+    click.echo(f"{sum(reused.values())} of {len(reused)} runs would be reused")
+    evaluations = [job.values for job in jobs if job.notebook == "eval" and not reused[job.name]]
+    if evaluations:
         from qwen3nb.answers.one_model import sweep_table
         from qwen3nb.report.evaluation.checked_run import plan_runs
 
         opt.hide_library_bars()
-        planned_runs = plan_runs(left, tokens_per_second=tokens_per_second or 0)
-        opt.print_table(sweep_table(planned_runs))
-
-
-def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
-    """Return the plan in the file, overridden by the flags, some of which are parameters."""
-    from qwen3nb.execution.sweep import SweepPlan, read_plan
-
-    lists = {name: flags[name] for name in ("models", "tiers", "notebooks") if flags[name]}
-    if file is None and not lists:
-        raise click.UsageError("nothing to run; give a TOML file, --model or --notebook")
-    plan = SweepPlan() if file is None else read_plan(file)
-    own = {each.name for each in sweep.params}
-    values = given_parameters({name: flags[name] for name in flags if name not in own})
-    typed = dict(flags["typed"]) | {name: str(value) for name, value in values.items()}
-    shared = {name: value for name, value in plan.parameters.items() if name not in typed}
-    given = {n: flags[n] for n in ("at_once", "ray", "gpus_each") if flags[n] is not None}
-    book = plan.book and not flags["no_book"]
-    return replace(plan, **lists, **given, parameters=shared, typed=typed, book=book)
+        opt.print_table(sweep_table(plan_runs(evaluations, tokens_per_second=tokens_per_second)))
 
 
 def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> int:
@@ -362,9 +404,12 @@ def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> int:
     outcomes = run_all(
         jobs, at_once=plan.at_once, fresh=fresh, ray=plan.ray, gpus_each=plan.gpus_each
     )
-    counts = Counter(each.status for each in outcomes)
-    listed = ", ".join(f"{counts[status]} {status}" for status in ("done", "reused", "failed"))
-    click.echo(f"{len(outcomes)} runs: {listed}")
+    counts = Counter(outcome.status for outcome in outcomes)
+    click.echo(
+        f"{len(outcomes)} runs: {counts['done']} done, {counts['reused']} reused, "
+        f"{counts['failed']} failed"
+    )
     if plan.book:
-        click.echo(f"Open {build_book(tier=(plan.tiers or ('smoke',))[0])}")
+        tier = plan.tiers[0] if plan.tiers else "smoke"
+        click.echo(f"Open {build_book(tier=tier)}")
     return counts["failed"]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -47,7 +47,14 @@ _TESTS = opt.options(
 @opt.option("--tier", choices=TIERS, help="Only tasks and runs of this tier.")
 @opt.RESULTS
 @opt.JSON
-def results(to: Path | None, results: Path | None, as_json: bool, **which: Any) -> None:
+def results(
+    to: Path | None,
+    results: Path | None,
+    models: Sequence[str],
+    tasks: Sequence[str],
+    tier: str | None,
+    as_json: bool,
+) -> None:
     """List the records with their main scores, or write the score of every query to a file.
 
     \b
@@ -57,9 +64,7 @@ def results(to: Path | None, results: Path | None, as_json: bool, **which: Any) 
     The file has a row per model, task, split, subset, query and metric. Any program that reads
     Parquet or CSV can continue from there.
     """
-    records = readable_records(results).filter(
-        model=which["models"] or None, task=which["tasks"] or None, tier=which["tier"]
-    )
+    records = readable_records(results).filter(model=models or None, task=tasks or None, tier=tier)
     if to is not None:
         click.echo(f"{records.write_scores(to)}: scores of {len(records)} records")
     elif as_json:
@@ -100,33 +105,45 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
     from qwen3nb.records.verification import folder_problems
     from qwen3nb.utils.progress import tqdm
 
-    given: list[Path | None] = [*files] or [None, *record_folders()[1:]]
-    records = [file for path in given for file in _records(path)]
-    bar = tqdm(total=len(records), desc="verify", unit="record", leave=False, disable=None)
+    folders: list[Path | None] = [*files] or [None, *record_folders()[1:]]
+    records = []
+    for path in folders:
+        records += _records(path)
     problems: dict[Path, Sequence[str]] = {}
     verified = 0
-    with bar, closing(check_files(records, checksums_only=checksums, fresh=fresh)) as checked:
-        for verified, (file, wrong) in enumerate(checked, start=1):  # noqa: B007
+    bar = tqdm(total=len(records), desc="verify", unit="record", leave=False, disable=None)
+    with bar, closing(check_files(records, checksums_only=checksums, fresh=fresh)) as checks:
+        for file, messages in checks:
             bar.update()
-            if wrong:
-                problems[file] = wrong
-    for folder in (path or paths.results() for path in given):
-        problems |= folder_problems(folder) if folder.is_dir() else {}
+            verified += 1
+            if messages:
+                problems[file] = messages
+    for path in folders:
+        folder = path or paths.results()
+        if folder.is_dir():
+            problems |= folder_problems(folder)
     if as_json:
-        failed = {str(file): list(messages) for file, messages in problems.items()}
-        opt.print_json({"records": len(records), "problems": failed})
+        messages_by_file = {str(file): list(found) for file, found in problems.items()}
+        opt.print_json({"records": len(records), "problems": messages_by_file})
     else:
-        for file, messages in problems.items():
-            for message in messages:
+        for file in problems:
+            for message in problems[file]:
                 click.echo(f"{file}: {message}", err=True)
-        hold = sum(file not in problems for file in records)
-        none = "no records yet; `qwen3nb eval` writes some"
-        same = len(records) - verified
-        since = f"; {same} were before and have not changed since (--fresh verifies them again)"
-        line = f"{hold} of {len(records)} records are consistent{since * bool(same)}"
-        click.echo(line if records else none)
+        consistent = len([file for file in records if file not in problems])
+        click.echo(_verified_text(consistent, of=len(records), unchanged=len(records) - verified))
     if problems:
         sys.exit(1)
+
+
+def _verified_text(consistent: int, *, of: int, unchanged: int) -> str:
+    """Say how many records are consistent, and how many of them were not verified again."""
+    if not of:
+        return "no records yet; `qwen3nb eval` writes some"
+    text = f"{consistent} of {of} records are consistent"
+    if unchanged:
+        text += f"; {unchanged} were before and have not changed since"
+        text += " (--fresh verifies them again)"
+    return text
 
 
 def _records(path: Path | None) -> list[Path]:
@@ -163,7 +180,19 @@ def _records(path: Path | None) -> list[Path]:
 @opt.flag("--gate", help=f"Exit with {REGRESSION} on a regression.")
 @_TESTS
 def compare(
-    results: Path | None, out: tuple[Path, ...], as_json: bool, gate: bool, **options: Any
+    current: str,
+    task: str,
+    models: Sequence[str],
+    results: Path | None,
+    tested: Sequence[str],
+    alpha: float,
+    threshold: float,
+    most: int,
+    out: tuple[Path, ...],
+    as_json: bool,
+    gate: bool,
+    n_resamples: int,
+    seed: int,
 ) -> None:
     """Compare candidates with the model in use, on your own data.
 
@@ -182,9 +211,21 @@ def compare(
     """
     from qwen3nb.answers.candidates import compare_candidates
 
-    if wrong := [file for file in out if file.suffix not in (".md", ".json")]:
-        raise click.UsageError(f"expected a file that ends in .md or .json; got {wrong[0]}")
-    report = compare_candidates(readable_records(results), **options)
+    for file in out:
+        if file.suffix not in (".md", ".json"):
+            raise click.UsageError(f"expected a file that ends in .md or .json; got {file}")
+    report = compare_candidates(
+        readable_records(results),
+        current=current,
+        task=task,
+        models=models,
+        tested=tested,
+        alpha=alpha,
+        threshold=threshold,
+        most=most,
+        n_resamples=n_resamples,
+        seed=seed,
+    )
     if as_json:
         click.echo(report.to_json())
     else:
@@ -195,9 +236,9 @@ def compare(
     for file in out:
         text = report.to_json() if file.suffix == ".json" else report.to_markdown()
         click.echo(str(write_public(file, text)), err=True)
-    for each in report.regressions if gate else ():
-        say(f"regression: {each}", fg="red", err=True)
     if gate and report.regressions:
+        for regression in report.regressions:
+            say(f"regression: {regression}", fg="red", err=True)
         sys.exit(REGRESSION)
 
 
@@ -226,9 +267,12 @@ def diff(first: str, second: str, as_json: bool) -> None:
         changes = changes_between(first, second)
     except ReleaseError as error:
         raise click.UsageError(str(error)) from None
-    none = f"{changes.same} records, all the same"
-    opt.answer(changes.to_json(), *(changes.lines() if changes else [none]), as_json=as_json)
-    sys.exit(bool(changes))
+    lines = [f"{changes.same} records, all the same"]
+    if changes:
+        lines = list(changes.lines())
+    opt.answer(changes.to_json(), *lines, as_json=as_json)
+    if changes:
+        sys.exit(1)
 
 
 @click.command(cls=Command)
@@ -282,21 +326,23 @@ def analyze(
     """
     from qwen3nb.answers.interference import interference
 
-    folders = [output_dir, *also]
-    result = interference([], folders, task_steps=task_steps, resamples=n_resamples, seed=seed)
+    result = interference(
+        [], [output_dir, *also], task_steps=task_steps, resamples=n_resamples, seed=seed
+    )
     folder = report or output_dir / "analysis"
     files = result.write(folder, outputs=output_dir)
     if as_json:
         click.echo((folder / "interference.json").read_text(encoding="utf-8"))
     else:
-        _show_interference(result)
+        _print_interference(result)
         for file in files:
             click.echo(file)
     if exit_code:
         sys.exit(result.comparisons.verdict(by=exit_code).exit_code)
 
 
-def _show_interference(report: Interference) -> None:
+def _print_interference(report: Interference) -> None:
+    """Print what is measured, the tables, and the verdict."""
     from qwen3nb.analysis.stats.interference_ratio import DEFINITION
 
     click.echo(f"{DEFINITION}\n")
@@ -328,12 +374,18 @@ def _show_interference(report: Interference) -> None:
 @opt.out_option(help="New file of the plan.  [default: plan-1.toml of the study, plan-2.toml …]")
 @opt.JSON
 def plan(
+    models: Sequence[str],
+    baseline: str,
+    margin: float,
     tier: str,
     tasks: str,
+    metric: str,
+    alpha: float,
+    power: float,
+    deviation: float,
     results: Path | None,
     out: Path | None,
     as_json: bool,
-    **fields: Any,  # as fields of a plan
 ) -> None:
     """Say how many queries show a difference worth having, and write the plan.
 
@@ -350,8 +402,17 @@ def plan(
     from qwen3nb.answers.planned import plan_comparison
     from qwen3nb.records.store import load_results
 
-    wanted = Plan(tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys, **fields)
-    planned = plan_comparison(load_results(results), wanted)
+    request = Plan(
+        baseline=baseline,
+        models=tuple(models),
+        tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys,
+        margin=margin,
+        metric=metric,
+        alpha=alpha,
+        power=power,
+        deviation=deviation,
+    )
+    planned = plan_comparison(load_results(results), request)
     file = planned.write(out)
     if as_json:
         opt.print_json({"file": str(file), "plan": asdict(planned.plan), "tasks": planned.tasks})
