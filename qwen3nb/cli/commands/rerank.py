@@ -221,9 +221,7 @@ def _print_run(run: EvaluationRun, lines: Callable[[EvaluationRun], Iterable[str
 def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
     from qwen3nb.evaluation.retrieval.rerank import dataset_rows
 
-    main_metrics = {
-        result.data.collection: result.task.main_metric for result in suite.results
-    }
+    main_metrics = {result.data.collection: result.task.main_metric for result in suite.results}
     for row in dataset_rows(suite.results):
         name = row.pop("dataset")
         main_metric = main_metrics.get(name, "nDCG@10")
