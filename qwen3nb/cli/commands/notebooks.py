@@ -27,8 +27,8 @@ from qwen3nb.utils.atomic_files import file_stamp
 from qwen3nb.utils.option import Option
 
 if TYPE_CHECKING:
-    from qwen3nb.execution.sweep import Job, SweepPlan
     from qwen3nb.answers.run_trace import RunTrace
+    from qwen3nb.execution.sweep import Job, SweepPlan
 
 _FRESH = opt.flag("--fresh", help="Run even if a finished page with the same inputs exists.")
 _PARAMETER = opt.option(
