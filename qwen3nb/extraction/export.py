@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from qwen3nb.checkpoints.folder import TOKENIZER_FILES, ModelFolder, copy_present
 from qwen3nb.checkpoints.types import CheckpointError
@@ -62,6 +62,18 @@ class ExportOptions:
             raise ValueError(f"expected a max_length of at least 1; got {self.max_length}")
 
 
+class ExportFields(TypedDict, total=False):
+    """The fields of `ExportOptions`, to pass them on."""
+
+    pooling: str
+    normalize: bool
+    max_length: int
+    dtype: str
+    prefix: str
+    append_eos: bool
+    prompts: Mapping[str, str]
+
+
 def copy_tokenizer(
     source: ModelFolder, target: Path, *, rows: int, options: ExportOptions
 ) -> tuple[Tokenizer, list[str]]:
@@ -86,78 +98,109 @@ def copy_tokenizer(
             f"{source}: no {TOKENIZER}; copy the tokenizer of the training into the checkpoint"
         )
     check_loaded(tokenizer, rows=rows, folder=source)
-    for role in ("pad_token", *["eos_token"] * options.append_eos):
+    required_roles = ["pad_token"]
+    if options.append_eos:
+        required_roles.append("eos_token")
+    for role in required_roles:
         if role not in tokens:
             raise CheckpointError(f"{source}: tokenizer_config.json names no {role}")
-    end, append_eos = tokens.get("eos_token"), options.append_eos
+    end = tokens.get("eos_token")
     warnings = _end_warnings(tokenizer, end, source.config.get("eos_token_id"), options)
-    surrounded = bool(options.prefix or append_eos)
-    if surrounded:
-        try:
-            surround(tokenizer, prefix=options.prefix, end=end if append_eos else None)
-        except ValueError as error:
-            raise CheckpointError(f"{source}: {error}") from None
-        added = tokenizer.num_special_tokens_to_add(is_pair=False)
-        if options.max_length <= added:
-            raise CheckpointError(
-                f"max_length {options.max_length} leaves no room for text: prefix and end token "
-                f"take {added} tokens"
-            )
+    is_changed = bool(options.prefix) or options.append_eos
+    if is_changed:
+        _surround(source, tokenizer, end, options)
     copy_present(TOKENIZER_FILES, source, target)
-    before, fields = source.object(TOKENIZER_CONFIG), source.object(TOKENIZER)
-    side = {"padding_side": "left"} if options.pooling == "last" else {}
-    after = before | {"model_max_length": options.max_length} | side
-    if after != before:
-        write_json(target / TOKENIZER_CONFIG, after, indent=2)
-    if surrounded:
+    _write_tokenizer_config(source, target, options)
+    if is_changed:
+        fields = source.object(TOKENIZER)
         fields["post_processor"] = json.loads(tokenizer.to_str())["post_processor"]
         write_text(target / TOKENIZER, json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
     return tokenizer, warnings
+
+
+def _surround(
+    source: ModelFolder,
+    tokenizer: Tokenizer,
+    end: str | None,
+    options: ExportOptions,
+) -> None:
+    """Make prefix and end token part of the tokenizer's template; refuse what leaves no room."""
+    if not options.append_eos:
+        end = None
+    try:
+        surround(tokenizer, prefix=options.prefix, end=end)
+    except ValueError as error:
+        raise CheckpointError(f"{source}: {error}") from None
+    added = tokenizer.num_special_tokens_to_add(is_pair=False)
+    if options.max_length <= added:
+        raise CheckpointError(
+            f"max_length {options.max_length} leaves no room for text: prefix and end token "
+            f"take {added} tokens"
+        )
+
+
+def _write_tokenizer_config(source: ModelFolder, target: Path, options: ExportOptions) -> None:
+    """Write the maximum length and, for ``last`` pooling, the padding side, if they differ."""
+    original = source.object(TOKENIZER_CONFIG)
+    config = original | {"model_max_length": options.max_length}
+    if options.pooling == "last":
+        config["padding_side"] = "left"
+    if config != original:
+        write_json(target / TOKENIZER_CONFIG, config, indent=2)
 
 
 def _end_warnings(
     tokenizer: Tokenizer, end: str | None, configured: object, options: ExportOptions
 ) -> list[str]:
     """Return warnings about the end-of-text token ``end``, which may follow every text."""
-    warnings = []
+    warnings: list[str] = []
     if options.pooling == "last" and not options.append_eos:
         warnings.append(
             "last-token pooling without an end-of-text token: the vector is that of the text's "
             "own last token (use --append-eos if the training appended one)"
         )
     if end is None:
-        return [*warnings, "the tokenizer configuration names no eos_token"]
-    added = tokenizer.get_added_tokens_decoder().items()
-    ids = [number for number, token in added if token.content == end]
-    if ids and isinstance(configured, int) and configured not in ids:
-        warnings.append(
-            f"config.json says eos_token_id {configured}, but the tokenizer's {end} is {ids[0]}"
-        )
+        warnings.append("the tokenizer configuration names no eos_token")
+        return warnings
+    for number, token in tokenizer.get_added_tokens_decoder().items():
+        if token.content == end and isinstance(configured, int) and configured != number:
+            warnings.append(
+                f"config.json says eos_token_id {configured}, but the tokenizer's {end} is {number}"
+            )
     return warnings
 
 
 def listed_modules(kinds: Sequence[str]) -> list[dict[str, Any]]:
     """Return the content of sentence-transformers' ``modules.json`` for names of classes."""
-    return [
-        {
+    modules: list[dict[str, Any]] = []
+    for index, kind in enumerate(kinds):
+        path = f"{index}_{kind}"
+        if index == 0:
+            path = ""
+        module = {
             "idx": index,
             "name": str(index),
-            "path": f"{index}_{kind}" if index else "",
+            "path": path,
             "type": f"sentence_transformers.models.{kind}",
         }
-        for index, kind in enumerate(kinds)
-    ]
+        modules.append(module)
+    return modules
 
 
 def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportOptions) -> None:
     """Write ``config.json`` and the sentence-transformers files next to the weights."""
     config.architectures = ["Qwen3Model"]
     fields = json.loads(config.to_json_string(use_diff=False))
-    fields["dtype"] = fields["torch_dtype"] = options.dtype
+    fields["dtype"] = options.dtype
+    fields["torch_dtype"] = options.dtype
     fields["rope_theta"] = fields["rope_parameters"]["rope_theta"]
     write_json(folder / "config.json", fields, indent=2)
 
-    kinds = ["Transformer", "Pooling"] + ["Normalize"] * options.normalize
+    kinds = ["Transformer", "Pooling"]
+    similarity = "dot"
+    if options.normalize:
+        kinds.append("Normalize")
+        similarity = "cosine"
     write_json(folder / "modules.json", listed_modules(kinds), indent=2)
     # The dimension has its new name only. With the old one as well, each load would print a
     # deprecation warning; with the old one alone, sentence-transformers before 5.4 would load the
@@ -182,7 +225,7 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
         {
             "__version__": _OLDEST,
             **exported_prompts(options.prompts),
-            "similarity_fn_name": "cosine" if options.normalize else "dot",
+            "similarity_fn_name": similarity,
         },
         indent=2,
     )

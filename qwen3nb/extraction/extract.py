@@ -6,10 +6,9 @@ removed and the extraction fails.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 import transformers
@@ -21,7 +20,7 @@ from qwen3nb.checkpoints.names import EMBEDDINGS, MODEL_TYPES, encoder_tensors
 from qwen3nb.checkpoints.provenance import AVERAGING, PROVENANCE, read_provenance, with_checksums
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import Piece, check_output, write_pieces
-from qwen3nb.extraction.export import ExportOptions, copy_tokenizer, write_model_files
+from qwen3nb.extraction.export import ExportFields, ExportOptions, copy_tokenizer, write_model_files
 from qwen3nb.extraction.onnx_graph import require_onnx, write_graph
 from qwen3nb.extraction.verify import Verification, verify_export
 from qwen3nb.models.gate.bounds import check_bounds
@@ -51,14 +50,14 @@ class Extraction:
         return self.verification.max_difference
 
 
-def extract_encoder(
+def extract(
     checkpoint: Path | str,
     output: Path | str,
     *,
     label: str | None = None,
     onnx: bool = False,
     describe: Callable[[Path], str] | None = None,
-    **options: Any,
+    **options: Unpack[ExportFields],
 ) -> Extraction:
     """Write the encoder of ``checkpoint`` to the directory ``output``.
 
@@ -72,47 +71,45 @@ def extract_encoder(
         options: the fields of `qwen3nb.extraction.export.ExportOptions`.
 
     Raises:
-        CheckpointError: see `qwen3nb.report.card.extract`.
+        CheckpointError: the checkpoint is invalid, or the export does not reproduce its
+            source. ``output`` is then left unchanged.
         ValueError: an unknown choice.
     """
     export = ExportOptions(**options)
     if onnx:
         require_onnx()
-    source, output = open_checkpoint(checkpoint), Path(output)
+    source = open_checkpoint(checkpoint)
+    output = Path(output)
     check_output(output, [source], mark=PROVENANCE)
-    if source.config.get("model_type") not in MODEL_TYPES:
-        raise CheckpointError(
-            f"{source}: model_type is {source.config.get('model_type')!r}; expected one of "
-            f"{', '.join(MODEL_TYPES)}, because only an encoder-decoder has an encoder to extract"
-        )
-    used, tensors = encoder_tensors(source), source.weights.tensors
+    _check_model_type(source)
+    tensors = encoder_tensors(source)
     check_bounds(source.config, source.path / "config.json")
-    config = check_encoder(source, used, pooling=export.pooling, normalize=export.normalize)
-    warnings = ignored_settings(source.config)
-    checked = _other_tensors(source, used)
-    dtype = _STORED[export.dtype]
-    pieces = [Piece(new, dtype, (name,)) for new, name in used.items()]
-    pieces += [Piece(None, dtype, (name,)) for name in checked]
-    earlier: dict[str, Any] = {}
-    with suppress(CheckpointError):  # the replaced export may be damaged
-        earlier = read_provenance(output) or {}
+    config = check_encoder(source, tensors, pooling=export.pooling, normalize=export.normalize)
+    pieces = _pieces(source, tensors, dtype=_STORED[export.dtype])
+    label = label or _label_of_previous(output, source) or output.resolve().name
     with new_folder(output) as work:
-        tokenizer, more = copy_tokenizer(source, work, rows=config.vocab_size, options=export)
-        digest, odd = write_pieces([source], pieces, work / SINGLE, format=_FORMAT)
-        warnings += [*more, *odd, *mistyped_roles(export.prompts)]
+        tokenizer, tokenizer_warnings = copy_tokenizer(
+            source,
+            work,
+            rows=config.vocab_size,
+            options=export,
+        )
+        digest, weight_warnings = write_pieces([source], pieces, work / SINGLE, format=_FORMAT)
         write_model_files(work, config, export)
         if onnx:
             write_graph(work)
-        embedding = used["embed_tokens.weight"]
-        verification = verify_export(source, embedding, work, config, export, tokenizer)
-        if not label and earlier.get("source", {}).get("digest") == source.weights.digest:
-            label = earlier.get("label")
+        embedding = tensors["embed_tokens.weight"]
         extraction = Extraction(
             folder=output,
-            label=label or output.resolve().name,
-            parameters=sum(tensors[name].count for name in used.values()),
-            verification=verification,
-            warnings=tuple(warnings),
+            label=label,
+            parameters=sum(source.weights.tensors[name].count for name in tensors.values()),
+            verification=verify_export(source, embedding, work, config, export, tokenizer),
+            warnings=(
+                *ignored_settings(source.config),
+                *tokenizer_warnings,
+                *weight_warnings,
+                *mistyped_roles(export.prompts),
+            ),
         )
         provenance = _provenance(extraction, source, config=config, options=export)
         sealed = with_checksums(provenance, work, weights=digest)
@@ -123,18 +120,47 @@ def extract_encoder(
     return extraction
 
 
-def _other_tensors(source: ModelFolder, used: Mapping[str, str]) -> list[str]:
+def _check_model_type(source: ModelFolder) -> None:
+    model_type = source.config.get("model_type")
+    if model_type not in MODEL_TYPES:
+        raise CheckpointError(
+            f"{source}: model_type is {model_type!r}; expected one of {', '.join(MODEL_TYPES)}, "
+            "because only an encoder-decoder has an encoder to extract"
+        )
+
+
+def _pieces(source: ModelFolder, tensors: Mapping[str, str], *, dtype: str) -> list[Piece]:
+    """Return the encoder's tensors to write, and the others to check."""
+    pieces = [Piece(new_name, dtype, (name,)) for new_name, name in tensors.items()]
+    for name in _other_tensors(source, tensors):
+        pieces.append(Piece(None, dtype, (name,)))
+    return pieces
+
+
+def _label_of_previous(output: Path, source: ModelFolder) -> str:
+    """Return the label of an export of the same weights in ``output``; else empty."""
+    try:
+        previous = read_provenance(output) or {}
+    except CheckpointError:  # the replaced export may be damaged
+        return ""
+    if previous.get("source", {}).get("digest") != source.weights.digest:
+        return ""
+    return str(previous.get("label") or "")
+
+
+def _other_tensors(source: ModelFolder, encoder: Mapping[str, str]) -> list[str]:
     """Return the names of tensors that are checked, but not written.
 
     Raises:
         CheckpointError: tensors that belong to neither encoder nor decoder.
     """
-    others = sorted(source.weights.tensors.keys() - set(used.values()))
-    known = (*EMBEDDINGS, "model.decoder.")
-    if odd := [name for name in others if not name.startswith(known)]:
+    others = sorted(source.weights.tensors.keys() - set(encoder.values()))
+    expected = (*EMBEDDINGS, "model.decoder.")
+    unexpected = [name for name in others if not name.startswith(expected)]
+    if unexpected:
         raise CheckpointError(
-            f"{source}: the weights do not match config.json: {odd[0]}: unexpected "
-            f"({len(odd)} such tensors)"
+            f"{source}: the weights do not match config.json: {unexpected[0]}: unexpected "
+            f"({len(unexpected)} such tensors)"
         )
     return others
 

@@ -82,7 +82,8 @@ class _Graph:
 
         ids, mask = _INPUTS
         states = self._op("Gather", self._weight("embed_tokens.weight"), ids)
-        rotary, bias = self._rotary(ids), self._bias(mask)
+        rotary = self._rotary(ids)
+        bias = self._bias(mask)
         for index in range(self._config["num_hidden_layers"]):
             layer = f"layers.{index}."
             normed = self._norm(states, f"{layer}input_layernorm")
@@ -92,17 +93,10 @@ class _Graph:
         states = self._norm(states, "norm")
         self._nodes.append(helper.make_node("Identity", [states], [_OUTPUT]))
         sizes = ["batch", "sequence"]
-        graph = helper.make_graph(
-            self._nodes,
-            "encoder",
-            [helper.make_tensor_value_info(name, TensorProto.INT64, sizes) for name in _INPUTS],
-            [
-                helper.make_tensor_value_info(
-                    _OUTPUT, TensorProto.FLOAT, [*sizes, self._config["hidden_size"]]
-                )
-            ],
-            self._weights,
-        )
+        inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, sizes) for name in _INPUTS]
+        output_sizes = [*sizes, self._config["hidden_size"]]
+        output = helper.make_tensor_value_info(_OUTPUT, TensorProto.FLOAT, output_sizes)
+        graph = helper.make_graph(self._nodes, "encoder", inputs, [output], self._weights)
         return helper.make_model(
             graph,
             producer_name="qwen3nb",
@@ -112,14 +106,15 @@ class _Graph:
 
     def _rotary(self, ids: str) -> tuple[str, str]:
         """Return cosine and sine (T, D) of the angle of every position and dimension."""
-        half, theta = self._config["head_dim"] // 2, self._config["rope_parameters"]["rope_theta"]
+        half = self._config["head_dim"] // 2
+        theta = self._config["rope_parameters"]["rope_theta"]
         frequencies = 1.0 / (theta ** (torch.arange(half).float() / half))
         length = self._op("Gather", self._op("Shape", ids), self._whole(1))
         positions = self._op("Range", self._whole(0), length, self._whole(1))
-        positions = self._op("Unsqueeze", self._op("Cast", positions, to=1), self._whole([1]))
-        angles = self._op("Mul", positions, self._tensor("frequencies", frequencies))
-        both = self._op("Concat", angles, angles, axis=-1)
-        return self._op("Cos", both), self._op("Sin", both)
+        column = self._op("Unsqueeze", self._op("Cast", positions, to=1), self._whole([1]))
+        angles = self._op("Mul", column, self._tensor("frequencies", frequencies))
+        both_halves = self._op("Concat", angles, angles, axis=-1)
+        return self._op("Cos", both_halves), self._op("Sin", both_halves)
 
     def _bias(self, mask: str) -> str:
         """Return the attention bias (B, 1, 1, T): 0 for real tokens, else the lowest number."""
@@ -129,13 +124,12 @@ class _Graph:
 
     def _attention(self, states: str, layer: str, rotary: tuple[str, str], bias: str) -> str:
         """Return the attention's output (B, T, H); queries of a shared head are grouped."""
-        heads, shared, size = (
-            self._config[key] for key in ("num_attention_heads", "num_key_value_heads", "head_dim")
-        )
-        query, key, value = (
-            self._heads(states, f"{layer}self_attn.{name}_proj", count)
-            for name, count in (("q", heads), ("k", shared), ("v", shared))
-        )
+        heads = self._config["num_attention_heads"]
+        shared = self._config["num_key_value_heads"]
+        size = self._config["head_dim"]
+        query = self._heads(states, f"{layer}self_attn.q_proj", heads)
+        key = self._heads(states, f"{layer}self_attn.k_proj", shared)
+        value = self._heads(states, f"{layer}self_attn.v_proj", shared)
         query = self._rotated(self._norm(query, f"{layer}self_attn.q_norm"), rotary)
         key = self._rotated(self._norm(key, f"{layer}self_attn.k_norm"), rotary)
         query = self._op("Mul", query, self._number(size**-0.5))
@@ -198,13 +192,16 @@ class _Graph:
 
         key = (value.dtype.str, value.shape, value.tobytes())
         if key not in self._constants:
-            self._constants[key] = name = f"constant_{len(self._constants)}"
+            name = f"constant_{len(self._constants)}"
+            self._constants[key] = name
             self._weights.append(numpy_helper.from_array(value, name))
         return self._constants[key]
 
     def _weight(self, name: str, *, transposed: bool = False) -> str:
         weight = self._source.weights.read(name).float()
-        return self._tensor(name, weight.t() if transposed else weight)
+        if transposed:
+            weight = weight.t()
+        return self._tensor(name, weight)
 
     def _tensor(self, name: str, value: Tensor) -> str:
         """Add a float32 tensor, in the graph or in the file next to it."""
@@ -217,9 +214,9 @@ class _Graph:
         else:
             self._data.write(bytes(-self._data.tell() % _PAGE))
             tensor.data_location = TensorProto.EXTERNAL
-            where = {"location": _BESIDE, "offset": self._data.tell(), "length": len(raw)}
-            for key, each in where.items():
-                tensor.external_data.add(key=key, value=str(each))
+            tensor.external_data.add(key="location", value=_BESIDE)
+            tensor.external_data.add(key="offset", value=str(self._data.tell()))
+            tensor.external_data.add(key="length", value=str(len(raw)))
             self._data.write(raw)
         self._weights.append(tensor)
         return name
@@ -228,26 +225,44 @@ class _Graph:
 def graph_states(file: Path) -> Callable[[Tensor, Tensor], Tensor]:
     """Return what runs a graph (.onnx, .xml) on the CPU: ids, mask (B, T) to states (B, T, H)."""
     if file.suffix == ".xml":
-        import openvino
-
-        with refusing(file, "no graph with weights that OpenVINO can run; export it again"):
-            run: Any = openvino.Core().compile_model(str(file), "CPU")
-        names = {each.get_any_name() for each in run.inputs}
+        names, run = _openvino_graph(file)
     else:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3  # errors
-        providers = ["CPUExecutionProvider"]
-        with refusing(file, "no graph that ONNX Runtime can run; copy or export it again"):
-            session = onnxruntime.InferenceSession(str(file), options, providers=providers)
-        names, run = {each.name for each in session.get_inputs()}, partial(session.run, None)
+        names, run = _onnx_graph(file)
 
     def states(ids: Tensor, mask: Tensor) -> Tensor:
-        feeds = dict(zip(_INPUTS, (ids.numpy(), mask.numpy()), strict=True))
         positions = np.arange(ids.shape[1])[None].repeat(len(ids), axis=0)
-        feeds |= {"token_type_ids": np.zeros_like(positions), "position_ids": positions}
+        feeds = {
+            "input_ids": ids.numpy(),
+            "attention_mask": mask.numpy(),
+            "token_type_ids": np.zeros_like(positions),
+            "position_ids": positions,
+        }
         with refusing(file, f"expected a transformer with inputs such as {', '.join(_INPUTS)}"):
-            return torch.from_numpy(run({name: feeds[name] for name in names})[0])
+            outputs = run({name: feeds[name] for name in names})
+            return torch.from_numpy(outputs[0])
 
     return states
+
+
+Feeds = dict[str, np.ndarray]
+
+
+def _openvino_graph(file: Path) -> tuple[set[str], Callable[[Feeds], Any]]:
+    """Return the names of a graph's inputs, and what runs it in OpenVINO."""
+    import openvino
+
+    with refusing(file, "no graph with weights that OpenVINO can run; export it again"):
+        model = openvino.Core().compile_model(str(file), "CPU")
+    return {port.get_any_name() for port in model.inputs}, model
+
+
+def _onnx_graph(file: Path) -> tuple[set[str], Callable[[Feeds], Any]]:
+    """Return the names of a graph's inputs, and what runs it in ONNX Runtime."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors
+    providers = ["CPUExecutionProvider"]
+    with refusing(file, "no graph that ONNX Runtime can run; copy or export it again"):
+        session = onnxruntime.InferenceSession(str(file), options, providers=providers)
+    return {port.name for port in session.get_inputs()}, partial(session.run, None)

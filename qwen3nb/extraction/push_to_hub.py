@@ -7,7 +7,6 @@ the file, never its content.
 import json
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.provenance import PROVENANCE, published, read_provenance
@@ -39,19 +38,26 @@ def plan_push(folder: Path | str) -> dict[str, int]:
             f"{folder}: no qwen3nb.json, so this is not an export; run `qwen3nb extract` first"
         )
     fingerprint(find_source(str(folder)))  # raises if changed since it was verified
-    files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     secrets = known_secrets()
-    problems = [
-        f"{path.relative_to(folder)}: {why}" for path in files if (why := _refusal(path, secrets))
-    ]
+    sizes: dict[str, int] = {}
+    problems: list[str] = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_dir() and not path.is_symlink():
+            continue
+        reason = _refusal(path, secrets)
+        if reason:
+            problems.append(f"\n  {path.relative_to(folder)}: {reason}")
+        else:
+            sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
     if problems:
-        shown = "\n  ".join(problems)
-        raise CheckpointError(f"{folder}: nothing was uploaded; remove these files\n  {shown}")
-    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+        raise CheckpointError(
+            f"{folder}: nothing was uploaded; remove these files{''.join(problems)}"
+        )
+    return sizes
 
 
-def _refusal(path: Path, secrets: Secrets) -> str | None:
-    """Return why a file must not be uploaded, or None."""
+def _refusal(path: Path, secrets: Secrets) -> str:
+    """Return why a file must not be uploaded; empty if it may."""
     name = path.name.lower()
     if path.is_symlink() or not path.is_file():
         return "a link or a special file; replace it with a copy of the file"
@@ -61,8 +67,12 @@ def _refusal(path: Path, secrets: Secrets) -> str | None:
         return "a pickle, which can run code when it is loaded"
     if secrets.kinds(str(path)):
         return "its name holds a secret"
-    text = path.suffix.lower() in _TEXT and path.read_text(encoding="utf-8", errors="replace")
-    return f"contains {', '.join(kinds)}" if text and (kinds := secrets.kinds(text)) else None
+    if path.suffix.lower() not in _TEXT:
+        return ""
+    kinds = secrets.kinds(path.read_text(encoding="utf-8", errors="replace"))
+    if not kinds:
+        return ""
+    return f"contains {', '.join(kinds)}"
 
 
 def push(folder: Path | str, repository: str, *, private: bool = False) -> str:
@@ -79,17 +89,22 @@ def push(folder: Path | str, repository: str, *, private: bool = False) -> str:
     from huggingface_hub.errors import LocalTokenNotFoundError
 
     folder = Path(folder)
-    contents: dict[str, Any] = {path: folder / path for path in plan_push(folder)}
     provenance = read_provenance(folder) or {}
     source = provenance.get("source", {}).get("digest", "")[:12]
-    contents[PROVENANCE] = (json.dumps(published(provenance), indent=2) + "\n").encode()
+    public_provenance = json.dumps(published(provenance), indent=2) + "\n"
+    operations: list[CommitOperationAdd] = []
+    for name in plan_push(folder):
+        content: Path | bytes = folder / name
+        if name == PROVENANCE:
+            content = public_provenance.encode()
+        operations.append(CommitOperationAdd(name, content))
     try:
         with hub_session():
             api = HfApi()
             api.create_repo(repository, private=private, exist_ok=True)
-            done = api.create_commit(
+            commit = api.create_commit(
                 repository,
-                [CommitOperationAdd(path, content) for path, content in contents.items()],
+                operations,
                 commit_message=f"{provenance.get('label', folder.name)} from {source}",
             )
     except LocalTokenNotFoundError:
@@ -99,4 +114,4 @@ def push(folder: Path | str, repository: str, *, private: bool = False) -> str:
             f"the upload failed for {repository}: {hub_error(error)}. Check with "
             "`hf auth whoami` that the account may write to it"
         ) from None
-    return str(done.commit_url)
+    return str(commit.commit_url)

@@ -72,7 +72,7 @@ class Verification:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verification as stored in the provenance."""
-        return {
+        fields: dict[str, Any] = {
             "max_difference": self.max_difference,
             "bound": MAX_DIFFERENCE,
             "sentence_transformers_difference": self.sentence_transformers_difference,
@@ -81,8 +81,10 @@ class Verification:
             "texts": len(self.lengths),
             "tokens": list(self.lengths),
             "padding": list(_SIDES),
-            **({"onnx": {**self.graph, "bound": MAX_PART}} if self.graph else {}),
         }
+        if self.graph:
+            fields["onnx"] = {**self.graph, "bound": MAX_PART}
+        return fields
 
 
 @dataclass(frozen=True)
@@ -115,32 +117,40 @@ def verify_export(
             runs causally.
     """
     rows = _inputs(tokenizer, options, vocabulary=config.vocab_size)
-    exact = theirs = _source_states(source, embedding, rows, config, dtype=torch.float32)
+    exact = _source_states(source, embedding, rows, config, dtype=torch.float32)
+    states = exact
     if options.dtype != "float32":
         dtype = getattr(torch, options.dtype)
-        theirs = _source_states(source, embedding, rows, config, dtype=dtype)
-    both = zip(exact["right"], theirs["right"], strict=True)
-    rounding = max(float((a - b).abs().max()) for a, b in both)
+        states = _source_states(source, embedding, rows, config, dtype=dtype)
+    rounding = _largest_difference(exact["right"], states["right"])
     del exact
-    reference = Reference(source, config.vocab_size, rows, theirs)
+    reference = Reference(source, config.vocab_size, rows, states)
     difference, leak, probe = _compare_export(export, reference)
-    other = _compare_vectors(export, theirs["right"], options, origin=source)
-    graph = verify_graph(file, reference) if (file := export / GRAPH).is_file() else None
+    vector_difference = _compare_vectors(export, states["right"], options, origin=source)
+    graph = None
+    if (export / GRAPH).is_file():
+        graph = verify_graph(export / GRAPH, reference)
     lengths = tuple(map(len, rows))
-    return Verification(difference, other, rounding, leak, lengths, probe, graph)
+    return Verification(difference, vector_difference, rounding, leak, lengths, probe, graph)
+
+
+def _largest_difference(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
+    """Return the largest absolute difference between states of the same rows."""
+    pairs = zip(ours, theirs, strict=True)
+    return max(float((first - second).abs().max()) for first, second in pairs)
 
 
 def _inputs(tokenizer: Tokenizer, options: ExportOptions, *, vocabulary: int) -> list[list[int]]:
     """Return token ids to compare: tokenised texts, random ids, and the embedding's last row."""
     tokenizer.no_padding()
     tokenizer.enable_truncation(options.max_length)
-    rows = [encoding.ids for encoding in tokenizer.encode_batch(list(TEXTS))]
-    draws = torch.Generator().manual_seed(0)
-    random = [
-        torch.randint(0, vocabulary, (length,), generator=draws).tolist()
-        for length in _RANDOM_LENGTHS
-    ]
-    return [row for row in rows if row] + random + [[0, vocabulary - 1]]
+    rows = [encoding.ids for encoding in tokenizer.encode_batch(list(TEXTS)) if encoding.ids]
+    generator = torch.Generator().manual_seed(0)
+    for length in _RANDOM_LENGTHS:
+        ids = torch.randint(0, vocabulary, (length,), generator=generator)
+        rows.append(ids.tolist())
+    rows.append([0, vocabulary - 1])
+    return rows
 
 
 def _source_states(
@@ -157,8 +167,8 @@ def _source_states(
     for side in _SIDES:
         ids, mask = pad_rows(rows, side=side)
         with torch.inference_mode():
-            out = model.encode(ids, mask)
-        states[side] = [out[row][mask[row].bool()] for row in range(len(rows))]
+            batch = model.encode(ids, mask)
+        states[side] = [row[real] for row, real in zip(batch, mask.bool(), strict=True)]
     return states
 
 
@@ -170,23 +180,36 @@ def _source_model(
     fields |= {"_head_dim": config.head_dim, "rope_theta": config.rope_parameters["rope_theta"]}
     with torch.device("meta"):
         model = Qwen3ForSeq2SeqLM(Qwen3Seq2SeqConfig(**fields))
-    encoder, prefix = model.model.encoder, "model.encoder."
-    kept = (f"{prefix}layers.", f"{prefix}norm.weight")
-    names = {n: n.removeprefix(prefix) for n in source.weights.tensors if n.startswith(kept)}
-    names[embedding] = "embed_tokens.weight"
-    state = {
-        names[name]: weight.to(dtype).float() for name, weight in source.weights.read_each(names)
-    }
+    encoder = model.model.encoder
+    names = {embedding: "embed_tokens.weight"}
+    for name in source.weights.tensors:
+        if name.startswith(("model.encoder.layers.", "model.encoder.norm.weight")):
+            names[name] = name.removeprefix("model.encoder.")
+    state: dict[str, Tensor] = {}
+    for name, weight in source.weights.read_each(names):
+        state[names[name]] = weight.to(dtype).float()
     encoder.load_state_dict(state, strict=True, assign=True)
     encoder.rotary_emb = type(encoder.rotary_emb)(config=encoder.config)  # with real buffers
     return model.eval()
 
 
+@dataclass(frozen=True)
+class _Comparison:
+    """Differences of states from the source."""
+
+    difference: float  # the largest
+    leak: float  # change of the first state when only the last token changes
+    batches: tuple[tuple[int, int], ...]  # shapes (B, T)
+
+
 def _compare_export(export: Path, reference: Reference) -> tuple[float, float, dict[str, Any]]:
     """Return the largest difference of the export's states, the leak, and the probe."""
     model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
-    difference, leak, _ = _compare(states_of(model), reference)
-    return difference, leak, _probe(model)
+    name = f"{reference.source}: the export"
+    sizes = [len(reference.rows)]
+    comparison = _compare(states_of(model), reference, name=name, sizes=sizes)
+    _check_difference(name, comparison.difference, MAX_DIFFERENCE)
+    return comparison.difference, comparison.leak, _probe(model)
 
 
 def verify_graph(file: Path, reference: Reference) -> dict[str, Any]:
@@ -195,52 +218,74 @@ def verify_graph(file: Path, reference: Reference) -> dict[str, Any]:
     Raises:
         CheckpointError: the graph is causal, or states differ by more than `MAX_PART`.
     """
-    compared = _compare(graph_states(file), reference, graph=True)
-    return dict(zip(("max_difference", "leak", "batches"), compared, strict=True))
+    name = f"{reference.source}: the ONNX graph"
+    sizes = [len(reference.rows), *_TOGETHER]
+    comparison = _compare(graph_states(file), reference, name=name, sizes=sizes)
+    largest_state = max(float(states.abs().max()) for states in reference.states["right"])
+    difference = comparison.difference / max(1.0, largest_state)
+    _check_difference(name, difference, MAX_PART)
+    return {
+        "max_difference": difference,
+        "leak": comparison.leak,
+        "batches": comparison.batches,
+    }
+
+
+def _check_difference(name: str, difference: float, bound: float) -> None:
+    is_within = difference <= bound  # NaN is not
+    if not is_within:
+        raise CheckpointError(
+            f"{name} differs from its source by {difference:.2e}, more than {bound:.0e}; nothing "
+            "was written"
+        )
 
 
 @torch.inference_mode()
 def _compare(
-    run: Callable[[Tensor, Tensor], Tensor], reference: Reference, *, graph: bool = False
-) -> tuple[float, float, tuple[tuple[int, int], ...]]:
-    """Return the largest difference of states, the leak, and the batches (B, T).
+    run: Callable[[Tensor, Tensor], Tensor],
+    reference: Reference,
+    *,
+    name: str,
+    sizes: Sequence[int],
+) -> _Comparison:
+    """Compare states with those of the source, in batches of each of the ``sizes``.
 
-    ``run`` returns states (B, T, H) of ids and mask (B, T). All rows form one batch; for a
-    ``graph``, also small batches, and the difference is relative to the largest state.
+    ``run`` returns states (B, T, H) of ids and mask (B, T).
     """
-    rows, theirs = reference.rows, reference.states
-    what = f"{reference.source}: the {'ONNX graph' if graph else 'export'}"
-    bound, unit, sizes = MAX_DIFFERENCE, 1.0, [len(rows)]
-    if graph:
-        bound, sizes = MAX_PART, [*sizes, *_TOGETHER]
-        unit = max(1.0, *(float(each.abs().max()) for each in theirs["right"]))
+    leak = _checked_leak(run, reference, name)
+    differences: list[Tensor] = []
+    batches: dict[tuple[int, int], None] = {}
+    for side, states in reference.states.items():
+        for size in sizes:
+            for start in range(0, len(reference.rows), size):
+                part = slice(start, start + size)
+                ids, mask = pad_rows(reference.rows[part], side=side)
+                batches[ids.shape[0], ids.shape[1]] = None
+                batch = zip(run(ids, mask), mask.bool(), states[part], strict=True)
+                for row, real, expected in batch:
+                    differences.append((row[real] - expected).abs().max())
+    largest = float(torch.stack(differences).max())  # NaN if any value is
+    return _Comparison(largest, leak, tuple(batches))
+
+
+def _checked_leak(
+    run: Callable[[Tensor, Tensor], Tensor],
+    reference: Reference,
+    name: str,
+) -> float:
+    """Return how far the first state moves with the last token; refuse a model that is causal."""
     leak = causal_leak(run, reference.vocabulary)
-    if leak == causal_leak(run, reference.vocabulary, of=0, on=-1) == 0:
+    if leak != 0:
+        return leak
+    if causal_leak(run, reference.vocabulary, of=0, on=-1) == 0:
         raise CheckpointError(
-            f"{what} does not attend: no state depends on another token. Nothing was written; the "
+            f"{name} does not attend: no state depends on another token. Nothing was written; the "
             "weights are damaged, as if cut off or filled with one number"
         )
-    if leak == 0:
-        raise CheckpointError(
-            f"{what} runs causally: its first state does not depend on the last token. Nothing "
-            "was written; install transformers 5.2 or newer, and the newest PyTorch"
-        )
-    apart, batches = [], []
-    for side, states in theirs.items():
-        for size in sizes:
-            for start in range(0, len(rows), size):
-                part = slice(start, start + size)
-                ids, mask = pad_rows(rows[part], side=side)
-                batches.append((ids.shape[0], ids.shape[1]))
-                real = zip(run(ids, mask), mask.bool(), states[part], strict=True)
-                apart += [(ours[kept] - other).abs().max() for ours, kept, other in real]
-    difference = float(torch.stack(apart).max()) / unit  # NaN if any value is
-    if not difference <= bound:
-        raise CheckpointError(
-            f"{what} differs from its source by {difference:.2e}, more than {bound:.0e}; nothing "
-            "was written"
-        )
-    return difference, leak, tuple(dict.fromkeys(batches))
+    raise CheckpointError(
+        f"{name} runs causally: its first state does not depend on the last token. Nothing "
+        "was written; install transformers 5.2 or newer, and the newest PyTorch"
+    )
 
 
 @torch.inference_mode()
@@ -263,10 +308,11 @@ def _compare_vectors(
     """Return the largest difference of sentence-transformers' vectors from the pooled states."""
     from sentence_transformers import SentenceTransformer
 
-    how: dict[str, Any] = {"how": options.pooling, "normalize": options.normalize}
-    vectors = torch.cat(
-        [pool(each[None], torch.ones(1, len(each)), **how) for each in states[: len(TEXTS)]]
-    )
+    rows: list[Tensor] = []
+    for text_states in states[: len(TEXTS)]:
+        mask = torch.ones(1, len(text_states))
+        rows.append(pool(text_states[None], mask, how=options.pooling, normalize=options.normalize))
+    vectors = torch.cat(rows)
     with refusing(origin, "sentence-transformers cannot load the export; nothing was written"):
         model = SentenceTransformer(
             str(export), device="cpu", model_kwargs={"dtype": torch.float32}
@@ -279,8 +325,11 @@ def _compare_vectors(
         show_progress_bar=False,
     )
     difference = float((theirs.float() - vectors).abs().max())
-    bound = MAX_DIFFERENCE * max(1.0, 0.0 if options.normalize else float(vectors.abs().max()))
-    if not difference <= bound:
+    bound = MAX_DIFFERENCE
+    if not options.normalize:
+        bound *= max(1.0, float(vectors.abs().max()))
+    is_within = difference <= bound  # NaN is not
+    if not is_within:
         raise CheckpointError(
             f"{origin}: vectors that sentence-transformers computes from the export differ "
             f"by {difference:.2e}, more than {bound:.0e}; nothing was written"

@@ -133,10 +133,9 @@ def extract(
             `qwen3nb.report.card.Facts`.
         license: licence, if neither the facts nor the training's files state one.
         hub_id: the model's id on the hub, for the card's examples.
-        options: of `qwen3nb.extraction.extract.extract_encoder`: ``label``, ``allow``,
-            ``onnx``, and those of `qwen3nb.extraction.export.ExportOptions`,
-            such as ``pooling``, ``normalize``, ``max_length``, ``dtype``, ``prefix``,
-            ``append_eos``.
+        options: of `qwen3nb.extraction.extract.extract`: ``label``, ``onnx``, and those of
+            `qwen3nb.extraction.export.ExportOptions`, such as ``pooling``, ``normalize``,
+            ``max_length``, ``dtype``, ``prefix``, ``append_eos``.
 
     Raises:
         CheckpointError: the checkpoint is invalid, or the export does not reproduce its
@@ -144,7 +143,7 @@ def extract(
         ValueError: an unknown choice, or an invalid fact.
     """
     from qwen3nb.answers.extraction import ExtractedModel
-    from qwen3nb.extraction.extract import extract_encoder  # loads torch
+    from qwen3nb.extraction import extract as extraction  # loads torch
 
     file = None if facts is None else Path(facts)
     read_facts(file)  # raises before anything is written
@@ -155,7 +154,7 @@ def extract(
         known_secrets().refuse(card, where=str(Path(output) / "README.md"))
         return card
 
-    return ExtractedModel.of(extract_encoder(checkpoint, output, describe=described, **options))
+    return ExtractedModel.of(extraction.extract(checkpoint, output, describe=described, **options))
 
 
 def loaded_name(folder: Path, hub_id: str) -> str:
