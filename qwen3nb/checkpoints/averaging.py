@@ -30,7 +30,7 @@ from qwen3nb.utils.strict_json import first_duplicate
 log = logging.getLogger(__name__)
 
 # Copied unchanged next to the mean; all other files belong to a single step.
-_KEPT = ("config.json", "generation_config.json", *TOKENIZER_FILES)
+_COPIED_FILES = ("config.json", "generation_config.json", *TOKENIZER_FILES)
 # Tokenizer files, which must be equal in all checkpoints of a training.
 _VOCABULARIES = ("added_tokens.json", "merges.txt", "tokenizer.json", "vocab.json")
 # Settings that may differ between checkpoints of one training.
@@ -79,26 +79,32 @@ def select_checkpoints(
         ValueError: not exactly one of ``last`` and ``best`` is given, or it is not positive.
         CheckpointError: there are no checkpoints, or none has the metric (best-N).
     """
-    checkpoints, count = list_checkpoints(folder), last if best is None else best
-    if (last is None) == (best is None) or count is None or count < 1:
+    checkpoints = list_checkpoints(folder)
+    if (last is None) == (best is None) or (last or best or 0) < 1:
         raise ValueError(
             f"expected one of last=N or best=N (--last N, --best N), N > 0; got {last=}, {best=}"
         )
     metrics: dict[str, float] = {}
-    left_out: dict[str, str] = {}
-    rule = f"last {count}"
-    if best is not None:
+    notes: list[str] = []
+    if last is not None:
+        count = last
+        rule = f"last {count}"
+    else:
+        count = best or 0
         metric = logged_name(metric, checkpoints)
         if lower_is_better is None:
             lower_is_better = direction.lower_is_better(metric, checkpoints)
-        metrics, left_out = _metrics(checkpoints, metric, folder)
+        metrics, reasons = _metrics(checkpoints, metric, folder)
+        notes = [f"{name}: left out, as {reason}" for name, reason in reasons.items()]
         checkpoints = [path for path in checkpoints if path.name in metrics]
         checkpoints.sort(key=lambda path: metrics[path.name], reverse=lower_is_better)
-        better = "lower" if lower_is_better else "higher"
+        better = "higher"
+        if lower_is_better:
+            better = "lower"
         rule = f"best {count} by {metric} ({better} is better)"
-    notes = [f"{name}: left out, as {reason}" for name, reason in left_out.items()]
-    named = sorted(each for each in Path(folder).glob("checkpoint-*/") if step_of(each) is None)
-    notes += [f"{each.name}: left out, as its name has no step" for each in named]
+    for path in sorted(Path(folder).glob("checkpoint-*/")):
+        if step_of(path) is None:
+            notes.append(f"{path.name}: left out, as its name has no step")
     if len(checkpoints) < count:
         notes.append(f"{count} checkpoints requested, {len(checkpoints)} averaged: no others exist")
     return Selection(tuple(checkpoints[-count:]), rule, metrics, "; ".join(notes))
@@ -107,21 +113,21 @@ def select_checkpoints(
 def _metrics(
     checkpoints: Sequence[Path], metric: str, folder: Path | str
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the metric of each checkpoint by name, and why others have none."""
+    """Return the metric of each checkpoint by name, and the reasons why others have none."""
     metrics: dict[str, float] = {}
-    left_out: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     first_error: CheckpointError | None = None
     for path in checkpoints:
         if not (path / "trainer_state.json").is_file():
-            left_out[path.name] = "it has no trainer_state.json"
+            reasons[path.name] = "it has no trainer_state.json"
             continue
         try:
             metrics[path.name] = metric_of(path, metric)
         except MetricError as error:
-            left_out[path.name] = error.reason
+            reasons[path.name] = error.reason
             first_error = first_error or error
     if metrics:
-        return metrics, left_out
+        return metrics, reasons
     if first_error is not None:
         raise first_error
     raise CheckpointError(
@@ -171,10 +177,12 @@ def average_checkpoints(selection: Selection | Sequence[Path], output: Path | st
     _check_folders(sources, output)
     names = _common_names(sources)
     with new_folder(output) as work:
-        dtypes = {name: sources[0].weights.tensors[name].dtype for name in names}
-        pieces = [Piece(name, dtypes[name], (name,) * len(sources)) for name in names]
+        pieces: list[Piece] = []
+        for name in names:
+            dtype = sources[0].weights.tensors[name].dtype
+            pieces.append(Piece(name, dtype, (name,) * len(sources)))
         digest, warnings = write_pieces(sources, pieces, work / SINGLE)
-        copy_present(_KEPT, sources[-1], work)
+        copy_present(_COPIED_FILES, sources[-1], work)
         fields = {
             "averaged_from": [source.path.name for source in sources],
             "num_checkpoints": len(sources),
@@ -193,8 +201,9 @@ def average_checkpoints(selection: Selection | Sequence[Path], output: Path | st
 def _check_folders(sources: Sequence[ModelFolder], output: Path) -> None:
     if not sources:
         raise CheckpointError("no checkpoints to average; give at least one folder")
-    if twice := first_duplicate(str(source.path.resolve()) for source in sources):
-        raise CheckpointError(f"{twice}: given twice, so it would count twice")
+    duplicate = first_duplicate(str(source.path.resolve()) for source in sources)
+    if duplicate is not None:
+        raise CheckpointError(f"{duplicate}: given twice, so it would count twice")
     check_output(output, sources, mark=AVERAGING)
 
 
@@ -202,33 +211,46 @@ def _common_names(sources: Sequence[ModelFolder]) -> list[str]:
     """Return the names of the tensors to write, without copies; refuse incompatible sources."""
     first, *others = sources
     names = first.weights.tensors.keys() - extra_copies(first)
-    config = _comparable(first)
     for other in others:
         where = f"{other} against {first}"
-        if odd := sorted(names ^ (other.weights.tensors.keys() - extra_copies(other))):
+        differing = sorted(names ^ (other.weights.tensors.keys() - extra_copies(other)))
+        if differing:
             raise CheckpointError(
-                f"{where}: {odd[0]} is in only one of them ({len(odd)} such tensors)"
+                f"{where}: {differing[0]} is in only one of them ({len(differing)} such tensors)"
             )
-        theirs = _comparable(other)
-        for key in sorted(config.keys() | theirs.keys()):
-            if config.get(key) != theirs.get(key):
-                raise CheckpointError(
-                    f"{where}: config {key!r:.60} is {theirs.get(key)!r:.60}, "
-                    f"expected {config.get(key)!r:.60}"
-                )
-        for name in sorted(names):
-            entry, their = (each.weights.tensors[name] for each in (first, other))
-            if (entry.dtype, entry.shape) != (their.dtype, their.shape):
-                raise CheckpointError(
-                    f"{where}: {name} is {their.dtype} {their.shape}, "
-                    f"expected {entry.dtype} {entry.shape}"
-                )
+        _check_configs(first, other, where)
+        _check_tensors(first, other, sorted(names), where)
         for name in _VOCABULARIES:
-            both = first.has(name) and other.has(name)
-            if both and first.sha256(name) != other.sha256(name):
+            if not first.has(name) or not other.has(name):
+                continue
+            if first.sha256(name) != other.sha256(name):
                 raise CheckpointError(f"{where}: {name} differs; are they of one training?")
     return sorted(names)
 
 
-def _comparable(folder: ModelFolder) -> dict[str, object]:
-    return {key: value for key, value in folder.config.items() if key not in _INCIDENTAL}
+def _check_configs(first: ModelFolder, other: ModelFolder, where: str) -> None:
+    """Refuse a setting that differs, unless it may."""
+    for key in sorted(first.config.keys() | other.config.keys()):
+        expected = first.config.get(key)
+        value = other.config.get(key)
+        if key not in _INCIDENTAL and value != expected:
+            raise CheckpointError(
+                f"{where}: config {key!r:.60} is {value!r:.60}, expected {expected!r:.60}"
+            )
+
+
+def _check_tensors(
+    first: ModelFolder,
+    other: ModelFolder,
+    names: Sequence[str],
+    where: str,
+) -> None:
+    """Refuse a tensor of another dtype or shape."""
+    for name in names:
+        expected = first.weights.tensors[name]
+        entry = other.weights.tensors[name]
+        if (entry.dtype, entry.shape) != (expected.dtype, expected.shape):
+            raise CheckpointError(
+                f"{where}: {name} is {entry.dtype} {entry.shape}, "
+                f"expected {expected.dtype} {expected.shape}"
+            )

@@ -41,8 +41,10 @@ def logged_name(metric: str, checkpoints: Sequence[Path]) -> str:
         for entry in trainer_state(checkpoint).get("log_history", ()):
             if isinstance(entry, dict):
                 logged.update(entry)
-    spellings = (metric, f"eval_{metric}", metric.removeprefix("eval_"))
-    return next((name for name in spellings if name in logged), metric)
+    for name in (metric, f"eval_{metric}", metric.removeprefix("eval_")):
+        if name in logged:
+            return name
+    return metric
 
 
 def lower_is_better(metric: str, checkpoints: Sequence[Path]) -> bool:
@@ -79,40 +81,49 @@ def named_as_error(metric: str) -> bool:
 
 def _trainer_settings(checkpoints: Sequence[Path]) -> Iterator[Mapping[str, Any]]:
     """Yield the settings of a training that are stored as JSON, those of the last step first."""
-    folders = [*reversed(checkpoints), *{checkpoint.parent for checkpoint in checkpoints}]
-    for file in (folder / name for folder in folders for name in _SETTINGS):
-        with suppress(OSError, ValueError, CheckpointError, RecursionError):
-            check_inside(file, file.parent)
-            settings = json.loads(file.read_bytes())
-            if isinstance(settings, dict):
-                yield settings
+    folders = list(reversed(checkpoints))
+    folders += {checkpoint.parent for checkpoint in checkpoints}
+    for folder in folders:
+        for name in _SETTINGS:
+            with suppress(OSError, ValueError, CheckpointError, RecursionError):
+                check_inside(folder / name, folder)
+                settings = json.loads((folder / name).read_bytes())
+                if isinstance(settings, dict):
+                    yield settings
 
 
 def _concerns(settings: Mapping[str, Any], metric: str) -> bool:
     """Return whether ``greater_is_better`` is about this metric; an unnamed one may be a loss."""
-    named = settings.get("metric_for_best_model")
-    if not isinstance(named, str):
+    best_by = settings.get("metric_for_best_model")
+    if not isinstance(best_by, str):
         return not metric.endswith("loss")
-    return named.removeprefix("eval_") == metric.removeprefix("eval_")
+    return best_by.removeprefix("eval_") == metric.removeprefix("eval_")
 
 
 def _from_best_metric(state: Mapping[str, Any], metric: str) -> bool | None:
     """Return whether the Trainer's best value is the least of the metric; None if not known."""
-    best = state.get("best_metric")
-    if not _is_number(best):
+    best = _number(state.get("best_metric"))
+    if best is None:
         return None
-    values = [
-        entry[metric]
-        for entry in state.get("log_history", ())
-        if isinstance(entry, dict) and _is_number(entry.get(metric))
-    ]
+    values: list[float] = []
+    for entry in state.get("log_history", ()):
+        if isinstance(entry, dict):
+            value = _number(entry.get(metric))
+            if value is not None:
+                values.append(value)
     if not values or min(values) == max(values):
         return None
     if best == min(values):
         return True
-    return False if best == max(values) else None
+    if best == max(values):
+        return False
+    return None
 
 
-def _is_number(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value)  # type: ignore[arg-type]
+def _number(value: object) -> float | None:
+    """Return a finite number; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if not math.isfinite(value):
+        return None
+    return value

@@ -43,7 +43,7 @@ _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 # Bytes of a JSON file. The largest tokenizers in use have 35 MB; a malicious file can take twenty
 # times its size when parsed.
 JSON_LIMIT = 50_000_000
-_KEPT = 1_000_000  # bytes of a JSON file whose parsed value is kept
+_REMEMBERED = 1_000_000  # bytes of a JSON file whose parsed value is kept
 # Files that a library may read: configurations, tokenizers, weights, the card.
 _READ = {
     *(".bin", ".jinja", ".json", ".md", ".model", ".safetensors"),
@@ -51,17 +51,21 @@ _READ = {
 }
 _LIBRARY = "sentence_transformers."
 # Configuration files of sentence-transformers modules other than config.json.
+_TRANSFORMER_SETTINGS = (
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+)
 _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "CNN": ("cnn_config.json",),
     "LSTM": ("lstm_config.json",),
     "WordEmbeddings": ("wordembedding_config.json",),
-    **dict.fromkeys(
-        ("CLIPModel", "Transformer"),
-        tuple(
-            f"sentence_{name}_config.json"
-            for name in "bert roberta distilbert camembert albert xlm-roberta xlnet".split()  # noqa: SIM905
-        ),
-    ),
+    "CLIPModel": _TRANSFORMER_SETTINGS,
+    "Transformer": _TRANSFORMER_SETTINGS,
 }
 
 
@@ -92,8 +96,11 @@ class ModelFolder(os.PathLike[str]):
             whole: the model that this folder is a module of; files may be anywhere in it.
         """
         self.path = Path(path)
-        self.stamps: dict[Path, list[Any]] = {} if whole is None else whole.stamps
-        self._root = self.path if whole is None else whole.path
+        self._root = self.path
+        self.stamps: dict[Path, list[Any]] = {}
+        if whole is not None:
+            self._root = whole.path
+            self.stamps = whole.stamps
         self._parsed: dict[str, Any] = {}
         self._digests: dict[str, str] = {}
         self._weights: dict[str, Weights] = {}
@@ -118,7 +125,8 @@ class ModelFolder(os.PathLike[str]):
             return self._parsed[name]
         file = self.path / name
         check_inside(file, self._root)
-        if (size := file.stat().st_size) > JSON_LIMIT:
+        size = file.stat().st_size
+        if size > JSON_LIMIT:
             raise CheckpointError(f"{file}: {size:,} bytes; expected at most {JSON_LIMIT:,}")
         self.stamps.setdefault(file, file_stamp(file))
         raw = file.read_bytes()
@@ -127,7 +135,7 @@ class ModelFolder(os.PathLike[str]):
             value = parse_json(raw.decode("utf-8"))
         except ValueError as error:
             raise CheckpointError(f"{file}: invalid JSON ({error})") from None
-        if len(raw) <= _KEPT:
+        if len(raw) <= _REMEMBERED:
             self._parsed[name] = value
         return value
 
@@ -150,10 +158,11 @@ class ModelFolder(os.PathLike[str]):
         if name not in self._digests:
             self.stamps.setdefault(file, file_stamp(file))
             if file.stat().st_size > JSON_LIMIT:
-                digest = remembered_digest([file], lambda: sha256_file(file), kind="sha256")
+                self._digests[name] = remembered_digest(
+                    [file], lambda: sha256_file(file), kind="sha256"
+                )
             else:
-                digest = sha256_file(file)
-            self._digests[name] = digest
+                self._digests[name] = sha256_file(file)
         return self._digests[name]
 
     @cached_property
@@ -175,9 +184,14 @@ class ModelFolder(os.PathLike[str]):
         entries = self.json(file.name)
         if not isinstance(entries, list) or not entries:
             raise CheckpointError(f"{file}: expected a list of modules, got {entries!r:.60}")
-        modules = [self._module(file, each if isinstance(each, dict) else {}) for each in entries]
-        if (name := first_duplicate(str(each["name"]) for each in entries)) is not None:
-            raise CheckpointError(f"{file}: two modules are called {name!r}; rename one")
+        modules: list[SentenceModule] = []
+        for entry in entries:
+            if not isinstance(entry, dict):
+                entry = {}
+            modules.append(self._module(file, entry))
+        duplicate = first_duplicate(str(entry["name"]) for entry in entries)
+        if duplicate is not None:
+            raise CheckpointError(f"{file}: two modules are called {duplicate!r}; rename one")
         return modules
 
     @cached_property
@@ -215,8 +229,10 @@ class ModelFolder(os.PathLike[str]):
             file = self.path / name
             check_inside(file, self._root)
             self.stamps.setdefault(file, file_stamp(file))
-            read = read_torch if file.suffix == ".bin" else read_safetensors
-            self._weights[name] = Weights(read(file))
+            if file.suffix == ".bin":
+                self._weights[name] = Weights(read_torch(file))
+            else:
+                self._weights[name] = Weights(read_safetensors(file))
         return self._weights[name]
 
     def check_files(self) -> None:
@@ -246,7 +262,10 @@ class ModelFolder(os.PathLike[str]):
 
     def changed(self) -> Path | None:
         """Return a file that may have changed since it was read, or None."""
-        return next((file for file, now in self._stamps_now() if now != self.stamps[file]), None)
+        for file, stamp in self._stamps_now():
+            if stamp != self.stamps[file]:
+                return file
+        return None
 
     def rewritten(self) -> Path | None:
         """Return a file that was written, replaced or removed since it was read, or None.
@@ -254,8 +273,8 @@ class ModelFolder(os.PathLike[str]):
         A file of which only the ctime differs is none: a hard link, other permissions, a backup, or
         a name that was changed and changed back. Its content has to be compared.
         """
-        for file, now in self._stamps_now():
-            if without_ctime(now) != without_ctime(self.stamps[file]):
+        for file, stamp in self._stamps_now():
+            if without_ctime(stamp) != without_ctime(self.stamps[file]):
                 return file
         return None
 
@@ -269,15 +288,15 @@ class ModelFolder(os.PathLike[str]):
 
     def _same_content(self, hashes: Mapping[str, str] | None) -> bool:
         """Return whether the files are known to have the content that was read."""
-        now = ModelFolder(self.path)
-        if any(now.sha256(name) != digest for name, digest in self._digests.items()):
+        present = ModelFolder(self.path)
+        if any(present.sha256(name) != digest for name, digest in self._digests.items()):
             return False
         if hashes is not None:
-            return now.weights.sha256_each(hashes) == dict(hashes)
-        opened = vars(self).get("weights")  # cached properties
-        if opened is None:
+            return present.weights.sha256_each(hashes) == dict(hashes)
+        weights = vars(self).get("weights")  # cached properties
+        if weights is None:
             return not self._weights
-        return "digest" in vars(opened) and bool(now.weights.digest == opened.digest)
+        return "digest" in vars(weights) and bool(present.weights.digest == weights.digest)
 
     def check_unchanged(self, hashes: Mapping[str, str] | None = None) -> None:
         """Check that no file has changed since it was read.
@@ -291,9 +310,9 @@ class ModelFolder(os.PathLike[str]):
         Raises:
             CheckpointError: a file has changed or is gone.
         """
-        file = self.rewritten()
-        if file is None and not (self.changed() is None or self._same_content(hashes)):
-            file = self.changed()
+        file = self.rewritten() or self.changed()
+        if file is not None and self.rewritten() is None and self._same_content(hashes):
+            file = None
         if file is not None:
             raise CheckpointError(
                 f"{file}: changed while it was being read; "
@@ -302,13 +321,19 @@ class ModelFolder(os.PathLike[str]):
 
     def current(self) -> ModelFolder:
         """Return this folder, reopened if one of its files has changed since it was read."""
-        return self if self.changed() is None else ModelFolder(self.path)
+        if self.changed() is None:
+            return self
+        return ModelFolder(self.path)
 
     def configured_inside(self) -> str:
         """Return a sentence naming the subfolders with a ``config.json``, or an empty string."""
-        inside = (path for path in self.path.glob("*/") if (path / "config.json").is_file())
-        names = sorted(path.name for path in inside)
-        return f" Folders in it that have one: {', '.join(names)}." if names else ""
+        names: list[str] = []
+        for path in sorted(self.path.glob("*/")):
+            if (path / "config.json").is_file():
+                names.append(path.name)
+        if not names:
+            return ""
+        return f" Folders in it that have one: {', '.join(names)}."
 
     def _module(self, file: Path, entry: dict[str, Any]) -> SentenceModule:
         for key in ("name", "path", "type"):
@@ -316,7 +341,8 @@ class ModelFolder(os.PathLike[str]):
                 raise CheckpointError(
                     f"{file}: a module's {key} is {entry.get(key)!r:.60}; expected a string"
                 )
-        kind, path = entry["type"], PurePosixPath(entry["path"])
+        kind = entry["type"]
+        path = PurePosixPath(entry["path"])
         if not kind.startswith(_LIBRARY):
             raise CheckpointError(
                 f"{file}: the module type {kind!r:.80} needs code from elsewhere, which is never "
@@ -328,20 +354,35 @@ class ModelFolder(os.PathLike[str]):
             )
         _check_target(self.path / path, self.path)
         name = kind.rpartition(".")[2]
-        folder = ModelFolder(self.path / path, whole=self) if path.parts else self
-        known = _SETTINGS.get(name, ())
-        usual: str = known[0] if len(known) > 1 else "config.json"
-        settings = next((each for each in known if (folder.path / each).exists()), usual)
+        folder = self
+        if path.parts:
+            folder = ModelFolder(self.path / path, whole=self)
+        settings = folder._settings_of(name)
         return SentenceModule(
-            name, kind, folder, folder.object(settings), self.path / path / settings
+            name,
+            kind,
+            folder,
+            folder.object(settings),
+            self.path / path / settings,
         )
+
+    def _settings_of(self, module: str) -> str:
+        """Return the name of a module's configuration file: the first that is there."""
+        names = _SETTINGS.get(module, ())
+        for name in names:
+            if (self.path / name).exists():
+                return name
+        if len(names) > 1:
+            return names[0]
+        return "config.json"
 
     def _stripped(self, *names: str) -> Weights:
         """Return the weights in the files ``names``, without wrapper prefixes in tensor names."""
         tensors: dict[str, TensorEntry] = {}
         for name in names:
-            for stored, entry in self.weights_in(name).tensors.items():
-                if (plain := strip_wrappers(stored)) in tensors:
+            for stored_name, entry in self.weights_in(name).tensors.items():
+                plain = strip_wrappers(stored_name)
+                if plain in tensors:
                     raise CheckpointError(f"{entry.file}: {plain} is also in {tensors[plain].file}")
                 tensors[plain] = entry
         if not tensors:
@@ -350,20 +391,22 @@ class ModelFolder(os.PathLike[str]):
 
     def _sharded(self, index: Path) -> Weights:
         """Return the weights in the shards of an index, which must match the shards exactly."""
-        listed = self.object(index.name).get("weight_map")
-        if not isinstance(listed, dict) or not listed:
+        shard_of = self.object(index.name).get("weight_map")
+        if not isinstance(shard_of, dict) or not shard_of:
             raise CheckpointError(f"{index}: not a shard index (no weight_map)")
-        for shard in listed.values():
+        for shard in shard_of.values():
             if not isinstance(shard, str) or shard in ("", ".", "..") or Path(shard).name != shard:
                 raise CheckpointError(f"{index}: {shard!r} is not a bare file name")
-        weights = self._stripped(*sorted(set(listed.values())))
-        held = {entry.stored_name: entry.file.name for entry in weights.tensors.values()}
-        if odd := sorted(dict(held.items() ^ listed.items())):
-            shard = held.get(odd[0]) or listed[odd[0]]
+        weights = self._stripped(*sorted(set(shard_of.values())))
+        file_of = {entry.stored_name: entry.file.name for entry in weights.tensors.values()}
+        differing = sorted({name for name, _ in file_of.items() ^ shard_of.items()})
+        if differing:
+            name = differing[0]
+            shard = file_of.get(name) or shard_of[name]
             raise CheckpointError(
-                f"{self.path / shard}: {odd[0]} is not in both this "
-                f"shard and the index ({len(odd)} such tensors); the shard belongs to another "
-                "model or another step"
+                f"{self.path / shard}: {name} is not in both this shard and the index "
+                f"({len(differing)} such tensors); the shard belongs to another model or another "
+                "step"
             )
         return weights
 
@@ -410,20 +453,30 @@ def check_inside(file: Path, folder: Path | None = None) -> None:
     except OSError as error:
         raise CheckpointError(f"{file!s:.500}: cannot be read ({error.strerror})") from None
     if not stat.S_ISREG(mode):
-        what = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
-        raise CheckpointError(f"{file}: not a regular file but {what}; remove or replace it")
+        kind = "a pipe, a socket or a device"
+        if stat.S_ISDIR(mode):
+            kind = "a folder"
+        raise CheckpointError(f"{file}: not a regular file but {kind}; remove or replace it")
 
 
 def _check_target(path: Path, folder: Path) -> None:
     """Refuse a path that leads out of ``folder``, except to the blobs of its hub cache."""
     try:
-        target, root = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
+        target = Path(os.path.realpath(path))
+        root = Path(os.path.realpath(folder))
     except ValueError:  # a NUL in the name
         raise CheckpointError(f"{folder}: {str(path)!r:.80} is not a file name") from None
-    snapshots = (each for each in (root, *root.parents)[:3] if each.parent.name == "snapshots")
-    blobs = [each.parent.parent / "blobs" for each in snapshots]
-    if not target.is_relative_to(root) and target.parent not in blobs:
+    if not target.is_relative_to(root) and target.parent not in _blobs_of(root):
         raise CheckpointError(f"{path}: links out of its folder, to {target}; copy the file here")
+
+
+def _blobs_of(folder: Path) -> list[Path]:
+    """Return the folders of content of the hub's cache that a model's folder or module is in."""
+    blobs: list[Path] = []
+    for parent in [folder, *folder.parents][:3]:
+        if parent.parent.name == "snapshots":
+            blobs.append(parent.parent.parent / "blobs")
+    return blobs
 
 
 def copy_present(names: Iterable[str], source: ModelFolder, target: Path) -> None:
@@ -450,7 +503,9 @@ def step_of(folder: Path) -> int | None:
     True
     """
     match = _NUMBERED.fullmatch(folder.name)
-    return int(match[1]) if match else None
+    if match is None:
+        return None
+    return int(match[1])
 
 
 def list_checkpoints(folder: Path | str, pattern: str = "*") -> list[Path]:
@@ -460,22 +515,31 @@ def list_checkpoints(folder: Path | str, pattern: str = "*") -> list[Path]:
         CheckpointError: there are none, or two have the same step.
     """
     folder = Path(folder)
-    numbered = sorted(
-        (step, path)
-        for path in (folder.iterdir() if folder.is_dir() else ())
-        if path.is_dir() and fnmatch(path.name, pattern) and (step := step_of(path)) is not None
-    )
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder}: no such folder; {_no_checkpoints(folder, pattern)}")
+    numbered: list[tuple[int, Path]] = []
+    for path in folder.iterdir():
+        step = step_of(path)
+        if step is not None and path.is_dir() and fnmatch(path.name, pattern):
+            numbered.append((step, path))
     if not numbered:
-        missing = "" if folder.is_dir() else "no such folder; "
-        hint = f"; {folder.name} is one: give {folder.parent}" if step_of(folder) else ""
-        matching = "" if pattern == "*" else f" that match {pattern!r}"
-        raise CheckpointError(
-            f"{folder}: {missing}expected folders named checkpoint-N{matching}, found none{hint}"
-        )
+        raise CheckpointError(f"{folder}: {_no_checkpoints(folder, pattern)}")
+    numbered.sort()
     for (step, path), (next_step, other) in pairwise(numbered):
         if step == next_step:
             raise CheckpointError(f"{folder}: {path.name} and {other.name} have the same step")
     return [path for _, path in numbered]
+
+
+def _no_checkpoints(folder: Path, pattern: str) -> str:
+    """Return what a folder without checkpoints should have, for a message."""
+    text = "expected folders named checkpoint-N"
+    if pattern != "*":
+        text += f" that match {pattern!r}"
+    text += ", found none"
+    if step_of(folder):
+        text += f"; {folder.name} is one: give {folder.parent}"
+    return text
 
 
 class MetricError(CheckpointError):
@@ -501,9 +565,11 @@ def metric_of(folder: Path, metric: str = "eval_loss") -> float:
     log = [entry for entry in state.get("log_history", ()) if isinstance(entry, dict)]
     values = [entry[metric] for entry in log if entry.get("step") == step and metric in entry]
     if not values:
-        seen = sorted({key for entry in log for key in entry})
+        names: set[str] = set()
+        for entry in log:
+            names.update(entry)
         reason = f"no {metric} is logged at its step"
-        message = f"{file}: no {metric} at step {step}; it logs: {', '.join(seen)}"
+        message = f"{file}: no {metric} at step {step}; it logs: {', '.join(sorted(names))}"
         raise MetricError(message, reason=reason)
     value = values[-1]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -16,6 +16,7 @@ EMBEDDINGS = (
     "model.decoder.embed_tokens.weight",
     "lm_head.weight",
 )
+_HEAD = EMBEDDINGS[3]
 _ENCODER = "model.encoder."
 
 
@@ -47,11 +48,18 @@ def encoder_tensors(checkpoint: ModelFolder, *, untied: bool = False) -> dict[st
         CheckpointError: copies of the embedding differ.
     """
     tensors = checkpoint.weights.tensors
-    used = {new: name for name in tensors if (new := encoder_name(name)) is not None}
-    own = [name for name in (EMBEDDINGS[1], *EMBEDDINGS) if name in tensors]
-    if copies := own if untied else _equal_copies(checkpoint):
-        used["embed_tokens.weight"] = copies[0]
-    return used
+    names: dict[str, str] = {}
+    for name in tensors:
+        stock_name = encoder_name(name)
+        if stock_name is not None:
+            names[stock_name] = name
+    if untied:
+        embeddings = [name for name in (EMBEDDINGS[1], *EMBEDDINGS) if name in tensors]
+    else:
+        embeddings = _equal_copies(checkpoint)
+    if embeddings:
+        names["embed_tokens.weight"] = embeddings[0]
+    return names
 
 
 def extra_copies(checkpoint: ModelFolder) -> set[str]:
@@ -62,20 +70,28 @@ def extra_copies(checkpoint: ModelFolder) -> set[str]:
     """
     extra = set(_equal_copies(checkpoint)[1:])
     tensors = checkpoint.weights.tensors
-    kept: dict[object, str] = {}
-    rank = {name: index for index, name in enumerate(EMBEDDINGS)}
-    for name in sorted(tensors, key=lambda name: (rank.get(name, -1), name)):
-        location = _location(checkpoint, name)
-        if kept.setdefault(location, name) != name and tensors[name].count:
+    first_at: dict[object, str] = {}
+    for name in sorted(tensors, key=_preference):
+        first = first_at.setdefault(_location(checkpoint, name), name)
+        if first != name and tensors[name].count:
             extra.add(name)
     return extra
+
+
+def _preference(name: str) -> tuple[int, str]:
+    """Order names of tensors; of embeddings, as they are listed, after all others."""
+    if name in EMBEDDINGS:
+        return EMBEDDINGS.index(name), name
+    return -1, name
 
 
 def _equal_copies(checkpoint: ModelFolder) -> list[str]:
     """Return the names of the embedding's copies, which must have equal values."""
     tensors = checkpoint.weights.tensors
-    untied = checkpoint.config.get("tie_word_embeddings") is False
-    names = [n for n in EMBEDDINGS if n in tensors and not (untied and n == EMBEDDINGS[3])]
+    names = [name for name in EMBEDDINGS if name in tensors]
+    is_untied = checkpoint.config.get("tie_word_embeddings") is False
+    if is_untied and _HEAD in names:
+        names.remove(_HEAD)
     if len({_location(checkpoint, name) for name in names}) < 2:
         return names
     digests = checkpoint.weights.sha256_each(names)

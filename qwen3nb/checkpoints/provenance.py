@@ -15,7 +15,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import Any
 
-from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.folder import SINGLE, ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
@@ -48,25 +48,28 @@ def read_provenance(folder: Path | ModelFolder, *, name: str = PROVENANCE) -> di
 
 def with_checksums(fields: Mapping[str, Any], folder: Path, *, weights: str) -> dict[str, Any]:
     """Return ``fields`` with the checksums of ``folder``, whose other files are complete."""
-    files = {
-        file.relative_to(folder).as_posix(): sha256_file(file)
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.name not in _NOT_LISTED
-    }
+    files: dict[str, str] = {}
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and file.name not in _NOT_LISTED:
+            files[file.relative_to(folder).as_posix()] = sha256_file(file)
     return _sealed(fields, {"weights": weights, "files": files})
 
 
 def published(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Return the provenance with the source's name instead of its path on this machine."""
     source = dict(provenance.get("source", {}))
-    fields = {**provenance, "source": source | {"folder": Path(source.get("folder", "")).name}}
-    return _sealed(fields, provenance["checksums"]) if "checksums" in provenance else fields
+    source["folder"] = Path(source.get("folder", "")).name
+    fields = {**provenance, "source": source}
+    if "checksums" not in provenance:
+        return fields
+    return _sealed(fields, provenance["checksums"])
 
 
 def _sealed(fields: Mapping[str, Any], sums: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: each for key, each in sums.items() if key != "self"}
-    whole = {**fields, "checksums": kept}
-    return {**whole, "checksums": {**kept, "self": sha256_json(whole)}}
+    checksums = dict(sums)
+    checksums.pop("self", None)
+    digest = sha256_json({**fields, "checksums": checksums})
+    return {**fields, "checksums": {**checksums, "self": digest}}
 
 
 def check_checksums(folder: ModelFolder) -> None:
@@ -75,25 +78,30 @@ def check_checksums(folder: ModelFolder) -> None:
     Raises:
         CheckpointError: a file differs, or a required one is missing; names it and both digests.
     """
-    for own in (PROVENANCE, AVERAGING):
-        file, whole = folder.path / own, read_provenance(folder, name=own)
-        if whole is None or "checksums" not in whole:
-            continue
-        sums = whole["checksums"]
-        if not isinstance(sums, dict) or not isinstance(sums.get("files"), dict):
-            raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
-        _require(file, _sealed(whole, sums)["checksums"]["self"], sums.get("self"))
-        for name, expected in sums["files"].items():
-            if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
-                raise CheckpointError(
-                    f"{file}: expected files of its folder, got {name!r:.80}; {_TO_DO}"
-                )
-            other = folder.path / name
-            if other.is_file():
-                _require(other, folder.sha256(name), expected)
-            elif any(fnmatch(name, each) for each in MODEL_FILES):
-                raise CheckpointError(f"{other}: missing, but {own} lists it; {_TO_DO}")
-        _require(folder.path / "model.safetensors", folder.weights.digest, sums.get("weights"))
+    for name in (PROVENANCE, AVERAGING):
+        provenance = read_provenance(folder, name=name)
+        if provenance is not None and "checksums" in provenance:
+            _check_against(folder, folder.path / name, provenance)
+
+
+def _check_against(folder: ModelFolder, file: Path, provenance: Mapping[str, Any]) -> None:
+    """Compare a folder with the checksums in one of its files."""
+    sums = provenance["checksums"]
+    if not isinstance(sums, dict) or not isinstance(sums.get("files"), dict):
+        raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
+    _require(file, _sealed(provenance, sums)["checksums"]["self"], sums.get("self"))
+    for name, expected in sums["files"].items():
+        path = PurePath(name)
+        if path.is_absolute() or ".." in path.parts:
+            raise CheckpointError(
+                f"{file}: expected files of its folder, got {name!r:.80}; {_TO_DO}"
+            )
+        listed_file = folder.path / name
+        if listed_file.is_file():
+            _require(listed_file, folder.sha256(name), expected)
+        elif any(fnmatch(name, pattern) for pattern in MODEL_FILES):
+            raise CheckpointError(f"{listed_file}: missing, but {file.name} lists it; {_TO_DO}")
+    _require(folder.path / SINGLE, folder.weights.digest, sums.get("weights"))
 
 
 def _require(file: Path, got: str, expected: object) -> None:

@@ -38,12 +38,14 @@ def to_safetensors(file: Path) -> Path:
         raise CheckpointError(
             f"{file}: not a state dict of tensors alone ({reason:.160})"
         ) from None
-    if not isinstance(state, dict) or not all(
-        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in state.items()
-    ):
+    if not isinstance(state, dict):
         raise CheckpointError(f"{file}: expected a flat state dict, a tensor for each name")
-    # Tensors that share memory are stored each for itself.
-    tensors = {name: tensor.detach().clone().contiguous() for name, tensor in state.items()}
+    tensors: dict[str, torch.Tensor] = {}
+    for name, tensor in state.items():
+        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
+            raise CheckpointError(f"{file}: expected a flat state dict, a tensor for each name")
+        # Tensors that share memory are stored each for itself.
+        tensors[name] = tensor.detach().clone().contiguous()
     with new_file(output, replace=False) as handle:
         handle.write(save(tensors, metadata={"format": "pt"}))
     return output

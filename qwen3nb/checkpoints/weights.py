@@ -130,13 +130,14 @@ def _values(file: BinaryIO, entry: TensorEntry) -> Tensor:
 
 
 def _hash(file: BinaryIO, entry: TensorEntry) -> str:
-    digest, left = hashlib.sha256(), entry.stop - entry.start
+    digest = hashlib.sha256()
+    remaining = entry.size
     file.seek(entry.start)
-    while left:
-        block = file.read(min(_BLOCK, left))
+    while remaining:
+        block = file.read(min(_BLOCK, remaining))
         if not block:
             raise entry.truncated()
-        left -= len(block)
+        remaining -= len(block)
         digest.update(block)
     return digest.hexdigest()
 
@@ -171,12 +172,17 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
                 f"{file}: not a safetensors file, or truncated ({str(error)!r:.160}); copy it again"
             ) from None
     header.pop("__metadata__", None)
-    entries = {}
+    data_start = 8 + length
+    entries: dict[str, TensorEntry] = {}
     for name, fields in header.items():
-        start, stop = (8 + length + offset for offset in fields["data_offsets"])
-        shape = tuple(fields["shape"])
+        start, stop = fields["data_offsets"]
         entries[name] = TensorEntry(
-            file, _checked_name(file, name), fields["dtype"], shape, start, stop
+            file,
+            _checked_name(file, name),
+            fields["dtype"],
+            tuple(fields["shape"]),
+            data_start + start,
+            data_start + stop,
         )
     return entries
 
@@ -215,9 +221,10 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
         raise CheckpointError(
             f"{file}: contains a {type(state).__name__}, expected a state dict of tensors"
         )
-    return {
-        _checked_name(file, name): _torch_entry(file, name, v, ends) for name, v in state.items()
-    }
+    entries: dict[str, TensorEntry] = {}
+    for name, value in state.items():
+        entries[_checked_name(file, name)] = _torch_entry(file, name, value, ends)
+    return entries
 
 
 def _ends(file: Path, handle: BinaryIO) -> list[int]:
@@ -254,7 +261,8 @@ def _load_without_data(file: Path) -> Any:
             "save the state dict alone, or as safetensors (the default of save_pretrained)"
         ) from None
     except Exception as error:  # a malformed pickle can raise any of them  # noqa: BLE001
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        lines = str(error).splitlines() or [type(error).__name__]
+        reason = lines[0]
         raise CheckpointError(f"{file}: unreadable ({reason})") from None
 
 
@@ -272,11 +280,12 @@ def _torch_entry(file: Path, name: str, value: Tensor, ends: list[int]) -> Tenso
         )
     storage = value.untyped_storage()
     width = value.element_size()
-    offset, held = int(value.storage_offset()) * width, int(storage.nbytes())
+    offset = int(value.storage_offset()) * width
     needed = int(value.numel()) * width
-    if needed > held - offset:
+    available = int(storage.nbytes()) - offset
+    if needed > available:
         raise CheckpointError(
-            f"{file}: {name} claims {needed:,} bytes, its storage has {held - offset:,}"
+            f"{file}: {name} claims {needed:,} bytes, its storage has {available:,}"
         )
     if not value.is_contiguous():
         raise CheckpointError(
@@ -285,9 +294,10 @@ def _torch_entry(file: Path, name: str, value: Tensor, ends: list[int]) -> Tenso
         )
     begin = int(storage._checkpoint_offset or 0)
     room = ends[bisect(ends, begin)] - begin
-    if held > room:
+    if storage.nbytes() > room:
         raise CheckpointError(
-            f"{file}: the storage of {name} claims {held:,} bytes, the file has {room:,} for it"
+            f"{file}: the storage of {name} claims {storage.nbytes():,} bytes, the file has "
+            f"{room:,} for it"
         )
     start = begin + offset
     return TensorEntry(file, name, dtype, tuple(value.shape), start, start + needed)

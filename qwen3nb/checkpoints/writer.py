@@ -25,7 +25,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import MEANS, CheckpointError, TensorEntry
@@ -72,6 +72,24 @@ class _Transfer:
     zeros: int = 0
     constant: bool = True
 
+    def note_values(self, values: Tensor) -> None:
+        """Count zeros of a block, and note whether all values of the matrix are equal so far."""
+        self.zeros += values.numel() - int(values.count_nonzero())
+        if self.constant and len(self.entries[0].shape) > 1:
+            self.constant = bool((values == values[0]).all())
+
+    def warning(self) -> str:
+        """Return a warning about a suspicious matrix, or an empty text; norms may be all ones."""
+        entry = self.entries[0]
+        if self.piece.name is None or len(entry.shape) < 2 or entry.count < 2:
+            return ""
+        if self.constant:
+            return f"{entry.stored_name}: all values are equal"
+        share = self.zeros / entry.count
+        if share > _ZEROS:
+            return f"{entry.stored_name}: {share:.0%} of the values are exactly 0"
+        return ""
+
 
 def check_output(output: Path, sources: Iterable[ModelFolder], *, mark: str) -> None:
     """Refuse an output folder that contains a source, or anything but a former output.
@@ -110,74 +128,92 @@ def write_pieces(
         OSError: a file that cannot be read or written; names it.
     """
     header, transfers = _layout(checkpoints, pieces, format)
+    _transfer(file, header, transfers)
+    for index, checkpoint in enumerate(checkpoints):
+        hashes = {transfer.piece.sources[index]: transfer.hashes[index] for transfer in transfers}
+        checkpoint.check_unchanged(hashes)
+        weights = checkpoint.weights
+        if hashes.keys() == weights.tensors.keys():
+            weights.remember(combined_digest(weights.tensors, hashes))
+    entries: dict[str, TensorEntry] = {}
+    hashes_of_output: dict[str, str] = {}
+    for transfer in transfers:
+        name = transfer.piece.name
+        if name is not None:
+            entries[name] = replace(transfer.entries[0], dtype=transfer.piece.dtype)
+            hashes_of_output[name] = transfer.written
+    warnings = [transfer.warning() for transfer in transfers]
+    return combined_digest(entries, hashes_of_output), [text for text in warnings if text]
+
+
+def _transfer(file: Path, header: bytes, transfers: Sequence[_Transfer]) -> None:
+    """Write the header and all tensors, several at once, the largest first."""
+    by_size = sorted(transfers, key=lambda transfer: -transfer.entries[0].count)
     with (
         file.open("xb", buffering=0) as out,
         ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool,
         ExitStack() as stack,
     ):
-        paths = {path for each in checkpoints for path in each.weights.files}
-        sources = {path: stack.enter_context(path.open("rb", buffering=0)) for path in paths}
+        sources: dict[Path, FileIO] = {}
+        for transfer in transfers:
+            for entry in transfer.entries:
+                if entry.file not in sources:
+                    sources[entry.file] = stack.enter_context(entry.file.open("rb", buffering=0))
         _write(out, header, 0)
-        largest_first = sorted(transfers, key=lambda each: -each.entries[0].count)
-        running = [pool.submit(_run, each, sources, out) for each in largest_first]
+        running = [pool.submit(_run, transfer, sources, out) for transfer in by_size]
         try:
             for future in running:
                 future.result()
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    for index, checkpoint in enumerate(checkpoints):
-        hashes = {each.piece.sources[index]: each.hashes[index] for each in transfers}
-        checkpoint.check_unchanged(hashes)
-        weights = checkpoint.weights
-        if hashes.keys() == weights.tensors.keys():
-            weights.remember(combined_digest(weights.tensors, hashes))
-    written = {each.piece.name: each for each in transfers if each.piece.name is not None}
-    entries = {
-        name: replace(each.entries[0], dtype=each.piece.dtype) for name, each in written.items()
-    }
-    digest = combined_digest(entries, {name: each.written for name, each in written.items()})
-    return digest, [warning for each in transfers if (warning := _warning(each))]
 
 
 def _layout(
     checkpoints: Sequence[ModelFolder], pieces: Sequence[Piece], format: str
 ) -> tuple[bytes, list[_Transfer]]:
     """Return the header, and the offset of each piece."""
-    # Wider types first, so that every tensor starts at a multiple of its size.
-    ordered = sorted(pieces, key=lambda p: (p.name is None, -_width(p.dtype), p.name or ""))
-    fields: dict[str, Any] = {"__metadata__": {"format": format}}
-    transfers, position = [], 0
-    for piece in ordered:
-        entries = [
-            checkpoint.weights.tensors[name]
-            for checkpoint, name in zip(checkpoints, piece.sources, strict=True)
-        ]
-        for entry in entries:
+    fields: dict[str, dict[str, object]] = {"__metadata__": {"format": format}}
+    transfers: list[_Transfer] = []
+    position = 0
+    for piece in sorted(pieces, key=_order):
+        entries: list[TensorEntry] = []
+        for checkpoint, name in zip(checkpoints, piece.sources, strict=True):
+            entry = checkpoint.weights.tensors[name]
             if entry.dtype != piece.dtype:
                 entry.check_float()
+            entries.append(entry)
         transfers.append(_Transfer(piece, entries, position))
-        if piece.name is not None:
-            size = entries[0].count * MEANS[piece.dtype] if piece.has_mean else entries[0].size
-            stop = position + size
-            fields[piece.name] = {
-                "dtype": piece.dtype,
-                "shape": entries[0].shape,
-                "data_offsets": [position, stop],
-            }
-            position = stop
-    raw = json.dumps(fields, separators=(",", ":")).encode()
-    raw += b" " * (-len(raw) % 8)
-    header = struct.pack("<Q", len(raw)) + raw
-    for each in transfers:
-        each.offset += len(header)
+        if piece.name is None:
+            continue
+        size = entries[0].size
+        if piece.has_mean:
+            size = entries[0].count * MEANS[piece.dtype]
+        fields[piece.name] = {
+            "dtype": piece.dtype,
+            "shape": entries[0].shape,
+            "data_offsets": [position, position + size],
+        }
+        position += size
+    text = json.dumps(fields, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    header = struct.pack("<Q", len(text)) + text
+    for transfer in transfers:
+        transfer.offset += len(header)
     return header, transfers
+
+
+def _order(piece: Piece) -> tuple[bool, int, str]:
+    """Order pieces: wider types first, so that every tensor starts at a multiple of its size."""
+    return piece.name is None, -_width(piece.dtype), piece.name or ""
 
 
 def _width(dtype: str) -> int:
     """Return the size of a value in bytes, at least."""
     bits = re.search(r"\d+", dtype)
-    return max(1, int(bits[0]) // 8) if bits else 1
+    if bits is None:
+        return 1
+    return max(1, int(bits[0]) // 8)
 
 
 def _run(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> None:
@@ -190,66 +226,89 @@ def _run(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> No
 
 def _write_copy(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> None:
     """Write a tensor that has no mean, which must be equal in all sources."""
-    first, *others = transfer.entries
+    first = transfer.entries[0]
     hashes = [hashlib.sha256() for _ in transfer.entries]
     for start in range(0, first.size, _COPIED):
         length = min(_COPIED, first.size - start)
-        blocks = []
+        first_block = bytearray()
         for entry, digest in zip(transfer.entries, hashes, strict=True):
             block = bytearray(length)
             _fill(sources[entry.file], memoryview(block), entry, entry.start + start)
             digest.update(block)
-            blocks.append(block)
-        for entry, block in zip(others, blocks[1:], strict=True):
-            if block != blocks[0]:
+            first_block = first_block or block
+            if block != first_block:
                 raise entry.error(
                     f"is {entry.dtype}, which has no mean, and differs from that in {first.file}; "
                     "average checkpoints in which it is equal, or save them without it"
                 )
         if transfer.piece.name is not None:
-            _write(out, memoryview(blocks[0]), transfer.offset + start)
+            _write(out, memoryview(first_block), transfer.offset + start)
     transfer.constant = False
     transfer.hashes = [digest.hexdigest() for digest in hashes]
     transfer.written = transfer.hashes[0]
 
 
 def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> None:
+    """Write the mean of a tensor over all sources, one block of values after another."""
     import torch
 
-    dtypes, piece = torch_dtypes(), transfer.piece
-    count, width, dtype = transfer.entries[0].count, MEANS[piece.dtype], dtypes[piece.dtype]
-    hashes = [hashlib.sha256() for _ in transfer.entries]
-    buffers = [
-        torch.empty(min(_BLOCK, count) * MEANS[entry.dtype], dtype=torch.uint8)
-        for entry in transfer.entries
-    ]
-    summed = torch.float64 if piece.dtype == "F64" else torch.float32
-    total = torch.empty(min(_BLOCK, count), dtype=summed)
+    piece = transfer.piece
+    count = transfer.entries[0].count
+    inputs = [_Input(entry, sources[entry.file]) for entry in transfer.entries]
+    total = torch.empty(min(_BLOCK, count), dtype=torch.float32)
+    if piece.dtype == "F64":
+        total = total.double()
+    is_copy = [entry.dtype for entry in transfer.entries] == [piece.dtype]
     written = hashlib.sha256()
-    copied = [entry.dtype for entry in transfer.entries] == [piece.dtype]
     for start in range(0, count, _BLOCK):
         size = min(_BLOCK, count - start)
-        blocks = []
-        for entry, buffer, digest in zip(transfer.entries, buffers, hashes, strict=True):
-            raw = buffer[: size * MEANS[entry.dtype]]
-            view = raw.numpy().data
-            _fill(sources[entry.file], view, entry, entry.start + start * MEANS[entry.dtype])
-            digest.update(view)
-            blocks.append(raw.view(dtypes[entry.dtype]))
+        blocks = [tensor.read(start, size) for tensor in inputs]
         mean = _mean(blocks, total[:size], transfer.entries)
-        if piece.name is not None:
-            transfer.zeros += mean.numel() - int(mean.count_nonzero())
-            if transfer.constant and len(transfer.entries[0].shape) > 1:
-                transfer.constant = bool((mean == mean[0]).all())
-            converted = mean.to(dtype)
-            if converted.dtype != mean.dtype and not converted.isfinite().all():
-                raise _too_large(transfer.entries[0], piece.dtype)
-            data = converted.view(torch.uint8).numpy().data
-            _write(out, data, transfer.offset + start * width)
-            if not copied:
-                written.update(data)
-    transfer.hashes = [digest.hexdigest() for digest in hashes]
-    transfer.written = transfer.hashes[0] if copied else written.hexdigest()
+        if piece.name is None:
+            continue
+        transfer.note_values(mean)
+        data = _converted(mean, transfer)
+        _write(out, data, transfer.offset + start * MEANS[piece.dtype])
+        if not is_copy:
+            written.update(data)
+    transfer.hashes = [tensor.digest.hexdigest() for tensor in inputs]
+    transfer.written = written.hexdigest()
+    if is_copy:
+        transfer.written = transfer.hashes[0]
+
+
+class _Input:
+    """A tensor of a source that is read block by block, with the digest of what was read."""
+
+    def __init__(self, entry: TensorEntry, source: FileIO) -> None:
+        import torch
+
+        self._entry = entry
+        self._source = source
+        self._dtype = torch_dtypes()[entry.dtype]
+        self._width = MEANS[entry.dtype]
+        self._buffer = torch.empty(min(_BLOCK, entry.count) * self._width, dtype=torch.uint8)
+        self.digest = hashlib.sha256()
+
+    def read(self, start: int, size: int) -> Tensor:
+        """Return the values (size,) from the one at ``start``; the next call overwrites them."""
+        block = self._buffer[: size * self._width]
+        view = block.numpy().data
+        _fill(self._source, view, self._entry, self._entry.start + start * self._width)
+        self.digest.update(view)
+        return block.view(self._dtype)
+
+
+def _converted(mean: Tensor, transfer: _Transfer) -> memoryview:
+    """Return the bytes of a block in the dtype of the output."""
+    import torch
+
+    dtype = torch_dtypes()[transfer.piece.dtype]
+    converted = mean.to(dtype)
+    if converted.dtype != mean.dtype and not converted.isfinite().all():
+        raise _too_large(transfer.entries[0], transfer.piece.dtype)
+    view: memoryview = converted.view(torch.uint8).numpy().data
+    return view
 
 
 def _mean(blocks: Sequence[Tensor], total: Tensor, entries: Sequence[TensorEntry]) -> Tensor:
@@ -276,32 +335,20 @@ def _too_large(entry: TensorEntry, dtype: str) -> CheckpointError:
     )
 
 
-def _warning(transfer: _Transfer) -> str | None:
-    """Return a warning about a suspicious matrix, or None; norms may be all ones."""
-    entry = transfer.entries[0]
-    if transfer.piece.name is None or len(entry.shape) < 2 or entry.count < 2:
-        return None
-    if transfer.constant:
-        return f"{entry.stored_name}: all values are equal"
-    share = transfer.zeros / entry.count
-    if share > _ZEROS:
-        return f"{entry.stored_name}: {share:.0%} of the values are exactly 0"
-    return None
-
-
 def _fill(source: FileIO, buffer: memoryview, entry: TensorEntry, offset: int) -> None:
     """Fill ``buffer`` from a file at ``offset``; raise if the file ends before that."""
-    done = 0
-    while done < len(buffer):
+    position = 0
+    while position < len(buffer):
         with named(entry.file):
-            count = os.preadv(source.fileno(), [buffer[done:]], offset + done)
+            count = os.preadv(source.fileno(), [buffer[position:]], offset + position)
         if count == 0:
             raise entry.truncated()
-        done += count
+        position += count
 
 
 def _write(out: FileIO, data: bytes | memoryview, offset: int) -> None:
-    view, done = memoryview(data), 0
+    view = memoryview(data)
+    position = 0
     with named(Path(out.name)):
-        while done < len(view):
-            done += os.pwrite(out.fileno(), view[done:], offset + done)
+        while position < len(view):
+            position += os.pwrite(out.fileno(), view[position:], offset + position)
