@@ -55,8 +55,9 @@ models.types models.gate.bounds models.gate.tokenizer
 models.batching models.modeling models.options models.gate models.kinds.source
 models.kinds.prompts
 vectors
-models.inference models.encoders models.search
-models.kinds models.rerankers models.model models.load
+models.inference models.encoders models.search models.capabilities
+models.kinds models.search.library models.search.sparse models.search.multi_vector
+models.kinds.resolve models.rerankers models.model models.load
 extraction
 datasets.rows datasets.in_memory datasets.custom.formats datasets.pairs
 datasets.training_texts datasets.training_files datasets.training_data

@@ -13,7 +13,8 @@ from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.mirror import load_data, local_data, missing, needs
 from qwen3nb.evaluation.mteb.select import limited, task_key
 from qwen3nb.metrics.retrieval import rank_documents
-from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.capabilities import reranks_only
+from qwen3nb.models.search.dense import as_searcher
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.table import Cell, Table, cut, short_task
@@ -55,10 +56,10 @@ def query_table(
 
 
 def _affordable(model: Any, documents: int) -> bool:
-    if not isinstance(model, Encoder):
-        return model.searches_only and documents <= _SEARCHED
-    stored = len(model.cache) if model.cache is not None else 0
-    return documents <= (_SEARCHED if stored >= documents else _ENCODED)
+    if reranks_only(model):
+        return False
+    quick = as_searcher(model).is_quick(documents)
+    return documents <= (_SEARCHED if quick else _ENCODED)
 
 
 def _collection(source: Any, result: Result, limit: int) -> TestCollection | None:
@@ -90,17 +91,6 @@ def typical_query(values: Mapping[str, float]) -> str:
     return min(sorted(values), key=lambda query: abs(values[query] - mean))
 
 
-def _scores(model: Any, collection: TestCollection, text: str) -> dict[str, float]:
-    documents = collection.documents
-    if isinstance(model, Encoder):
-        rows = model.encode(list(documents.values()), role="passage")
-        close = model.similarity(model.encode([text], role="query"), rows)[0]
-        return dict(zip(documents, close.tolist(), strict=True))
-    rows = [{"id": name, "text": each} for name, each in documents.items()]
-    model.index(rows, words=collection.words)
-    return dict(model.search([{"id": "q", "text": text}], top_k=len(documents))["q"])
-
-
 def _query_table(model: Any, collection: TestCollection, result: Result, query: str) -> Table:
     metric = result.task.main_metric
     values = result.per_query[metric]
@@ -108,7 +98,7 @@ def _query_table(model: Any, collection: TestCollection, result: Result, query: 
         known = ", ".join(sorted(values)[:5])
         raise ValueError(f"unknown query {query!r} of {result.task.key}; such as: {known}")
     query = query or typical_query(values)
-    scores = _scores(model, collection, collection.queries[query])
+    scores = as_searcher(model).scores_of_all(collection.queries[query], collection)
     for document in collection.removed(query):
         scores.pop(document, None)
     ranked = list(rank_documents(scores))

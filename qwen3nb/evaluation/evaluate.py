@@ -16,10 +16,10 @@ from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import data_name, rerank
 from qwen3nb.evaluation.run import EvaluationRun, Job, Run, Work, evaluate_each
 from qwen3nb.metrics.retrieval import Measure, deepest, recorded_measures, score_run
+from qwen3nb.models.capabilities import reranks_only
 from qwen3nb.models.kinds.prompts import parse_prompts
 from qwen3nb.models.load import label_of, to_model
 from qwen3nb.models.options import BATCH_SIZE
-from qwen3nb.models.rerankers import Reranker
 from qwen3nb.models.search.words import stated_words
 from qwen3nb.records.details import DataFacts, SearchFacts
 from qwen3nb.records.record import Result, TaskInfo
@@ -149,13 +149,13 @@ def evaluate(
     jobs: list[Job] = []
     if data is not None:
         listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
-        if isinstance(model, Reranker):
+        if reranks_only(model):
             if relevance_threshold > 1:
                 raise ValueError("relevance_threshold is not for rerankers yet; leave it out")
             return rerank(model, listed, **options)
         find = partial(_find, model, threshold=relevance_threshold)
         jobs += [(data_name(each), partial(find, each)) for each in listed]
-    elif not tasks and not types and isinstance(model, Reranker):
+    elif not tasks and not types and reranks_only(model):
         return rerank(model, tier=tier, limit=limit, **options)
     else:
         options["config"] = {**(config or {}), "tier": tier}

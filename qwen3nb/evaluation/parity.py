@@ -26,6 +26,7 @@ from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.metrics.retrieval import score_run
+from qwen3nb.models.capabilities import encodes
 from qwen3nb.models.encoders.base import Encoder, truncate_dimensions
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.kinds.api import RefusedError
@@ -524,7 +525,7 @@ def _other(where: Any, ours: _Reference, *, raw: bool) -> tuple[Encode, str]:
     options: Any = {"cache": False, "show_progress": False}
     if not isinstance(where, str | Path):
         where = loaded(where)
-    if not isinstance(where, str | Path | Encoder):
+    if not isinstance(where, str | Path) and not encodes(where):
         name = type(where).__name__
         if hasattr(where, "encode_query"):
             methods = where.encode_query, where.encode_document

@@ -26,6 +26,8 @@ from qwen3nb.hub import hub_session
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, PART_FOUND_NOTHING, Qrels
 from qwen3nb.metrics.retrieval import Run as Ranked
+from qwen3nb.models.capabilities import INSTRUCTED_TYPES as INSTRUCTED_TYPES
+from qwen3nb.models.capabilities import SEARCH_TYPES as SEARCH_TYPES
 from qwen3nb.models.load import loaded
 from qwen3nb.records.details import DataFacts, SearchFacts, typed_details
 from qwen3nb.records.record import (
@@ -47,8 +49,6 @@ from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
 
 log = logging.getLogger(__name__)
-SEARCH_TYPES = ("Retrieval", "Reranking")  # of tasks whose queries are scored here
-INSTRUCTED_TYPES = ("InstructionRetrieval", "InstructionReranking")  # searched, scored by MTEB
 _NOTE = ".error.txt"  # next to the record's path: why it could not be computed
 _MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z]\w*(?::|$))")  # module in front of an error's class
 

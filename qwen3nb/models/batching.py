@@ -7,6 +7,8 @@ Neither changes a vector; results are in input order.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from qwen3nb.models.types import EncoderError
+
 
 def batches_by_tokens(
     lengths: Sequence[int],
@@ -78,3 +80,15 @@ def texts_of(inputs: Iterable[Any]) -> list[Any]:
     for item in inputs:
         texts.extend(item["text"] if isinstance(item, dict) else [item])
     return texts
+
+
+def check_texts(texts: Iterable[str], first: int = 0) -> None:
+    """Raise EncoderError for the first text that is not valid Unicode, with its index.
+
+    Indices begin with ``first``.
+    """
+    for index, text in enumerate(texts, start=first):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise EncoderError(f"text {index} is not valid Unicode: {text!r:.80}") from None

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from qwen3nb.models.capabilities import ScoresPairs, is_model, scores_pairs
 from qwen3nb.models.model import Model
 from qwen3nb.models.options import BATCH_SIZE, OptionArguments
+from qwen3nb.models.types import SpecError
 
 if TYPE_CHECKING:
     from qwen3nb.models.encoders.base import Encoder
     from qwen3nb.models.model import LoadedModel
-    from qwen3nb.models.rerankers import Reranker
 
 
 def load_encoder(
@@ -82,13 +83,18 @@ def loaded(model: Any) -> Any:
     return model
 
 
-def loaded_reranker(model: Any) -> Reranker:
-    """Return the reranker of a spec or a `Model`; a loaded one as it is."""
+def loaded_scorer(model: Any) -> ScoresPairs:
+    """Return what scores pairs: a yes/no reranker, or a search model such as ColBERT.
+
+    Raises:
+        SpecError: a model that scores no pairs, such as an encoder or BM25.
+    """
     model = named(model)
     if isinstance(model, Model):
-        return model.reranker
-    reranker: Reranker = model
-    return reranker
+        model = model.load() if model.only_searches else model.reranker
+    if not scores_pairs(model):
+        raise SpecError(f"{model.label} scores no pairs, so it cannot rerank")
+    return model
 
 
 def label_of(model: Any) -> str:
@@ -120,14 +126,10 @@ def to_model(
         ValueError: an option that is for other models.
         TypeError: the model is of none of these kinds.
     """
-    from qwen3nb.models.encoders.base import Encoder
     from qwen3nb.models.encoders.wrapped import WrappedEncoder, with_tokenizer
-    from qwen3nb.models.rerankers import Reranker
-    from qwen3nb.models.search.bm25 import BM25
-    from qwen3nb.models.search.fusion import Fusion
 
     is_spec = isinstance(model, str | Path)
-    is_known = is_spec or isinstance(model, Model | Encoder | BM25 | Fusion | Reranker)
+    is_known = is_spec or isinstance(model, Model) or is_model(model)
     if is_known and (label or fingerprint):
         raise ValueError("label and fingerprint are for objects with encode(); a model has its own")
     if base and not is_spec:

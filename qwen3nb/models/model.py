@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from qwen3nb import paths
 from qwen3nb.metrics.retrieval import rank_documents
+from qwen3nb.models.capabilities import scores_pairs
 from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts, prompt_warning
 from qwen3nb.models.kinds.resolve import fetch_model, find_source
 from qwen3nb.models.kinds.source import Source, described, fingerprint, unchanged
@@ -30,10 +31,10 @@ from qwen3nb.utils.imports import load_library
 if TYPE_CHECKING:
     from qwen3nb.models.encoders.base import Encoder
     from qwen3nb.models.rerankers import Reranker
-    from qwen3nb.models.search.bm25 import BM25
     from qwen3nb.models.search.fusion import Fusion
+    from qwen3nb.models.search.searcher import Searcher
 
-    LoadedModel: TypeAlias = Encoder | BM25 | Fusion
+    LoadedModel: TypeAlias = Encoder | Searcher
 
 _log = logging.getLogger(__name__)
 # Libraries that an identity may depend on.
@@ -55,7 +56,7 @@ class ModelFacts:
 
     label: str
     identity: str
-    searches_only: bool  # whether it has no vectors
+    only_searches: str  # why it does no other tasks, such as ``has no vectors``; or empty
     dimension: int | None = None  # length of its vectors; None without vectors
     width: int | None = None  # their length before they are truncated
 
@@ -65,7 +66,7 @@ class ModelFacts:
         return cls(
             label=model.label,
             identity=model.identity,
-            searches_only=model.searches_only,
+            only_searches=model.only_searches,
             dimension=getattr(model, "dimension", None),
             width=getattr(model, "width", None),
         )
@@ -143,9 +144,9 @@ class Model(ModelOptions):
         return self.facts.identity
 
     @property
-    def searches_only(self) -> bool:
-        """Whether it has no vectors, as BM25 and fusions."""
-        return self.source.kind.searches
+    def only_searches(self) -> str:
+        """Why it does no other tasks, such as ``has no vectors``; empty if it does."""
+        return self.source.kind.only_searches
 
     @property
     def scores_pairs(self) -> bool:
@@ -223,6 +224,9 @@ class Model(ModelOptions):
         """
         if self.scores_pairs:
             return [float(score) for score in self.reranker.score(query, documents).log_odds]
+        model = self.load()
+        if scores_pairs(model):
+            return [float(score) for score in model.score_documents(query, documents)]
         encoder = self.load_encoder()
         vectors = encoder.encode(documents, role="passage")
         similarities = encoder.similarity(encoder.encode(query, role="query"), vectors)
@@ -234,17 +238,17 @@ class Model(ModelOptions):
         Raises:
             SpecError: the model has no vectors, as BM25 and fusions.
         """
-        if self.searches_only:
-            raise SpecError(f"{self.spec} has no vectors; it can only search")
+        if self.only_searches:
+            raise SpecError(f"{self.spec} {self.only_searches}; load_model gives a search model")
         return cast("Encoder", self.load())
 
     @cached_property
     def _loaded(self) -> LoadedModel:
         if self.parts:
             return self._load_fusion()
-        if self.searches_only:
+        if self.source.kind.weightless and self.only_searches:
             return self._load_search()
-        return self._load_dense()
+        return self._load_checked()
 
     def _load_fusion(self) -> Fusion:
         from qwen3nb.models.search.fusion import Fusion
@@ -255,13 +259,13 @@ class Model(ModelOptions):
             fusion.label = self.name
         return fusion
 
-    def _load_search(self) -> BM25:
+    def _load_search(self) -> Searcher:
         if self.prompts:
             raise SpecError(f"{self.spec} has no vectors, so it takes no prompts")
-        model: BM25 = self.source.kind.load(self.source, self)
+        model: Searcher = self.source.kind.load(self.source, self)
         return model
 
-    def _load_dense(self) -> Encoder:
+    def _load_checked(self) -> LoadedModel:
         """Check the files of a model, then load its weights."""
         found = self._found()  # again: its files may have changed since the value was made
         source = self._in_use(found)
@@ -281,11 +285,11 @@ class Model(ModelOptions):
         if self.max_length is None:
             options = replace(self, max_length=source.max_length)
         try:
-            encoder: Encoder = source.kind.load(source, options)
+            model: LoadedModel = source.kind.load(source, options)
         except Exception:
             unchanged(source)  # files that are being replaced may have caused the error
             raise
-        return encoder
+        return model
 
     @cached_property
     def reranker(self) -> Reranker:
@@ -302,11 +306,9 @@ class Model(ModelOptions):
 
     def _searcher(self) -> Any:
         """Return the model as a search model of MTEB."""
-        if self.searches_only:
-            return self.load()
-        from qwen3nb.models.search.dense import DenseSearch
+        from qwen3nb.models.search.dense import as_searcher
 
-        return DenseSearch(self.load_encoder())
+        return as_searcher(self.load())
 
     def _found(self) -> Source:
         """Return what the spec names, with the prompts that its authors prescribe."""
@@ -317,7 +319,7 @@ class Model(ModelOptions):
 
     def _in_use(self, found: Source) -> Source:
         """Return a source with the prompts and the label that these options give it."""
-        if found.kind.searches:
+        if found.kind.searches and (found.kind.weightless or found.parts):
             return replace(found, label=self.name or found.label)
         prompts = parse_prompts(self.prompts)
         suffix = ""

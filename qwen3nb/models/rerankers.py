@@ -282,9 +282,6 @@ class Reranker(Identified):
         max_length: tokens of a pair, template included.
     """
 
-    searches_only = True
-    reranks_only = True
-
     def __init__(
         self,
         source: Source,
@@ -329,6 +326,11 @@ class Reranker(Identified):
         return f"<Reranker {self.label}: on {self.device}, identity {self.identity[:8]}>"
 
     @property
+    def only_searches(self) -> str:
+        """Why it does no other tasks."""
+        return "reranks only"
+
+    @property
     def device(self) -> str:
         """The device that the model runs on."""
         return str(self._model.model.device)
@@ -360,6 +362,10 @@ class Reranker(Identified):
         stats.shared += whole - (stats.tokens - tokens)
         stats.seconds += time.perf_counter() - started
         return RerankScores(scores, sigmoid(scores), cut)
+
+    def score_documents(self, query: str, documents: Sequence[str]) -> Floats:
+        """Return the log-odds (N,) of the texts of N documents for one query."""
+        return self.score(query, documents).log_odds
 
     def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> RerankScores:
         """Score pairs of query and document; pairs of one query are scored together."""

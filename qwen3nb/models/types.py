@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -36,6 +36,16 @@ class Identified:
     def identity(self) -> str:
         """SHA-256 of the settings."""
         return sha256_json(self.settings)
+
+    @property
+    def only_searches(self) -> str:
+        """Why it does no other tasks, such as ``has no vectors``; empty if it does."""
+        return ""
+
+    @property
+    def parts(self) -> Sequence[Any]:
+        """The models whose rankings it fuses; the model alone if it fuses none."""
+        return (self,)
 
 
 @dataclass

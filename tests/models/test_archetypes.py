@@ -17,7 +17,7 @@ from helpers.archetypes import between, config, module, plain, sentence, setting
 from helpers.tolerances import assert_close
 
 from qwen3nb import paths
-from qwen3nb.models.load import load_encoder
+from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers import load_reranker
 from qwen3nb.models.types import SpecError
@@ -72,13 +72,12 @@ RERANKERS = {
 }
 ONE = "expected a model with one vector per text"
 PAIRS = f"{ONE}.*; `qwen3nb rerank` runs"
+SEARCHES = {"SPLADE": made.splade, "MultiVectorEncoder": made.multi_vector}
 REFUSED = {
-    "SPLADE": (made.splade, ONE),
     "SpladePooling, declared dense": (
         settings(made.splade, model_type="SentenceTransformer"),
         ONE,
     ),
-    "MultiVectorEncoder": (made.multi_vector, ONE),
     "query_length": (config(sentence(), file="sentence_bert_config.json", query_length=32), ONE),
     "CrossEncoder": (made.cross_encoder, PAIRS),
     "dense files declared a CrossEncoder": (settings(sentence(), model_type="CrossEncoder"), PAIRS),
@@ -110,12 +109,13 @@ NO_RERANKERS = {
     "Qwen3Model": "'Qwen3Model' is not a causal language model",
     "T5Model": "of kind 't5'; a yes/no reranker",
     "CrossEncoder": PAIRS,
-    "SPLADE": ONE,
+    "SPLADE": "of kind 'sparse-encoder'; a yes/no reranker",
 }
 EVERY = {
     **DENSE,
     **PRETRAINED,
     **RERANKERS,
+    **SEARCHES,
     **{name: write for name, (write, _) in REFUSED.items()},
 }
 
@@ -198,6 +198,14 @@ def test_a_cross_encoder_of_yes_and_no_is_a_reranker(write, name):
     assert CrossEncoder(str(folder), device="cpu") is not None
 
 
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_folder_without_one_vector_per_text_is_no_encoder(write, name):
+    folder = write(name)
+    with pytest.raises(SpecError, match="has no vectors; load_model"):
+        load_encoder(folder, cache=False)
+    assert load_model(folder).label
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("name", REFUSED)
 def test_anything_else_is_refused_by_its_name(write, name):
@@ -230,7 +238,7 @@ COMMANDS = {
 def test_every_command_refuses_by_the_same_names(checkout, write, tmp_path, cli, command):
     texts = tmp_path / "texts.jsonl"
     texts.write_text('{"text": "a", "query": "a", "document": "b"}\n')
-    line = COMMANDS[command].replace("MODEL", str(write("SPLADE"))).replace("TEXTS", str(texts))
+    line = COMMANDS[command].replace("MODEL", str(write("Router"))).replace("TEXTS", str(texts))
     done = cli(command, *line.replace("OUT", str(tmp_path)).split())
     output = " ".join(done.output.split())
     assert done.exit_code != 0, output

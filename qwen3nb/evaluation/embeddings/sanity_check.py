@@ -26,10 +26,9 @@ from qwen3nb.evaluation.embeddings.probes import COLLAPSED_VARIANCE, Geometry, v
 from qwen3nb.evaluation.embeddings.sts import STSPairs, STSScores, local_sts_benchmark
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import score_run
+from qwen3nb.models.capabilities import searches
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import loaded
-from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.fusion import Fusion
 
 STS_NEEDED, STS_TARGET = 0.70, 0.75  # Spearman on STS-B
 MRR_TARGET = 0.30  # MRR@10 on MS MARCO
@@ -123,8 +122,8 @@ def sanity_check(model: Any) -> SanityCheck:
     """
     model = loaded(model)
     pydocs = load_pydocs().sample(**QUICK)
-    if isinstance(model, BM25 | Fusion):
-        none = Check("vectors", "NOT APPLICABLE", f"{model.label} has no vectors")
+    if searches(model):
+        none = Check("vectors", "NOT APPLICABLE", f"{model.label} {model.only_searches}")
         model.index([{"id": name, "text": text} for name, text in pydocs.corpus.items()])
         rows = [{"id": query, "text": text} for query, text in pydocs.queries.items()]
         ranked = _retrieval(model.search(rows, top_k=DEPTH), pydocs)

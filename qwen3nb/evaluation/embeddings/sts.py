@@ -13,7 +13,9 @@ from qwen3nb.datasets.pairs import scored_pairs
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.metrics.aggregate import Aggregate, aggregate, numbered
+from qwen3nb.models.capabilities import encodes
 from qwen3nb.models.load import loaded, to_model
+from qwen3nb.models.types import SpecError
 from qwen3nb.utils.choices import one_of
 
 _BENCHMARK = "STSBenchmark"
@@ -160,6 +162,8 @@ def evaluate_sts(model: Any, data: Any) -> STSScores:
         model, data = data, model
     pairs = _pairs_of(data)
     encoder = loaded(to_model(model))
+    if not encodes(encoder):
+        raise SpecError(f"{encoder.label} {encoder.only_searches}, so it compares no sentences")
     vectors = encoder.encode([*pairs.first, *pairs.second])
     one, other = np.split(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 2)
     return STSScores.of(pairs, (one * other).sum(axis=1).tolist())

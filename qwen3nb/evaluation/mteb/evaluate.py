@@ -38,7 +38,6 @@ from qwen3nb.evaluation.mteb.per_query import (
 from qwen3nb.evaluation.mteb.predictions import KeptSearch, Predictions, read_predictions
 from qwen3nb.evaluation.mteb.select import limited, quiet, selection, task_key
 from qwen3nb.evaluation.run import (
-    INSTRUCTED_TYPES,
     SEARCH_TYPES,
     EvaluationError,
     Run,
@@ -46,11 +45,14 @@ from qwen3nb.evaluation.run import (
     Work,
 )
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, deepest, recorded_measures
-from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.rerankers import Reranker
-from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.dense import DenseSearch
-from qwen3nb.models.search.fusion import Fusion
+from qwen3nb.models.capabilities import (
+    LoadedModel,
+    empty_rankings,
+    encodes,
+    refusal,
+    reranks_only,
+)
+from qwen3nb.models.search.dense import as_searcher
 from qwen3nb.models.search.mteb_rows import task_languages
 from qwen3nb.models.search.words import stated_words, words_of_languages
 from qwen3nb.records.details import SearchFacts
@@ -58,7 +60,6 @@ from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo, is_su
 from qwen3nb.utils.atomic_files import named, turn, write_bytes
 from qwen3nb.utils.journal import noted
 
-Model = Encoder | BM25 | Fusion | Reranker
 _OTHERS = {"image": "images", "audio": "sound"}  # modalities of tasks, as words
 
 
@@ -81,19 +82,15 @@ class TaskItem:
         """The metrics of tasks of its type."""
         return metrics_of(self.task.metadata.type)
 
-    def unsuited(self, model: Model) -> str:
+    def unsuited(self, model: LoadedModel) -> str:
         """Return why the model does not support the task; empty if it does."""
         others = sorted({*self.task.metadata.modalities} - {"text"})
         if others:
             names = " and ".join(_OTHERS.get(name, name) for name in others)
             return f"only text is evaluated, and its data have {names}"
-        if isinstance(model, Reranker):
-            return "" if self.task.metadata.type == "Reranking" else f"{model.label} reranks only"
-        searched = self.task.metadata.type in (*SEARCH_TYPES, *INSTRUCTED_TYPES)
-        suited = searched or not model.searches_only
-        return "" if suited else f"{model.label} has no vectors"
+        return refusal(model, self.task.metadata.type)
 
-    def on(self, model: Model) -> list[tuple[Any, Self]]:
+    def on(self, model: LoadedModel) -> list[tuple[Any, Self]]:
         """Return the model with the task; raise UnsupportedError if it does not support it."""
         if reason := self.unsuited(model):
             raise UnsupportedError(reason)
@@ -113,15 +110,14 @@ class TaskItem:
         languages = [task_languages(self.task.metadata, each) for each in self.task.hf_subsets]
         return stated_words(settings, [words_of_languages(spoken).name for spoken in languages])
 
-    def evaluate(self, model: Model, run: Run) -> Result:
+    def evaluate(self, model: LoadedModel, run: Run) -> Result:
         """Return the record of a model; for a whole task, also keep MTEB's own result.
 
         The data of the task stay loaded.
         """
         task, revision, work = self.task, data_revision(self.task), Work(model)
         kept = None if self.limit else run.folder / "mteb"
-        if isinstance(model, Fusion):
-            model.nothing.clear()
+        empty_rankings(model).clear()
         # MTEB shares task objects of a benchmark, whose generators an earlier run has advanced.
         task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
         with hub_access(needs([task])), quiet(), local_data(task):
@@ -162,16 +158,16 @@ class TaskItem:
         return run.with_runs(result, scores.run, scores.qrels)
 
 
-def nothing_found(run: Mapping[str, Mapping[str, float]], model: Model) -> dict[str, int]:
+def nothing_found(run: Mapping[str, Mapping[str, float]], model: LoadedModel) -> dict[str, int]:
     """Count the queries for which a search found nothing, also by part of a fusion."""
     counts = {NOTHING_FOUND: sum(not documents for documents in run.values())}
-    if isinstance(model, Fusion):
-        counts |= {nothing_found_by(part): count for part, count in model.nothing.items()}
+    for part, count in empty_rankings(model).items():
+        counts[nothing_found_by(part)] = count
     return counts
 
 
 def _by_mteb(
-    model: Model, task: Any, results: Path | None, batch_size: int
+    model: LoadedModel, task: Any, results: Path | None, batch_size: int
 ) -> tuple[Predictions, Any, str]:
     """Return MTEB's predictions, its result, and the SHA-256 of its file in ``results``."""
     import mteb
@@ -209,7 +205,7 @@ def _by_mteb(
         return read_predictions(predictions_folder / task.prediction_file_name), outcome, digest
 
 
-def _search_model(model: Model) -> Any:
+def _search_model(model: LoadedModel) -> Any:
     """Return a model as a search model of MTEB.
 
     An encoder searches by blocks: MTEB's own search needs memory for the scores of all queries with
@@ -218,9 +214,9 @@ def _search_model(model: Model) -> Any:
     """
     from mteb.models import SearchCrossEncoderWrapper
 
-    if isinstance(model, Encoder):
-        return DenseSearch(model)
-    if isinstance(model, Reranker):
+    if encodes(model):
+        return as_searcher(model)
+    if reranks_only(model):
         return SearchCrossEncoderWrapper(model)
     return model
 

@@ -20,19 +20,19 @@ import numpy as np
 from qwen3nb import paths
 from qwen3nb.datasets import mirror
 from qwen3nb.datasets.pydocs.build import load_pydocs
-from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem, load_task
+from qwen3nb.evaluation.mteb.evaluate import TaskItem, load_task
 from qwen3nb.evaluation.mteb.select import limited, quiet, task_key, tier_tasks
 from qwen3nb.evaluation.run import EvaluationError, Run, stored
 from qwen3nb.hub import hub_problem
+from qwen3nb.models.capabilities import LoadedModel, encodes, searches
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.api import RefusedError
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.model import Model as NamedModel
-from qwen3nb.models.search.bm25 import BM25, LARGE, build_index
 from qwen3nb.models.search.dense import search_options
 from qwen3nb.models.search.exact import search
-from qwen3nb.models.search.words import ENGLISH_WORDS
+from qwen3nb.models.search.searcher import Searcher
 from qwen3nb.models.types import EncoderError
 from qwen3nb.records.record import is_substitute
 from qwen3nb.utils.hardware import available_memory, cores, free_disk, peak_memory, resident_memory
@@ -58,13 +58,10 @@ _CANDIDATE = 320  # a candidate of a query, and its judgement
 _QUERY = 4096  # a query with its scores
 _NAME = 130  # the id of a document
 _COPIES = 4  # of a block of vectors: as encoded, in order, and scaled in float64
-_INDEX = 1.5e8  # of BM25, whatever the size of the corpus
-_INDEXED = 1.5  # per character, of which the index that is kept has 1
 # Bytes of disk: data sets prepared by the library `datasets`, per character and candidate.
 _PREPARED, _PREPARED_HIT = 1.5, 100
 # Seconds of a core.
-_PAIR = 3e-9  # a query and a document, with BM25
-_RERANKED, _RERANKED_WORDS = 2.5e-4, 6e-5  # a query with candidates, by vectors or BM25
+_RERANKED = 2.5e-4  # a query with candidates, by vectors
 _TASK = 1.0  # any task: loading and saving
 _READ = 1.5e-5  # a document
 _SCORED = 5e-6  # a hit or a candidate
@@ -234,7 +231,7 @@ def load_checked(
     tier: str = "",
     limit: int = 0,
     data: bool = True,
-) -> Model:
+) -> LoadedModel:
     """Load a model after checking that weights and data of the tasks to run are available.
 
     Tasks with a record need no data; without ``data``, none does. The error names ``tier`` if the
@@ -263,7 +260,7 @@ def load_checked(
 
 
 def require_data(
-    model: Model, tasks: Sequence[Any], run: Run, *, tier: str = "", limit: int = 0
+    model: LoadedModel, tasks: Sequence[Any], run: Run, *, tier: str = "", limit: int = 0
 ) -> None:
     """Raise MirrorError if data of tasks to run are missing; see `load_checked`."""
     statuses = task_statuses(model, tasks, run, limit=limit)
@@ -285,7 +282,7 @@ def weight_bytes(source: Source) -> int:
 
 
 def preflight(
-    model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0, tokens_per_second: float = 0
+    model: LoadedModel, tasks: Sequence[Any], run: Run, *, limit: int = 0, tokens_per_second: float = 0
 ) -> Preflight:
     """Estimate what `evaluate` needs to run MTEB task objects with a loaded model.
 
@@ -294,8 +291,8 @@ def preflight(
     Raises:
         EncoderError: a batch does not fit into memory, or a vector is not finite.
     """
-    parts = getattr(model, "parts", (model,))
-    encoders = [part for part in parts if isinstance(part, Encoder)]
+    encoders: list[Encoder] = [part for part in model.parts if encodes(part)]
+    searchers: list[Searcher] = [part for part in model.parts if searches(part)]
     loaded = resident_memory()
     statuses = task_statuses(model, tasks, run, limit=limit)
     speeds = []
@@ -303,11 +300,11 @@ def preflight(
         speeds = measure_speeds(
             model, batch_size=run.batch_size, tokens_per_second=tokens_per_second
         )
-    batch = max(0, peak_memory() - loaded) if encoders and speeds else 0
+    encodes_texts = encoders or not all(part.source.kind.weightless for part in searchers)
+    batch = max(0, peak_memory() - loaded) if encodes_texts and speeds else 0
     planned = costs(tasks, statuses, limit=limit, speeds=speeds)
-    words = any(isinstance(part, BM25) for part in parts)
     free = available_memory() + max(0, resident_memory() - loaded)
-    needs = {each.task: _task_memory(each, encoders, batch, words=words) for each in planned}
+    needs = {each.task: _task_memory(each, encoders, batch, searchers) for each in planned}
     left_out = _too_large(planned, needs, free)
     planned = [
         replace(each, status=left_out[each.task], minutes=None) if each.task in left_out else each
@@ -317,9 +314,9 @@ def preflight(
     largest = max(((needs[each.task], each.task) for each in to_run), default=(batch, "a batch"))
     checks = (
         _memory(*largest, loaded=loaded, free=free),
-        _disk(to_run, encoders, words=words, fresh=run.fresh),
+        _disk(to_run, encoders, searchers, fresh=run.fresh),
     )
-    gpu = tokens_per_second > 0 or any(part.device.startswith("cuda") for part in encoders)
+    gpu = tokens_per_second > 0 or any(part.device.startswith("cuda") for part in model.parts)
     return Preflight(tuple(planned), checks, gpu=gpu, left_out=left_out)
 
 
@@ -335,7 +332,7 @@ def _too_large(planned: Iterable[Planned], needs: Mapping[str, int], free: int) 
     return reasons if len(reasons) < len(wanted) else {}
 
 
-def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 0) -> list[str]:
+def task_statuses(model: LoadedModel, tasks: Iterable[Any], run: Run, *, limit: int = 0) -> list[str]:
     """Return the status of each task, as in `Planned`, from the stored records."""
 
     def status(item: TaskItem) -> str:
@@ -476,18 +473,18 @@ def _counted(task: Any) -> dict[str, Any]:
 
 
 def measure_speeds(
-    model: Model, *, batch_size: int = 32, tokens_per_second: float = 0
+    model: LoadedModel, *, batch_size: int = 32, tokens_per_second: float = 0
 ) -> list[EncodingSpeed]:
     """Measure the parts of a model that encode or index texts; see `preflight`."""
     speeds = []
-    for part in getattr(model, "parts", (model,)):
-        if isinstance(part, Encoder) and tokens_per_second:
+    for part in model.parts:
+        if encodes(part) and tokens_per_second:
             longest = _longest(part)
             seconds = longest / _CHARACTERS / tokens_per_second
             speeds.append(EncodingSpeed((0, longest), (0, seconds), 0, _RERANKED))
-        elif isinstance(part, Encoder):
+        elif encodes(part):
             speeds.append(measure_encoding(part, batch_size=batch_size))
-        elif isinstance(part, BM25):
+        elif searches(part):
             speeds.append(measure_indexing(part))
     return speeds
 
@@ -532,14 +529,15 @@ def _measure_search(encoder: Encoder) -> float:
     return (time.perf_counter() - started) / (_SEARCHED[0] * _SEARCHED[1])
 
 
-def measure_indexing(model: BM25) -> EncodingSpeed:
+def measure_indexing(model: Searcher) -> EncodingSpeed:
     """Index texts of medium length, after a warm-up; the time is that of their characters."""
-    build_index(_sample(_LENGTHS[1], _WARM_UP), words=ENGLISH_WORDS, settings=model.settings)
+    model.index_texts(_sample(_LENGTHS[1], _WARM_UP))
     texts = _sample(_LENGTHS[1], _CHUNK)
     started = time.perf_counter()
-    build_index(texts, words=ENGLISH_WORDS, settings=model.settings)
+    model.index_texts(texts)
     seconds = (time.perf_counter() - started) / (_CHUNK * _LENGTHS[1])
-    return EncodingSpeed((0, 10**6), (0, 1e6 * seconds), _PAIR / cores(), _RERANKED_WORDS)
+    pair = model.seconds_per_pair / cores()
+    return EncodingSpeed((0, 10**6), (0, 1e6 * seconds), pair, model.seconds_per_candidates)
 
 
 def _sample(characters: int, count: int) -> list[str]:
@@ -570,16 +568,19 @@ def _timed(encoder: Encoder, texts: Sequence[str]) -> float:
     return float(np.diff(times).min())
 
 
-def _task_memory(each: Planned, encoders: Sequence[Encoder], batch: int, *, words: bool) -> int:
+def _task_memory(
+    each: Planned, encoders: Sequence[Encoder], batch: int, searchers: Sequence[Searcher]
+) -> int:
     """Return the bytes for a task and a batch, besides the loaded model."""
     floats = 4 * max((encoder.dimension for encoder in encoders), default=0)
     if not each.documents:
         return batch + 3 * floats * (each.texts or 0)
     # A block of vectors, the queries' vectors, their hits, and the ids.
     vectors = _COPIES * min(each.documents, block_size(floats // 4)) + 3 * each.queries
-    # With BM25, about half of the candidates share a word with the query.
-    hits = each.hits // 2 if each.candidates and not encoders else each.hits
-    index = int(_INDEX + _INDEXED * each.characters) if words else 0
+    hits = each.hits
+    if each.candidates and not encoders:
+        hits = int(hits * max(searcher.matched_share for searcher in searchers))
+    index = sum(searcher.index_memory(each.characters) for searcher in searchers)
     named = _CANDIDATE * each.candidates + _QUERY * each.queries + _NAME * each.documents
     return batch + floats * vectors + _HIT * hits + named + index
 
@@ -597,7 +598,11 @@ def _memory(needed: int, task: str, *, loaded: int, free: int) -> ResourceCheck:
 
 
 def _disk(
-    planned: Sequence[Planned], encoders: Sequence[Encoder], *, words: bool, fresh: bool = False
+    planned: Sequence[Planned],
+    encoders: Sequence[Encoder],
+    searchers: Sequence[Searcher],
+    *,
+    fresh: bool = False,
 ) -> ResourceCheck:
     """Compare vectors and indexes to be kept, and prepared data, with the free disk.
 
@@ -613,6 +618,9 @@ def _disk(
             largest[task.dataset] = max(known, task, key=lambda each: each.texts or 0)
     texts = sum(each.texts or 0 for each in largest.values())
     data = {each.dataset: each.prepared for each in planned}
+    indexes = 0
+    for searcher in searchers:
+        indexes += sum(searcher.index_disk(task.documents, task.characters) for task in planned)
     parts = {
         "vectors": sum(
             max(0, texts - (0 if fresh else len(each.cache)))
@@ -620,7 +628,7 @@ def _disk(
             for each in encoders
             if each.cache is not None
         ),
-        "indexes of BM25": sum(e.characters for e in planned if words and e.documents >= LARGE),
+        "indexes of BM25": indexes,
         "prepared data": sum(data.values()),
     }
     limit = cache_limit(cache_folder())

@@ -5,17 +5,13 @@ scores are boosted likewise; documents without a word of the query are not ranke
 the boosted rankings of its parts. A document which is the query itself is not ranked.
 """
 
-import statistics
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
@@ -34,21 +30,18 @@ from qwen3nb.metrics.retrieval import (
     recorded_measures,
     score_run,
 )
-from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.capabilities import LoadedModel
 from qwen3nb.models.load import named
 from qwen3nb.models.model import Model
-from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.dense import search_texts
-from qwen3nb.models.search.fusion import Fusion, fuse
-from qwen3nb.models.search.words import stated_words
+from qwen3nb.models.search.dense import as_searcher
+from qwen3nb.models.search.fusion import fuse
+from qwen3nb.models.search.words import Words, stated_words
 from qwen3nb.records.details import DataFacts, Judgements, SearchFacts
 from qwen3nb.records.record import Result, TaskInfo
 
 _FUSED = 100  # least number of documents of each part of a fusion
 _TOP = 10  # best documents per query kept in a record
-_TIMED = 20  # maximum number of timed queries
 Hits = dict[str, dict[str, float]]
-LoadedModel = Encoder | BM25 | Fusion
 AnyModel = str | Path | Model | LoadedModel | ModelEntry
 
 
@@ -199,7 +192,7 @@ class DomainItem:
             top={query: rank_documents(scores)[:_TOP] for query, scores in hits.items()},
         )
         # After the costs are computed.
-        seconds = seconds_per_query(model, list(domain.queries.values()))
+        seconds = as_searcher(model).seconds_per_query(list(domain.queries.values()))
         result = replace(result, search=replace(search, seconds_per_query=seconds))
         return run.with_runs(result, hits, domain.grades)
 
@@ -254,15 +247,7 @@ def search_domain(
     nothing = Counter() if nothing is None else nothing
     depth = depth or deepest(recorded_measures("own data"))
     deeper = depth + max(map(len, domain.itself.values()), default=0)
-    found: Hits = {}
-    if isinstance(model, BM25):
-        rows = [{"id": name, "text": text} for name, text in domain.texts.items()]
-        model.index(rows, words=domain.words)
-        for query, text in domain.queries.items():
-            scores = model.search([{"id": query, "text": text}], top_k=len(domain.texts))[query]
-            # The scores are positive, so the boosts multiply them.
-            found[query] = {name: score * domain.factors[name] for name, score in scores.items()}
-    elif isinstance(model, Fusion):
+    if len(model.parts) > 1:
         runs = []
         for part in model.parts:
             empty: Counter[str] = Counter()
@@ -270,17 +255,8 @@ def search_domain(
             nothing[nothing_found_by(part.label)] += empty[NOTHING_FOUND]
         found = fuse(runs)
     else:
-        hits = search_texts(
-            model,
-            list(domain.queries.values()),
-            domain.texts.values(),
-            total=len(domain.texts),
-            k=deeper,
-            cosine=True,
-            boosts=np.array([domain.factors[name] for name in domain.texts]),
-            keep_ties=True,
-        )
-        found = hits.run(domain.queries, list(domain.texts))
+        texts = _DomainTexts(domain)
+        found = as_searcher(model).rank_boosted(texts, domain.factors, k=deeper)
     best: Hits = {}
     for query, scores in found.items():
         removed = domain.itself.get(query, ())
@@ -296,21 +272,20 @@ def _best(scores: Mapping[str, float], depth: int) -> dict[str, float]:
     return {name: score for name, score in scores.items() if score >= best[-1]}
 
 
-def seconds_per_query(model: LoadedModel, queries: Sequence[str]) -> float:
-    """Return the median time of a query in seconds, one at a time, after a warm-up.
+@dataclass(frozen=True)
+class _DomainTexts:
+    """The texts of custom data by the names that searchers use."""
 
-    For an encoder, from text to vector, without the cache; for BM25, from text to ranking, with
-    indexed documents; for a fusion, the sum.
-    """
-    if isinstance(model, Fusion):
-        return sum(seconds_per_query(part, queries) for part in model.parts)
-    samples: list[float] = []
-    with nullcontext() if isinstance(model, BM25) else model.uncached():
-        for text in (queries[0], *queries[:_TIMED]):
-            started = time.perf_counter()
-            if isinstance(model, BM25):
-                model.search([{"id": "q", "text": text}], top_k=100)
-            else:
-                model.encode(text, role="query", show_progress_bar=False)
-            samples.append(time.perf_counter() - started)
-    return statistics.median(samples[1:])
+    domain: Domain
+
+    @property
+    def queries(self) -> Mapping[str, str]:
+        return self.domain.queries
+
+    @property
+    def documents(self) -> Mapping[str, str]:
+        return self.domain.texts
+
+    @property
+    def words(self) -> Words:
+        return self.domain.words

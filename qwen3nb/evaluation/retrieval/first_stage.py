@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +26,15 @@ from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import load_run, load_run_with_ties, ranks_decide, write_run
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, rank_documents
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
-from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.capabilities import is_model
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.dense import search_texts
-from qwen3nb.models.search.exact import Hits
-from qwen3nb.models.search.fusion import FUSION, Fusion, fuse
+from qwen3nb.models.search.dense import as_searcher
+from qwen3nb.models.search.fusion import FUSION, fuse
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 
 First = Any  # "bm25", "given", a path, a model, or a list of these
 Scored = Iterator[tuple[str, Mapping[str, float]]]  # a query and the scores of its documents
-_BLOCK = 256  # queries searched at once
 _TIES = "neighbours of a run with equal scores and no ranks, ordered by id"
 _STRAY = "queries of a run that are not among the queries, left out"
 
@@ -127,16 +124,18 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
     Raises:
         DataError: not a first stage; the message lists the choices.
     """
-    if isinstance(first, Encoder):
-        return first.label, {"kind": "dense", "identity": first.identity}
-    if isinstance(first, Fusion):
-        first = list(first.parts)
+    if is_model(first):
+        parts = list(first.parts)
+        if len(parts) == 1:
+            return as_searcher(first).first_stage()
+        first = parts
     if isinstance(first, list | tuple) and first:
-        parts = [describe(each) for each in first]
-        recipe = {"kind": "fusion", "k": FUSION, "of": [part for _, part in parts]}
-        return "rrf-" + "-".join(name for name, _ in parts), recipe
-    if isinstance(first, BM25) or first == "bm25":
-        return "bm25", {"kind": "bm25", "recipe": _bm25().settings}
+        stages = [describe(stage) for stage in first]
+        labels = [label for label, _ in stages]
+        recipe = {"kind": "fusion", "k": FUSION, "of": [recipe for _, recipe in stages]}
+        return "rrf-" + "-".join(labels), recipe
+    if first == "bm25":
+        return _bm25().first_stage()
     if first == "given":
         return "given", {"kind": "given", "order": _bm25().settings}
     if isinstance(first, str | Path) and Path(first).is_file():
@@ -179,12 +178,11 @@ def search_collection(
 
 def _scored(collection: TestCollection, first: First, depth: int, counts: Counter[str]) -> Scored:
     """Yield each query with its best documents, at least ``depth`` of them if available."""
-    if isinstance(first, list | tuple | Fusion):
+    if is_model(first) and len(first.parts) > 1:
+        first = first.parts
+    if isinstance(first, list | tuple):
         # Parts are cached as well, and deeper: fusion can lift documents from below the cutoff.
-        parts = [
-            first_stage(collection, each, depth=2 * depth)
-            for each in (first.parts if isinstance(first, Fusion) else first)
-        ]
+        parts = [first_stage(collection, stage, depth=2 * depth) for stage in first]
         for part in parts:
             for name, count in part.counts.items():
                 empty = name == NOTHING_FOUND
@@ -195,13 +193,10 @@ def _scored(collection: TestCollection, first: First, depth: int, counts: Counte
     deeper = depth + max(
         (len(collection.removed(query)) for query in collection.queries), default=0
     )
-    if isinstance(first, Encoder):
-        yield from _dense(collection, first, deeper)
-    elif isinstance(first, BM25) or first == "bm25":
-        model = _index(collection)
-        queries = ({"id": name, "text": text} for name, text in collection.queries.items())
-        while block := list(islice(queries, _BLOCK)):
-            yield from model.search(block, top_k=deeper).items()
+    if first == "bm25":
+        first = _bm25()
+    if is_model(first):
+        yield from as_searcher(first).rank(collection, k=deeper)
     elif first == "given":
         yield from _given(collection)
     else:
@@ -229,20 +224,6 @@ def _given(collection: TestCollection) -> Scored:
         if model is not None:
             scores = model.score(collection.queries[query], listed)
         yield query, dict(zip(listed, scores, strict=True))
-
-
-def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Scored:
-    hits = search_texts(
-        encoder,
-        list(collection.queries.values()),
-        collection.documents.values(),
-        total=len(collection.documents),
-        k=depth,
-    )
-    names, documents = list(collection.queries), list(collection.documents)
-    for start in range(0, len(names), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        yield from Hits(hits.ids[part], hits.scores[part]).run(names[part], documents).items()
 
 
 def _from_file(collection: TestCollection, file: Path, counts: Counter[str]) -> RunArrays:

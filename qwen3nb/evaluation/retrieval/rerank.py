@@ -34,7 +34,8 @@ from qwen3nb.evaluation.run import EvaluationRun, Run, Work, evaluate_each
 from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.metrics.retrieval import Measure, recorded_measures, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
-from qwen3nb.models.load import loaded_reranker
+from qwen3nb.models.capabilities import ScoresPairs
+from qwen3nb.models.load import loaded_scorer
 from qwen3nb.models.model import Model
 from qwen3nb.models.rerankers import Reranker, RerankError
 from qwen3nb.records.details import DataFacts, FirstRun, RunFiles, SearchFacts
@@ -53,7 +54,7 @@ _COUNTS = ("cut", "queries_cut")
 
 
 def rerank(
-    reranker: Model | Reranker | Path | str,
+    reranker: Model | ScoresPairs | Path | str,
     data: Any = None,
     *,
     tier: str = "",
@@ -97,7 +98,7 @@ def rerank(
         listed = [name for name in names if msmarco is None or name not in _MSMARCO]
     wanted: list[tuple[Any, First]] = [(each, first) for each in listed]
     wanted += [(Path(msmarco), "given")] if msmarco is not None else []
-    model = loaded_reranker(reranker)
+    model = loaded_scorer(reranker)
 
     def find(spec: Any, stage: First) -> Iterator[tuple[Any, RerankItem]]:
         for item in searched(spec, stage, depth=depth, limit=limit):
@@ -262,7 +263,7 @@ class RerankItem:
             and not any(run_problems(file, record))
         )
 
-    def evaluate(self, model: Reranker, run: Run) -> Result:
+    def evaluate(self, model: ScoresPairs, run: Run) -> Result:
         """Return the record of a reranker, and write the runs."""
         work = Work(model)
         ranked, counts = self.scored(model, run)
@@ -289,8 +290,8 @@ class RerankItem:
         result = replace(result, files=RunFiles(runs={own.name: digest}, first_run=first_run))
         return run.with_runs(result, None, self.collection.qrels)
 
-    def scored(self, reranker: Reranker, run: Run) -> tuple[RunArrays, dict[str, int]]:
-        """Return the run of log-odds, and the numbers of pairs and truncations.
+    def scored(self, reranker: ScoresPairs, run: Run) -> tuple[RunArrays, dict[str, int]]:
+        """Return the run of the model's scores, and the numbers of pairs and truncations.
 
         Scored queries are journaled: an interrupted run loses at most one. A ``fresh`` run scores
         all queries again.
@@ -313,9 +314,9 @@ class RerankItem:
             key = sha256_json([text, documents, texts])
             done: dict[str, Any] | None = None if run.fresh else journal.get(key)
             if done is None:
-                before = {name: getattr(stats, name) for name in _COUNTS}
-                scores = reranker.score(text, texts).log_odds.tolist()
-                counted = {name: getattr(stats, name) - before[name] for name in _COUNTS}
+                before = {name: getattr(stats, name, 0) for name in _COUNTS}
+                scores = reranker.score_documents(text, texts).tolist()
+                counted = {name: getattr(stats, name, 0) - before[name] for name in _COUNTS}
                 done = {"log_odds": scores, **counted}
                 journal.add(key, done)
             log_odds.append(np.array(done["log_odds"], dtype=np.float64))

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.models.batching import deduplicate, texts_of
+from qwen3nb.models.batching import check_texts, deduplicate, texts_of
 from qwen3nb.models.kinds.prompts import FILE, ROLES, named_prompts, prompt_for
 from qwen3nb.models.kinds.source import Source, mteb_meta, unchanged
 from qwen3nb.models.options import ModelOptions
@@ -74,7 +74,6 @@ class Encoder(Identified, ABC):
         tokenizer: its tokenizer, of transformers where there is a runner.
     """
 
-    searches_only = False
     pools_prompts = True  # whether the tokens of a prompt are pooled
     device: str = "cpu"
     width: int
@@ -260,11 +259,7 @@ class Encoder(Identified, ABC):
         return torch.from_numpy(result)
 
     def _encode(self, texts: list[str]) -> Vectors:
-        for index, text in enumerate(texts):
-            try:
-                text.encode("utf-8")
-            except UnicodeEncodeError:
-                raise EncoderError(f"text {index} is not valid Unicode: {text!r:.80}") from None
+        check_texts(texts)
         distinct, where = deduplicate(texts)
         self.stats.texts += len(texts)
         with self.cache if self.cache is not None else nullcontext():

@@ -20,10 +20,10 @@ from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.types import CheckpointError
 
-_SETTINGS = "config_sentence_transformers.json"
+SETTINGS = "config_sentence_transformers.json"
 _DENSE, _PAIRS = "SentenceTransformer", "CrossEncoder"
 # Settings that PyLate writes for a vector per token, with or without a model_type.
-_PYLATE = ("attend_to_expansion_tokens", "do_query_expansion", "query_prefix", "skiplist_words")
+PYLATE = ("attend_to_expansion_tokens", "do_query_expansion", "query_prefix", "skiplist_words")
 # Settings with which a transformer processes queries differently from documents.
 _OF_QUERIES = ("document_length", "query_expansion", "query_length")
 _EMBEDS = ("CLIPModel", "StaticEmbedding")
@@ -52,8 +52,8 @@ def check_dense(folder: ModelFolder) -> None:
         CheckpointError: another kind of model is declared; names file, key and value.
         CheckpointError: a JSON file that is malformed.
     """
-    whole, file = folder.object(_SETTINGS), folder.path / _SETTINGS
-    if key := next((key for key in _PYLATE if key in whole), None):
+    whole, file = folder.object(SETTINGS), folder.path / SETTINGS
+    if key := next((key for key in PYLATE if key in whole), None):
         _refuse(f"{file}: {key}", whole[key])
     if answers_yes_or_no(folder):
         return
@@ -74,7 +74,7 @@ def check_dense(folder: ModelFolder) -> None:
 def answers_yes_or_no(folder: ModelFolder) -> bool:
     """Return whether sentence-transformers uses this causal language model for reranking."""
     if not folder.modules:
-        kind = folder.object(_SETTINGS).get("model_type")
+        kind = folder.object(SETTINGS).get("model_type")
         return kind == _PAIRS and _head(folder).endswith("ForCausalLM")
     return [each.name for each in folder.modules] == ["Transformer", "LogitScore"]
 

@@ -31,7 +31,12 @@ _log = logging.getLogger(__name__)
 
 
 def check_weights(
-    folder: ModelFolder, *, head: bool = False, encoder: bool = False, whole: bool = False
+    folder: ModelFolder,
+    *,
+    head: bool = False,
+    encoder: bool = False,
+    whole: bool = False,
+    auto: str = "AutoModel",
 ) -> Any:
     """Check the weights of a transformers architecture; return the model on the meta device.
 
@@ -40,6 +45,7 @@ def check_weights(
         head: whether the output matrix of a causal language model is used.
         encoder: whether only the encoder of an encoder-decoder is used.
         whole: whether no weight may be missing, because more than the last hidden states is used.
+        auto: the class of transformers that finds the architecture, if no ``head`` is used.
 
     Raises:
         CheckpointError: an architecture that is unknown or cannot be built; weights that are
@@ -55,7 +61,7 @@ def check_weights(
             "such as 'bert' or 'qwen3'"
         )
     with refusing(file, "no model can be built from it"):
-        model, report = _dry_run(folder, head=head)
+        model, report = _dry_run(folder, "AutoModelForCausalLM" if head else auto)
     problems = [
         f"{name}: shape {list(came)}, config.json expects {list(expected)}"
         for name, came, expected in sorted(report["mismatched_keys"])
@@ -188,12 +194,13 @@ def _is_odd(weight: torch.Tensor) -> bool:
     return bool((sample == sample[0]).all()) and bool((values == values[0]).all())
 
 
-def _dry_run(folder: ModelFolder, *, head: bool) -> tuple[Any, dict[str, Any]]:
+def _dry_run(folder: ModelFolder, auto_class: str) -> tuple[Any, dict[str, Any]]:
     """Return the model on the meta device, and the report of transformers' loader."""
     import torch
-    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+    import transformers
+    from transformers import AutoConfig
 
-    auto = AutoModelForCausalLM if head else AutoModel
+    auto = getattr(transformers, auto_class)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     config.get_text_config().to_dict()  # raises unless it is a configuration
     kind = auto._model_mapping.get(type(config), None)

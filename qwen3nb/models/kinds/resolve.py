@@ -28,6 +28,8 @@ from qwen3nb.models.kinds.sentence import SENTENCE, STATIC
 from qwen3nb.models.kinds.source import Kind, Source, fingerprint, registry, safe_label
 from qwen3nb.models.kinds.transformer import DECODER, ENCODER, ENCODER_DECODER, RERANKER, SEQ2SEQ
 from qwen3nb.models.options import ModelOptions
+from qwen3nb.models.search.multi_vector import MultiVectorKind
+from qwen3nb.models.search.sparse import SparseKind
 from qwen3nb.models.types import SpecError
 
 
@@ -53,7 +55,7 @@ class _BM25(Kind):
     """The search model ``bm25``."""
 
     name = "bm25"
-    searches = True
+    only_searches = "has no vectors"
     weightless = True
 
     def named(self, spec: str) -> Source | None:
@@ -69,7 +71,7 @@ class _Fusion(Kind):
     """Several searches fused by rank, ``a+b``."""
 
     name = "fusion"
-    searches = True
+    only_searches = "has no vectors"
 
     def fingerprint(self, source: Source) -> dict[str, Any]:
         return {"kind": self.name, "of": [fingerprint(part) for part in source.parts]}
@@ -88,7 +90,7 @@ RANDOM, BM25_KIND, FUSION_KIND, ON_HUB = _Random(), _BM25(), _Fusion(), _OnHub()
 # In the order of matching a spec or a folder. A new kind is a class like those above and an entry
 # here.
 KINDS: tuple[Kind, ...] = (
-    *(BM25_KIND, RANDOM, API, RERANKER),
+    *(BM25_KIND, SparseKind(), MultiVectorKind(), RANDOM, API, RERANKER),
     *(STATIC, SEQ2SEQ, ENCODER, SENTENCE, ENCODER_DECODER, DECODER),
 )
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -330,8 +332,10 @@ def _folder(spec: str, path: Path) -> Source:
             f"{folder}: no config.json, so this is not a model.{folder.configured_inside()}"
         )
     folder.check_files()
-    check_dense(folder)
-    kind = next(kind for kind in KINDS if kind.matches(folder))
+    kind = next((kind for kind in KINDS if kind.searches and kind.matches(folder)), None)
+    if kind is None:
+        check_dense(folder)
+        kind = next(kind for kind in KINDS if kind.matches(folder))
     prompts = stored_prompts(folder)
     # The label given at extraction, else the last two parts of the path.
     *_, above, name = ("", *path.resolve().parts)

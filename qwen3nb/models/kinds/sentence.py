@@ -14,6 +14,7 @@ from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import CheckpointError
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
+_TRANSFORMERS = ("CLIPModel", "MLMTransformer", "Transformer")
 # Arguments of transformers' loader that would load weights other than those checked here.
 _FOREIGN = {
     *("adapter_kwargs", "cache_dir", "config", "gguf_file", "ignore_mismatched_sizes"),
@@ -26,7 +27,7 @@ _ARGUMENTS = (
 )
 
 
-class _SentenceTransformer(FolderKind):
+class SentenceTransformerKind(FolderKind):
     """A model of sentence-transformers with a vector per text."""
 
     name = "sentence-transformers"
@@ -36,19 +37,21 @@ class _SentenceTransformer(FolderKind):
     adaptable = True
 
     def matches(self, folder: ModelFolder) -> bool:
+        """Return whether the folder has modules of sentence-transformers."""
         return bool(folder.modules)
 
     def check(self, source: Source) -> None:
+        """Check settings and weights of every module before anything is built."""
         folder = source.own_folder
         (check_opened if _is_transformer(folder) else check_settings)(folder)
         for module in folder.modules:
             _check_settings(module)
-            if module.name in ("CLIPModel", "Transformer"):
+            if module.name in _TRANSFORMERS:
                 check_opened(module.folder)
-                if module.name == "Transformer":
+                if module.name != "CLIPModel":
                     check_architecture(module.folder)
                 encoder = module.folder.config.get("model_type") in ENCODER_DECODERS
-                alone = _states_alone(module)
+                alone = _states_alone(module) or _fills_masks(module)
                 model = check_weights(module.folder, encoder=encoder, whole=not alone)
                 if alone:
                     check_reads_text(model, module.folder, alone=False)
@@ -64,11 +67,13 @@ class _SentenceTransformer(FolderKind):
             # sentence-transformers checks the rest.
 
     def weights(self, folder: ModelFolder) -> Weights:
+        """Return the weights of the first module."""
         if _is_transformer(folder):
             return super().weights(folder)
         return _module_weights(folder.modules[0]) or folder.weights
 
     def modules(self, folder: ModelFolder) -> dict[str, Weights]:
+        """Return the weights of the other modules, by path."""
         weights = super().modules(folder)
         for module in folder.modules:
             path = module.folder.path.relative_to(folder.path).as_posix()
@@ -77,6 +82,7 @@ class _SentenceTransformer(FolderKind):
         return weights
 
     def load(self, source: Source, options: ModelOptions) -> Any:
+        """Return the loaded encoder."""
         from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
 
         return SentenceTransformerEncoder(source, options)
@@ -104,7 +110,7 @@ class _Static(FolderKind):
         return StaticEncoder(source, options)
 
 
-SENTENCE, STATIC = _SentenceTransformer(), _Static()
+SENTENCE, STATIC = SentenceTransformerKind(), _Static()
 
 
 def _is_transformer(folder: ModelFolder) -> bool:
@@ -116,6 +122,12 @@ def _is_transformer(folder: ModelFolder) -> bool:
     return folder.has("config.json") and any(
         module.folder.path == folder.path for module in folder.modules
     )
+
+
+def _fills_masks(module: SentenceModule) -> bool:
+    """Return whether a transformer is used with its head for masked words."""
+    task = module.fields.get("transformer_task")
+    return task == "fill-mask" or module.name == "MLMTransformer"
 
 
 def _states_alone(module: SentenceModule) -> bool:
@@ -147,6 +159,8 @@ def _check_settings(module: SentenceModule) -> None:
             "in this one"
         )
     activation = module.fields.get("activation_function")
+    if module.name == "SpladePooling":  # a word, of which the module knows two
+        return
     if activation is not None and not str(activation).startswith("torch.nn."):
         # sentence-transformers would ignore or import it.
         raise CheckpointError(

@@ -60,7 +60,7 @@ class Kind:
     name: str = "object"  # part of every identity
     # the module to import first for such a model; empty for none
     library: str = "transformers.modeling_utils"
-    searches: bool = False  # whether it searches without vectors
+    only_searches: str = ""  # why it does no other tasks, such as ``has no vectors``; or empty
     scores_pairs: bool = False  # whether it scores pairs of texts, as a reranker
     weightless: bool = False  # whether it has neither weights nor files
     # whether its authors may prescribe prompts that are not stored in its folder
@@ -72,6 +72,11 @@ class Kind:
 
     def __repr__(self) -> str:
         return repr(self.name)
+
+    @property
+    def searches(self) -> bool:
+        """Whether it only searches, without a vector per text."""
+        return bool(self.only_searches)
 
     def named(self, spec: str) -> Source | None:
         """Return the source of a ``spec`` without a folder if it is of this kind, else None."""

@@ -6,7 +6,7 @@ corpus; every vector still goes to the embedding cache. Scores are those of `exa
 depend on no block size.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,18 @@ import numpy as np
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.mteb_rows import document_ids, joined_documents, joined_query
+from qwen3nb.models.search.searcher import (
+    Ranking,
+    Run,
+    Searcher,
+    SearchTexts,
+    check_candidates,
+    median_seconds,
+    named_hits,
+    rankings,
+)
 from qwen3nb.vectors.encode_file import encode_blocks
 from qwen3nb.vectors.vector_store import stored_vectors
-
-Run = dict[str, dict[str, float]]
 
 
 def search_texts(
@@ -55,12 +63,17 @@ def search_options(encoder: Encoder) -> dict[str, Any]:
     return {"cosine": encoder.similarity_name == "cosine", "zeros": True, "device": device}
 
 
-class DenseSearch:
-    """An encoder as a search model of MTEB, for retrieval and reranking tasks."""
+class DenseSearch(Searcher):
+    """An encoder as a searcher, for retrieval and reranking tasks."""
 
     def __init__(self, encoder: Encoder) -> None:
+        self.label = encoder.label
+        self.source = encoder.source
+        self.settings = encoder.settings
+        self.device = encoder.device
+        self.stats = encoder.stats
         self._encoder = encoder
-        self._corpus: Any = None
+        self._corpus: Any = ()
 
     @property
     def mteb_model_meta(self) -> Any:
@@ -90,7 +103,7 @@ class DenseSearch:
         names = [str(row["id"]) for row in queries]
         texts = [joined_query(row) for row in queries]
         if top_ranked is not None:
-            candidates = {name: top_ranked.get(name, ()) for name in names}
+            candidates = {name: list(dict.fromkeys(top_ranked.get(name, ()))) for name in names}
             return self._rerank(candidates, texts, k=top_k, encoding=encoding)
         hits = search_texts(
             self._encoder,
@@ -100,9 +113,7 @@ class DenseSearch:
             encoding=encoding,
             k=top_k,
         )
-        # The names of the documents that were hit, not of the whole corpus.
-        rows = np.unique(hits.ids[hits.ids >= 0]).tolist()
-        return hits.run(names, dict(zip(rows, document_ids(self._corpus, rows), strict=True)))
+        return named_hits(hits, names, self._corpus)
 
     def _rerank(
         self,
@@ -112,14 +123,12 @@ class DenseSearch:
         k: int,
         encoding: dict[str, Any],
     ) -> Run:
-        wanted = {name for each in candidates.values() for name in each}
-        names = document_ids(self._corpus, range(len(self._corpus)))
-        positions = {name: row for row, name in enumerate(names) if name in wanted}
-        if lost := sorted(wanted - positions.keys()):
-            raise ValueError(
-                f"candidate {lost[0]!r} is not in the corpus ({len(lost)} in total); are the "
-                "candidates those of this corpus?"
-            )
+        wanted: set[str] = set()
+        for names in candidates.values():
+            wanted.update(names)
+        ids = document_ids(self._corpus, range(len(self._corpus)))
+        positions = {name: row for row, name in enumerate(ids) if name in wanted}
+        check_candidates(wanted, positions)
         vectors = self._encoder.encode(list(texts), role="query", **encoding)
         run: Run = {}
         options = search_options(self._encoder) | {"device": None}
@@ -130,11 +139,62 @@ class DenseSearch:
             role="passage",
             **encoding,
         ) as documents:
-            for vector, (query, given) in zip(vectors, candidates.items(), strict=True):
-                own = list(dict.fromkeys(given))
+            for vector, (query, names) in zip(vectors, candidates.items(), strict=True):
                 run[query] = {}
-                if own:
-                    rows = documents.rows(np.array([positions[name] for name in own]))
+                if names:
+                    rows = documents.rows(np.array([positions[name] for name in names]))
                     hits = search(vector[None], rows, k=k, **options)
-                    run |= hits.run([query], own)
+                    run |= hits.run([query], names)
         return run
+
+    def rank(self, texts: SearchTexts, *, k: int) -> Iterator[Ranking]:
+        """Yield each query with its ``k`` best documents."""
+        hits = self._searched(texts, k=k)
+        yield from rankings(hits, list(texts.queries), list(texts.documents))
+
+    def rank_boosted(self, texts: SearchTexts, boosts: Mapping[str, float], *, k: int) -> Run:
+        """Return each query's ``k`` best documents by boosted cosine, and ties with the last."""
+        factors = np.array([boosts[name] for name in texts.documents])
+        hits = self._searched(texts, k=k, cosine=True, boosts=factors, keep_ties=True)
+        return hits.run(texts.queries, list(texts.documents))
+
+    def _searched(self, texts: SearchTexts, **options: Any) -> Hits:
+        return search_texts(
+            self._encoder,
+            list(texts.queries.values()),
+            texts.documents.values(),
+            total=len(texts.documents),
+            **options,
+        )
+
+    def scores_of_all(self, query: str, texts: SearchTexts) -> dict[str, float]:
+        """Return the similarity of every document to one query."""
+        encoder = self._encoder
+        documents = encoder.encode(list(texts.documents.values()), role="passage")
+        similarities = encoder.similarity(encoder.encode([query], role="query"), documents)[0]
+        return dict(zip(texts.documents, similarities.tolist(), strict=True))
+
+    def first_stage(self) -> tuple[str, dict[str, Any]]:
+        """Return its name and recipe as the first stage of a reranker."""
+        return self.label, {"kind": "dense", "identity": self._encoder.identity}
+
+    def seconds_per_query(self, queries: Sequence[str]) -> float:
+        """Return the median time from a query to its vector in seconds, without the cache."""
+        with self._encoder.uncached():
+            return median_seconds(
+                lambda query: self._encoder.encode(query, role="query", show_progress_bar=False),
+                queries,
+            )
+
+    def is_quick(self, documents: int) -> bool:
+        """Return whether the cache may have the vectors of so many documents."""
+        cache = self._encoder.cache
+        return cache is not None and len(cache) >= documents
+
+
+def as_searcher(model: Any) -> Searcher:
+    """Return a model that searches: the model itself, or an encoder's exact search."""
+    if isinstance(model, Encoder):
+        return DenseSearch(model)
+    searcher: Searcher = model
+    return searcher

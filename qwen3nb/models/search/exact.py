@@ -100,17 +100,19 @@ def search(
     rows = prepared(queries, kind="query", first=0, dimension=None)
     dimension = rows.rough.shape[1]
     score = _rescored if rescore else _product
-    best = [_Best(tile, k, keep_ties=keep_ties, score=score) for tile in rows.tiles()]
+    tiles = []
+    for part in rows.tiles():
+        tiles.append(_Tile(part, BestDocuments(len(part), k, keep_ties=keep_ties), k, score))
     first = 0
-    for part in _blocks(corpus, block):
-        documents = prepared(part, kind="document", first=first, dimension=dimension)
+    for vectors in _blocks(corpus, block):
+        documents = prepared(vectors, kind="document", first=first, dimension=dimension)
         factors = None if boosts is None else boosts[first : first + len(documents)]
         _check_boosts(factors, len(documents))
-        for each in best:
-            each.update(documents, factors, first=first, screen=screen)
+        for tile in tiles:
+            tile.update(documents, factors, first=first, screen=screen)
         first += len(documents)
     _check_boosts(boosts, first)
-    return _hits(best, (len(rows), min(k, first)))
+    return _hits([tile.best for tile in tiles], (len(rows), min(k, first)))
 
 
 def boosted(scores: NDArray[Any], factors: Doubles) -> Doubles:
@@ -251,19 +253,58 @@ def _rank_keys(rows: Ids, scores: Floats) -> NDArray[np.uint64]:
     return keys
 
 
-class _Best:
-    """The best documents so far of one tile of queries: rows of these, ids and scores."""
+class BestDocuments:
+    """The best documents so far of Q queries: rows of the queries, ids and scores.
 
-    def __init__(self, queries: _Operand, k: int, *, keep_ties: bool, score: Score) -> None:
-        self._queries = queries
+    Those of one query are in order of falling scores, equal ones in the order of the corpus.
+    """
+
+    def __init__(self, queries: int, k: int, *, keep_ties: bool = False) -> None:
         self._k = k
         self._keep_ties = keep_ties
-        self._score = score
-        self.rows = np.empty(0, dtype=np.int64)
-        self.ids = np.empty(0, dtype=np.int64)
-        self.scores = np.empty(0, dtype=np.float32)
+        self.rows: Ids = np.empty(0, dtype=np.int64)
+        self.ids: Ids = np.empty(0, dtype=np.int64)
+        self.scores: Floats = np.empty(0, dtype=np.float32)
         # The k-th best score of each query, minus infinity while there are fewer.
-        self._worst = np.full(len(queries), -np.inf)
+        self.worst: Doubles = np.full(queries, -np.inf)
+
+    def add(self, rows: Ids, ids: Ids, scores: Floats) -> None:
+        """Take scores of documents by rows of queries, and keep the k best of each."""
+        rows = np.concatenate([self.rows, rows])
+        ids = np.concatenate([self.ids, ids])
+        scores = np.concatenate([self.scores, scores])
+        order = np.argsort(_rank_keys(rows, scores), kind="stable")  # equal ones stay in order
+        rows, ids, scores = rows[order], ids[order], scores[order]
+        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        last = rank == self._k - 1
+        self.worst[rows[last]] = scores[last]
+        kept = rank < self._k
+        if self._keep_ties:
+            kept |= scores == self.worst[rows]
+        self.rows, self.ids, self.scores = rows[kept], ids[kept], scores[kept]
+
+    def add_block(self, scores: Floats, first: int) -> None:
+        """Take the scores (Q, n) of a block that starts at document ``first``.
+
+        Minus infinity is the score of a document that was not found.
+        """
+        good_enough = (scores >= self.worst[:, None]) & (scores > -np.inf)
+        rows, columns = np.nonzero(good_enough)
+        self.add(rows, columns + first, scores[rows, columns])
+
+    def hits(self, width: int) -> Hits:
+        """Return them as `Hits` with at least ``width`` columns."""
+        return _hits([self], (len(self.worst), width))
+
+
+class _Tile:
+    """A tile of queries, and the best documents so far of each."""
+
+    def __init__(self, queries: _Operand, best: BestDocuments, k: int, score: Score) -> None:
+        self._queries = queries
+        self.best = best
+        self._k = k
+        self._score = score
 
     def update(
         self, documents: _Operand, factors: Doubles | None, *, first: int, screen: Screen
@@ -272,32 +313,26 @@ class _Best:
         error = _error(self._queries.rough, documents.rough, factors)
         if factors is not None:
             screen = partial(screen, factors=factors)
-        floor = self._worst - error
+        floor = self.best.worst - error
         rows, ids = screen(self._queries, documents, self._k, floor, error)
-        self._add(rows, ids + first, self._score(self._queries, documents, (rows, ids), factors))
-
-    def _add(self, rows: Ids, ids: Ids, scores: Floats) -> None:
-        rows, ids = np.concatenate([self.rows, rows]), np.concatenate([self.ids, ids])
-        scores = np.concatenate([self.scores, scores])
-        order = np.argsort(_rank_keys(rows, scores), kind="stable")  # equal ones stay in order
-        rows, ids, scores = rows[order], ids[order], scores[order]
-        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
-        last = rank == self._k - 1
-        self._worst[rows[last]] = scores[last]
-        kept = rank < self._k
-        if self._keep_ties:
-            kept |= scores == self._worst[rows]
-        self.rows, self.ids, self.scores = rows[kept], ids[kept], scores[kept]
+        scores = self._score(self._queries, documents, (rows, ids), factors)
+        self.best.add(rows, ids + first, scores)
 
 
-def _hits(best: Sequence[_Best], shape: tuple[int, int]) -> Hits:
+def _hits(tiles: Sequence[BestDocuments], shape: tuple[int, int]) -> Hits:
     """Return the hits of all tiles, padded to the query with the most, and to the ``shape``."""
-    width = max([shape[1], *(np.bincount(each.rows).max(initial=0) for each in best)])
-    hits = Hits(np.full((shape[0], width), -1), np.full((shape[0], width), -np.inf, np.float32))
-    for start, each in zip(range(0, shape[0], _QUERIES), best, strict=True):
-        places = start + each.rows, np.arange(len(each.rows)) - each.rows.searchsorted(each.rows)
-        hits.ids[places], hits.scores[places] = each.ids, each.scores
-    return hits
+    queries, width = shape
+    for tile in tiles:
+        width = max(width, int(np.bincount(tile.rows).max(initial=0)))
+    ids = np.full((queries, width), -1)
+    scores = np.full((queries, width), -np.inf, np.float32)
+    first = 0
+    for tile in tiles:
+        columns = np.arange(len(tile.rows)) - tile.rows.searchsorted(tile.rows)
+        ids[first + tile.rows, columns] = tile.ids
+        scores[first + tile.rows, columns] = tile.scores
+        first += len(tile.worst)
+    return Hits(ids, scores)
 
 
 # Each returns at least all pairs whose score is neither below the k-th best of the block

@@ -14,9 +14,9 @@ from typing import Any
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.source import Source, mteb_meta
-from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.dense import DenseSearch
-from qwen3nb.models.types import Identified, Stats
+from qwen3nb.models.search.dense import as_searcher
+from qwen3nb.models.search.searcher import Run, Searcher
+from qwen3nb.models.types import Stats
 
 FUSION = 60
 _DEEPER = 2  # each part searches this much deeper, because fusion can lift lower-ranked documents
@@ -37,54 +37,63 @@ def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[st
     return fused
 
 
-class Fusion(Identified):
+class Fusion(Searcher):
     """Several searches fused by rank into one MTEB search model, for retrieval and reranking."""
 
-    searches_only = True
-
-    def __init__(self, source: Source, parts: Sequence[Encoder | BM25]) -> None:
+    def __init__(self, source: Source, parts: Sequence[Encoder | Searcher]) -> None:
         self.label = "-plus-".join(part.label for part in parts)
         self.source = source
-        self.parts = list(parts)
+        self._parts = list(parts)
         self.nothing: Counter[str] = Counter()  # by part, queries for which it found nothing
         self.settings: dict[str, Any] = {
             "model": {"kind": "fusion"},
             "k": FUSION,
             "depth": _DEEPER,
-            "of": [part.settings for part in self.parts],
+            "of": [part.settings for part in self._parts],
         }
-        self._searches: list[Any] = [
-            part if isinstance(part, BM25) else DenseSearch(part) for part in self.parts
-        ]
+        self._searches = [as_searcher(part) for part in self._parts]
 
     @property
-    def device(self) -> str:
+    def parts(self) -> Sequence[Encoder | Searcher]:
+        """The fused models."""
+        return self._parts
+
+    @property
+    def device(self) -> str:  # type: ignore[override]
         """The device that the last part runs on."""
-        return self.parts[-1].device
+        return self._parts[-1].device
 
     @property
-    def stats(self) -> Stats:
+    def stats(self) -> Stats:  # type: ignore[override]
         """Work done by all parts so far."""
-        done = [vars(part.stats) for part in self.parts]
-        return Stats(**{name: sum(each[name] for each in done) for name in done[0]})
+        total = Counter[str]()
+        for part in self._parts:
+            total.update(vars(part.stats))
+        return Stats(**total)
 
     def index(self, corpus: Any, **options: Any) -> None:
         """Index MTEB's corpus with every part."""
         for part in self._searches:
             part.index(corpus, **options)
 
-    def search(self, queries: Any, *, top_k: int, **options: Any) -> dict[str, dict[str, float]]:
+    def search(self, queries: Any, *, top_k: int, **options: Any) -> Run:
         """Return the ``top_k`` best documents per query by the sum of reciprocal ranks."""
-        runs = [part.search(queries, top_k=_DEEPER * top_k, **options) for part in self._searches]
-        for part, run in zip(self.parts, runs, strict=True):
+        runs = []
+        for part, searcher in zip(self._parts, self._searches, strict=True):
+            run = searcher.search(queries, top_k=_DEEPER * top_k, **options)
             self.nothing[part.label] += sum(not scores for scores in run.values())
-        fused = fuse([{q: dict(scores) for q, scores in run.items()} for run in runs])
-        return {
-            query: {document: scores[document] for document in rank_documents(scores)[:top_k]}
-            for query, scores in fused.items()
-        }
+            runs.append(run)
+        best: Run = {}
+        for query, scores in fuse(runs).items():
+            ranked = rank_documents(scores)[:top_k]
+            best[query] = {document: scores[document] for document in ranked}
+        return best
+
+    def seconds_per_query(self, queries: Sequence[str]) -> float:
+        """Return the sum of its parts' times."""
+        return sum(searcher.seconds_per_query(queries) for searcher in self._searches)
 
     @property
     def mteb_model_meta(self) -> Any:
         """MTEB's description, with a name and revision unique to this combination."""
-        return mteb_meta(self, dimension=None, kinds=["hybrid"], parts=self.parts)
+        return mteb_meta(self, dimension=None, kinds=["hybrid"], parts=self._parts)

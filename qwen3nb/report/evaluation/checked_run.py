@@ -11,7 +11,7 @@ from qwen3nb.evaluation.mteb.plan import Preflight, load_checked, preflight
 from qwen3nb.evaluation.mteb.select import SELECTION, choose_tasks, task_key
 from qwen3nb.evaluation.run import Run
 from qwen3nb.evaluation.studies.prompts import evaluate_prompts
-from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.capabilities import takes_prompts
 from qwen3nb.models.kinds.prompts import (
     names_prompt_set,
     parse_prompts,
@@ -172,7 +172,7 @@ def check_and_evaluate(
     prompts = arguments.get("prompts")
     sets = names_prompt_set(prompts)
     model, tasks, run, ready = look(stated, only=only, **arguments)
-    if sets and not isinstance(model, Encoder):
+    if sets and not takes_prompts(model):
         raise SpecError(f"{stated.spec} takes no prompts; a set of them is for an encoder")
     ready.require()
     selection = _selection(arguments)
