@@ -42,8 +42,8 @@ def test_a_collection_takes_the_place_of_tasks(beir, spec):
 def test_a_model_is_loaded_again_only_if_a_task_runs(beir, monkeypatch):
     first = evaluate("random", str(beir), show_progress=False)
     loads = []
-    load = Model._load_dense
-    monkeypatch.setattr(Model, "_load_dense", lambda self: loads.append(1) or load(self))
+    load = Model._load_checked
+    monkeypatch.setattr(Model, "_load_checked", lambda self: loads.append(1) or load(self))
     assert evaluate("random", str(beir), show_progress=False).reused == first.results.tasks
     assert not loads
     assert evaluate("random", str(beir), fresh=True, show_progress=False).reused == ()

@@ -58,7 +58,7 @@ def test_label_and_identity_are_known_without_loading_again(tmp_path, monkeypatc
     assert not model.is_loaded
     identity = model.identity
     assert identity == load_encoder("random:16", seed=3).identity
-    monkeypatch.setattr(Model, "_load_dense", None)
+    monkeypatch.setattr(Model, "_load_checked", None)
     again = Model("random:16", seed=3)
     assert (again.label, again.identity, again.facts.width) == ("random-16", identity, 16)
     assert Model("bm25+random").label == "bm25-plus-random"

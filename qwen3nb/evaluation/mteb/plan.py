@@ -282,7 +282,12 @@ def weight_bytes(source: Source) -> int:
 
 
 def preflight(
-    model: LoadedModel, tasks: Sequence[Any], run: Run, *, limit: int = 0, tokens_per_second: float = 0
+    model: LoadedModel,
+    tasks: Sequence[Any],
+    run: Run,
+    *,
+    limit: int = 0,
+    tokens_per_second: float = 0,
 ) -> Preflight:
     """Estimate what `evaluate` needs to run MTEB task objects with a loaded model.
 
@@ -332,7 +337,9 @@ def _too_large(planned: Iterable[Planned], needs: Mapping[str, int], free: int) 
     return reasons if len(reasons) < len(wanted) else {}
 
 
-def task_statuses(model: LoadedModel, tasks: Iterable[Any], run: Run, *, limit: int = 0) -> list[str]:
+def task_statuses(
+    model: LoadedModel, tasks: Iterable[Any], run: Run, *, limit: int = 0
+) -> list[str]:
     """Return the status of each task, as in `Planned`, from the stored records."""
 
     def status(item: TaskItem) -> str:

@@ -229,7 +229,7 @@ def test_a_known_model_is_loaded_again_only_to_evaluate_it(data, tmp_path, own_c
         (folder / "config.json").write_text('{"model_type": "bert"}')
         save_file({"w": np.full(2, value, dtype=np.float32)}, folder / "model.safetensors")
 
-    monkeypatch.setattr(Model, "_load_dense", load)
+    monkeypatch.setattr(Model, "_load_checked", load)
     write_weights(1.0)
     first = evaluate()
     assert evaluate() == evaluate(batch_size=8, cache=False) == first
