@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.judgements import nonzero, nothing_found_by
