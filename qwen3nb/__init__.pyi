@@ -10,6 +10,7 @@ from qwen3nb.answers.calibration import calibration as calibration
 from qwen3nb.answers.changes import diff as diff
 from qwen3nb.answers.checks import sanity_check as sanity_check
 from qwen3nb.answers.comparison import compare as compare
+from qwen3nb.answers.contamination import contamination as contamination
 from qwen3nb.answers.data import data as data
 from qwen3nb.answers.explorer import explore as explore
 from qwen3nb.answers.extraction import training_checkpoints as training_checkpoints

@@ -21,10 +21,10 @@ from qwen3nb.records.results import Results
 NAMES = """
 Encoder Figure Qwen3EncoderConfig Qwen3EncoderModel Qwen3EncoderPooler Reranker Result Results Table
 TestCollection TrainingEvaluator
-Model ablation ann average_checkpoints calibration check_and_evaluate compare compare_prompts data
-diff evaluate evaluate_domain evaluate_sts explore extract leaderboard list_checkpoints
-load_encoder load_reranker load_results parity precision probe reproduce rerank sanity_check
-score_rankings speed status training_checkpoints training_components verify
+Model ablation ann average_checkpoints calibration check_and_evaluate compare contamination
+compare_prompts data diff evaluate evaluate_domain evaluate_sts explore extract leaderboard
+list_checkpoints load_encoder load_reranker load_results parity precision probe reproduce rerank
+sanity_check score_rankings speed status training_checkpoints training_components verify
 verify_sentence_transformers_loading
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 NAMESPACES = ["conclusions", "datasets", "paths", "stats", "studies"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from qwen3nb.analysis.comparison.differences import ALPHA, correction_words, family_words
 from qwen3nb.answers.answer import Answer
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
 
 _FLOOR = 0.05  # mean score of a metric from 0 to 1 below which a model finds next to nothing
+
+
+class AblationOptions(TypedDict, total=False):
+    """Of the evaluation and of the model; see `qwen3nb.evaluation.studies.ablation.ablate`."""
+
+    tier: str
+    types: str  # comma-separated types of MTEB tasks, by default ``Retrieval``
+    output: Path | None
+    max_length: int | None
+    batch_size: int
+    device: str
+    dtype: str
+    show_progress: bool
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,7 +157,7 @@ def ablation(
     prefix: str = "[R]",
     append_eos: bool = True,
     seed: int = 0,
-    **options: Any,
+    **options: Unpack[AblationOptions],
 ) -> Ablation:
     """Evaluate every combination of options on the same queries; stored records are reused.
 
@@ -167,7 +180,6 @@ def ablation(
     from qwen3nb.models.kinds.resolve import find_training
     from qwen3nb.models.modeling.pooling import POOLINGS
 
-    around = {"prefix": prefix, "append_eos": append_eos}
     combinations = variants(
         poolings=poolings or tuple(POOLINGS),
         averages=averages,
@@ -175,13 +187,21 @@ def ablation(
         prefix=prefix,
         append_eos=append_eos,
     )
-    outcomes = by_task(
-        ablate(find_training(training), combinations, seed=seed, **around, **options)
+    results = ablate(
+        find_training(str(training)),
+        combinations,
+        prefix=prefix,
+        append_eos=append_eos,
+        seed=seed,
+        **options,
     )
+    outcomes = by_task(results)
     return Ablation({task: effects(group, seed=seed) for task, group in outcomes.items()}, outcomes)
 
 
-def training_components(folder: Path | str, *, seed: int = 0, **options: Any) -> Ablation:
+def training_components(
+    folder: Path | str, *, seed: int = 0, **options: Unpack[AblationOptions]
+) -> Ablation:
     """Compare the last checkpoints of trainings that differ in exactly one component.
 
     Two seeds of one training are such a pair: their difference is what an effect must exceed.

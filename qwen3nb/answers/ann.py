@@ -26,6 +26,7 @@ from qwen3nb.utils.imports import DataFrame
 if TYPE_CHECKING:
     from qwen3nb.evaluation.retrieval.ann import AnnOptions, AnnPoint, AnnSuite, Compressed
     from qwen3nb.models.encoders.base import Encoder
+    from qwen3nb.models.model import Model
 
 _MARKERS = "os^DvP"
 _GOOD_RECALL = 0.95  # of an index that replaces exact search
@@ -244,11 +245,11 @@ class ApproximateSearch(Answer):
         return pd.DataFrame({point.name: point.recall for point in self.suite.points})
 
 
-def ann(model: Encoder | Path | str, **options: Unpack[AnnOptions]) -> ApproximateSearch:
+def ann(model: Model | Encoder | Path | str, **options: Unpack[AnnOptions]) -> ApproximateSearch:
     """Measure every index at every setting, and every compression, on a retrieval task.
 
     Args:
-        model: the encoder, or its spec.
+        model: the model, its encoder, or its spec.
         options: those of `qwen3nb.evaluation.retrieval.ann.ann_suite`: ``task``, ``indexes``,
             ``grids``, ``dimensions``, ``k``, ``threads``, ``seed`` and ``device``.
 
@@ -257,11 +258,9 @@ def ann(model: Encoder | Path | str, **options: Unpack[AnnOptions]) -> Approxima
         DataError: the task cannot be used.
     """
     from qwen3nb.evaluation.retrieval.ann import ann_suite
-    from qwen3nb.models.load import load_encoder
+    from qwen3nb.models.load import loaded
 
-    if isinstance(model, str | Path):
-        model = load_encoder(model)
-    return ApproximateSearch(ann_suite(model, **options))
+    return ApproximateSearch(ann_suite(loaded(model), **options))
 
 
 def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -296,7 +295,7 @@ def _effect_text(difference: PairedDifference) -> str:
     return f"{number_text(difference.difference, sign=True)} {difference.interval_text}"
 
 
-def _speed_label(value: float, _: int) -> str:
+def _speed_label(value: float, _: float) -> str:
     """Return the label of a tick on the axis of speeds."""
     if value >= 1:
         return f"{value:,.0f}"

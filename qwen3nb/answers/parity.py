@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from qwen3nb.answers.answer import Answer
 from qwen3nb.evaluation.parity import Parity
 from qwen3nb.evaluation.parity import parity as compare_vectors
+from qwen3nb.models.model import Model
+from qwen3nb.models.options import OptionArguments
 from qwen3nb.report.render.table import Cell, Conclusion, Table
 from qwen3nb.utils.imports import DataFrame
 
@@ -54,15 +56,24 @@ class ParityAnswer(Parity, Answer):
         return pd.DataFrame(list(self.cosines.items()), columns=["text", "cosine"])
 
 
-def parity(model: str | Path, where: Any, **options: Any) -> ParityAnswer:
+class ParityOptions(OptionArguments, total=False):
+    """Of the comparison, and of the model."""
+
+    prompts_by: str  # who adds the prompts to a server's texts: ``client`` or ``server``
+    least: float  # cosine of a text for the same model
+    rankings: bool  # whether both also search PyDocs
+    queries: int  # of PyDocs, each with four documents; 0 for all of it
+
+
+def parity(model: Model | Path | str, where: Any, **options: Unpack[ParityOptions]) -> ParityAnswer:
     """Compare ``model`` with what should be the same model in another program.
 
     Args:
-        model: a spec, for `load_encoder`: the model that was measured.
+        model: the model that was measured, or its spec.
         where: a server's ``URL#MODEL``, a graph's file, a folder, another spec, or an object that
             encodes.
-        options: of `qwen3nb.evaluation.parity.parity`, such as ``prompts_by``, ``least``,
-            ``rankings`` and ``queries``; and those of `load_encoder` for ``model``.
+        options: ``prompts_by``, ``least``, ``rankings`` and ``queries``; and those of `Model`, for
+            a spec.
 
     Raises:
         SpecError: no such model, or ``where`` is none of these.

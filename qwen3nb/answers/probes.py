@@ -13,6 +13,8 @@ from qwen3nb.evaluation.embeddings.probes import probe as run_probes
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.load import loaded
+from qwen3nb.models.model import Model
 from qwen3nb.report.render.table import Conclusion, Table, score_text
 from qwen3nb.utils.imports import DataFrame
 
@@ -103,16 +105,16 @@ class ProbedVectors(Answer, Probes):
 
 
 def probe(
-    encoder: Encoder,
+    model: Model | Encoder | Path | str,
     *,
     words: Sequence[Path | str] = (),
     questions: Sequence[Path | str] = (),
     seed: int = 0,
 ) -> ProbedVectors:
-    """Run all probes on an encoder: words from files, the rest on built-in data.
+    """Run all probes on a model: words from files, the rest on built-in data.
 
     Args:
-        encoder: from `load_encoder`.
+        model: the model, its encoder, or its spec.
         words: files or folders of word pairs, such as those of `qwen3nb.datasets.mirrored_words`.
         questions: files of analogies; the candidates are the words of each file.
         seed: of the linear probe.
@@ -120,4 +122,5 @@ def probe(
     Raises:
         DataError: a word file cannot be used.
     """
+    encoder = loaded(model)
     return ProbedVectors(**vars(run_probes(encoder, words=words, questions=questions, seed=seed)))

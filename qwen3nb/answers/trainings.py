@@ -294,8 +294,10 @@ def trainings(
     logs = _read(_last_checkpoints(base), _log_of_trainer, problems)
     logs += _read(find_logs(folders), read_log, problems)
     conflicts = _read(find_logs(folders, CONFLICTS), read_conflicts, problems)
-    for log in (*logs, *conflicts):
+    for log in logs:
         problems += [f"{log.name}: {note}" for note in log.notes]
+    for measured in conflicts:
+        problems += [f"{measured.name}: {note}" for note in measured.notes]
     return Trainings(
         tuple(trajectories(records, tasks=tasks, metric=metric)),
         tuple(logs),

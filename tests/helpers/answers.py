@@ -1,5 +1,7 @@
 """An example of each answer, by the name of its class."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from helpers import studies
@@ -13,6 +15,7 @@ from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.changes import Changes
 from qwen3nb.answers.checks import Checks
 from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.contamination import ContaminationAnswer
 from qwen3nb.answers.data import Data
 from qwen3nb.answers.evaluation import Evaluation
 from qwen3nb.answers.explorer import explore
@@ -27,6 +30,7 @@ from qwen3nb.answers.reranking import reranking
 from qwen3nb.answers.speed import Precision, Speed
 from qwen3nb.answers.status import status
 from qwen3nb.answers.trainings import trainings
+from qwen3nb.evaluation.contamination import Contamination
 from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
 from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
@@ -80,6 +84,15 @@ def checks():
     return Checks(SanityCheck("encoder", "0" * 64, (passed, failed)))
 
 
+def contaminated():
+    """A query of a task that is in the training data."""
+    found = Contamination(
+        RETRIEVAL, "queries", 40, {"exact": 1, "contained": 0, "13-gram": 0}, ("q1",), (), 1
+    )
+    training = SimpleNamespace(summary=lambda: "Read 1 file.")
+    return ContaminationAnswer((found,), (), training)
+
+
 def reranked():
     """The gains of a record of reranking, without its runs."""
     scores = {f"q{i}": 0.1 * i for i in range(9)}
@@ -113,6 +126,7 @@ EXAMPLES = {
     "Ablation": lambda: Ablation({studies.TASK: [studies.NOISE, studies.CLEAR]}, {}),
     "ApproximateSearch": lambda: ApproximateSearch(studies.suite([studies.FLAT, studies.POOR])),
     "Calibration": calibration,
+    "ContaminationAnswer": contaminated,
     "Checkpoints": lambda: Checkpoints((), (), "eval_loss"),
     "Data": lambda: Data("smoke", {}, {"bm25": studies.BM25, "random": studies.RANDOM}),
     "ExtractedModel": studies.extraction,

@@ -76,8 +76,8 @@ WITH_SCORES = set(
 )
 WITHOUT_SCORES = set(
     """
-    Calibration Changes Checkpoints Checks Data ExtractedModel NoExplorer ParityAnswer
-    PlannedComparison Precision ProbedVectors Speed Status
+    Calibration Changes Checkpoints Checks ContaminationAnswer Data ExtractedModel NoExplorer
+    ParityAnswer PlannedComparison Precision ProbedVectors Speed Status
     """.split()  # noqa: SIM905
 )
 

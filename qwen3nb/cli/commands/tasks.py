@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,11 +15,9 @@ from qwen3nb.cli.program import Command
 from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
+    from qwen3nb.answers.contamination import ContaminationAnswer
     from qwen3nb.datasets.mirror import Need
-    from qwen3nb.evaluation.contamination import Contamination
     from qwen3nb.evaluation.mteb.plan import Planned
-
-_SCORES = ("task", "model", "score", "without hits", "to baseline", "to baseline, without hits")
 
 
 @click.command(cls=Command)
@@ -239,97 +236,25 @@ def contamination(
     qwen3nb contamination --train data/pairs.jsonl --tier smoke
     qwen3nb contamination --train corpus/ --tasks SciFact,NFCorpus --mirror /data/mirror
     """
-    from qwen3nb.datasets.training_data import find_training_data
-    from qwen3nb.evaluation.contamination import look_up, task_texts
-    from qwen3nb.evaluation.mteb.select import choose_tasks
+    from qwen3nb.answers.contamination import contamination as look_up
+    from qwen3nb.records.store import load_results
 
-    training = find_training_data(train)
-    texts = []
-    for task in choose_tasks(tier=tier, tasks=tasks):
-        texts += task_texts(task)
-    found = look_up(training, texts)
-    found_queries = [item for item in found if item.texts == "queries" and item.hits]
-    rows = []
-    for item in found_queries:
-        rows += _score_rows(item, results)
+    answer = look_up(train, tier=tier, tasks=tasks)
+    if answer.contaminated:
+        answer = answer.scored(load_results(results))
     if as_json:
-        opt.print_json(
-            {
-                "training": {
-                    "files": len(training.sources),
-                    "rows": training.rows,
-                    "texts": training.texts,
-                    "about": [str(file) for file in training.about],
-                    "without_text": dict(training.without_text),
-                },
-                "texts": [asdict(item) for item in found],
-                "scores": [dict(zip(_SCORES, row, strict=True)) for row in rows],
-            }
-        )
+        click.echo(answer.to_json())
     else:
-        _print_found(found, training.summary())
-        _print_scores(rows)
-    if found_queries:
+        _print(answer)
+    if answer.contaminated:
         sys.exit(3)
 
 
-def _score_rows(found: Contamination, results: Path | None) -> list[tuple[Any, ...]]:
-    """Return `_SCORES` of each model; none of a clustering, which is scored in draws of rows."""
-    from qwen3nb.answers.comparison import compare
-    from qwen3nb.evaluation.contamination import without
-    from qwen3nb.records.store import latest, load_results
-
-    records = []
-    for record in latest(load_results(results)):
-        if record.task.unit != "draws" and record.task.key == found.task:
-            records.append(record)
-    clean_records = [without(record, found.hits) for record in records]
-    comparisons = (compare(records), compare(clean_records))
-    rows = []
-    for record, clean in zip(records, clean_records, strict=True):
-        differences = []
-        for comparison in comparisons:
-            name = comparison.name(record)
-            differences.append(comparison.difference(name, comparison.baseline, task=found.task))
-        clean_score = clean.main if clean.main.columns else None
-        rows.append((found.task, record.model.label, record.main, clean_score, *differences))
-    return rows
-
-
-def _print_found(found: Sequence[Contamination], training: str) -> None:
-    """Print how many texts of each task were found, with examples."""
-    from qwen3nb.evaluation.contamination import KINDS
-
-    rows = []
-    for item in found:
-        rows.append((item.task, item.texts, item.number, f"{item.share:.1%}", *item.found.values()))
-    notes = [training]
-    sampled = max(item.sampled for item in found)
-    if sampled > 1:
-        notes.append(f"One of {sampled} sequences of documents was looked up.")
-    wordless = sum(item.wordless for item in found)
-    if wordless:
-        notes.append(f"{wordless:,} texts without a word cannot be found.")
-    columns = ("task", "texts", "number", "found", *KINDS)
-    opt.print_table(rows, *columns, note=" ".join(notes))
-    for item in found:
-        for example in item.examples:
-            place = f"{example.how} in {example.where}"
-            click.echo(f"{place}: {item.task}, {example.id}: {example.text:.60}")
-
-
-def _print_scores(rows: Sequence[tuple[Any, ...]]) -> None:
-    """Print scores and differences, on all queries and without those found."""
-    from qwen3nb.report.render.table import number
-
-    printed = []
-    for task, model, score, clean_score, *differences in rows:
-        cells = []
-        for difference in differences:
-            cell = None
-            if difference:
-                cell = number(difference.difference, "+.3f", interval=difference.interval)
-            cells.append(cell)
-        printed.append((task, model, score, clean_score or "no scores per query", *cells))
-    if printed:
-        opt.print_table(printed, *_SCORES)
+def _print(answer: ContaminationAnswer) -> None:
+    opt.print_table(answer.table())
+    for texts in answer.texts:
+        for match in texts.examples:
+            text = f"{match.text:.60}"
+            click.echo(f"{match.how} in {match.where}: {texts.task}, {match.id}: {text}")
+    if answer.scores:
+        opt.print_table(answer.scores_table())
