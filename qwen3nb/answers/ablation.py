@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from qwen3nb.analysis.comparison.differences import ALPHA, correction_words, family_words
 from qwen3nb.answers.answer import Answer
-from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.metrics.intervals import few_queries_sentence, interval_words
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
 from qwen3nb.report.render.differences import difference_cell, difference_text
 from qwen3nb.report.render.figure import COLORS, Figure, ForestRow, forest_figure
@@ -126,10 +126,12 @@ class Ablation(Answer):
         first = ordered[0].result
         name = short_task(first.task.key)
         intervals = interval_words(outcome.result.main.interval for outcome in ordered)
+        few_queries = few_queries_sentence(outcome.result.main for outcome in ordered)
         return Table.of(
             [_combination_row(outcome, is_best=outcome is ordered[0]) for outcome in ordered],
             note=f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
-            f"{intervals}. The best value is biased upwards by the selection among variants.",
+            f"{intervals}.{few_queries} The best value is biased upwards by the selection among "
+            "variants.",
             name=f"ablation-{name}",
             caption=f"All {len(ordered)} combinations of options on {name}, best first.",
             data=DataUsed.of(outcome.result for outcome in ordered),

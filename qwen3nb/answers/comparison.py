@@ -22,6 +22,7 @@ from qwen3nb.analysis.comparison.differences import (
     TaskComparison,
     Verdict,
     best_first,
+    skewness_condition,
 )
 from qwen3nb.analysis.comparison.plan import plan_words
 from qwen3nb.analysis.stats import paired_tests
@@ -68,7 +69,6 @@ _COLUMNS = """
     tied lost unpaired
 """.split()  # noqa: SIM905 - a list of words reads better as a line
 _FEWEST_PAIRS = 4  # required for the interval of a correlation
-_FEW_QUERIES = 50  # below which corrections err more often if differences are skewed
 _MOST_NAMED = 3  # notes below a table, and tasks in a sentence; more are counted
 _MOST_ROWS = 700  # maximum rows in tables for all baselines, to limit the size of a page
 _MOST_COLUMNS = 5  # maximum columns of differences with intervals on a page
@@ -713,9 +713,7 @@ def _skewness_condition(tasks: Sequence[TaskComparison]) -> str:
     """Say what the correction presumes, where few queries may hide that it does not hold."""
     families = [task for task in tasks if task.family > 1]
     sizes = [pair.units or pair.n for pair in _with_baseline(families)]
-    if min(sizes, default=_FEW_QUERIES) >= _FEW_QUERIES:
-        return ""
-    return f" (of fewer than {_FEW_QUERIES} queries, .05 presumes that differences are not skewed)"
+    return skewness_condition(min(sizes, default=0))
 
 
 def _some(names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from qwen3nb.analysis.comparison.benchmark_means import MEAN
-from qwen3nb.analysis.comparison.differences import ALPHA, TEST
+from qwen3nb.analysis.comparison.differences import ALPHA, TEST, skewness_condition
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.answers.against_baseline import NO_REFERENCE, AgainstBaseline, against_baseline
 from qwen3nb.answers.all_results import Summary, summarise
@@ -22,7 +22,7 @@ from qwen3nb.answers.one_model import (
 from qwen3nb.answers.one_query import query_table
 from qwen3nb.answers.run_trace import RunTrace
 from qwen3nb.evaluation.run import EvaluationRun, Run
-from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.metrics.intervals import few_queries_sentence, interval_words
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
@@ -248,7 +248,8 @@ def _intervals_sentence(scores: Sequence[AgainstBaseline]) -> str:
         sources.append("of means combined from those of the tasks, which are given")
     if not sources:
         return "These scores have no intervals."
-    return f"Intervals: 95 %, {'; '.join(sources)}."
+    few_queries = few_queries_sentence(score.score for score in scores)
+    return f"Intervals: 95 %, {'; '.join(sources)}.{few_queries}"
 
 
 def _difference_cell(score: AgainstBaseline) -> Cell:
@@ -274,10 +275,12 @@ def _method(scores: Sequence[AgainstBaseline]) -> str:
             corrections[NAMES[score.correction]] = None
     if not corrections:
         return TEST
-    return (
+    words = (
         f"{TEST}, corrected by {' or '.join(corrections)} over all pairs of the models with scores "
         "on the task, whose number is below p"
     )
+    corrected = [score.score.n for score in scores if score.correction != "none"]
+    return words + skewness_condition(min(corrected, default=0))
 
 
 def terminal_table(

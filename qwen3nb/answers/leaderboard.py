@@ -26,7 +26,7 @@ from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.comparison import Comparison, compare
 from qwen3nb.checkpoints.provenance import read_provenance
-from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.metrics.intervals import few_queries_sentence, interval_words
 from qwen3nb.models.kinds.resolve import FUSION_KIND, KINDS
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
@@ -450,7 +450,8 @@ def _scores_table(grid_: "_Grid", near: Mapping[str, Iterable[str]], links: Link
         heads,
         best=True,
         note=f"95 % intervals over n ({methods}); best of each column in bold, second "
-        "best underlined, whether or not they differ significantly (see the paired differences).",
+        "best underlined, whether or not they differ significantly (see the paired differences)."
+        + few_queries_sentence(record.main for record in shown),
         caption="Scores of all models, with 95 % intervals.",
         data=DataUsed.of(shown),
     )
@@ -499,9 +500,10 @@ def record_list(results: Iterable[Result]) -> Table:
         for record in records
     ]
     methods = interval_words(record.main.interval for record in records)
+    few_queries = few_queries_sentence(record.main for record in records)
     return Table.of(
         rows,
-        note=f"Intervals: 95 %, {methods}, over n.",
+        note=f"Intervals: 95 %, {methods}, over n.{few_queries}",
         empty="no records",
         kind="words",
         data=DataUsed.of(records),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qwen3nb.answers.all_results import Summary
-from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.metrics.intervals import few_queries_sentence, interval_words
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import newest
@@ -31,11 +31,13 @@ def results_table(results: Sequence[Result]) -> Table:
         for name, value in result.metrics.items()
         if (main := name == result.task.main_metric) or not many
     ]
-    used = (each.interval for result in results for each in result.metrics.values())
+    values = [value for result in results for value in result.metrics.values()]
+    methods = interval_words(value.interval for value in values)
+    few_queries = few_queries_sentence(values)
     return Table.of(
         rows,
         ("task", "metric", "value", "n"),
-        note=f"Main metric in bold. Intervals: 95 %, {interval_words(used)}, over n.",
+        note=f"Main metric in bold. Intervals: 95 %, {methods}, over n.{few_queries}",
         name="metrics",
         caption="Scores of every task, each with its 95 % interval.",
         data=DataUsed.of(results),

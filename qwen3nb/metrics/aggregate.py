@@ -29,7 +29,8 @@ from qwen3nb.utils.schema import Count, Names, Number, Text, choice
 DRAWN = {"v_measure", "V-measure", "ARI", "NMI", "homogeneity", "completeness"}
 REPORTED = "reported"  # a value from another program, without per-query values
 LEVEL = 0.95
-PARALLEL = "parallel"  # the method of intervals over parts with the same queries
+# The method of intervals over parts with the same queries, by that of independent parts.
+PARALLEL = {"widened": "parallel", "fisher": "parallel fisher", "wilson": "parallel wilson"}
 _FEWEST_PARALLEL = 10  # queries
 _CORRELATED = 3.0  # standard errors above which correlations of parts are not by chance
 
@@ -162,12 +163,14 @@ def aggregate(
     scores = QueryScores.of(per_query)
     samples = [scores.sample(columns, part) for part in parts or ("",)]
     outcome = aggregate_samples(samples, how=how, columns=columns, parts=parts)
-    if outcome.interval != "widened" or not _parallel(scores.queries, parts, samples):
+    if outcome.interval not in PARALLEL or not _parallel(scores.queries, parts, samples, how):
         return outcome
     return aggregate_samples(samples, how=how, columns=columns, parts=parts, parallel=True)
 
 
-def _parallel(queries: Iterable[str], parts: Sequence[str], samples: Sequence[Array]) -> bool:
+def _parallel(
+    queries: Iterable[str], parts: Sequence[str], samples: Sequence[Array], how: str
+) -> bool:
     """Whether parts have the same queries, and their values correlate more than by chance."""
     if len(parts) < 2 or len({len(sample) for sample in samples}) > 1:
         return False
@@ -175,7 +178,7 @@ def _parallel(queries: Iterable[str], parts: Sequence[str], samples: Sequence[Ar
         return False
     size = len(samples[0])
     pairs = len(parts) * (len(parts) - 1) / 2
-    mean = (_correlations(samples).sum() - len(parts)) / (2 * pairs)
+    mean = (_correlations(samples, how).sum() - len(parts)) / (2 * pairs)
     # The mean correlation of independent parts has this standard error.
     error = 1 / math.sqrt(size * pairs)
     return bool(size >= _FEWEST_PARALLEL and mean > _CORRELATED * error)
@@ -191,9 +194,19 @@ def _same_queries(queries: Iterable[str], parts: Sequence[str]) -> bool:
     return all(names[part] == names[parts[0]] for part in parts)
 
 
-def _correlations(samples: Sequence[Array]) -> Array:
+def _influence(sample: Array, how: str) -> Array:
+    """What each query of a sample (n, columns) adds to the aggregate, but for a factor."""
+    if how == "mean":
+        return sample[:, 0]
+    if how == "macro_f1":
+        return (sample[:, 0] == sample[:, 1]).astype(float)
+    first, second = sample.T
+    return intervals.correlation_influence(first, second, how=how)[1]
+
+
+def _correlations(samples: Sequence[Array], how: str) -> Array:
     """Correlations (parts, parts) of the values of parts with the same queries; 0 if constant."""
-    values = np.array([sample[:, 0] for sample in samples])
+    values = np.array([_influence(sample, how) for sample in samples])
     varied = np.ptp(values, axis=1) > 0
     correlations = np.eye(len(values))
     if varied.sum() > 1:
@@ -262,9 +275,9 @@ def aggregate_samples(
     if not parallel:
         interval = intervals.mean_of_intervals(values, intervals_of_parts)
         return outcome(value, interval, method=max(methods))
-    correlations = _correlations(samples)
+    correlations = _correlations(samples, how)
     interval = intervals.mean_of_intervals(values, intervals_of_parts, correlations=correlations)
-    return outcome(value, interval, method=PARALLEL)
+    return outcome(value, interval, method=PARALLEL[max(methods)])
 
 
 def _interval(values: Array, how: str, columns: Sequence[str]) -> tuple[str, Interval | None]:

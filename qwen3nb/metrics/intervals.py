@@ -34,7 +34,7 @@ References:
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
@@ -50,9 +50,13 @@ _SKEWED = 2.5  # weight of the shift by skewness beyond its standard error
 _SHOWS_NOTHING = 3  # up to this many queries without spread, the interval is the whole range
 
 # Name of each method as shown with an interval; ``paired``: of differences.
+# Below it, a sample may lack the rare scores that decide a mean; see the book's methods.
+FEW_QUERIES = 50
 INTERVALS = {
     "widened": "widened Student's",
     "parallel": "widened Student's, of subsets that share their queries",
+    "parallel fisher": "Fisher's z, of subsets that share their pairs",
+    "parallel wilson": "Wilson's, of subsets that share their texts",
     "paired": "widened Student's",
     "wilson": "Wilson's",
     "student": "Student's",
@@ -318,6 +322,29 @@ def no_worse(interval: Interval | None, margin: float) -> bool:
 def within(interval: Interval | None, margin: float) -> bool:
     """Return whether a difference's interval is within ±``margin``, which shows equivalence."""
     return interval is not None and -margin < interval[0] and interval[1] < margin
+
+
+class Scored(Protocol):
+    """A score with the method of its interval."""
+
+    @property
+    def interval(self) -> str:
+        """The method; empty without an interval."""
+
+    @property
+    def n(self) -> int:
+        """The number of queries, pairs or texts."""
+
+
+def few_queries_sentence(scores: Iterable[Scored]) -> str:
+    """Say what the intervals of scores presume where queries are few, after a blank; or nothing."""
+    for score in scores:
+        if score.interval == "widened" and score.n < FEW_QUERIES:
+            return (
+                f" Of fewer than {FEW_QUERIES}, an interval is too narrow if rare ones score far "
+                "from the rest."
+            )
+    return ""
 
 
 def interval_words(methods: Iterable[str]) -> str:

@@ -170,7 +170,7 @@ def problems(result: Result) -> list[str]:
         how, columns, parts = aggregate.how, aggregate.columns, aggregate.parts
         try:
             samples = [result.scores.sample(columns, part) for part in parts or ("",)]
-            parallel = aggregate.interval == PARALLEL
+            parallel = aggregate.interval in PARALLEL.values()
             again = aggregate_samples(
                 samples, how=how, columns=columns, parts=parts, parallel=parallel
             )

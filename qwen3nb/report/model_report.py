@@ -18,7 +18,7 @@ from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import choose_tasks, suite_tasks, task_key
 from qwen3nb.evaluation.run import EvaluationError
-from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.metrics.intervals import few_queries_sentence, interval_words
 from qwen3nb.models.load import load_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.data_used import DataUsed
@@ -83,10 +83,11 @@ class ModelReport:
             mean = sum(main.values()) / len(main) if is_averaged else None
             rows.append((name, *(values.get(pair, "not run") for pair in columns), mean))
         heads = (f"{task}\n{metric}" for task, metric in columns)
-        methods = interval_words(value.interval for r in own for value in r.metrics.values())
+        shown = [value for record in own for value in record.metrics.values()]
+        methods = interval_words(value.interval for value in shown)
         note = (
-            f"Intervals: 95 %, {methods}. Avg: of models with all tasks of the type, if their main "
-            "metrics are the same."
+            f"Intervals: 95 %, {methods}.{few_queries_sentence(shown)} Avg: of models with all "
+            "tasks of the type, if their main metrics are the same."
         )
         return Table.of(
             rows,

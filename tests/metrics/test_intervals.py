@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
 from qwen3nb.analysis.stats.multiple_testing import holm
-from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.metrics.aggregate import AGGREGATES, aggregate, aggregate_samples
 from qwen3nb.metrics.intervals import (
     correlation_influence,
     correlation_interval,
@@ -307,6 +307,40 @@ def test_the_same_sentences_in_several_languages_are_not_independent():
         score = of_parts(languages(generator, shared=0.6, n=60))
         covered.append(score.low <= 0.5 <= score.high)
     assert 0.92 <= np.mean(covered) <= 0.98
+
+
+@pytest.mark.parametrize(
+    ("how", "method"), [("spearman", "fisher"), ("pearson", "fisher"), ("macro_f1", "wilson")]
+)
+def test_correlations_of_the_same_pairs_in_several_languages(how, method):
+    """The error is that of a bootstrap which draws each sentence with all its languages."""
+    generator = np.random.default_rng(11)
+    count, n = 3, 300
+    gold = generator.normal(size=n)
+    common = generator.normal(size=n)
+    found = gold + common + 0.3 * generator.normal(size=(count, n))
+    if how == "macro_f1":
+        gold, found = (gold > 0).astype(float), (found > 0).astype(float)
+    rows = [np.stack([of_part, gold], axis=1) for of_part in found]
+    ids = [f"{part}/{row:03}" for part in range(count) for row in range(n)]
+    table = np.concatenate(rows)
+    scores = {
+        "found": dict(zip(ids, table[:, 0].tolist(), strict=True)),
+        "gold": dict(zip(ids, table[:, 1].tolist(), strict=True)),
+    }
+    parts = [f"{part}/" for part in range(count)]
+    together = aggregate(scores, how=how, columns=("found", "gold"), parts=parts)
+    assert together.interval == f"parallel {method}"
+    statistic = AGGREGATES[how]
+    means = []
+    for _ in range(1000):
+        drawn = generator.integers(n, size=n)
+        means.append(np.mean([statistic(sample[drawn][None])[0] for sample in rows]))
+    error = np.std(means)
+    half = (together.high - together.low) / 2
+    assert half == pytest.approx(1.96 * error, rel=0.12)
+    alone = aggregate_samples(rows, how=how, columns=("found", "gold"), parts=parts)
+    assert (alone.high - alone.low) / 2 < 0.8 * half
 
 
 def test_other_subsets_are_combined_as_before():

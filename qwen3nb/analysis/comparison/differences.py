@@ -42,6 +42,7 @@ T = TypeVar("T")
 ALPHA = 0.05  # default level of the tests
 TEST = "two-sided paired permutation test"  # the test behind each p-value, as pages name it
 HOLM = "holm"
+_FEW_QUERIES = 50  # below which corrections err more often if differences are skewed
 _HELD = 500_000  # score differences held at once, to bound memory
 _LARGEST = 2000  # in thousandths, the largest difference considered
 
@@ -217,6 +218,13 @@ def correction_words(correction: str, family: int, noun: str = "") -> str:
     if family < 2 or correction == "none":
         return ""
     return f"{NAMES[correction]} over {family} {noun}".strip()
+
+
+def skewness_condition(queries: int) -> str:
+    """Say what a correction presumes of so few queries, which may hide skewness; or nothing."""
+    if not 0 < queries < _FEW_QUERIES:
+        return ""
+    return f" (of fewer than {_FEW_QUERIES} queries, .05 presumes that differences are not skewed)"
 
 
 def family_words(differences: Sequence[PairedDifference], noun: str = "") -> str:
