@@ -19,7 +19,8 @@ from qwen3nb.report.render.home import command_again, formula_link, record_link,
 from qwen3nb.report.render.table import MANY, Cell, Table, number, short_task
 
 if TYPE_CHECKING:
-    from qwen3nb.evaluation.mteb.plan import Planned, Preflight
+    from qwen3nb.evaluation.mteb.costs import Planned
+    from qwen3nb.evaluation.mteb.plan import Preflight
 
 
 def results_table(results: Sequence[Result]) -> Table:

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from qwen3nb.evaluation.mteb.plan import TO_RUN, Planned, costs
+from qwen3nb.evaluation.mteb.availability import TO_RUN
+from qwen3nb.evaluation.mteb.costs import Planned, costs
 from qwen3nb.evaluation.mteb.select import SELECTION, choose_tasks
 from qwen3nb.evaluation.run import SEARCH_TYPES
 from qwen3nb.execution.parameters import model_of

@@ -25,7 +25,7 @@ from pydantic import ConfigDict, Field, Strict, StrictBool, StrictStr
 from qwen3nb import paths
 from qwen3nb.answers.all_results import write_all_results
 from qwen3nb.cluster.nodes import is_seen
-from qwen3nb.evaluation.mteb.plan import weight_bytes
+from qwen3nb.evaluation.mteb.availability import weight_bytes
 from qwen3nb.execution.executors import (
     Command,
     Executor,

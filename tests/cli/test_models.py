@@ -12,7 +12,7 @@ from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
 
 from qwen3nb.bench import encode as bench_encode
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
-from qwen3nb.evaluation.mteb import plan
+from qwen3nb.evaluation.mteb import speed
 from qwen3nb.metrics.aggregate import reported
 from qwen3nb.models.rerankers import load_reranker
 from qwen3nb.report.card import extract
@@ -232,8 +232,8 @@ def test_a_benchmark_that_is_kept(answer, cli, monkeypatch, tmp_path):
 
 
 def test_the_minutes_of_a_search_model_are_those_of_its_index(answer, monkeypatch):
-    fixed = plan.EncodingSpeed((0, 10**6), (0, 60))
-    monkeypatch.setattr(plan, "measure_indexing", lambda _: fixed)
+    fixed = speed.EncodingSpeed((0, 10**6), (0, 60))
+    monkeypatch.setattr(speed, "measure_indexing", lambda _: fixed)
     rows = answer("tasks", "--tier", "fast", "--model", "bm25")
     assert all(each["minutes"] > 0 for each in rows)
 

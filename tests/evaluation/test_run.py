@@ -17,7 +17,7 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.plan import task_statuses
+from qwen3nb.evaluation.mteb.availability import task_statuses
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 from qwen3nb.evaluation.run import (
     EvaluationError,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from qwen3nb.cluster.nodes import run_facts
-from qwen3nb.evaluation.mteb.plan import Planned
+from qwen3nb.evaluation.mteb.costs import Planned
 from qwen3nb.execution import child, parts
 from qwen3nb.execution import sweep as sweeps
 from qwen3nb.execution.executors import RayExecutor, RunOutcome

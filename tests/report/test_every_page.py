@@ -40,7 +40,9 @@ from qwen3nb.answers.one_model import (
 )
 from qwen3nb.answers.reproduction import Reproductions
 from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
-from qwen3nb.evaluation.mteb.plan import Planned, Preflight, ResourceCheck
+from qwen3nb.evaluation.mteb.costs import Planned
+from qwen3nb.evaluation.mteb.plan import Preflight
+from qwen3nb.evaluation.mteb.resources import ResourceCheck
 from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
 from qwen3nb.report.render.console import print_table
 from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure

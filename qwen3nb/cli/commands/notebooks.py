@@ -210,7 +210,7 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: obje
             click.echo("`qwen3nb run prompts` shows what the prompts change")
         return
     from qwen3nb.answers.one_model import plan_by_type_table, preflight_table
-    from qwen3nb.evaluation.mteb.plan import require_data
+    from qwen3nb.evaluation.mteb.availability import require_data
     from qwen3nb.execution.notebook import resolved_parameters
     from qwen3nb.execution.study_paths import as_given_here
     from qwen3nb.report.evaluation.checked_run import look_as_stated

@@ -166,8 +166,9 @@ def list_tasks(
     qwen3nb tasks --types STS --languages eng
     qwen3nb tasks --benchmark "MTEB(eng, v2)"
     """
-    from qwen3nb.evaluation.mteb.plan import costs, measure_speeds
+    from qwen3nb.evaluation.mteb.costs import costs
     from qwen3nb.evaluation.mteb.select import choose_tasks
+    from qwen3nb.evaluation.mteb.speed import measure_speeds
 
     tasks = choose_tasks(
         tier=tier or "", types=types, languages=languages, benchmark=benchmark or ""

@@ -7,7 +7,8 @@ from typing import Any, TypedDict, Unpack
 from qwen3nb.answers.all_results import write_all_results
 from qwen3nb.answers.evaluation import Evaluation
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.plan import Preflight, load_checked, preflight
+from qwen3nb.evaluation.mteb.availability import load_checked
+from qwen3nb.evaluation.mteb.plan import Preflight, preflight
 from qwen3nb.evaluation.mteb.select import SELECTION, choose_tasks, task_key
 from qwen3nb.evaluation.run import Run
 from qwen3nb.evaluation.studies.prompts import evaluate_prompts

@@ -12,9 +12,10 @@ from mteb.mocks import MOCK_TASK_TEST_GRID
 from sentence_transformers import SentenceTransformer
 
 from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.mteb.availability import task_statuses
+from qwen3nb.evaluation.mteb.costs import costs
 from qwen3nb.evaluation.mteb.evaluate import TaskItem
 from qwen3nb.evaluation.mteb.per_query import Slice, score_task
-from qwen3nb.evaluation.mteb.plan import costs, task_statuses
 from qwen3nb.evaluation.mteb.select import choose_tasks, split_groups
 from qwen3nb.evaluation.run import Run
 from qwen3nb.models.load import load_encoder, load_model

@@ -14,19 +14,20 @@ from qwen3nb.answers.one_model import preflight_table, sweep_table
 from qwen3nb.datasets.mirror import MirrorError, data_revision
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb import plan as looks
-from qwen3nb.evaluation.mteb.plan import (
-    EncodingSpeed,
-    Planned,
-    Preflight,
+from qwen3nb.evaluation.mteb import availability, resources, speed
+from qwen3nb.evaluation.mteb import plan as whole_plan
+from qwen3nb.evaluation.mteb.availability import (
+    TO_RUN,
     PreflightError,
-    ResourceCheck,
-    costs,
     load_checked,
     task_statuses,
     weight_bytes,
 )
+from qwen3nb.evaluation.mteb.costs import Planned, costs
+from qwen3nb.evaluation.mteb.plan import Preflight
+from qwen3nb.evaluation.mteb.resources import ResourceCheck
 from qwen3nb.evaluation.mteb.select import choose_tasks, suite_tasks, tier_tasks
+from qwen3nb.evaluation.mteb.speed import EncodingSpeed
 from qwen3nb.evaluation.run import Run
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
@@ -125,7 +126,7 @@ def test_a_small_local_copy_is_not_taken_for_the_published_data(tmp_path, monkey
     monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     write_retrieval(tmp_path / "mteb" / "scifact")
     (task,) = choose_tasks(tasks=["SciFact"])
-    (small,) = costs([task], [looks.TO_RUN])
+    (small,) = costs([task], [TO_RUN])
     assert (small.documents, small.queries) == (len(set(TEXTS)), 6)
     assert small.characters == sum(map(len, set(TEXTS))) + 6 * 30  # six queries
     # The revision is that of what will be read, as in the record.
@@ -134,7 +135,7 @@ def test_a_small_local_copy_is_not_taken_for_the_published_data(tmp_path, monkey
     (row,) = [row for row in Data("fast", {}, {}).table().rows if row[0].text == "SciFact"]
     assert row[3].text == small.revision
     (tmp_path / "mteb" / "scifact" / "more.jsonl").write_bytes(b"x" * 8_000_000)
-    (real,) = costs(choose_tasks(tasks=["SciFact"]), [looks.TO_RUN])
+    (real,) = costs(choose_tasks(tasks=["SciFact"]), [TO_RUN])
     assert real.texts == 5183 + 300
 
 
@@ -146,7 +147,7 @@ GB = 10**9
 
 def preflight(model, *, tasks=(), output=None):
     selected = suite_tasks(tier="", tasks=tasks)
-    return looks.preflight(model, selected, Run(output=output))
+    return whole_plan.preflight(model, selected, Run(output=output))
 
 
 @pytest.fixture
@@ -157,8 +158,8 @@ def big(monkeypatch):
         Planned(name, "Retrieval", data, "1", 10**6, None, "to run", documents=10**6, queries=100)
         for name, data in sizes.items()
     ]
-    monkeypatch.setattr(looks, "costs", lambda *_, **__: planned)
-    monkeypatch.setattr(looks, "task_statuses", lambda *_, **__: [])
+    monkeypatch.setattr(whole_plan, "costs", lambda *_, **__: planned)
+    monkeypatch.setattr(whole_plan, "task_statuses", lambda *_, **__: [])
     return planned
 
 
@@ -182,7 +183,7 @@ def test_missing_data_and_weights_are_one_list_and_nothing_is_loaded(tmp_path, m
 def test_weights_that_memory_cannot_hold_are_not_loaded(encoder_folder, monkeypatch):
     weights = weight_bytes(find_source(str(encoder_folder)))
     assert weights == (encoder_folder / "model.safetensors").stat().st_size
-    monkeypatch.setattr(looks, "available_memory", lambda: weights - 1)
+    monkeypatch.setattr(availability, "available_memory", lambda: weights - 1)
     with pytest.raises(PreflightError, match="the weights are"):
         load_checked(NamedModel(encoder_folder), [], Run())
     assert weight_bytes(find_source("bm25")) == 0
@@ -191,27 +192,27 @@ def test_weights_that_memory_cannot_hold_are_not_loaded(encoder_folder, monkeypa
 def test_vectors_that_do_not_fit_are_refused_with_the_way_out(encoder_folder, monkeypatch, big):
     encoder = load_encoder(encoder_folder, show_progress=False)
     size = bytes_per_vector(encoder.dimension)
-    monkeypatch.setattr(looks, "available_memory", lambda: 100 * GB)
-    monkeypatch.setattr(looks, "free_disk", lambda folder: int(1.9e6 * size))
+    monkeypatch.setattr(whole_plan, "available_memory", lambda: 100 * GB)
+    monkeypatch.setattr(resources, "free_disk", lambda folder: int(1.9e6 * size))
     ready = preflight(encoder)
     assert verdicts(ready)["disk"] == "FAILED"
     with pytest.raises(PreflightError, match="--no-cache, or set QWEN3NB_CACHE"):
         ready.require()
     # FEVERHardNegatives is part of FEVER, so that there are two millions of texts.
-    monkeypatch.setattr(looks, "free_disk", lambda folder: int(2.1e6 * size))
+    monkeypatch.setattr(resources, "free_disk", lambda folder: int(2.1e6 * size))
     preflight(encoder).require()
-    monkeypatch.setattr(looks, "free_disk", lambda folder: 0)
+    monkeypatch.setattr(resources, "free_disk", lambda folder: 0)
     with monkeypatch.context() as patch:  # stored before
         patch.setattr(type(encoder.cache), "__len__", lambda cache: 2 * 10**6)
         preflight(encoder).require()
-    monkeypatch.setattr(looks, "free_disk", lambda folder: GB // 4)
+    monkeypatch.setattr(resources, "free_disk", lambda folder: GB // 4)
     monkeypatch.setenv("QWEN3NB_CACHE_LIMIT", "200MB")
     limited = preflight(load_encoder(encoder_folder, show_progress=False))
     limited.require()
     assert {each.name: each.needed for each in limited.checks}["disk"] == (
         "0.2 GB: 0.3 of vectors; --cache-limit keeps 0.2 of vectors"
     )
-    monkeypatch.setattr(looks, "free_disk", lambda folder: 0)
+    monkeypatch.setattr(resources, "free_disk", lambda folder: 0)
     preflight(load_encoder(encoder_folder, cache=False, show_progress=False)).require()
 
 
@@ -221,23 +222,23 @@ def test_a_search_that_memory_cannot_hold_is_refused(encoder_folder, monkeypatch
     # The queries' vectors are there three times; a query has 4,096 bytes, an id of a document 130.
     vectors = 4 * encoder.dimension * (4 * block_size(encoder.dimension) + 3 * 100)
     needed = vectors + 256 * 100 * 1000 + 4096 * 100 + 130 * 10**6
-    monkeypatch.setattr(looks, "peak_memory", lambda: 0)
-    monkeypatch.setattr(looks, "resident_memory", lambda: 0)
-    monkeypatch.setattr(looks, "available_memory", lambda: needed - 1)
+    monkeypatch.setattr(whole_plan, "peak_memory", lambda: 0)
+    monkeypatch.setattr(whole_plan, "resident_memory", lambda: 0)
+    monkeypatch.setattr(whole_plan, "available_memory", lambda: needed - 1)
     with pytest.raises(PreflightError, match="GB of memory"):
         preflight(encoder).require()
     # If others fit, only the task that does not is left out.
     big.append(replace(big[0], task="TRECCOVID", queries=50))
     ready = preflight(encoder)
     ready.require()
-    assert [each.task for each in ready.planned if each.status == looks.TO_RUN] == ["TRECCOVID"]
+    assert [each.task for each in ready.planned if each.status == TO_RUN] == ["TRECCOVID"]
     assert list(ready.left_out) == ["FEVER", "FEVERHardNegatives", "NQ"]
     note = preflight_table(ready).note
     assert note.startswith("1 of 4 tasks to run. Left out: FEVER (it needs about 0.")
     assert "run it with --tasks on a larger machine)" in note
     table = sweep_table([("m", ready)])
     assert table.rows[0][-1].text.startswith("left out: FEVER, FEVERHardNegatives, NQ")
-    monkeypatch.setattr(looks, "available_memory", lambda: needed)
+    monkeypatch.setattr(whole_plan, "available_memory", lambda: needed)
     assert not preflight(encoder).left_out
 
 
@@ -250,27 +251,27 @@ def test_a_stall_does_not_make_a_plan_of_hours(encoder, monkeypatch):
         seen.add(len(texts[0]))
 
     monkeypatch.setattr(encoder, "_checked", encode)
-    monkeypatch.setattr(looks, "_measure_search", lambda _: 0.0)
-    monkeypatch.setattr(looks, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    speed = looks.measure_encoding(encoder)
-    assert len(seen) == len(speed.seconds) == 3
-    assert speed.seconds == pytest.approx([0.001] * 3)
+    monkeypatch.setattr(speed, "_seconds_per_pair", lambda _: 0.0)
+    monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    measured = speed.measure_encoding(encoder)
+    assert len(seen) == len(measured.seconds) == 3
+    assert measured.seconds == pytest.approx([0.001] * 3)
 
 
 def test_bm25_is_planned_by_the_characters_of_a_corpus():
     tasks = choose_tasks(tasks=["MSMARCO"], splits=["dev"])
-    (one,) = costs(tasks, [looks.TO_RUN], speeds=[EncodingSpeed((0,), (0,), pair=3e-9)])
+    (one,) = costs(tasks, [TO_RUN], speeds=[EncodingSpeed((0,), (0,), pair=3e-9)])
     assert one.documents > 8_800_000
     assert 300 < one.characters / one.documents < 400
     assert 60 * (one.minutes - one.beside) == pytest.approx(3e-9 * one.documents * one.queries)
     # The index, 6,980 queries with 1,000 hits each, and the ids of the documents.
     index = 1.5e8 + 1.5 * one.characters
     needed = index + 6980 * (4096 + 256 * 1000) + 130 * one.documents
-    assert looks._task_memory(one, [], 0, [load_model("bm25")]) == pytest.approx(needed)
-    disk = looks._disk([one], [], [load_model("bm25")])
+    assert resources.task_memory(one, [], 0, [load_model("bm25")]) == pytest.approx(needed)
+    disk = resources.disk_check([one], [], [load_model("bm25")])
     assert disk.parts["indexes of BM25"] == one.characters
     assert "3.0 of indexes of BM25, 4.5 of prepared data" in disk.needed
-    seconds = looks.measure_indexing(load_model("bm25")).seconds
+    seconds = speed.measure_indexing(load_model("bm25")).seconds
     assert 1e-6 < 1000 * seconds[1] / 10**6 < 1e-2
 
 
@@ -280,7 +281,7 @@ def test_few_candidates_of_many_queries_need_little_memory():
     )
     # BM25: an index, half of the candidates as hits, all candidates, 37,162 queries, 5,000 ids.
     needed = 1.5e8 + 1.5e6 + 256 * 40_000 + 320 * 80_000 + 4096 * 37_162 + 130 * 5000
-    assert looks._task_memory(few, [], 0, [load_model("bm25")]) == needed
+    assert resources.task_memory(few, [], 0, [load_model("bm25")]) == needed
 
 
 def test_sums_of_a_sweep(monkeypatch, encoder_folder, tmp_path):
@@ -290,7 +291,7 @@ def test_sums_of_a_sweep(monkeypatch, encoder_folder, tmp_path):
     memory = ResourceCheck("memory", "", "", parts={"loaded": 1e9, "needed": 2e9})
     disk = {"vectors": 4e9, "indexes of BM25": 1e9, "prepared data": 2e9}
     ready = Preflight(planned, (memory, ResourceCheck("disk", "", "", parts=disk)))
-    monkeypatch.setattr(looks, "cores", lambda: 4)
+    monkeypatch.setattr(whole_plan, "cores", lambda: 4)
     assert ready.hours == (0.0, 4 * 1 + 0.5)  # an hour on all cores, half an hour on one
     assert replace(ready, gpu=True).hours == (1.0, 1.5)
     timed = []
@@ -316,7 +317,7 @@ def test_a_gpu_of_a_stated_speed_is_planned_without_one(cli, checkout):
     given = ["--model", "random", "--dry-run", "--tokens-per-second", "0.45", "--no-book"]
     done = cli("sweep", *given, "-p", "tasks", "AuthorSTS")
     assert done.exit_code == 0, done.output
-    (one,) = costs(choose_tasks(tasks=["AuthorSTS"]), [looks.TO_RUN])
+    (one,) = costs(choose_tasks(tasks=["AuthorSTS"]), [TO_RUN])
     hours = one.characters / 4.5 / 0.45 / 3600
     assert hours > 1
     assert re.search(rf" all +{hours:.1f} ", done.output), done.output
@@ -357,7 +358,7 @@ def test_a_broken_copy_of_a_mirror_is_named_before_the_run(tmp_path, monkeypatch
     broken_copy(tmp_path, how)
     write_retrieval(tmp_path / "mteb" / "nfcorpus")
     tasks = choose_tasks(tasks=["SciFact", "NFCorpus"])
-    broken, whole = costs(tasks, [looks.TO_RUN] * 2, speeds=[SPEED])
+    broken, whole = costs(tasks, [TO_RUN] * 2, speeds=[SPEED])
     assert "scifact cannot be loaded" in broken.problem
     assert (whole.problem, broken.minutes, whole.queries) == ("", None, 6)
     ready = Preflight((broken, whole), ())
@@ -366,7 +367,7 @@ def test_a_broken_copy_of_a_mirror_is_named_before_the_run(tmp_path, monkeypatch
     with pytest.raises(MirrorError, match="1 of 2 tasks cannot be run: SciFact"):
         ready.require_readable()
     assert Preflight((whole,), ()).require_readable() is None
-    there, _ = costs(tasks, ["there", looks.TO_RUN])  # a stored record needs no data
+    there, _ = costs(tasks, ["there", TO_RUN])  # a stored record needs no data
     assert there.problem == ""
 
 
@@ -387,7 +388,7 @@ def test_a_subset_that_a_loader_does_not_miss_is_named(tmp_path, monkeypatch, su
     pair = {"sentence1": "a cat", "sentence2": "a dog", "score": 2.5, "lang": subset}
     (folder / "test.jsonl").write_text(f"{json.dumps(pair)}\n" * pairs)
     (task,) = choose_tasks(tasks=["STS17"], subsets=["en-en"])
-    (planned,) = costs([task], [looks.TO_RUN])
+    (planned,) = costs([task], [TO_RUN])
     if subset == "en-en":
         assert (planned.problem, planned.texts) == ("", 2)
     else:

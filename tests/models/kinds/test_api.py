@@ -15,7 +15,7 @@ from helpers.api_server import api_server, embeddings
 
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.plan import measure_encoding
+from qwen3nb.evaluation.mteb.speed import measure_encoding
 from qwen3nb.models.kinds import api
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model

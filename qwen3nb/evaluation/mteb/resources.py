@@ -1,0 +1,139 @@
+"""Whether this machine has the memory and the disk that a run needs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from qwen3nb import paths
+from qwen3nb.evaluation.mteb.availability import GB, RECORDED, TO_RUN
+from qwen3nb.evaluation.mteb.costs import Planned
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.search.searcher import Searcher
+from qwen3nb.utils.hardware import free_disk
+from qwen3nb.vectors.cache import bytes_per_vector, cache_folder, cache_limit
+from qwen3nb.vectors.encode_file import block_size
+
+# Bytes of memory.
+_HIT = 256  # the score of a document by name, in MTEB's run and in a copy of it
+_CANDIDATE = 320  # a candidate of a query, and its judgement
+_QUERY = 4096  # a query with its scores
+_NAME = 130  # the id of a document
+_COPIES = 4  # of a block of vectors: as encoded, in order, and scaled in float64
+
+
+@dataclass(frozen=True)
+class ResourceCheck:
+    """A need of the run compared with the machine."""
+
+    name: str  # ``memory`` or ``disk``; with the needed and available amounts as text
+    needed: str
+    available: str
+    problem: str = ""  # why the run cannot be finished, with a remedy; empty if it can
+    parts: Mapping[str, float] = field(default_factory=dict)  # bytes by what they are for
+
+
+def task_memory(
+    task: Planned, encoders: Sequence[Encoder], batch: int, searchers: Sequence[Searcher]
+) -> int:
+    """Return the bytes for a task and a batch, besides the loaded model."""
+    vector_bytes = 4 * max((encoder.dimension for encoder in encoders), default=0)
+    if not task.documents:
+        return batch + 3 * vector_bytes * (task.texts or 0)
+    # A block of vectors, the queries' vectors, their hits, and the ids.
+    vectors = _COPIES * min(task.documents, block_size(vector_bytes // 4)) + 3 * task.queries
+    hits = task.hits
+    if task.candidates and not encoders:
+        hits = int(hits * max(searcher.matched_share for searcher in searchers))
+    index = sum(searcher.index_memory(task.characters) for searcher in searchers)
+    ids = _CANDIDATE * task.candidates + _QUERY * task.queries + _NAME * task.documents
+    return batch + vector_bytes * vectors + _HIT * hits + ids + index
+
+
+def too_large(planned: Iterable[Planned], needs: Mapping[str, int], free: int) -> dict[str, str]:
+    """Return why tasks are left out for lack of memory; none if no other task remains."""
+    possible = [task for task in planned if task.status in (TO_RUN, RECORDED)]
+    reasons = {}
+    for task in possible:
+        if task.status == TO_RUN and needs[task.task] > free:
+            reasons[task.task] = (
+                f"it needs about {needs[task.task] / GB:.1f} GB of memory, and "
+                f"{free / GB:.1f} GB are free; run it with --tasks on a larger machine"
+            )
+    if len(reasons) == len(possible):
+        return {}
+    return reasons
+
+
+def memory_check(needed: int, task: str, *, loaded: int, free: int) -> ResourceCheck:
+    """Compare the bytes of the largest task with the free memory."""
+    text = f"{needed / GB:.1f} GB next to {loaded / GB:.1f} GB loaded"
+    problem = ""
+    if needed > free:
+        problem = (
+            f"{task} needs about {needed / GB:.1f} GB of memory, and {free / GB:.1f} GB are "
+            "free; use a larger machine, or a smaller part with --limit"
+        )
+    parts = {"loaded": loaded, "needed": needed}
+    return ResourceCheck("memory", text, f"{free / GB:.1f} GB", problem, parts)
+
+
+def disk_check(
+    planned: Sequence[Planned],
+    encoders: Sequence[Encoder],
+    searchers: Sequence[Searcher],
+    *,
+    fresh: bool = False,
+) -> ResourceCheck:
+    """Compare vectors and indexes to be kept, and prepared data, with the free disk."""
+    folder = paths.cache()
+    free = free_disk(folder)
+    indexes = 0
+    for searcher in searchers:
+        indexes += sum(searcher.index_disk(task.documents, task.characters) for task in planned)
+    parts = {
+        "vectors": _vector_bytes(planned, encoders, fresh=fresh),
+        "indexes of BM25": indexes,
+        "prepared data": _prepared_bytes(planned),
+    }
+    limit = cache_limit(cache_folder())
+    size = sum(parts.values()) - max(0, parts["vectors"] - limit)
+    amounts = [f"{part / GB:,.1f} of {name}" for name, part in parts.items() if part]
+    needed = f"{size / GB:,.1f} GB"
+    if amounts:
+        needed += f": {', '.join(amounts)}"
+    if parts["vectors"] > limit:
+        needed += f"; --cache-limit keeps {limit / GB:,.1f} of vectors"
+    problem = ""
+    if size > free:
+        problem = (
+            f"the run needs {size / GB:,.1f} GB of disk in {folder}, and {free / GB:.1f} GB are "
+            "free; run with --no-cache, or set QWEN3NB_CACHE to a folder on a larger disk, or "
+            "--cache-limit to what may be kept"
+        )
+    return ResourceCheck("disk", needed, f"{free / GB:.1f} GB", problem, parts)
+
+
+def _vector_bytes(planned: Sequence[Planned], encoders: Sequence[Encoder], *, fresh: bool) -> int:
+    """Return the bytes of vectors to be cached; each data set counts once."""
+    names = {task.task for task in planned}
+    texts: dict[str, int] = {}
+    for task in planned:
+        full = task.task.removesuffix("HardNegatives")
+        if full != task.task and full in names:
+            continue  # hard negatives are part of the full corpus, which has another id
+        texts[task.dataset] = max(texts.get(task.dataset, 0), task.texts or 0)
+    total = sum(texts.values())
+    size = 0
+    for encoder in encoders:
+        if encoder.cache is None:
+            continue
+        missing = total
+        if not fresh:
+            missing = max(0, total - len(encoder.cache))
+        size += missing * bytes_per_vector(encoder.width, half=encoder.cache.half)
+    return size
+
+
+def _prepared_bytes(planned: Sequence[Planned]) -> int:
+    """Return the bytes of prepared data; each data set counts once."""
+    prepared = {task.dataset: task.prepared for task in planned}
+    return sum(prepared.values())

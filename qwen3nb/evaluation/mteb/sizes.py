@@ -1,0 +1,203 @@
+"""How large the tasks of MTEB are: published statistics, or counts of what is here.
+
+Sizes are MTEB's published statistics of the selected splits and subsets. Texts of built-in tasks,
+and of local copies smaller than published, are counted.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+from qwen3nb.datasets import mirror
+from qwen3nb.evaluation.mteb.evaluate import load_task
+from qwen3nb.evaluation.mteb.select import limited, quiet
+from qwen3nb.records.record import is_substitute
+
+_CHECKED = 10**8  # bytes of a copy that is loaded before a run, or less
+HITS = 1000  # documents of each query, as MTEB asks for
+# Seconds of a core, measured on an AMD EPYC (family 25, model 17).
+_READ = 1.5e-5  # a document
+_SCORED = 5e-6  # a hit or a candidate
+_TRAINED, _TESTED = 5e-5, 2.1e-4  # a training or test row in one of a classifier's experiments
+_CLUSTERING, _CLUSTER = 0.08, 0.002  # a clustering, and each of its labels
+Column = tuple[float, float]  # number of distinct texts, and their mean number of characters
+
+
+@dataclass(frozen=True)
+class TaskPart:
+    """The size of a split of a subset of a task, as published or counted."""
+
+    task: Any
+    columns: Mapping[str, Column]  # its texts, by name
+    queries: int = 0
+    candidates: int = 0  # of all queries; 0 if they search the whole corpus
+    rows: int = 0  # of other tasks
+    trained: int = 0  # rows from which a classifier learns
+    labels: int = 0
+
+    @property
+    def documents(self) -> int:
+        """Texts of the corpus that is searched; 0 if none is, or if it is of images."""
+        if not self.queries:
+            return 0
+        texts, _ = self.columns.get("documents", (0.0, 0.0))
+        return round(texts)
+
+    @property
+    def characters(self) -> float:
+        """Characters of all texts, encoded or not."""
+        columns = list(self.columns.values())
+        total = sum(texts * length for texts, length in columns)
+        _, length = columns[0]
+        return total + self.trained * length
+
+    @property
+    def encoded(self) -> list[Column]:
+        """The texts that MTEB encodes: of a share of the rows to cluster, and those to learn from.
+
+        A classifier learns from some rows of each label, drawn again for each experiment.
+        """
+        task, columns = self.task, list(self.columns.values())
+        if task.metadata.type == "Clustering":
+            left_out = 1 - (getattr(task, "max_fraction_of_documents_to_embed", None) or 1.0)
+            shares = [1 - left_out ** (self.rows / texts) for texts, _ in columns]
+            return [
+                (texts * share, length)
+                for share, (texts, length) in zip(shares, columns, strict=True)
+            ]
+        if self.trained:
+            sampled = min(1.0, task.samples_per_label * self.labels / self.trained)
+            ever_sampled = 1 - (1 - sampled) ** task.n_experiments
+            _, length = columns[0]
+            columns.append((self.trained * ever_sampled, length))
+        return columns
+
+    @property
+    def seconds_beside(self) -> float:
+        """Seconds of one core to read, score, cluster or learn."""
+        task = self.task
+        if self.queries:
+            hits = self.candidates or self.queries * min(self.documents, HITS)
+            return _READ * self.documents + _SCORED * hits
+        if self.trained:
+            experiment = _TRAINED * self.trained + _TESTED * self.rows
+            return float(task.n_experiments * experiment)
+        if task.metadata.type == "Clustering":
+            clustering = _CLUSTERING + _CLUSTER * self.labels
+            return float(getattr(task, "n_clusters", 1) * clustering)
+        return 0.0
+
+
+def task_parts(task: Any, limit: int, *, read: bool) -> list[TaskPart]:
+    """Return the sizes of the evaluated splits and subsets; none if they are unknown.
+
+    If ``read``, loaded and built-in data are counted, and local copies that are no published
+    revision and smaller than the published data. Other such copies are loaded if they are small,
+    to find what is missing.
+
+    Raises:
+        MirrorError: such a copy cannot be loaded.
+        EvaluationError: it lacks the candidates of a reranking task.
+    """
+    path, revision = task.metadata.dataset["path"], mirror.data_revision(task)
+    published = list(_sizes(task, task.metadata.descriptive_stats or {}))
+    counted = loaded = task.data_loaded or path.startswith("qwen3nb/")
+    folder = mirror.mirrored(path)
+    if not counted and folder and is_substitute(revision):
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        counted = size < sum(part.characters for part in published)
+        loaded = counted or size < _CHECKED
+    if read and loaded:
+        with quiet(), mirror.local_data(task):
+            load_task(task, revision)
+    if read and counted:
+        with limited(task, limit), quiet(), redirect_stderr(StringIO()):  # MTEB shows bars
+            return list(_sizes(task, _counted(task)))
+    if limit:  # published sizes do not apply
+        return []
+    return published
+
+
+def _sizes(task: Any, statistics: Mapping[str, Any]) -> Iterator[TaskPart]:
+    """Yield the size of each selected split and subset, from MTEB's statistics by split."""
+    trainings: list[Mapping[str, Any]] = []
+    if _learns(task):
+        trainings = _selected(task, statistics.get("train"))
+    for split in task.eval_splits:
+        for number, subset in enumerate(_selected(task, statistics.get(split))):
+            columns = _columns(subset)
+            if not columns:
+                continue
+            trained = 0
+            if number < len(trainings):
+                trained = trainings[number].get("num_samples", 0)
+            queries, _ = columns.get("queries", (0, 0))
+            candidates = subset.get("top_ranked_statistics") or {}
+            yield TaskPart(
+                task,
+                columns,
+                queries=subset.get("num_queries") or round(queries),
+                candidates=candidates.get("num_top_ranked", 0),
+                rows=subset.get("num_samples", 0),
+                trained=trained,
+                labels=_labels(subset),
+            )
+
+
+def _text_statistics(subset: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the statistics of each column of a subset, by the names that MTEB gives them."""
+    return {
+        name: column
+        for name, column in subset.items()
+        if "statistics" in name and isinstance(column, dict)
+    }
+
+
+def _columns(subset: Mapping[str, Any]) -> dict[str, Column]:
+    columns = {}
+    for name, column in _text_statistics(subset).items():
+        texts = column.get("unique_texts")
+        if texts:
+            length = column.get("average_text_length") or column["total_text_length"] / texts
+            columns[name.partition("_")[0]] = float(texts), float(length)
+    return columns
+
+
+def _labels(subset: Mapping[str, Any]) -> int:
+    labels = 0
+    for column in _text_statistics(subset).values():
+        labels = column.get("unique_labels") or labels
+    return labels
+
+
+def _selected(task: Any, statistics: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    """Return the statistics of the selected subsets in those of a split."""
+    split = statistics or {}
+    subsets = split.get("hf_subset_descriptive_stats") or {}
+    selected = [subsets[name] for name in task.hf_subsets if name in subsets]
+    return selected or [split]
+
+
+def _learns(task: Any) -> bool:
+    return bool(task.metadata.type == "Classification")
+
+
+def _counted(task: Any) -> dict[str, Any]:
+    """Return the statistics of a loaded task by split, as MTEB publishes them.
+
+    MTEB has no public method that counts without writing to its own folder.
+    """
+    count = task._calculate_descriptive_statistics_from_split
+    splits = list(task.eval_splits)
+    if _learns(task):
+        splits.append("train")
+    statistics = {}
+    for split in splits:
+        subsets = {}
+        for name in task.hf_subsets:
+            subset = name if name in task.dataset else None
+            subsets[name] = count(split, hf_subset=subset)
+        statistics[split] = {"hf_subset_descriptive_stats": subsets}
+    return statistics

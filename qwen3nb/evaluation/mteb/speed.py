@@ -1,0 +1,179 @@
+"""How fast a model encodes, searches and indexes on this machine.
+
+`measure_speeds` encodes short, medium and long texts, searches random vectors and indexes texts.
+The other constants were measured on an AMD EPYC (family 25, model 17).
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qwen3nb.datasets.pydocs.build import load_pydocs
+from qwen3nb.evaluation.mteb.sizes import HITS, TaskPart
+from qwen3nb.models.capabilities import LoadedModel, encodes, searches
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.kinds.api import RefusedError
+from qwen3nb.models.search.dense import search_options
+from qwen3nb.models.search.exact import search
+from qwen3nb.models.search.searcher import Searcher
+from qwen3nb.models.types import EncoderError
+from qwen3nb.utils.hardware import cores
+
+_CHARACTERS = 4.5  # per token of English text, on average
+_SURPLUS = 1.5  # factor of characters with which texts reach the maximum number of tokens
+_SHORT, _MEDIUM = 20, 450  # characters of a text
+_LONGEST = 2300  # characters, for models without a maximum length
+_WARM_UP = 8  # texts
+_SEARCH_QUERIES, _SEARCH_DOCUMENTS = 256, 16_384  # of a search that is timed
+_AT_ONCE = 10_000  # characters of texts encoded at once, or more
+_CHUNK = 512  # maximum number of texts encoded at once, as in `Encoder`
+_ENOUGH = 0.2  # seconds of a sample that is large enough
+_ENOUGH_FOR_ONE = 1.0  # seconds of one text, if no more need be timed
+_RERANKED = 2.5e-4  # seconds of a core: a query with candidates, by vectors
+
+
+@dataclass(frozen=True)
+class EncodingSpeed:
+    """Seconds per text by length in characters, ascending, up to the maximum length."""
+
+    characters: tuple[int, ...]
+    seconds: tuple[float, ...]
+    pair: float = 0.0  # seconds per query and document compared
+    query: float = 0.0  # seconds per query with candidates
+
+    def on(self, part: TaskPart) -> float:
+        """Return the seconds to encode or index the texts of a part, and to search its corpus."""
+        encoding = 0.0
+        for texts, length in part.encoded:
+            encoding += texts * float(np.interp(length, self.characters, self.seconds))
+        if part.candidates:
+            return encoding + self.query * part.queries
+        return encoding + self.pair * part.queries * part.documents
+
+
+def measure_speeds(
+    model: LoadedModel, *, batch_size: int = 32, tokens_per_second: float = 0
+) -> list[EncodingSpeed]:
+    """Measure the parts of a model that encode or index texts.
+
+    With ``tokens_per_second`` of a GPU, encoders are planned for that GPU instead of being timed.
+
+    Raises:
+        EncoderError: a batch does not fit into memory, or a vector is not finite.
+    """
+    speeds = []
+    for part in model.parts:
+        if encodes(part) and tokens_per_second:
+            longest = _longest(part)
+            seconds = longest / _CHARACTERS / tokens_per_second
+            speeds.append(EncodingSpeed((0, longest), (0, seconds), query=_RERANKED))
+        elif encodes(part):
+            speeds.append(measure_encoding(part, batch_size=batch_size))
+        elif searches(part):
+            speeds.append(measure_indexing(part))
+    return speeds
+
+
+def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed:
+    """Encode short, medium and long texts, for about half a second each, and search vectors.
+
+    Raises:
+        EncoderError: the texts do not fit into memory, or a vector is not finite.
+    """
+    longest = _longest(encoder)
+    lengths = sorted({min(length, longest) for length in (_SHORT, _MEDIUM, longest)})
+    time_encoding(encoder, _sample(_SHORT, _WARM_UP))
+    seconds: list[float] = []
+    for length in lengths:
+        characters = length
+        if length == longest:
+            characters = int(length * _SURPLUS)
+        try:
+            seconds.append(_seconds_per_text(encoder, _sample(characters, _CHUNK), batch_size))
+        except RefusedError:  # longer than a server takes
+            break
+    pair = _seconds_per_pair(encoder)
+    return EncodingSpeed(tuple(lengths[: len(seconds)]), tuple(seconds), pair, _RERANKED)
+
+
+def _seconds_per_text(encoder: Encoder, texts: Sequence[str], batch_size: int) -> float:
+    """Return the seconds to encode one of many texts of equal length.
+
+    As many are encoded at once as fill passes: a few would take longer than their share. One that
+    takes a second is enough.
+    """
+    elapsed = time_encoding(encoder, texts[:1])
+    if elapsed >= _ENOUGH_FOR_ONE:
+        return elapsed
+    count = min(len(texts), max(batch_size, _AT_ONCE // len(texts[0])))
+    elapsed = time_encoding(encoder, texts[:count])
+    while elapsed < _ENOUGH and count < len(texts):
+        count = min(len(texts), 4 * count)
+        elapsed = time_encoding(encoder, texts[:count])
+    return elapsed / count
+
+
+def _longest(encoder: Encoder) -> int:
+    """Return the number of characters that fill the maximum length of an encoder."""
+    tokens = getattr(encoder, "max_length", None) or 0
+    return int(tokens * _CHARACTERS) or _LONGEST
+
+
+def _seconds_per_pair(encoder: Encoder) -> float:
+    """Return the seconds for a query and a document of a large corpus, by exact search."""
+    random = np.random.default_rng(0)
+    vectors = random.standard_normal((_SEARCH_DOCUMENTS, encoder.dimension), dtype=np.float32)
+    started = time.perf_counter()
+    search(vectors[:_SEARCH_QUERIES], vectors, k=HITS, **search_options(encoder))
+    return (time.perf_counter() - started) / (_SEARCH_QUERIES * _SEARCH_DOCUMENTS)
+
+
+def measure_indexing(model: Searcher) -> EncodingSpeed:
+    """Index texts of medium length, after a warm-up; the time is that of their characters."""
+    model.index_texts(_sample(_MEDIUM, _WARM_UP))
+    texts = _sample(_MEDIUM, _CHUNK)
+    started = time.perf_counter()
+    model.index_texts(texts)
+    seconds_per_character = (time.perf_counter() - started) / (_CHUNK * _MEDIUM)
+    return EncodingSpeed(
+        (0, 10**6),
+        (0, 1e6 * seconds_per_character),
+        pair=model.seconds_per_pair / cores(),
+        query=model.seconds_per_candidates,
+    )
+
+
+def _sample(characters: int, count: int) -> list[str]:
+    """Return texts of so many characters from PyDocs."""
+    stream = " ".join(load_pydocs().corpus.values())
+    step = max(1, (len(stream) - characters) // count)
+    starts = [number * step for number in range(count)]
+    return [stream[start : start + characters] for start in starts]
+
+
+def time_encoding(encoder: Encoder, texts: Sequence[str]) -> float:
+    """Return the seconds to encode texts: the least of two, as a busy machine may stall.
+
+    A server, where tokens may be paid, encodes them once.
+
+    Raises:
+        EncoderError: the texts do not fit into memory.
+    """
+    repetitions = 1 if encoder.device == "server" else 2
+    seconds = []
+    for _ in range(repetitions):
+        started = time.perf_counter()
+        try:
+            encoder._checked(range(len(texts)), texts, range(len(texts)))
+        except (MemoryError, RuntimeError) as error:
+            if not isinstance(error, MemoryError) and "memory" not in str(error).lower():
+                raise
+            raise EncoderError(
+                f"{encoder.label}: {len(texts)} texts of {len(texts[0]):,} characters do not fit "
+                f"into the memory of {encoder.device}; use a smaller --batch-size or "
+                "--max-length, or --dtype bfloat16"
+            ) from error
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
