@@ -33,7 +33,7 @@ from qwen3nb.models.gate.tokenizer import TOKENIZER, rust_tokenizer
 from qwen3nb.models.gate.weights import check_finite, check_types
 from qwen3nb.models.kinds.lora_change import change_of, has_no_effect
 from qwen3nb.models.kinds.prompts import stored_prompts
-from qwen3nb.models.kinds.source import Source, fingerprint
+from qwen3nb.models.kinds.source import Source, StoredSettings, fingerprint
 from qwen3nb.models.kinds.transformer import CausalKind, has_head
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.options import ModelOptions
@@ -156,7 +156,7 @@ class _Adapter(CausalKind):
         base, content = fingerprint(source.base), super().fingerprint(source)
         return {"kind": self.name, "base": base, "adapter": content}
 
-    def stored(self, source: Source) -> dict[str, Any]:
+    def stored(self, source: Source) -> StoredSettings:
         if source.own_folder.modules:
             return sentence_settings(source.own_folder, source.model_folder)
         if source.model_folder.modules and embeds(source):
@@ -207,7 +207,7 @@ class _Adapter(CausalKind):
 ADAPTER = _Adapter()
 
 
-def sentence_settings(folder: ModelFolder, base: ModelFolder) -> dict[str, Any]:
+def sentence_settings(folder: ModelFolder, base: ModelFolder) -> StoredSettings:
     """Return pooling, normalisation and maximum length in the files of sentence-transformers.
 
     Args:

@@ -90,8 +90,18 @@ RANDOM, BM25_KIND, FUSION_KIND, ON_HUB = _Random(), _BM25(), _Fusion(), _OnHub()
 # In the order of matching a spec or a folder. A new kind is a class like those above and an entry
 # here.
 KINDS: tuple[Kind, ...] = (
-    *(BM25_KIND, SparseKind(), MultiVectorKind(), RANDOM, API, RERANKER),
-    *(STATIC, SEQ2SEQ, ENCODER, SENTENCE, ENCODER_DECODER, DECODER),
+    BM25_KIND,
+    SparseKind(),
+    MultiVectorKind(),
+    RANDOM,
+    API,
+    RERANKER,
+    STATIC,
+    SEQ2SEQ,
+    ENCODER,
+    SENTENCE,
+    ENCODER_DECODER,
+    DECODER,
 )
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 DEMO = "demo"
@@ -113,41 +123,72 @@ def find_source(spec: str, *, base: str | Path | None = None) -> Source:
         raise SpecError(f"{spec!r} has a control character; rename the folder")
     if base:
         return adapter_source(_existing(spec) or Path(spec), base=base)
-    known = registry()
     if spec == DEMO:
-        demo = paths.runs() / "demo" / "encoder" / "contrastive-checkpoint-240"
-        if demo.is_dir():
-            return _folder(DEMO, demo)
-        raise SpecError(
-            f"the demo's model does not exist yet ({demo}); `qwen3nb demo` trains and extracts it "
-            "in a few minutes"
-        )
-    if source := next((each for kind in KINDS if (each := kind.named(spec)) is not None), None):
-        return source
-    if spec in known:
+        return _demo()
+    for kind in KINDS:
+        source = kind.named(spec)
+        if source is not None:
+            return source
+    if spec in registry():
         return _registered(spec)
-    if folder := _existing(spec):
-        local = _folder(paths.shown(folder), folder)
-        hub_id, revision = _hub_layout(folder)
-        if (name := _name_of(hub_id or spec, folder=folder)) is None:
-            return local
-        registered = _registered(name, there=False)
-        return replace(_with_settings(local, registered), revision=revision or registered.revision)
+    folder = _existing(spec)
+    if folder is not None:
+        return _local(spec, folder)
     if "+" in spec:
-        parts = tuple(find_source(each) for each in spec.split("+"))
-        return Source(spec, FUSION_KIND, "-plus-".join(p.label for p in parts), parts=parts)
+        return _fusion(spec)
     if _HUB_ID.fullmatch(spec) and not spec.startswith(("runs/", "results/")):
-        if name := _name_of(spec):
-            return replace(_registered(name), spec=spec)
-        return Source(spec, ON_HUB, safe_label(spec), id=spec)
-    names = ["bm25", "random", DEMO, *known]
-    near = [name for name in names if name.startswith(f"{spec}-")]
-    near = near or difflib.get_close_matches(spec, names, n=1)
-    raise SpecError(
+        return _on_hub(spec)
+    raise _no_model(spec)
+
+
+def _demo() -> Source:
+    folder = paths.runs() / "demo" / "encoder" / "contrastive-checkpoint-240"
+    if not folder.is_dir():
+        raise SpecError(
+            f"the demo's model does not exist yet ({folder}); `qwen3nb demo` trains and extracts "
+            "it in a few minutes"
+        )
+    return _folder(DEMO, folder)
+
+
+def _local(spec: str, folder: Path) -> Source:
+    """Return the source of a folder, with the settings of the registry if it has any."""
+    source = _folder(paths.shown(folder), folder)
+    hub_id, revision = _hub_layout(folder)
+    name = _name_of(hub_id or spec, folder=folder)
+    if name is None:
+        return source
+    registered = _entry_source(name)
+    source = _with_settings(source, registered)
+    return replace(source, revision=revision or registered.revision)
+
+
+def _fusion(spec: str) -> Source:
+    parts = tuple(find_source(part) for part in spec.split("+"))
+    label = "-plus-".join(part.label for part in parts)
+    return Source(spec, FUSION_KIND, label, parts=parts)
+
+
+def _on_hub(spec: str) -> Source:
+    name = _name_of(spec)
+    if name is not None:
+        return replace(_registered(name), spec=spec)
+    return Source(spec, ON_HUB, safe_label(spec), id=spec)
+
+
+def _no_model(spec: str) -> SpecError:
+    """Return the error about a spec that names nothing, with the names that it may mean."""
+    names = ["bm25", "random", DEMO, *registry()]
+    similar = [name for name in names if name.startswith(f"{spec}-")]
+    if not similar:
+        similar = difflib.get_close_matches(spec, names, n=1)
+    message = (
         f"no model {spec!r}: neither a folder, nor one of {', '.join(names)}, nor a hub id "
         "(organisation/name), nor api:URL#MODEL."
-        + (f" Did you mean {' or '.join(map(repr, near))}?" if near else "")
     )
+    if similar:
+        message += f" Did you mean {' or '.join(map(repr, similar))}?"
+    return SpecError(message)
 
 
 def default_model() -> tuple[str, str]:
@@ -155,19 +196,29 @@ def default_model() -> tuple[str, str]:
 
     This is the study's only export, anywhere in the study; if there are several or none, bm25.
     """
-    tops = (each for each in paths.root().iterdir() if not each.name.startswith((".", "_")))
-    exports = [
-        file.parent
-        for top in sorted(tops)
-        for depth in range(4)
-        for file in sorted(top.glob(f"{'*/' * depth}{PROVENANCE}"))
-    ]
+    exports = _exports(paths.root())
     if len(exports) == 1:
-        model, why = paths.shown(exports[0]), "the study's only export"
+        model = paths.shown(exports[0])
+        reason = "the study's only export"
+    elif exports:
+        model = "bm25"
+        reason = f"the study has {len(exports)} exports: name the one to take"
     else:
-        many = f"{len(exports)} exports: name the one to take" if exports else "no export"
-        model, why = "bm25", f"the study has {many}"
-    return model, f"No model was named: this is {model} ({why})."
+        model = "bm25"
+        reason = "the study has no export"
+    return model, f"No model was named: this is {model} ({reason})."
+
+
+def _exports(study: Path) -> list[Path]:
+    """Return the folders of a study's exports, at most four levels below it."""
+    exports = []
+    for top in sorted(study.iterdir()):
+        if top.name.startswith((".", "_")):
+            continue
+        for depth in range(4):
+            pattern = f"{'*/' * depth}{PROVENANCE}"
+            exports += [file.parent for file in sorted(top.glob(pattern))]
+    return exports
 
 
 def find_training(spec: str) -> Path:
@@ -176,9 +227,13 @@ def find_training(spec: str) -> Path:
     Raises:
         SpecError: no such folder, or no ``checkpoint-N`` in it.
     """
-    folder = paths.runs() / "demo" / "train" if spec == DEMO else _existing(spec)
+    if spec == DEMO:
+        folder: Path | None = paths.runs() / "demo" / "train"
+        hint = "; `qwen3nb demo` trains it"
+    else:
+        folder = _existing(spec)
+        hint = ""
     if folder is None or not folder.is_dir():
-        hint = "; `qwen3nb demo` trains it" if spec == DEMO else ""
         raise SpecError(f"no folder {spec!r} with the checkpoints of a training{hint}")
     list_checkpoints(folder)
     return folder
@@ -209,27 +264,28 @@ def fetch_model(source: Source) -> Source:
     from qwen3nb.hub import HubError, cached_snapshot
 
     assert source.id is not None  # noqa: S101 - a hub source has an id
-    if (mirror := paths.mirror()) is not None and (mirror / source.id).is_dir():
-        if cut := next((mirror / source.id).rglob("*.incomplete"), None):
+    mirror = paths.mirror()
+    if mirror is not None and (mirror / source.id).is_dir():
+        folder = mirror / source.id
+        for part in folder.rglob("*.incomplete"):
             raise SpecError(
-                f"{cut}: an incomplete download; remove {mirror / source.id} and fetch it again "
+                f"{part}: an incomplete download; remove {folder} and fetch it again "
                 f"on a connected machine: `qwen3nb fetch --model {source.spec} --mirror {mirror}`"
             )
-        return _with_settings(_folder(source.spec, mirror / source.id), source)
+        return _with_settings(_folder(source.spec, folder), source)
     try:
         folder = cached_snapshot(
             source.id, kind="model", revision=source.revision, files=MODEL_FILES
         )
     except HubError as error:
-        hint = (
-            ". On a machine without a network, give the folder of a copy instead, or set "
-            f"QWEN3NB_MIRROR to a mirror; `qwen3nb fetch --model {source.spec} --mirror DIR` "
-            "fills one on a connected machine"
-        )
-        raise SpecError(
-            f"{source.id}: no folder of this name, and not available from the hub ({error})"
-            + hint * error.lasting
-        ) from None
+        message = f"{source.id}: no folder of this name, and not available from the hub ({error})"
+        if error.lasting:
+            message += (
+                ". On a machine without a network, give the folder of a copy instead, or set "
+                f"QWEN3NB_MIRROR to a mirror; `qwen3nb fetch --model {source.spec} --mirror DIR` "
+                "fills one on a connected machine"
+            )
+        raise SpecError(message) from None
     return _with_settings(_folder(source.spec, folder), source)
 
 
@@ -244,17 +300,20 @@ def adapter_source(path: Path, *, base: str | Path | None = None) -> Source:
     """
     folder = ModelFolder(path)
     config = adapter_config(folder)
-    named = str(base if base is not None else config.get("base_model_name_or_path") or "")
-    base_source = _adapter_base(path, named, given=base is not None)
+    if base is None:
+        name = str(config.get("base_model_name_or_path") or "")
+    else:
+        name = str(base)
+    base_source = _adapter_base(path, name, given=base is not None)
     if base_source.on_hub:
         base_source = fetch_model(base_source)
     if not base_source.kind.adaptable or base_source.folder is None:
         raise SpecError(
-            f"{named}: not a causal language model, so it cannot be the base of {folder}"
+            f"{name}: not a causal language model, so it cannot be the base of {folder}"
         )
     # ``rank_only_r4-seed_42`` for ``…/rank_only_r4/seed_42/checkpoints/final``
-    parts = [part for part in path.resolve().parts if part not in ("checkpoints", "final")][-2:]
-    label = safe_label("-".join(parts)).strip("-.") or "adapter"
+    parts = [part for part in path.resolve().parts if part not in ("checkpoints", "final")]
+    label = safe_label("-".join(parts[-2:])).strip("-.") or "adapter"
     return Source(paths.shown(path), ADAPTER, label, folder=folder, base=base_source)
 
 
@@ -274,103 +333,128 @@ def _with_settings(local: Source, registered: Source) -> Source:
 
 def _name_of(hub_id: str, *, folder: Path | None = None) -> str | None:
     """Return the name in the registry of a hub model or a folder; the hub ignores case."""
-    for name, each in registry().items():
-        if each.get("id", "").lower() == hub_id.lower():
+    for name, entry in registry().items():
+        if entry.get("id", "").lower() == hub_id.lower():
             return name
-        own = paths.root() / each["folder"] if "id" not in each else None
-        if own is not None and folder is not None and own.resolve() == folder.resolve():
+        if folder is None or "id" in entry:
+            continue
+        if (paths.root() / entry["folder"]).resolve() == folder.resolve():
             return name
     return None
 
 
 def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
     """Return the hub id and revision of a folder in the mirror or a hub cache."""
-    folder, mirror = folder.resolve(), paths.mirror()
-    *_, name, kind, revision = ("", "", *folder.parts)
-    if kind == "snapshots" and name.startswith("models--"):
-        return name.removeprefix("models--").replace("--", "/"), revision
-    if mirror is not None and folder.parent.parent == mirror.resolve():
+    folder = folder.resolve()
+    mirror = paths.mirror()
+    repository = folder.parent.parent
+    if folder.parent.name == "snapshots" and repository.name.startswith("models--"):
+        return repository.name.removeprefix("models--").replace("--", "/"), folder.name
+    if mirror is not None and repository == mirror.resolve():
         return "/".join(folder.parts[-2:]), None
     return None, None
 
 
-def _registered(name: str, *, there: bool = True) -> Source:
-    """Return the source of a model of the registry, with its folder if it is on this machine.
-
-    Args:
-        name: name in the registry.
-        there: whether to open the folder.
-    """
+def _registered(name: str) -> Source:
+    """Return the source of a model of the registry, with its folder if it is on this machine."""
     entry = registry()[name]
-    registered = Source(
+    source = _entry_source(name)
+    if "id" not in entry:
+        return _with_settings(_folder(name, paths.root() / entry["folder"]), source)
+    if "package" not in entry:
+        return source
+    package = importlib.util.find_spec(entry["package"])
+    if package is None or not package.submodule_search_locations:
+        return source
+    folder = Path(package.submodule_search_locations[0]) / entry["folder"]
+    return _with_settings(_folder(name, folder), source)
+
+
+def _entry_source(name: str) -> Source:
+    """Return the source of a model of the registry, without its folder."""
+    entry = registry()[name]
+    return Source(
         name,
         ON_HUB,
         name,
         prompts=named_prompts(entry.get("prompts", {})),
         revision=entry.get("revision"),
         id=entry.get("id"),
-        **{key: entry[key] for key in ("instruction", "pooling", "max_length") if key in entry},
+        instruction=entry.get("instruction", ""),
+        pooling=entry.get("pooling"),
+        max_length=entry.get("max_length"),
     )
-    if there and "id" not in entry:
-        return _with_settings(_folder(name, paths.root() / entry["folder"]), registered)
-    installed = importlib.util.find_spec(entry["package"]) if "package" in entry and there else None
-    if installed is None or not installed.submodule_search_locations:
-        return registered
-    folder = Path(installed.submodule_search_locations[0]) / entry["folder"]
-    return _with_settings(_folder(name, folder), registered)
 
 
 def _folder(spec: str, path: Path) -> Source:
     folder = ModelFolder(path)
-    config, modules = folder.has("config.json"), folder.has("modules.json")
-    if not (config or modules) and is_foreign(folder):
+    has_config = folder.has("config.json")
+    has_modules = folder.has("modules.json")
+    if not has_config and (folder.has(CONFIG) or (not has_modules and is_foreign(folder))):
         return adapter_source(path)
-    if folder.has(CONFIG) and not config:
-        return adapter_source(path)
-    if not (config or modules or static_files(folder)):
+    if not (has_config or has_modules or static_files(folder)):
         raise SpecError(
             f"{folder}: no config.json, so this is not a model.{folder.configured_inside()}"
         )
     folder.check_files()
-    kind = next((kind for kind in KINDS if kind.searches and kind.matches(folder)), None)
-    if kind is None:
-        check_dense(folder)
-        kind = next(kind for kind in KINDS if kind.matches(folder))
-    prompts = stored_prompts(folder)
-    # The label given at extraction, else the last two parts of the path.
-    *_, above, name = ("", *path.resolve().parts)
-    label = f"{above}-{name}" if above.strip("/") else name
+    kind = _kind_of(folder)
+    return Source(spec, kind, _label(folder), folder=folder, prompts=stored_prompts(folder))
+
+
+def _kind_of(folder: ModelFolder) -> Kind:
+    """Return the first kind that a folder matches; only searchers have no vector per text."""
+    for kind in KINDS:
+        if kind.searches and kind.matches(folder):
+            return kind
+    check_dense(folder)
+    return next(kind for kind in KINDS if kind.matches(folder))
+
+
+def _label(folder: ModelFolder) -> str:
+    """Return the label given at extraction, else the last two parts of the path."""
+    path = folder.path.resolve()
     if folder.has(PROVENANCE):
-        label = str((read_provenance(folder) or {}).get("label", path.name))
-    label = safe_label(label).strip("-.") or "model"
-    return Source(spec, kind, label, folder=folder, prompts=prompts)
+        provenance = read_provenance(folder) or {}
+        label = str(provenance.get("label", folder.path.name))
+    else:
+        label = "-".join(part for part in path.parts[-2:] if part != path.anchor)
+    return safe_label(label).strip("-.") or "model"
 
 
-def _adapter_base(folder: Path, named: str, *, given: bool) -> Source:
-    if not 0 < len(named) <= 1000:
+def _adapter_base(folder: Path, name: str, *, given: bool) -> Source:
+    """Return the source of an adapter's base.
+
+    Args:
+        folder: the folder of the adapter.
+        name: a folder or a spec.
+        given: whether a user gave it, not the adapter.
+    """
+    if not 0 < len(name) <= 1000:
         raise SpecError(f"{folder}: adapter_config.json names no base; give it as base")
-    if not given and not Path(named).is_absolute():
+    if not given and not Path(name).is_absolute():
         for above in folder.resolve().parents:
-            _refuse_adapter(folder, named, above / named)
-            if (above / named / "config.json").is_file():
-                return find_source(str(above / named))
-    if (local := _existing(named)) is not None:
-        _refuse_adapter(folder, named, local)
+            _refuse_adapter(folder, name, above / name)
+            if (above / name / "config.json").is_file():
+                return find_source(str(above / name))
+    local = _existing(name)
+    if local is not None:
+        _refuse_adapter(folder, name, local)
     try:
-        return find_source(named)
+        return find_source(name)
     except SpecError as error:
+        reason = (
+            f"adapter_config.json names {name!r:.200}, which is neither a folder nor a known "
+            "model; give its folder as base (--base, or base=)"
+        )
         if given:
-            raise SpecError(f"{folder}: its base was not found: {error}") from None
-        raise SpecError(
-            f"{folder}: its base was not found: adapter_config.json names {named!r:.200}, which is "
-            "neither a folder nor a known model; give its folder as base (--base, or base=)"
-        ) from None
+            reason = str(error)
+        raise SpecError(f"{folder}: its base was not found: {reason}") from None
 
 
-def _refuse_adapter(folder: Path, named: str, base: Path) -> None:
+def _refuse_adapter(folder: Path, name: str, base: Path) -> None:
     """Refuse a ``base`` of the adapter in ``folder`` that is an adapter itself."""
     if (base / CONFIG).is_file() and not (base / "config.json").is_file():
         raise SpecError(
-            f"{folder}: its base {named!r:.200} is an adapter; give a whole model as base. If it "
+            f"{folder}: its base {name!r:.200} is an adapter; give a whole model as base. If it "
             "was trained on top of that adapter, merge that one into its base first"
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
@@ -22,6 +23,11 @@ from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 from qwen3nb.utils.schema import FileName, choice, read_toml
 
+if TYPE_CHECKING:
+    import torch
+
+Fingerprint: TypeAlias = dict[str, Any]  # what identifies a model's content, as JSON
+Registry: TypeAlias = Mapping[str, Mapping[str, Any]]  # entries by name
 STUDY_REGISTRY = "models.toml"  # at the top of a study
 # Files other than the weights that affect what a model computes.
 _IDENTIFYING = re.compile(
@@ -32,15 +38,8 @@ _IDENTIFYING = re.compile(
 )
 
 
-# Fields of MTEB's metadata that have no default.
-_NOT_STATED = (
-    *("languages", "license", "loader", "memory_usage_mb", "open_weights", "release_date"),
-    *("public_training_code", "public_training_data", "training_datasets"),
-)
-
-
-class _Entry(TypedDict, total=False):
-    """A model of a study's registry."""
+class RegistryEntry(TypedDict, total=False):
+    """A model of the registry, as a study declares it."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
     id: str
@@ -52,6 +51,14 @@ class _Entry(TypedDict, total=False):
     max_length: Annotated[int, Field(ge=1)]
     prompts: dict[str, str]
     baseline: bool  # whether it may serve as the default baseline
+
+
+class StoredSettings(TypedDict, total=False):
+    """The settings stored with a model."""
+
+    pooling: str | None
+    normalize: bool
+    max_length: int | None
 
 
 class Kind:
@@ -99,21 +106,21 @@ class Kind:
             CheckpointError: a JSON or weight file that is malformed.
         """
 
-    def content(self, source: Source, folder: ModelFolder) -> Any:
+    def content(self, source: Source, folder: ModelFolder) -> Fingerprint:
         """Return the content of a ``folder`` of ``source`` that its vectors depend on."""
         raise NotImplementedError
 
-    def fingerprint(self, source: Source) -> dict[str, Any]:
+    def fingerprint(self, source: Source) -> Fingerprint:
         """Return what identifies ``source``, apart from its settings."""
         if source.folder is None:
             return {"kind": self.name, "spec": source.spec, "revision": source.revision}
-        return dict(self.content(source, source.folder.current()))
+        return self.content(source, source.folder.current())
 
-    def stored(self, source: Source) -> dict[str, Any]:
+    def stored(self, source: Source) -> StoredSettings:
         """Return the pooling, normalisation and maximum length stored with the model."""
         return {}
 
-    def model(self, source: Source, dtype: Any, *, bidirectional: bool = False) -> Any:
+    def model(self, source: Source, dtype: torch.dtype, *, bidirectional: bool = False) -> Any:
         """Load the transformer whose states are pooled, without a head.
 
         Raises:
@@ -124,13 +131,15 @@ class Kind:
 
     def check_causal(self, source: Source) -> Any:
         """Check a causal language model with its output matrix; return it on the meta device."""
-        dense = "" if source.folder is None else f"{source.folder}: "
+        name = source.label
+        if source.folder is not None:
+            name = f"{source.folder}: {name}"
         raise SpecError(
-            f"{dense}{source.label} is of kind {self.name!r}; a yes/no reranker is a causal "
+            f"{name} is of kind {self.name!r}; a yes/no reranker is a causal "
             "language model, with or without a LoRA adapter. `qwen3nb eval` runs dense encoders"
         )
 
-    def causal(self, source: Source, dtype: Any) -> Any:
+    def causal(self, source: Source, dtype: torch.dtype) -> Any:
         """Load a checked causal language model with its output matrix."""
         raise NotImplementedError
 
@@ -145,24 +154,39 @@ IN_MEMORY = Kind()  # an object provided by the user
 class FolderKind(Kind):
     """A model in a folder, identified by its weights and by the files that affect its vectors."""
 
-    def content(self, source: Source, folder: ModelFolder) -> dict[str, Any]:
+    def content(self, source: Source, folder: ModelFolder) -> Fingerprint:
         """Return digests of the weights, the other files and the modules' folders."""
-        extra = self.files(folder)
-        modules_of_it = [module.folder.path for module in folder.modules]
-        files = {}
-        for file in sorted(folder.path.rglob("*")):
-            name = file.relative_to(folder.path).as_posix()
-            # Other folders, such as checkpoints or exports, are not of this model.
-            inside = any(path in file.parents for path in modules_of_it if path != folder.path)
-            belongs = file.parent == folder.path or inside
-            identifying = belongs and _IDENTIFYING.fullmatch(file.name) and file.is_file()
-            if name in extra or identifying:
-                files[name] = folder.sha256(name)
+        files = {name: folder.sha256(name) for name in self._identifying_files(folder)}
         weights = self.weights(folder)
         check_checksums(folder)
-        digests = {"kind": self.name, "weights": weights.digest, "files": sha256_json(files)}
-        modules = {path: each.digest for path, each in sorted(self.modules(folder).items())}
-        return digests | ({"modules": modules} if modules else {})
+        content: Fingerprint = {
+            "kind": self.name,
+            "weights": weights.digest,
+            "files": sha256_json(files),
+        }
+        modules = self.modules(folder)
+        if modules:
+            content["modules"] = {path: modules[path].digest for path in sorted(modules)}
+        return content
+
+    def _identifying_files(self, folder: ModelFolder) -> list[str]:
+        """Return the files besides weights that affect the vectors, in order.
+
+        Other folders inside, such as checkpoints or exports, are not of this model.
+        """
+        roots = [module.folder.path for module in folder.modules]
+        roots = [root for root in roots if root != folder.path]
+        more = self.files(folder)
+        names = []
+        for file in sorted(folder.path.rglob("*")):
+            name = file.relative_to(folder.path).as_posix()
+            if name in more:
+                names.append(name)
+                continue
+            of_model = file.parent == folder.path or any(map(file.is_relative_to, roots))
+            if of_model and _IDENTIFYING.fullmatch(file.name) and file.is_file():
+                names.append(name)
+        return names
 
     def files(self, folder: ModelFolder) -> tuple[str, ...]:
         """Return names of files that affect the vectors, in addition to those of every kind."""
@@ -175,12 +199,13 @@ class FolderKind(Kind):
 
     def modules(self, folder: ModelFolder) -> dict[str, Weights]:
         """Return the weights of modules of sentence-transformers, such as 2_Dense, by path."""
-        paths_of_modules = {module.folder.path for module in folder.modules}
-        return {
-            file.parent.name: folder.weights_in(file.relative_to(folder.path).as_posix())
-            for file in folder.path.glob("*_*/model.safetensors")
-            if file.parent in paths_of_modules
-        }
+        weights = {}
+        for module in folder.modules:
+            path = module.folder.path
+            file = path / "model.safetensors"
+            if path.parent == folder.path and "_" in path.name and file.is_file():
+                weights[path.name] = folder.weights_in(f"{path.name}/model.safetensors")
+        return weights
 
 
 @dataclass(frozen=True)
@@ -232,8 +257,8 @@ class Source:
         return self.own_folder if self.own_folder.modules else self.model_folder
 
 
-def registry() -> Mapping[str, Mapping[str, Any]]:
-    """Return the known models, by name: those of the package, then the study's own.
+def registry() -> Registry:
+    """Return the registered models, by name: those of the package, then the study's own.
 
     A study's ``models.toml`` has the fields of ``registry.toml``. Its models have an ``id`` on the
     hub, with an optional ``revision``, or a ``folder``, relative to the study.
@@ -241,28 +266,37 @@ def registry() -> Mapping[str, Mapping[str, Any]]:
     Raises:
         SpecError: an invalid ``models.toml``; names the file, the model and the field.
     """
-    ours = _read_registry(Path(__file__).with_name("registry.toml"), None)
+    built_in = _package_registry()
     root = paths.find_root()
-    if root is None or not (own := root / STUDY_REGISTRY).is_file():
-        return ours
-    entries = _read_registry(own, tuple(file_stamp(own)))
-    if same := entries.keys() & {*ours, "bm25", "random", "demo"}:
-        raise SpecError(f"{own}: [{min(same)}] is a built-in model; choose another name")
-    return {**ours, **entries}
+    if root is None:
+        return built_in
+    file = root / STUDY_REGISTRY
+    if not file.is_file():
+        return built_in
+    of_study = _study_registry(file, tuple(file_stamp(file)))
+    repeated = of_study.keys() & {*built_in, "bm25", "random", "demo"}
+    if repeated:
+        raise SpecError(f"{file}: [{min(repeated)}] is a built-in model; choose another name")
+    return {**built_in, **of_study}
+
+
+@functools.cache
+def _package_registry() -> Registry:
+    text = Path(__file__).with_name("registry.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
 
 
 @functools.lru_cache(maxsize=4)
-def _read_registry(file: Path, stamp: Any) -> dict[str, dict[str, Any]]:
-    """Return the entries of a file, validated if of a study; ``stamp`` is a key of the cache."""
-    kind, known = dict[FileName, _Entry] if stamp else dict, {"": _Entry.__annotations__}
-    entries: dict[str, Any] = read_toml(file, kind, known=known, refusal=SpecError)
-    if stamp:
-        for name, entry in entries.items():
-            if ("id" in entry) == ("folder" in entry):
-                raise SpecError(
-                    f"{file}: {name}: expected either id, of a model on the hub, or folder"
-                )
-            entry.setdefault("baseline", False)
+def _study_registry(file: Path, stamp: tuple[object, ...]) -> Registry:
+    """Return the checked entries of a study's file; a changed ``stamp`` reads it again."""
+    fields = {"": RegistryEntry.__annotations__}
+    entries: dict[str, Any] = read_toml(
+        file, dict[FileName, RegistryEntry], known=fields, refusal=SpecError
+    )
+    for name, entry in entries.items():
+        if ("id" in entry) == ("folder" in entry):
+            raise SpecError(f"{file}: {name}: expected either id, of a model on the hub, or folder")
+        entry.setdefault("baseline", False)
     return entries
 
 
@@ -271,7 +305,7 @@ def safe_label(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
 
 
-def fingerprint(source: Source) -> dict[str, Any]:
+def fingerprint(source: Source) -> Fingerprint:
     """Return what identifies ``source``, apart from the settings it is used with.
 
     This is its content (weights, tokenizer and configuration), not its path.
@@ -282,20 +316,22 @@ def fingerprint(source: Source) -> dict[str, Any]:
     return source.kind.fingerprint(source)
 
 
-def described(source: Source) -> dict[str, Any]:
+def described(source: Source) -> Fingerprint:
     """Return the fingerprint of ``source`` with the settings of its folder or the registry.
 
     The label, which follows the folder's name, is not included.
     """
-    names = ("prompts", "instruction", "pooling", "max_length")
-    return {
-        **fingerprint(source),
-        "settings": {name: getattr(source, name) for name in names},
-        "parts": [described(part) for part in source.parts],
+    settings = {
+        "prompts": source.prompts,
+        "instruction": source.instruction,
+        "pooling": source.pooling,
+        "max_length": source.max_length,
     }
+    parts = [described(part) for part in source.parts]
+    return {**fingerprint(source), "settings": settings, "parts": parts}
 
 
-def unchanged(source: Source) -> dict[str, Any]:
+def unchanged(source: Source) -> Fingerprint:
     """Return the fingerprint of a loaded ``source``, after checking that its files are unchanged.
 
     Raises:
@@ -304,14 +340,17 @@ def unchanged(source: Source) -> dict[str, Any]:
     """
     if source.content is None:
         return fingerprint(source)
-    parts = [source] if source.base is None else [source, source.base]
-    folders = [part.folder for part in parts if part.folder is not None]
+    folders = []
+    for part in (source, source.base):
+        if part is not None and part.folder is not None:
+            folders.append(part.folder)
     for folder in folders:
         if folder.rewritten() is not None:
             raise _changed(folder)
-    touched = [folder for folder in folders if folder.changed() is not None]
-    if touched and fingerprint(source) != source.content:  # else only the ctime of a file changed
-        raise _changed(touched[0])
+    for folder in folders:
+        # Without another content, only the ctime of a file has changed.
+        if folder.changed() is not None and fingerprint(source) != source.content:
+            raise _changed(folder)
     return dict(source.content)
 
 
@@ -337,21 +376,43 @@ def mteb_meta(
     """
     from mteb.models.model_meta import ModelMeta
 
-    source: Source = model.source
     parts = parts or [model]
-    counts = [  # BM25 and random vectors have no parameters
-        0 if part.source.kind.weightless else getattr(part, "parameters", None) for part in parts
-    ]
+    hub_id = model.source.id
+    reference = None
+    if hub_id:
+        reference = f"https://huggingface.co/{hub_id}"
     return ModelMeta(
         name=f"qwen3nb/{model.label}",
         revision=model.identity[:40],
-        n_parameters=None if None in counts else sum(filter(None, counts)),
+        n_parameters=_parameters(parts),
         max_tokens=getattr(model, "max_length", None),
         embed_dim=dimension,
         framework=[],
-        reference=f"https://huggingface.co/{source.id}" if source.id else None,
+        reference=reference,
         similarity_fn_name=similarity,
         use_instructions=any(part.source.prompts for part in parts),
         model_type=kinds,
-        **dict.fromkeys(_NOT_STATED),
+        # not stated
+        languages=None,
+        license=None,
+        loader=None,
+        memory_usage_mb=None,
+        open_weights=None,
+        public_training_code=None,
+        public_training_data=None,
+        release_date=None,
+        training_datasets=None,
     )
+
+
+def _parameters(parts: Sequence[Any]) -> int | None:
+    """Return the number of parameters of all parts; None if one is unknown."""
+    total = 0
+    for part in parts:
+        count = getattr(part, "parameters", None)
+        if part.source.kind.weightless:  # BM25 and random vectors have no parameters
+            count = 0
+        if count is None:
+            return None
+        total += count
+    return total

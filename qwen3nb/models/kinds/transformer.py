@@ -17,7 +17,7 @@ from qwen3nb.models.gate.weights import (
     own_weights,
     warn_of_constants,
 )
-from qwen3nb.models.kinds.source import FolderKind, Source
+from qwen3nb.models.kinds.source import FolderKind, Source, StoredSettings
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import CheckpointError, SpecError, refusing
 
@@ -50,7 +50,7 @@ class _Transformer(FolderKind):
         model = check_weights(folder, encoder=self.encoder_only)
         check_reads_text(model, folder, alone=True)
 
-    def stored(self, source: Source) -> dict[str, Any]:
+    def stored(self, source: Source) -> StoredSettings:
         folder = source.own_folder
         return {
             "pooling": folder.config.get("pooling_mode"),
@@ -114,7 +114,7 @@ class _Seq2Seq(_Transformer):
         # Any copy of the embedding: they are compared when the model is loaded.
         check_encoder(folder, encoder_tensors(folder, untied=True))
 
-    def stored(self, source: Source) -> dict[str, Any]:
+    def stored(self, source: Source) -> StoredSettings:
         return {"pooling": "mean", "normalize": True}
 
     def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
