@@ -107,7 +107,7 @@ def test_verbs_take_a_model_as_they_take_its_spec(tmp_path):
     assert q.evaluate(model, data, show_progress=False).reused == ("words",)
     pairs = (["a cat", "rain", "sort"], ["a dog", "sun", "list"], [3, 0, 4])
     assert q.evaluate_sts(model, pairs) == q.evaluate_sts(model.load(), pairs)
-    assert q.sanity_check(model).identity == model.identity
+    assert q.sanity_check(model).sanity.identity == model.identity
 
 
 def test_importing_it_loads_no_heavy_library():

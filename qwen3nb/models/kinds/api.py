@@ -22,7 +22,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import numpy as np
 
@@ -71,24 +71,41 @@ class Endpoint(NamedTuple):
                 "api: an address with a user, a password or a query may hold a secret, and specs "
                 f"are in records and on pages; give the key in {API_KEY}, and the plain address"
             )
-        before, _, after = unquote(name).rpartition("@")
-        model, version = (before, after) if "@" in name else (after, "")
-        try:
-            parts = urlsplit(address.lower())
-            valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
-        except ValueError:
-            valid = False
-        if not valid or not model.strip():
+        model, version = unquote(name), ""
+        if "@" in name:
+            model, _, version = model.rpartition("@")
+        parts = _http_address(address)
+        if parts is None or not model.strip():
             raise SpecError(f"expected {_FORM}; got {spec!r:.200}")
         url = f"{parts.scheme}://{parts.netloc}{urlsplit(address).path.rstrip('/')}"
-        return cls(url.removesuffix("/embeddings") if parts.path else f"{url}/v1", model, version)
+        if parts.path:
+            url = url.removesuffix("/embeddings")
+        else:
+            url = f"{url}/v1"
+        return cls(url, model, version)
 
     @property
     def spec(self) -> str:
         """The spec, the same for all spellings of an address."""
-        version = f"@{self.version}" if self.version or "@" in self.model else ""
-        root = "/" * (not urlsplit(self.url).path)  # without it, the address would get /v1
-        return f"api:{self.url}{root}#{quote(self.model + version, safe='/:@')}"
+        url = self.url
+        if not urlsplit(url).path:  # without a slash, the address would get /v1
+            url = f"{url}/"
+        model = self.model
+        if self.version or "@" in model:
+            model = f"{model}@{self.version}"
+        return f"api:{url}#{quote(model, safe='/:@')}"
+
+
+def _http_address(address: str) -> SplitResult | None:
+    """Return the parts of an address in lower case; None unless it is one of a web server."""
+    try:
+        parts = urlsplit(address.lower())
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    if not is_valid:
+        return None
+    return parts
 
 
 class ApiEncoder(Encoder):
@@ -100,76 +117,67 @@ class ApiEncoder(Encoder):
 
     device = "server"
 
-    def __init__(self, source: Source, given: ModelOptions) -> None:
+    def __init__(self, source: Source, options: ModelOptions) -> None:
         """Ask the server for a first vector.
 
         Raises:
             SpecError: options that are for models that run here.
             ApiError: the server cannot be used.
         """
-        from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
-
-        idle = ("pooling", "max_length", "prefix", "append_eos")
-        if wrong := [name for name in idle if getattr(given, name)]:
-            raise SpecError(
-                f"{source.label}: {' and '.join(wrong)} cannot be set for a model behind a server, "
-                "which decides about them; set prompts here, and the others where it is started"
-            )
-        self.endpoint = endpoint = Endpoint.parse(source.spec)
-        host = urlsplit(endpoint.url).hostname or ""
-        openai = endpoint.url.startswith("https://api.openai.com/")
-        key = os.environ.get(API_KEY, "") if gets_key(endpoint.url) else ""
-        if openai and not key:
-            key = os.environ.get(_OPENAI, "")
-        self._client = httpx.Client(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=httpx.Timeout(_SECONDS, connect=10),
-            follow_redirects=False,  # texts and key go to no other host
-            trust_env=host not in ("localhost", "127.0.0.1", "::1"),  # where no proxy is
-        )
-        self._tries, self._format, self._tokens = 1, "base64", 0  # until it has answered once
-        try:
-            first = self._request(["a text"])
-        except RefusedError:  # as some servers do that send numbers only
-            self._format = "float"
-            first = self._request(["a text"])
-        self._tries, self.width = _TRIES, first.shape[1]
-        served = abs(float(np.linalg.norm(first)) - 1) < 1e-3
-        self.normalize = served if given.normalize is None else given.normalize
+        _refuse_options(source, options)
+        self.endpoint = Endpoint.parse(source.spec)
+        self._client = _client(self.endpoint)
+        self._tokens = 0
+        first = self._first_vector()
+        self.width = first.shape[1]
+        self.normalize = abs(float(np.linalg.norm(first)) - 1) < 1e-3
+        if options.normalize is not None:
+            self.normalize = options.normalize
+        similarity = "dot" if options.normalize is False else "cosine"
+        if not self.endpoint.version:
+            options = replace(options, cache=False)
         super().__init__(
             source,
-            given if endpoint.version else replace(given, cache=False),
+            options,
             settings={
                 "fingerprint": source.revision,
                 "dimension": self.width,
                 "normalize": self.normalize,
-                "similarity": "dot" if given.normalize is False else "cosine",
+                "similarity": similarity,
             },
         )
 
+    def _first_vector(self) -> Vectors:
+        """Return the vector (1, D) of a text, without trying again if the server is not there."""
+        self._tries = 1
+        self._format = "base64"
+        try:
+            vector = self._request(["a text"])
+        except RefusedError:  # as some servers do that send numbers only
+            self._format = "float"
+            vector = self._request(["a text"])
+        self._tries = _TRIES
+        return vector
+
     def _embed(self, texts: Sequence[str]) -> Vectors:
         vectors = np.zeros((len(texts), self.width), dtype=np.float32)
-        filled = [index for index, text in enumerate(texts) if text.strip()]
-        blank = [[index] for index, text in enumerate(texts) if not text.strip()]
+        rows = [row for row, text in enumerate(texts) if text.strip()]
         size = self.batch_size
-        while filled:
-            batch = filled[:size]
+        while rows:
+            batch = rows[:size]
             try:
-                vectors[batch] = self._request([texts[index] for index in batch])
+                vectors[batch] = self._request([texts[row] for row in batch])
             except RefusedError as error:
                 if len(batch) == 1:
-                    raise RefusedError(
-                        f"{error}. The text has {len(texts[batch[0]]):,} characters: "
-                        f"{texts[batch[0]]!r:.60}. If it is too long, start the server so that it "
-                        "cuts or takes such texts: TEI --auto-truncate; vLLM --max-model-len; "
-                        "llama-server -c, -b and -ub, up to what the model was trained on"
-                    ) from None
+                    raise _too_long(error, texts[batch[0]]) from None
                 size = len(batch) // 2
                 continue
-            filled = filled[size:]
-        for each in blank:
+            rows = rows[size:]
+        for row, text in enumerate(texts):
+            if text.strip():
+                continue
             try:
-                vectors[each] = self._request([texts[each[0]]])
+                vectors[row] = self._request([text])[0]
             except RefusedError:
                 continue  # zero, as for any text without a token
         self.stats.tokens += self._tokens
@@ -219,33 +227,42 @@ class ApiEncoder(Encoder):
             wait = 0.5 * 2**number
             try:
                 answer = self._client.post(self._url, json=body)
+            except httpx.TimeoutException:
+                reason = f"no answer for {_SECONDS:.0f} s; try a smaller batch_size"
             except httpx.TransportError as error:
-                silent = isinstance(error, httpx.TimeoutException)
-                reason = (
-                    f"no answer for {_SECONDS:.0f} s; try a smaller batch_size"
-                    if silent
-                    else f"no connection ({_clean(str(error))}); is the server running?"
-                )
-                if number >= self._tries:
-                    break
+                reason = f"no connection ({_clean(str(error))}); is the server running?"
             else:
                 if answer.status_code == 200:
                     return answer
-                text = _message(answer)
-                reason = f"status {answer.status_code}" + (f", {text!r}" if text else "")
-                if answer.status_code in _REFUSED or "too large" in text:
-                    raise RefusedError(
-                        f"{self._url}: {len(body['input'])} texts are refused ({reason})"
-                    )
-                if answer.status_code not in _RETRIED:
-                    raise ApiError(f"{self._url}: {self._lasting(answer.status_code, reason)}")
+                reason = self._refusal(answer, len(body["input"]))
                 wait = _retry_after(answer.headers.get("retry-after", ""), wait)
                 if wait > _PATIENCE:
                     reason += f"; it asks to wait {wait:,.0f} s"
                     break
-            if number < _TRIES:
-                time.sleep(wait)
+                if number < _TRIES:
+                    time.sleep(wait)
+                continue
+            if number >= self._tries:
+                break
+            time.sleep(wait)
         raise ApiError(f"{self._url}: {reason}")
+
+    def _refusal(self, answer: Any, count: int) -> str:
+        """Return why a server that may be asked again has not answered.
+
+        Raises:
+            RefusedError: it does not take these texts.
+            ApiError: it will not answer.
+        """
+        text = _message(answer)
+        reason = f"status {answer.status_code}"
+        if text:
+            reason += f", {text!r}"
+        if answer.status_code in _REFUSED or "too large" in text:
+            raise RefusedError(f"{self._url}: {count} texts are refused ({reason})")
+        if answer.status_code not in _RETRIED:
+            raise ApiError(f"{self._url}: {self._lasting(answer.status_code, reason)}")
+        return reason
 
     @property
     def _url(self) -> str:
@@ -275,9 +292,58 @@ class ApiEncoder(Encoder):
         return f"it has no model {self.endpoint.model!r}; it has {served} ({reason})"
 
 
+def _refuse_options(source: Source, options: ModelOptions) -> None:
+    """Refuse options that a server decides about."""
+    names = ("pooling", "max_length", "prefix", "append_eos")
+    refused = [name for name in names if getattr(options, name)]
+    if refused:
+        raise SpecError(
+            f"{source.label}: {' and '.join(refused)} cannot be set for a model behind a server, "
+            "which decides about them; set prompts here, and the others where it is started"
+        )
+
+
+def _client(endpoint: Endpoint) -> Any:
+    """Return a client that sends texts and key to this server alone."""
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    host = urlsplit(endpoint.url).hostname or ""
+    headers = {}
+    key = _key(endpoint)
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    return httpx.Client(
+        headers=headers,
+        timeout=httpx.Timeout(_SECONDS, connect=10),
+        follow_redirects=False,  # texts and key go to no other host
+        trust_env=host not in ("localhost", "127.0.0.1", "::1"),  # where no proxy is
+    )
+
+
+def _key(endpoint: Endpoint) -> str:
+    """Return the key for a server; empty for none."""
+    key = ""
+    if gets_key(endpoint.url):
+        key = os.environ.get(API_KEY, "")
+    if not key and endpoint.url.startswith("https://api.openai.com/"):
+        key = os.environ.get(_OPENAI, "")
+    return key
+
+
+def _too_long(error: RefusedError, text: str) -> RefusedError:
+    """Return the error about a text that is refused alone."""
+    return RefusedError(
+        f"{error}. The text has {len(text):,} characters: {text!r:.60}. If it is too long, start "
+        "the server so that it cuts or takes such texts: TEI --auto-truncate; vLLM "
+        "--max-model-len; llama-server -c, -b and -ub, up to what the model was trained on"
+    )
+
+
 def _whole(digits: str) -> int | float:
     """Return a whole number of JSON; infinity for one of more digits than Python reads."""
-    return int(digits) if len(digits) < 1000 else math.inf
+    if len(digits) < 1000:
+        return int(digits)
+    return math.inf
 
 
 def _stated_tokens(usage: Any) -> int:
@@ -294,11 +360,11 @@ def _stated_tokens(usage: Any) -> int:
     return 0
 
 
-def _vector(given: Any) -> Any:
+def _vector(embedding: Any) -> Any:
     """Return the numbers of a vector, sent as such or as float32 in base64."""
-    if isinstance(given, str):
-        return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4")
-    return given
+    if isinstance(embedding, str):
+        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")
+    return embedding
 
 
 def _message(answer: Any) -> str:
@@ -308,14 +374,16 @@ def _message(answer: Any) -> str:
     except ValueError:
         return ""
     for name in ("error", "message", "detail"):
-        body = body.get(name, body) if isinstance(body, dict) else body
+        if isinstance(body, dict) and name in body:
+            body = body[name]
     return _clean(str(body))
 
 
 def _clean(text: str) -> str:
     """Return what a server or library wrote as one line without secrets."""
     line = " ".join(known_secrets().without(text).split())
-    return "".join(each for each in line if each.isprintable())[:200]
+    printable = [character for character in line if character.isprintable()]
+    return "".join(printable[:200])
 
 
 def _retry_after(header: str, wait: float) -> float:
@@ -340,10 +408,12 @@ class Api(Kind):
         if not spec.startswith("api:") or "+" in spec:
             return None
         endpoint = Endpoint.parse(spec)
-        version = f"-{endpoint.version}" if endpoint.version else ""
-        stated = endpoint.version or f"none, run {uuid.uuid4().hex}"
-        label = safe_label(f"api-{endpoint.model}{version}")
-        return Source(endpoint.spec, self, label, revision=stated)
+        label = f"api-{endpoint.model}"
+        version = f"none, run {uuid.uuid4().hex}"
+        if endpoint.version:
+            label += f"-{endpoint.version}"
+            version = endpoint.version
+        return Source(endpoint.spec, self, safe_label(label), revision=version)
 
     def load(self, source: Source, options: ModelOptions) -> Any:
         """Return the encoder, which has asked the server once."""

@@ -33,7 +33,7 @@ from qwen3nb.models.gate.tokenizer import TOKENIZER, rust_tokenizer
 from qwen3nb.models.gate.weights import check_finite, check_types
 from qwen3nb.models.kinds.lora_change import change_of, has_no_effect
 from qwen3nb.models.kinds.prompts import stored_prompts
-from qwen3nb.models.kinds.source import Source, StoredSettings, fingerprint
+from qwen3nb.models.kinds.source import Fingerprint, Source, StoredSettings, fingerprint
 from qwen3nb.models.kinds.transformer import CausalKind, has_head
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.options import ModelOptions
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 # Fields of adapter_config.json that change what is computed, and their supported values.
-_PLAIN: dict[str, tuple[Any, ...]] = {
+_PLAIN: dict[str, tuple[object, ...]] = {
     "peft_type": ("LORA",),
     "task_type": ("CAUSAL_LM", "FEATURE_EXTRACTION", None),
     "bias": ("none", None),
@@ -56,13 +56,15 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
     "target_parameters": (None, []),
     "fan_in_fan_out": (False, None),
     "init_lora_weights": (True, False, None, "gaussian", "eva", "orthogonal", "olora", "pissa"),
-    **dict.fromkeys(
-        (
-            *("alora_invocation_tokens", "arrow_config", "kasa_config", "lora_bias"),
-            *("megatron_config", "monteclora_config", "use_bdlora", "use_qalora", "velora_config"),
-        ),
-        (None, False),
-    ),
+    "alora_invocation_tokens": (None, False),
+    "arrow_config": (None, False),
+    "kasa_config": (None, False),
+    "lora_bias": (None, False),
+    "megatron_config": (None, False),
+    "monteclora_config": (None, False),
+    "use_bdlora": (None, False),
+    "use_qalora": (None, False),
+    "velora_config": (None, False),
 }
 _SETS = {"target_modules", "exclude_modules", "modules_to_save"}
 _Rank = Annotated[int, Field(ge=1, le=16_384)]  # PEFT allocates it before it compares shapes
@@ -144,17 +146,22 @@ class _Adapter(CausalKind):
         _adapted(model, source.own_folder, shapes, initialise=True)
         _check_vocabulary(source.own_folder, source.model_folder)
 
-    def content(self, source: Source, folder: ModelFolder) -> dict[str, Any]:
+    def content(self, source: Source, folder: ModelFolder) -> Fingerprint:
         content = adapter_fingerprint(folder)
-        return content | super().content(source, folder) if folder.modules else content
+        if folder.modules:
+            content |= super().content(source, folder)
+        return content
 
     def weights(self, folder: ModelFolder) -> Weights:
         return folder.weights_in(WEIGHTS)
 
-    def fingerprint(self, source: Source) -> dict[str, Any]:
+    def fingerprint(self, source: Source) -> Fingerprint:
         assert source.base is not None  # noqa: S101 - adapters have one
-        base, content = fingerprint(source.base), super().fingerprint(source)
-        return {"kind": self.name, "base": base, "adapter": content}
+        return {
+            "kind": self.name,
+            "base": fingerprint(source.base),
+            "adapter": super().fingerprint(source),
+        }
 
     def stored(self, source: Source) -> StoredSettings:
         if source.own_folder.modules:
@@ -183,20 +190,18 @@ class _Adapter(CausalKind):
     def _merged(self, source: Source, model: Any) -> Any:
         """Return the base in float32, a ``model`` with or without its head, with its adapter."""
         folder = source.own_folder
-        opened, config = folder.weights_in(WEIGHTS), adapter_config(folder)
+        weights = folder.weights_in(WEIGHTS)
         if has_no_effect(adapter_change(folder)):
             _log.warning(
                 "%s: the adapter has no effect: its B matrices or its scale are all zero, so its "
                 "scores are those of its base",
                 folder,
             )
-        method = config.get("init_lora_weights", True)  # two of the methods change the base
-        adapted = _adapted(
-            model,
-            folder,
-            dict(opened.read_each(opened.tensors)),
-            initialise=method if method in ("olora", "pissa") else True,
-        )
+        initialise = adapter_config(folder).get("init_lora_weights", True)
+        if initialise not in ("olora", "pissa"):  # the methods that change the base
+            initialise = True
+        tensors = dict(weights.read_each(weights.tensors))
+        adapted = _adapted(model, folder, tensors, initialise=initialise)
         with refusing(folder, "PEFT cannot merge it"):
             _untie(model)
             adapted.merge_and_unload(safe_merge=True)
@@ -217,39 +222,50 @@ def sentence_settings(folder: ModelFolder, base: ModelFolder) -> StoredSettings:
     Raises:
         SpecError: other modules, or settings of theirs that are not supported with an adapter.
     """
-    file, modules = folder.path / "modules.json", folder.modules
+    modules = folder.modules
     names = [module.name for module in modules]
     if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise SpecError(
-            f"{file}: {', '.join(names)}; with an adapter, expected Transformer, Pooling and "
-            "perhaps Normalize. Merge the adapter into the model and save it again"
+            f"{folder.path / 'modules.json'}: {', '.join(names)}; with an adapter, expected "
+            "Transformer, Pooling and perhaps Normalize. Merge the adapter into the model and "
+            "save it again"
         )
-    pooling, lowercase = modules[1], modules[0].fields.get("do_lower_case")
-    name = _pooling_of(pooling.fields)
-    if name is None or lowercase or not pooling.fields.get("include_prompt", True):
+    transformer, pooling = modules[:2]
+    pooling_name = _pooling_of(pooling.fields)
+    pools_prompts = pooling.fields.get("include_prompt", True)
+    if pooling_name is None or transformer.fields.get("do_lower_case") or not pools_prompts:
         modes = ", ".join(rule.stored for rule in POOLINGS.values())
         raise SpecError(
             f"{pooling.file}: with an adapter, expected one pooling ({modes}), prompts included, "
             "and no do_lower_case. Merge the adapter into the model and save it again"
         )
-    limits = [
-        base.config.get("max_position_embeddings"),
-        folder.object("tokenizer_config.json").get("model_max_length"),
-    ]
-    known = [int(limit) for limit in limits if isinstance(limit, int | float)]
     return {
-        "pooling": name,
+        "pooling": pooling_name,
         "normalize": "Normalize" in names,
-        "max_length": modules[0].fields.get("max_seq_length") or min(known, default=None),
+        "max_length": transformer.fields.get("max_seq_length") or _length_limit(folder, base),
     }
 
 
-def _pooling_of(fields: Mapping[str, Any]) -> str | None:
+def _length_limit(folder: ModelFolder, base: ModelFolder) -> int | None:
+    """Return the smaller of the limits that the base and the tokenizer state, if any."""
+    limits = []
+    for limit in (
+        base.config.get("max_position_embeddings"),
+        folder.object("tokenizer_config.json").get("model_max_length"),
+    ):
+        if isinstance(limit, int | float):
+            limits.append(int(limit))
+    return min(limits, default=None)
+
+
+def _pooling_of(fields: Mapping[str, object]) -> str | None:
     """Return our name of the pooling in the settings of a module Pooling; None for others."""
     mode = fields.get("pooling_mode")
     flags = [name for name in fields if name.startswith("pooling_mode_") and fields[name] is True]
     for name, rule in POOLINGS.items():
-        if mode in (rule.stored, [rule.stored]) or (mode is None and flags == [rule.flag]):
+        if mode in (rule.stored, [rule.stored]):
+            return name
+        if mode is None and flags == [rule.flag]:
             return name
     return None
 
@@ -260,22 +276,31 @@ def adapter_change(folder: Path | ModelFolder) -> tuple[float, ...]:
     Raises:
         SpecError: not a LoRA adapter.
     """
-    folder = folder if isinstance(folder, ModelFolder) else ModelFolder(folder)
-    opened, config = folder.weights_in(WEIGHTS), adapter_config(folder)
-    tensors = dict(opened.read_each(opened.tensors))
-    modules = {_module_of(name): name for name in tensors}
-    ranks = {
-        _module_of(name): len(tensor)
-        for name, tensor in tensors.items()
-        if ".lora_A" in name or ".lora_embedding_A" in name
-    }
+    folder = _opened(folder)
+    config = adapter_config(folder)
+    weights = folder.weights_in(WEIGHTS)
+    tensors = dict(weights.read_each(weights.tensors))
+    return change_of(tensors, config, _scales(folder, config, tensors))
+
+
+def _scales(
+    folder: ModelFolder, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
+) -> dict[str, float]:
+    """Return what the product of a module's factors is multiplied with: alpha / rank."""
+    ranks = {}
+    for name, tensor in tensors.items():
+        if ".lora_A" in name or ".lora_embedding_A" in name:
+            ranks[_module_of(name)] = len(tensor)
+    modules = [_module_of(name) for name in tensors]
     alphas = dict.fromkeys(modules, float(config.get("lora_alpha", 8)))
-    for pattern, value in reversed((config.get("alpha_pattern") or {}).items()):
-        for module in _matching(folder, rf"(.*\.)?({pattern})", list(modules)):
-            alphas[module] = float(value)
-    power = 0.5 if config.get("use_rslora") else 1.0
-    scales = {_PREFIX + module: alphas[module] / ranks[module] ** power for module in ranks}
-    return change_of(tensors, config, scales)
+    patterns = config.get("alpha_pattern") or {}
+    for pattern, alpha in reversed(patterns.items()):  # the first that matches counts
+        for module in _matching(folder, rf"(.*\.)?({pattern})", alphas):
+            alphas[module] = float(alpha)
+    power = 1.0
+    if config.get("use_rslora"):
+        power = 0.5
+    return {_PREFIX + module: alphas[module] / rank**power for module, rank in ranks.items()}
 
 
 def embeds(source: Source) -> bool:
@@ -297,8 +322,8 @@ def _causal_prefix(folder: ModelFolder) -> str:
     if model_type not in transformers.CONFIG_MAPPING:
         return ""
     config = transformers.CONFIG_MAPPING[model_type]
-    kind = transformers.MODEL_FOR_CAUSAL_LM_MAPPING.get(config, None)
-    return str(getattr(kind, "base_model_prefix", ""))
+    model_class = transformers.MODEL_FOR_CAUSAL_LM_MAPPING.get(config, None)
+    return str(getattr(model_class, "base_model_prefix", ""))
 
 
 def _module_of(tensor: str) -> str:
@@ -331,33 +356,38 @@ def _adapted(
             report = set_peft_model_state_dict(adapted, tensors)
         except KeyError as error:
             raise SpecError(
-                f"{file}: {_shown(error.args[0])} is missing, though it is in modules_to_save of "
-                "adapter_config.json"
+                f"{file}: {_tensor_name(error.args[0])} is missing, though it is in "
+                "modules_to_save of adapter_config.json"
             ) from None
     missing = [name for name in report.missing_keys if ".lora_" in name]
-    for names, what in (
-        (report.unexpected_keys, "has no module in the base"),
-        (missing, "is missing, though it is a target of adapter_config.json"),
-    ):
-        if names:
-            raise SpecError(
-                f"{file}: {_shown(names[0])} {what} ({len(names)} such tensors); was it trained "
-                "on another?"
-            )
+    if report.unexpected_keys:
+        raise _other_base(file, report.unexpected_keys, "has no module in the base")
+    if missing:
+        target = "is missing, though it is a target of adapter_config.json"
+        raise _other_base(file, missing, target)
     return adapted
 
 
-def _shown(tensor: str) -> str:
+def _other_base(file: Path, tensors: Sequence[str], problem: str) -> SpecError:
+    return SpecError(
+        f"{file}: {_tensor_name(tensors[0])} {problem} ({len(tensors)} such tensors); was it "
+        "trained on another?"
+    )
+
+
+def _tensor_name(tensor: str) -> str:
     """Return the name of a tensor as in an adapter's file, without the part of every name."""
     return str(tensor).removeprefix(_PREFIX).replace(".default", "")
 
 
 def _named_part(model: Any, tensors: Iterable[str]) -> Any:
     """Return the part of a model whose modules an adapter names: the whole, or without its head."""
-    named = {_module_of(tensor) for tensor in tensors}
-    whole = {name for name, _ in model.named_modules()}
-    inside = {name for name, _ in model.base_model.named_modules()}
-    return model.base_model if named & inside and not named & whole else model
+    modules = {_module_of(tensor) for tensor in tensors}
+    of_model = {name for name, _ in model.named_modules()}
+    of_base_model = {name for name, _ in model.base_model.named_modules()}
+    if modules & of_base_model and not modules & of_model:
+        return model.base_model
+    return model
 
 
 def _lora_options(folder: ModelFolder, modules: Sequence[str]) -> dict[str, Any]:
@@ -366,40 +396,55 @@ def _lora_options(folder: ModelFolder, modules: Sequence[str]) -> dict[str, Any]
     Patterns become the names that they match, so that PEFT runs none of a stranger's.
     """
     config = adapter_config(folder)
-    tying = bool(config.get("ensure_weight_tying"))
-    targets = config.get("target_modules") or []
-    if isinstance(targets, str):
-        # PEFT ties what a pattern targets only if it matches one of these names alone.
-        saved = {name.rpartition(".")[2] for name in config.get("modules_to_save") or ()}
-        tied = {*_EMBEDDINGS} & saved or _matching(folder, targets, _EMBEDDINGS)
-        tying = tying and bool(tied)
-        if targets.lower() != "all-linear":
-            targets = _matching(folder, targets, modules)
-    elif tying:
-        targets = [name for name in modules if _ends_in(name, targets)]
     excluded = config.get("exclude_modules") or None
     if isinstance(excluded, str):
         excluded = _matching(folder, excluded, modules) or None
-    patterns: dict[str, dict[str, Any]] = {}
-    for field in ("rank_pattern", "alpha_pattern"):
-        patterns[field] = {}
-        for pattern, value in (config.get(field) or {}).items():
-            # a pattern without a module stays, for the warning of PEFT
-            names = _matching(folder, rf"(.*\.)?({pattern})", modules) or [pattern]
-            patterns[field]["|".join(map(re.escape, names))] = value
+    targets, ties_weights = _targets(folder, config, modules)
     return {
         "r": config["r"],
         "lora_alpha": config.get("lora_alpha", 8),
         "use_rslora": bool(config.get("use_rslora")),
         "use_dora": bool(config.get("use_dora")),
-        "ensure_weight_tying": tying,
+        "ensure_weight_tying": ties_weights,
         "target_modules": targets,
         "exclude_modules": excluded,
         "modules_to_save": config.get("modules_to_save") or None,
         "layers_to_transform": config.get("layers_to_transform"),
         "layers_pattern": config.get("layers_pattern") or None,
-        **patterns,
+        "rank_pattern": _by_names(folder, config.get("rank_pattern"), modules),
+        "alpha_pattern": _by_names(folder, config.get("alpha_pattern"), modules),
     }
+
+
+def _targets(
+    folder: ModelFolder, config: Mapping[str, Any], modules: Sequence[str]
+) -> tuple[str | Sequence[str], bool]:
+    """Return the target modules, and whether PEFT ties weights."""
+    targets = config.get("target_modules") or []
+    ties_weights = bool(config.get("ensure_weight_tying"))
+    if isinstance(targets, str):
+        # PEFT ties what a pattern targets only if it matches one of these names alone.
+        saved = {name.rpartition(".")[2] for name in config.get("modules_to_save") or ()}
+        tied = saved.intersection(_EMBEDDINGS) or _matching(folder, targets, _EMBEDDINGS)
+        ties_weights = ties_weights and bool(tied)
+        if targets.lower() != "all-linear":
+            targets = _matching(folder, targets, modules)
+    elif ties_weights:
+        targets = [name for name in modules if _ends_in(name, targets)]
+    return targets, ties_weights
+
+
+def _by_names(
+    folder: ModelFolder, values: Mapping[str, float] | None, modules: Sequence[str]
+) -> dict[str, float]:
+    """Return values by pattern, with patterns that list the names that they match."""
+    by_names = {}
+    for pattern, value in (values or {}).items():
+        names = _matching(folder, rf"(.*\.)?({pattern})", modules)
+        if not names:  # it stays, for the warning of PEFT
+            names = [pattern]
+        by_names["|".join(map(re.escape, names))] = value
+    return by_names
 
 
 def _ends_in(name: str, ends: Iterable[str]) -> bool:
@@ -414,12 +459,15 @@ def _untie(model: Any) -> None:
     """
     import torch
 
-    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
-    adapted = [module for module in (head, embedding) if hasattr(module, "base_layer")]
-    saved = [module for module in (head, embedding) if hasattr(module, "modules_to_save")]
-    if head is None or not (adapted or saved):
+    head = model.get_output_embeddings()
+    if head is None:
         return
-    if adapted and head.weight is embedding.weight:
+    embedding = model.get_input_embeddings()
+    is_adapted = hasattr(head, "base_layer") or hasattr(embedding, "base_layer")
+    is_saved = hasattr(head, "modules_to_save") or hasattr(embedding, "modules_to_save")
+    if not (is_adapted or is_saved):
+        return
+    if is_adapted and head.weight is embedding.weight:
         plain = getattr(head, "base_layer", head)
         plain.weight = torch.nn.Parameter(plain.weight.detach().clone(), requires_grad=False)
     model.config.tie_word_embeddings = False
@@ -445,17 +493,23 @@ def _matching(folder: ModelFolder, pattern: str, names: Iterable[str]) -> list[s
         ) from None
 
 
-def adapter_fingerprint(folder: Path | ModelFolder) -> dict[str, Any]:
+def adapter_fingerprint(folder: Path | ModelFolder) -> Fingerprint:
     """Return what identifies an adapter: its configuration and weights."""
-    folder = folder if isinstance(folder, ModelFolder) else ModelFolder(folder)
+    folder = _opened(folder)
     # Without the path of the base during training, and with sorted sets of modules, whose order
     # differs between processes.
-    config = {
-        name: sorted(value, key=str) if name in _SETS and isinstance(value, list) else value
-        for name, value in adapter_config(folder).items()
-        if name != "base_model_name_or_path"
-    }
+    config = dict(adapter_config(folder))
+    config.pop("base_model_name_or_path", None)
+    for name in _SETS & config.keys():
+        if isinstance(config[name], list):
+            config[name] = sorted(config[name], key=str)
     return {"weights": folder.weights_in(WEIGHTS).digest, "config": sha256_json(config)}
+
+
+def _opened(folder: Path | ModelFolder) -> ModelFolder:
+    if isinstance(folder, ModelFolder):
+        return folder
+    return ModelFolder(folder)
 
 
 def adapter_config(folder: ModelFolder) -> dict[str, Any]:
@@ -478,13 +532,8 @@ def adapter_config(folder: ModelFolder) -> dict[str, Any]:
     folder.check_files()
     config = folder.object(CONFIG)
     folder.weights_in(WEIGHTS)
-    for name, known in _PLAIN.items():
-        if config.get(name) not in known and not (name not in config and None in known):
-            values = " or ".join(repr(value) for value in known if value is not None)
-            raise SpecError(
-                f"{folder.path / CONFIG}: {name} is {config.get(name)!r:.60}; only plain LoRA is "
-                f"supported ({name} {values or None!s:.60})"
-            )
+    for name in _PLAIN:
+        _check_plain(folder, config, name)
     try:
         TypeAdapter(_Fields).validate_python(config)
     except ValidationError as error:
@@ -492,14 +541,28 @@ def adapter_config(folder: ModelFolder) -> dict[str, Any]:
     return config
 
 
+def _check_plain(folder: ModelFolder, config: Mapping[str, Any], name: str) -> None:
+    """Refuse a value of a field that plain LoRA does not have."""
+    supported = _PLAIN[name]
+    value = config.get(name)
+    is_absent = name not in config and None in supported
+    if value in supported or is_absent:
+        return
+    choices = " or ".join(repr(choice) for choice in supported if choice is not None)
+    raise SpecError(
+        f"{folder.path / CONFIG}: {name} is {value!r:.60}; only plain LoRA is "
+        f"supported ({name} {choices or None!s:.60})"
+    )
+
+
 def is_foreign(folder: ModelFolder) -> bool:
     """Return whether a folder has an adapter of MLX, whose files have other names."""
     if folder.has(WEIGHTS):
         return False
+    if any(map(folder.has, _FOREIGN)):
+        return True
     config = folder.object(CONFIG)
-    return any(map(folder.has, _FOREIGN)) or (
-        "peft_type" not in config and bool(_OF_MLX & {*config})
-    )
+    return "peft_type" not in config and not _OF_MLX.isdisjoint(config)
 
 
 def _other_weights(folder: ModelFolder) -> str:
@@ -524,17 +587,18 @@ def _check_vocabulary(folder: ModelFolder, base: ModelFolder) -> None:
         return
     ours = rust_tokenizer(folder.path / TOKENIZER).get_vocab()
     theirs = rust_tokenizer(base.path / TOKENIZER).get_vocab()
-    odd = sorted(dict(ours.items() ^ theirs.items()))
+    different = sorted(dict(ours.items() ^ theirs.items()))
     added = sorted(ours.keys() - theirs.keys())
-    if odd != added:
+    if different != added:
         raise SpecError(
-            f"{folder.path / TOKENIZER}: the token {odd[0]!r:.60} is not the same in the base's "
-            f"({len(odd)} such tokens); was the adapter trained on another base?"
+            f"{folder.path / TOKENIZER}: the token {different[0]!r:.60} is not the same in the "
+            f"base's ({len(different)} such tokens); was the adapter trained on another base?"
         )
     # Trainers add a token for padding, which is in no text.
-    if used := [token for token in added if not _PADDING.search(token)]:
+    in_texts = [token for token in added if not _PADDING.search(token)]
+    if in_texts:
         raise SpecError(
-            f"{folder.path / TOKENIZER}: adds the token {used[0]!r:.60}, which its base lacks "
-            f"({len(used)} such tokens). Merge the adapter into its base with PEFT, and save both "
-            "with this tokenizer"
+            f"{folder.path / TOKENIZER}: adds the token {in_texts[0]!r:.60}, which its base lacks "
+            f"({len(in_texts)} such tokens). Merge the adapter into its base with PEFT, and save "
+            "both with this tokenizer"
         )

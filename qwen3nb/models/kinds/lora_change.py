@@ -13,13 +13,15 @@ import math
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
+
+    Matrix: TypeAlias = NDArray[np.float64]
 
 _PROJECTIONS = 8
 _EQUAL = 1e-5  # of the larger norm: rounding of factors that are written differently
@@ -40,27 +42,32 @@ def change_of(
         config: its configuration.
         scales: by module, what B A is multiplied with.
     """
-    factors: dict[str, dict[str, NDArray[np.float64]]] = {}
-    square, sums = 0.0, np.zeros(_PROJECTIONS)
+    factors: dict[str, dict[str, Matrix]] = {}
+    squared_norm = 0.0
+    projections = np.zeros(_PROJECTIONS)
     for name, tensor in tensors.items():
         values = tensor.double().numpy()
-        if match := _FACTORS.search(name):
-            factors.setdefault(name[: match.start()], {})[match["side"]] = values
+        match = _FACTORS.search(name)
+        if match is not None:
+            module = name[: match.start()]
+            factors.setdefault(module, {})[match["side"]] = values
         elif not name.endswith(".base_layer.weight"):
-            square += float((values**2).sum())
-            sums += _random(name, values.size) @ values.ravel()
-    for module, sides in factors.items():
-        first, second = sides["A"], scales[module] * sides["B"]  # (r, I) and (O, r)
-        square += float(np.sum((second.T @ second) * (first @ first.T)))
-        left = _random(f"{module} outputs", len(second)) @ second
-        right = first @ _random(f"{module} inputs", first.shape[1]).T
-        sums += np.einsum("pr,rp->p", left, right)
+            squared_norm += float((values**2).sum())
+            projections += _random(name, values.size) @ values.ravel()
+    for module, pair in factors.items():
+        a = pair["A"]  # (r, I)
+        b = scales[module] * pair["B"]  # (O, r)
+        squared_norm += float(np.sum((b.T @ b) * (a @ a.T)))
+        left = _random(f"{module} outputs", len(b)) @ b
+        right = a @ _random(f"{module} inputs", a.shape[1]).T
+        projections += np.einsum("pr,rp->p", left, right)
     if config.get("init_lora_weights") in _WITH_BASE:
-        square += 1.0
-    return (math.sqrt(max(square, 0.0)), *map(float, sums))
+        squared_norm += 1.0
+    norm = math.sqrt(max(squared_norm, 0.0))
+    return (norm, *projections.tolist())
 
 
-def _random(name: str, size: int) -> NDArray[np.float64]:
+def _random(name: str, size: int) -> Matrix:
     """Return directions (projections, size) that depend on the name alone."""
     return np.random.default_rng(zlib.crc32(name.encode())).normal(size=(_PROJECTIONS, size))
 
@@ -74,8 +81,6 @@ def are_equal(first: Sequence[float], second: Sequence[float]) -> bool:
     """Return whether two adapters of one base are equal after merging."""
     if len(first) != len(second):
         return False
-    largest = max(first[0], second[0])
-    return all(
-        math.isclose(one, other, rel_tol=0, abs_tol=_EQUAL * largest)
-        for one, other in zip(first, second, strict=True)
-    )
+    largest_norm = max(first[0], second[0])
+    differences = np.abs(np.subtract(first, second))
+    return bool((differences <= _EQUAL * largest_norm).all())

@@ -83,37 +83,53 @@ def parse_prompts(given: Mapping[str, str] | str | None) -> dict[str, str] | Non
     Raises:
         SpecError: invalid syntax, or a name that looks like a mistyped role.
     """
-    if not isinstance(given, str):
-        return None if given is None else named_prompts(given)
-    text = given
-    if not text.strip():
+    if given is None:
         return None
-    if text.strip() == NO_PROMPTS:
+    if not isinstance(given, str):
+        return named_prompts(given)
+    text = given.strip()
+    if not text:
+        return None
+    if text == NO_PROMPTS:
         return {}
-    expected = "expected NAME=TEXT, such as query='query: ', where NAME is query or passage"
-    if text.lstrip().startswith("{"):
-        try:
-            named = named_prompts(json.loads(text))
-        except ValueError as error:
-            raise SpecError(f"prompts {text!r:.80}: not a JSON object of texts ({error})") from None
+    if text.startswith("{"):
+        prompts = _from_json(given)
     else:
-        parts = [_NAMED.fullmatch(part) for part in _NEXT.split(text)]
-        if None in parts:
-            raise SpecError(f"prompts {text!r:.80}: {expected}")
-        pairs = [part.groups() for part in parts if part]
-        if len({name for name, _ in pairs}) < len(pairs):
-            raise SpecError(f"prompts {text!r:.80}: a name occurs twice; give one text for each")
-        named = named_prompts({name: each.replace(r"\n", "\n") for name, each in pairs})
-    if unusual := mistyped_roles(named):
-        raise SpecError(unusual[0])
-    return named
+        prompts = _from_line(given)
+    warnings = mistyped_roles(prompts)
+    if warnings:
+        raise SpecError(warnings[0])
+    return prompts
+
+
+def _from_json(text: str) -> dict[str, str]:
+    try:
+        return named_prompts(json.loads(text))
+    except ValueError as error:
+        raise SpecError(f"prompts {text!r:.80}: not a JSON object of texts ({error})") from None
+
+
+def _from_line(line: str) -> dict[str, str]:
+    prompts: dict[str, str] = {}
+    for part in _NEXT.split(line):
+        match = _NAMED.fullmatch(part)
+        if match is None:
+            raise SpecError(
+                f"prompts {line!r:.80}: expected NAME=TEXT, such as query='query: ', where NAME is "
+                "query or passage"
+            )
+        name, text = match.groups()
+        if name in prompts:
+            raise SpecError(f"prompts {line!r:.80}: a name occurs twice; give one text for each")
+        prompts[name] = text.replace(r"\n", "\n")
+    return named_prompts(prompts)
 
 
 def names_prompt_set(given: Any) -> bool:
     """Return whether ``given`` names a set of prompts; see `read_prompts`.
 
-    >>> [names_prompt_set(each) for each in ("15", "my/prompts.toml", "query=find: ", None)]
-    [True, True, False, False]
+    >>> names_prompt_set("15"), names_prompt_set("my/prompts.toml"), names_prompt_set("query=a: ")
+    (True, True, False)
     """
     return isinstance(given, str) and _SET.fullmatch(given.strip()) is not None
 
@@ -147,15 +163,30 @@ def prompt_for(
     >>> prompt_for(prompts, role="query"), prompt_for(prompts, role="passage")
     ('query: ', '')
     """
-    narrow = [task.name, task.type] if task is not None else []
-    keys = [key for name in narrow for key in ([f"{name}-{role}", name] if role else [name])]
-    prompt = next((prompts[key] for key in [*keys, role or _SYMMETRIC] if key in prompts), "")
+    keys = [role or _SYMMETRIC]
+    if task is not None and role:
+        keys = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, *keys]
+    elif task is not None:
+        keys = [task.name, task.type, *keys]
+    prompt = ""
+    for key in keys:
+        if key in prompts:
+            prompt = prompts[key]
+            break
     if instruction and _SLOT in prompt:
-        own = getattr(task, "prompt", None)  # MTEB's instruction for the task, possibly per role
-        if isinstance(own, Mapping):
-            own = own.get(_DOCUMENT if role == _PASSAGE else "query")
-        prompt = prompt.replace(_SLOT, own if own and isinstance(own, str) else instruction)
+        prompt = prompt.replace(_SLOT, _task_instruction(task, role) or instruction)
     return prompt
+
+
+def _task_instruction(task: Any, role: str | None) -> str:
+    """Return MTEB's instruction for the task, possibly per role; empty without one."""
+    instruction = getattr(task, "prompt", None)
+    if isinstance(instruction, Mapping):
+        mteb_role = _DOCUMENT if role == _PASSAGE else "query"
+        instruction = instruction.get(mteb_role)
+    if isinstance(instruction, str):
+        return instruction
+    return ""
 
 
 def mistyped_roles(names: Iterable[str]) -> list[str]:
@@ -165,13 +196,16 @@ def mistyped_roles(names: Iterable[str]) -> list[str]:
     ["prompt 'qeury' is used only where a program requests it; did you mean 'query'?"]
     """
     roles = ("query", _DOCUMENT, _PASSAGE, _SYMMETRIC)
-    ends = {name: name.rpartition("-")[2] for name in names}  # the role after a task's name
-    near = {name: difflib.get_close_matches(end, roles, 1, 0.7) for name, end in ends.items()}
-    return [
-        f"prompt {name!r} is used only where a program requests it; did you mean {meant[0]!r}?"
-        for name, meant in near.items()
-        if meant and ends[name] not in roles
-    ]
+    warnings = []
+    for name in names:
+        role = name.rpartition("-")[2]  # after a task's name
+        similar = difflib.get_close_matches(role, roles, 1, 0.7)
+        if similar and role not in roles:
+            warnings.append(
+                f"prompt {name!r} is used only where a program requests it; did you mean "
+                f"{similar[0]!r}?"
+            )
+    return warnings
 
 
 def stored_prompts(folder: ModelFolder) -> dict[str, str]:
@@ -197,17 +231,17 @@ def used_prompts(prompts: Mapping[str, Any], *, default: str | None) -> dict[str
     never uses one called ``passage``. ``default`` is the name of the prompt used if none is
     requested.
     """
-    theirs = {name: text for name, text in prompts.items() if text is not None}
+    stored = {name: text for name, text in prompts.items() if text is not None}
     ours = re.compile(f"(.*-)?{_PASSAGE}|{_SYMMETRIC}")
-    kept = {name: text for name, text in theirs.items() if not ours.fullmatch(name)}
+    prompts_in_use = {name: text for name, text in stored.items() if not ours.fullmatch(name)}
     if default is not None:
-        if default not in ("query", _DOCUMENT, *theirs):
+        if default not in ("query", _DOCUMENT, *stored):
             raise SpecError(
                 f"default_prompt_name is {default!r}, which is not a prompt; "
-                f"expected one of: {', '.join(theirs) or 'none, as there are no prompts'}"
+                f"expected one of: {', '.join(stored) or 'none, as there are no prompts'}"
             )
-        kept[_SYMMETRIC] = theirs.get(default, "")
-    return named_prompts(kept)
+        prompts_in_use[_SYMMETRIC] = stored.get(default, "")
+    return named_prompts(prompts_in_use)
 
 
 def exported_prompts(prompts: Mapping[str, str]) -> dict[str, Any]:
@@ -252,17 +286,19 @@ def prompt_warning(source: Source, given: Mapping[str, str] | None = None) -> st
         return ""
     family = _family_of(source)
     if given is not None:
-        expected = source.prompts or (prompt_families()[family]["prompts"] if family else {})
+        expected = source.prompts
+        if not expected and family:
+            expected = prompt_families()[family]["prompts"]
         return _blank_warning(source.label, given, expected)
     if source.prompts or not family:
         return ""
-    prompts, card = (prompt_families()[family][name] for name in ("prompts", "card"))
-    options = _prompt_options(prompts)
+    prompts = prompt_families()[family]["prompts"]
+    card = prompt_families()[family]["card"]
+    prescribed = ", ".join(f"{text!r} for a {role}" for role, text in prompts.items())
     return (
         f"{source.label}: used without prompts, but the authors of {family} prescribe "
-        f"{', '.join(f'{text!r} for a {role}' for role, text in prompts.items())} "
-        f"({card}), so its scores may be too low. Give `{options}`, or "
-        f"`--prompt {NO_PROMPTS}` to use none"
+        f"{prescribed} ({card}), so its scores may be too low. Give "
+        f"`{_prompt_options(prompts)}`, or `--prompt {NO_PROMPTS}` to use none"
     )
 
 
@@ -287,19 +323,17 @@ def _prompt_options(prompts: Mapping[str, str]) -> str:
 
 def _blank_warning(label: str, given: Mapping[str, str], expected: Mapping[str, str]) -> str:
     """Return a warning about prompts that differ from the expected ones in white space alone."""
-    wrong = {
-        role: expected[role]
-        for role, text in given.items()
-        if role in expected
-        and text != expected[role]
-        and "".join(text.split()) == "".join(expected[role].split())
-    }
-    if not wrong:
+    corrected = {}
+    for role, text in given.items():
+        right = expected.get(role, text)
+        if text != right and "".join(text.split()) == "".join(right.split()):
+            corrected[role] = right
+    if not corrected:
         return ""
-    differences = ", ".join(f"{given[role]!r} for {text!r}" for role, text in wrong.items())
+    differences = ", ".join(f"{given[role]!r} for {text!r}" for role, text in corrected.items())
     return (
         f"{label}: the prompts differ in a blank from those of its authors: {differences}. "
-        f"Its scores may be too low; give `{_prompt_options(wrong)}`"
+        f"Its scores may be too low; give `{_prompt_options(corrected)}`"
     )
 
 
@@ -339,37 +373,48 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
         SpecError: no such file or number, an invalid file, an unknown type or word, or two prompts
             with the same name or text.
     """
-    given, file = given.strip(), prompts_file(given)
+    given = given.strip()
+    file = prompts_file(given)
     try:
         entries = read_toml(file, _Set, refusal=SpecError)
     except OSError as error:
         raise SpecError(f"no set of prompts {given!r}: {error.strerror}") from None
     try:
-        types = tomllib.loads(_STORED.read_text(encoding="utf-8"))["types"]
-        if file != _STORED and "types" in entries:
-            from mteb.abstasks.task_metadata import TaskType
-
-            types |= {
-                one_of("type", each, get_args(TaskType)): entries["types"][each]
-                for each in entries["types"]
-            }
-        words = types.get(task_type) or types[_DEFAULT_TYPE]
-        prompts = [
-            replace(
-                each,
-                text=_WORD.sub(lambda found: words[one_of("word", found[1], words)], each.text),
-            )
-            for each in entries.get("prompts", [])
-        ]
+        words = _words_of(task_type, entries.get("types", {}))
+        prompts = [_filled(prompt, words) for prompt in entries.get("prompts", [])]
     except ValueError as error:
         raise SpecError(f"{file}: {error}") from None
-    distinct = {each.name for each in prompts}, {each.text for each in prompts}
-    if not prompts or min(map(len, distinct)) < len(prompts):
+    names = {prompt.name for prompt in prompts}
+    texts = {prompt.text for prompt in prompts}
+    if not prompts or min(len(names), len(texts)) < len(prompts):
         raise SpecError(f"{file}: expected [[prompts]], each with a unique name and text")
-    count = int(given) if given.isdecimal() else len(prompts)
+    count = len(prompts)
+    if given.isdecimal():
+        count = int(given)
     if not 1 <= count <= len(prompts):
         raise SpecError(f"prompts is {given}; expected 1 to {len(prompts)}, or a TOML file")
     return prompts[:count]
+
+
+def _words_of(task_type: str, types: Mapping[str, dict[str, str]]) -> dict[str, str]:
+    """Return the words of prompts for a type of task: a file's, else the stored ones."""
+    stored: dict[str, dict[str, str]] = tomllib.loads(_STORED.read_text(encoding="utf-8"))["types"]
+    if types != stored:
+        from mteb.abstasks.task_metadata import TaskType
+
+        for name in types:
+            one_of("type", name, get_args(TaskType))
+    words_by_type = {**stored, **types}
+    return words_by_type.get(task_type) or words_by_type[_DEFAULT_TYPE]
+
+
+def _filled(prompt: QueryPrompt, words: Mapping[str, str]) -> QueryPrompt:
+    """Return a prompt with its words in place of their names."""
+
+    def word(match: re.Match[str]) -> str:
+        return words[one_of("word", match[1], words)]
+
+    return replace(prompt, text=_WORD.sub(word, prompt.text))
 
 
 def prompts_file(given: str) -> Path:
@@ -377,4 +422,6 @@ def prompts_file(given: str) -> Path:
     if given.strip().isdecimal():
         return _STORED
     file = Path(given.strip()).expanduser()
-    return file if file.is_file() else paths.root() / file
+    if file.is_file():
+        return file
+    return paths.root() / file

@@ -17,13 +17,27 @@ _FILES = ("model.safetensors", "pytorch_model.bin")
 _TRANSFORMERS = ("CLIPModel", "MLMTransformer", "Transformer")
 # Arguments of transformers' loader that would load weights other than those checked here.
 _FOREIGN = {
-    *("adapter_kwargs", "cache_dir", "config", "gguf_file", "ignore_mismatched_sizes"),
-    *("key_mapping", "merges_file", "quantization_config", "revision", "subfolder"),
-    *("tokenizer_file", "variant", "vocab_file"),
+    "adapter_kwargs",
+    "cache_dir",
+    "config",
+    "gguf_file",
+    "ignore_mismatched_sizes",
+    "key_mapping",
+    "merges_file",
+    "quantization_config",
+    "revision",
+    "subfolder",
+    "tokenizer_file",
+    "variant",
+    "vocab_file",
 }
 _ARGUMENTS = (
-    *("config_args", "config_kwargs", "model_args", "model_kwargs"),
-    *("processor_kwargs", "tokenizer_args"),
+    "config_args",
+    "config_kwargs",
+    "model_args",
+    "model_kwargs",
+    "processor_kwargs",
+    "tokenizer_args",
 )
 
 
@@ -43,28 +57,16 @@ class SentenceTransformerKind(FolderKind):
     def check(self, source: Source) -> None:
         """Check settings and weights of every module before anything is built."""
         folder = source.own_folder
-        (check_opened if _is_transformer(folder) else check_settings)(folder)
+        if _is_transformer(folder):
+            check_opened(folder)
+        else:
+            check_settings(folder)
         for module in folder.modules:
             _check_settings(module)
             if module.name in _TRANSFORMERS:
-                check_opened(module.folder)
-                if module.name != "CLIPModel":
-                    check_architecture(module.folder)
-                encoder = module.folder.config.get("model_type") in ENCODER_DECODERS
-                alone = _states_alone(module) or _fills_masks(module)
-                model = check_weights(module.folder, encoder=encoder, whole=not alone)
-                if alone:
-                    check_reads_text(model, module.folder, alone=False)
-                length = module.fields.get("max_seq_length")
-                check_length(model, length, f"{module.file}: max_seq_length")
-            elif (weights := _module_weights(module)) is not None:
-                check_types(weights.tensors.values())
-                if module.name == "StaticEmbedding" and len(weights.tensors) > 1:
-                    raise CheckpointError(  # such as a weight per token, of model2vec
-                        f"{folder}: has {', '.join(weights.tensors)}; expected a table alone, as "
-                        "sentence-transformers reads no more"
-                    )
-            # sentence-transformers checks the rest.
+                _check_transformer(module)
+            else:
+                _check_weights(module, folder)
 
     def weights(self, folder: ModelFolder) -> Weights:
         """Return the weights of the first module."""
@@ -77,8 +79,11 @@ class SentenceTransformerKind(FolderKind):
         weights = super().modules(folder)
         for module in folder.modules:
             path = module.folder.path.relative_to(folder.path).as_posix()
-            if path != "." and path not in weights and (opened := _module_weights(module)):
-                weights[path] = opened
+            if path == "." or path in weights:
+                continue
+            module_weights = _module_weights(module)
+            if module_weights is not None:
+                weights[path] = module_weights
         return weights
 
     def load(self, source: Source, options: ModelOptions) -> Any:
@@ -130,15 +135,44 @@ def _fills_masks(module: SentenceModule) -> bool:
     return task == "fill-mask" or module.name == "MLMTransformer"
 
 
+def _check_transformer(module: SentenceModule) -> None:
+    check_opened(module.folder)
+    if module.name != "CLIPModel":
+        check_architecture(module.folder)
+    states_alone = _states_alone(module) or _fills_masks(module)
+    encoder_alone = module.folder.config.get("model_type") in ENCODER_DECODERS
+    model = check_weights(module.folder, encoder=encoder_alone, whole=not states_alone)
+    if states_alone:
+        check_reads_text(model, module.folder, alone=False)
+    check_length(model, module.fields.get("max_seq_length"), f"{module.file}: max_seq_length")
+
+
+def _check_weights(module: SentenceModule, folder: ModelFolder) -> None:
+    """Check the weights of another module, if it has any; the library checks the rest."""
+    weights = _module_weights(module)
+    if weights is None:
+        return
+    check_types(weights.tensors.values())
+    if module.name == "StaticEmbedding" and len(weights.tensors) > 1:
+        raise CheckpointError(  # such as a weight per token, of model2vec
+            f"{folder}: has {', '.join(weights.tensors)}; expected a table alone, as "
+            "sentence-transformers reads no more"
+        )
+
+
 def _states_alone(module: SentenceModule) -> bool:
     """Return whether only the last hidden states of a transformer are used."""
     uses = module.fields.get("modality_config", {"text": {}})
-    return isinstance(uses, dict) and all(
-        isinstance(each, dict)
-        and each.get("method", "forward") == "forward"
-        and each.get("method_output_name", "last_hidden_state") == "last_hidden_state"
-        for each in uses.values()
-    )
+    if not isinstance(uses, dict):
+        return False
+    for use in uses.values():
+        if not isinstance(use, dict):
+            return False
+        if use.get("method", "forward") != "forward":
+            return False
+        if use.get("method_output_name", "last_hidden_state") != "last_hidden_state":
+            return False
+    return True
 
 
 def _check_settings(module: SentenceModule) -> None:
@@ -148,7 +182,8 @@ def _check_settings(module: SentenceModule) -> None:
         value = module.fields.get(key, {})
         if not isinstance(value, dict):
             raise CheckpointError(f"{module.file}: {key} is {value!r:.60}; expected an object")
-        if foreign := sorted(_FOREIGN & value.keys()):
+        foreign = sorted(_FOREIGN & value.keys())
+        if foreign:
             raise CheckpointError(
                 f"{module.file}: {key}.{foreign[0]} would load other files or weights than those "
                 "that are checked; remove it"
@@ -171,5 +206,7 @@ def _check_settings(module: SentenceModule) -> None:
 
 def _module_weights(module: SentenceModule) -> Weights | None:
     """Return the weights next to the configuration of a module; None if there are none."""
-    name = next(filter(module.folder.has, _FILES), None)
-    return None if name is None else module.folder.weights_in(name)
+    for name in _FILES:
+        if module.folder.has(name):
+            return module.folder.weights_in(name)
+    return None

@@ -30,8 +30,17 @@ _TEXT = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "TEXT_ENCODING")
 _TEXT_TYPES = ("canine", "splinter")
 # Encoder-decoders whose encoder is used alone.
 ENCODER_DECODERS = {
-    *("blenderbot", "blenderbot-small", "longt5", "mt5", "prophetnet", "switch_transformers"),
-    *("t5", "t5gemma", "t5gemma2", "udop", "umt5"),
+    "blenderbot",
+    "blenderbot-small",
+    "longt5",
+    "mt5",
+    "prophetnet",
+    "switch_transformers",
+    "t5",
+    "t5gemma",
+    "t5gemma2",
+    "udop",
+    "umt5",
 }
 _TEXT_PARTS = {"attn_config", "decoder", "encoder", "ffn_config"}
 _HEADS = ("ForCausalLM", "LMHeadModel")  # of classes with an output matrix
@@ -68,7 +77,9 @@ class _Transformer(FolderKind):
 
         config = source.model_folder.config
         if self.of_transformers and not bidirectional:
-            advice = "; or run it with bidirectional (--bidirectional)" if self.directed else ""
+            advice = ""
+            if self.directed:
+                advice = "; or run it with bidirectional (--bidirectional)"
             check_architecture(source.model_folder, advice=advice)
         model = self.build(source, dtype, bidirectional=bidirectional).eval()
         if bidirectional or self.bidirectional or config.get("is_causal") is False:
@@ -87,15 +98,15 @@ class _Encoder(_Transformer):
     bidirectional = True
 
     def matches(self, folder: ModelFolder) -> bool:
-        ours = (
-            folder.config.get("model_type") == "qwen3" and folder.config.get("is_causal") is False
-        )
-        return ours and (not folder.modules or as_exported(folder))
+        config = folder.config
+        if config.get("model_type") != "qwen3" or config.get("is_causal") is not False:
+            return False
+        return not folder.modules or as_exported(folder)
 
     def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
         from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
-        return _stock(source.model_folder, dtype, kind=Qwen3EncoderModel)
+        return _stock(source.model_folder, dtype, model_class=Qwen3EncoderModel)
 
 
 class _Seq2Seq(_Transformer):
@@ -123,9 +134,9 @@ class _Seq2Seq(_Transformer):
 
         folder = source.model_folder
         model = Qwen3EncoderModel(encoder_config(folder.config))
-        used = encoder_tensors(folder)
-        state = dict(folder.weights.read_each(used.values()))
-        model.load_state_dict({new: state[name] for new, name in used.items()})
+        sources = encoder_tensors(folder)  # by name in the encoder, the name in the checkpoint
+        tensors = dict(folder.weights.read_each(sources.values()))
+        model.load_state_dict({name: tensors[source] for name, source in sources.items()})
         check_finite(model, folder)
         warn_of_constants(model, folder)
         for setting in ignored_settings(folder.config):
@@ -141,11 +152,11 @@ class _EncoderDecoder(_Transformer):
     encoder_only = True
 
     def matches(self, folder: ModelFolder) -> bool:
-        encodes = check_head(folder).endswith("EncoderModel")
+        head = check_head(folder)
+        if folder.config.get("is_encoder_decoder"):
+            return True
         model_type = folder.config.get("model_type")
-        return bool(folder.config.get("is_encoder_decoder")) or (
-            encodes and model_type in ENCODER_DECODERS
-        )
+        return head.endswith("EncoderModel") and model_type in ENCODER_DECODERS
 
     def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
         return _stock(source.model_folder, dtype).get_encoder()
@@ -168,7 +179,7 @@ class CausalKind(_Transformer):
         """Load the model with its output matrix."""
         from transformers import AutoModelForCausalLM
 
-        return _stock(source.model_folder, dtype, kind=AutoModelForCausalLM)
+        return _stock(source.model_folder, dtype, model_class=AutoModelForCausalLM)
 
     def states(self, source: Source, dtype: torch.dtype) -> Any:
         """Load the model without an output matrix."""
@@ -218,7 +229,8 @@ class _Reranker(CausalKind):
 
 def has_head(folder: ModelFolder) -> bool:
     """Return whether a folder declares a causal language model with its output matrix."""
-    return all(str(name).endswith(_HEADS) for name in folder.config.get("architectures") or ())
+    architectures = folder.config.get("architectures") or ()
+    return all(str(name).endswith(_HEADS) for name in architectures)
 
 
 def check_opened(folder: ModelFolder) -> None:
@@ -238,13 +250,13 @@ def check_reads_text(model: Any, folder: ModelFolder, *, alone: bool) -> None:
     """
     from transformers.models.auto import modeling_auto
 
-    model_type, tables = model.config.model_type, modeling_auto
-    known = set(_TEXT_TYPES).union(
-        *(getattr(tables, f"MODEL_FOR_{each}_MAPPING_NAMES") for each in _TEXT)
-    )
+    model_type = model.config.model_type
+    text_types = set(_TEXT_TYPES)
+    for task in _TEXT:
+        text_types.update(getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES"))
     parts = set(getattr(model.config, "sub_configs", ())) - _TEXT_PARTS
-    others = alone and (parts or model_type not in known)
-    if model.main_input_name != "input_ids" or others:
+    reads_more = bool(parts) or model_type not in text_types
+    if model.main_input_name != "input_ids" or (alone and reads_more):
         raise CheckpointError(
             f"{folder.path / 'config.json'}: model_type is {model_type!r}, which is not an "
             "architecture for texts alone; expected one such as 'bert' or 'qwen3', or a "
@@ -253,7 +265,7 @@ def check_reads_text(model: Any, folder: ModelFolder, *, alone: bool) -> None:
 
 
 def _stock(
-    folder: ModelFolder, dtype: torch.dtype, *, kind: Any = None, bidirectional: bool = False
+    folder: ModelFolder, dtype: torch.dtype, *, model_class: Any = None, bidirectional: bool = False
 ) -> Any:
     """Load a model from a checked folder in transformers' own class."""
     from transformers import AutoConfig, AutoModel
@@ -265,7 +277,7 @@ def _stock(
         options["config"] = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         options["config"].is_causal = False
     with refusing(folder, "cannot be loaded"):
-        model = (kind or AutoModel).from_pretrained(folder, **options)
+        model = (model_class or AutoModel).from_pretrained(folder, **options)
     model.config.return_dict = True  # whatever config.json says
     own_weights(model)
     check_finite(model, folder)
