@@ -4,6 +4,7 @@ The folder of a paper compiles as it is (``pdflatex paper && bibtex paper && pdf
 ``\input{figures}`` and ``\input{tables}`` in your own article.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,11 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import write_public
 
+_TEXT_HEIGHT = 650  # points of the lowest page among the styles
+_LINE = 12  # points from one line of a caption to the next
+_LETTERS = 15  # of a caption on an inch, at most
+_HIGHEST = 0.85  # of the page, of a figure without its caption
+_ROWS = 24  # of two lines, on a page with heads, caption and notes
 # A figure with one panel, legible in one column; others span the page.
 _NARROW = re.compile(r"interference")
 _CLASSES = {
@@ -218,7 +224,7 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
         for name, figure in figures.items()
     }
     floats = [
-        _float(file.stem, figures[name], part=part, spans=column < page)
+        _float(file.stem, figures[name], part=part, widths=(column, page))
         for name, parts in files.items()
         for part, file in enumerate(parts)
     ]
@@ -239,23 +245,51 @@ def _columns(figure: Figure) -> int:
     return 1 if _NARROW.match(figure.name) else figure.columns
 
 
-def _float(name: str, figure: Figure, *, part: int, spans: bool) -> str:
+def _float(name: str, figure: Figure, *, part: int, widths: tuple[float, float]) -> str:
     r"""Return a ``figure``, or a ``figure*`` where it spans both columns of the page.
 
-    The later parts of a figure on several pages have the number of the first.
+    The later parts of a figure on several pages have the number of the first. ``widths`` are those
+    of a column and of the page in inches.
     """
-    wide = spans and _columns(figure) == 2
-    float_, width = ("figure*", r"\textwidth") if wide else ("figure", r"\columnwidth")
+    column, page = widths
+    float_, width, inches = "figure", r"\columnwidth", column
+    if column < page and _columns(figure) == 2:
+        float_, width, inches = "figure*", r"\textwidth", page
+    height = _height_beside(figure.legend, inches)
     caption = rf"\caption{{{latex_text(figure.legend)}}}"
     if part:
         caption = r"\addtocounter{figure}{-1}\caption{(continued)}"
     return rf"""\begin{{{float_}}}
 \centering
-\includegraphics[width={width},height=.85\textheight,keepaspectratio]{{figures/{name}}}
+\includegraphics[width={width},height={height:.2f}\textheight,keepaspectratio]{{figures/{name}}}
 {caption}
 \label{{fig:{re.sub("[^A-Za-z0-9]+", "-", name)}}}
 \end{{{float_}}}
 """
+
+
+def _height_beside(caption: str, width: float) -> float:
+    """Return the share of a page's height that a caption of this width in inches leaves."""
+    lines = math.ceil(len(caption) / (_LETTERS * width)) + 2
+    return min(_HIGHEST, 1 - lines * _LINE / _TEXT_HEIGHT)
+
+
+def _divided(table: Table) -> list[Table]:
+    """Return a table, or its parts if it is higher than a page; the last one has the note."""
+    count = math.ceil(len(table.rows) / _ROWS)
+    if count < 2:
+        return [table]
+    size = math.ceil(len(table.rows) / count)
+    parts = []
+    for number in range(count):
+        part = replace(table, rows=table.rows[number * size : (number + 1) * size])
+        if number:
+            name, caption = f"{table.name}-{number + 1}", f"{table.caption} (continued)"
+            part = replace(part, name=name, caption=caption)
+        if number < count - 1:
+            part = replace(part, note="")
+        parts.append(part)
+    return parts
 
 
 def write_tables(contents: PaperContents, folder: Path, *, format: str) -> list[Path]:
@@ -265,9 +299,12 @@ def write_tables(contents: PaperContents, folder: Path, *, format: str) -> list[
         ValueError: as for `PaperContents.tables`, or the format is unknown.
     """
     ending = TABLE_FORMATS[format]
+    tables = contents.tables()
+    if format == "latex":
+        tables = [part for table in tables for part in _divided(table)]
     return [
         write_public(folder / f"{_file_name(table.name)}{ending}", table.to_text(format))
-        for table in contents.tables()
+        for table in tables
     ]
 
 

@@ -17,6 +17,7 @@ from qwen3nb.models.types import SpecError
 from qwen3nb.report.model_report import report_model
 from qwen3nb.report.paper import PaperContents, write_paper, write_tables
 from qwen3nb.report.render.figure import PAPER_STYLES
+from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
 
 
@@ -121,6 +122,27 @@ def test_the_article_compiles(papers, style):
         assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
     log = (papers[style][0] / "paper.log").read_text(errors="replace")
     assert "Float too large" not in log
+
+
+def test_a_table_higher_than_a_page_is_divided(results, tmp_path, monkeypatch):
+    """Every row stands in one part, in order; each part has the heads and the line on the data."""
+    contents = PaperContents(results, tasks=(TASK,))
+    row = {"task": "T", "value": 1.0}
+    rows = [row | {"task": f"T{number}"} for number in range(49)]
+    table = Table.of(
+        rows, name="high", caption="High.", note="The note.", data=contents.data_used()
+    )
+    monkeypatch.setattr(PaperContents, "tables", lambda _: [table])
+    files = write_tables(contents, tmp_path, format="latex")
+    assert [file.name for file in files] == ["high.tex", "high-2.tex", "high-3.tex"]
+    texts = [file.read_text() for file in files]
+    assert re.findall(r"\bT\d+\b", "".join(texts)) == [f"T{number}" for number in range(49)]
+    assert [len(re.findall(r"\bT\d+\b", text)) for text in texts] == [17, 17, 15]
+    assert all(r"\toprule" in text for text in texts)
+    assert ["The note." in text for text in texts] == [False, False, True]
+    assert ["(continued)" in text for text in texts] == [False, True, True]
+    (file,) = write_tables(contents, tmp_path, format="csv")
+    assert len(file.read_text().splitlines()) == 50
 
 
 @pytest.mark.integration
