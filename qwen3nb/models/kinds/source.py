@@ -148,7 +148,16 @@ class Kind:
         raise SpecError(f"{source.label} is of kind {self.name!r}, which has no vectors")
 
 
+class _SearcherInMemory(Kind):
+    """A searcher that a program makes; its settings say all that its scores depend on."""
+
+    name = "searcher"
+    only_searches = "has no vectors"
+    weightless = True
+
+
 IN_MEMORY = Kind()  # an object provided by the user
+SEARCHER_IN_MEMORY = _SearcherInMemory()
 
 
 class FolderKind(Kind):

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.models.batching import check_texts
-from qwen3nb.models.kinds.source import Source, mteb_meta
+from qwen3nb.models.kinds.source import SEARCHER_IN_MEMORY, Source, mteb_meta, safe_label
 from qwen3nb.models.search.exact import BestDocuments, Hits, boosted
 from qwen3nb.models.search.mteb_rows import document_ids, joined_documents, joined_query
 from qwen3nb.models.types import Identified, Stats
@@ -165,7 +165,16 @@ class PairSearcher(Searcher):
     block_size: int = 256
     show_progress: bool = False
 
-    def __init__(self, source: Source, *, settings: dict[str, Any]) -> None:
+    def __init__(self, source: Source | str, *, settings: dict[str, Any]) -> None:
+        """Set what all searchers have.
+
+        Args:
+            source: what loads the model; or a name, for a searcher that is made in a program.
+            settings: everything that the scores depend on, as JSON.
+        """
+        if isinstance(source, str):
+            source = Source(source, SEARCHER_IN_MEMORY, safe_label(source))
+            settings = {"model": {"kind": source.kind.name, "spec": source.spec}, **settings}
         self.label = source.label
         self.source = source
         self.settings = settings
