@@ -50,6 +50,8 @@ _READ = {
     *(".spm", ".tiktoken", ".txt", ".vocab"),
 }
 _LIBRARY = "sentence_transformers."
+# A module that sentence-transformers replaces by its own, so that no code of PyLate runs.
+_PYLATE_DENSE = "pylate.models.Dense.Dense"
 # Configuration files of sentence-transformers modules other than config.json.
 _TRANSFORMER_SETTINGS = (
     "sentence_bert_config.json",
@@ -343,7 +345,7 @@ class ModelFolder(os.PathLike[str]):
                 )
         kind = entry["type"]
         path = PurePosixPath(entry["path"])
-        if not kind.startswith(_LIBRARY):
+        if kind != _PYLATE_DENSE and not kind.startswith(_LIBRARY):
             raise CheckpointError(
                 f"{file}: the module type {kind!r:.80} needs code from elsewhere, which is never "
                 f"run; expected a class of {_LIBRARY.rstrip('.')}"

@@ -15,6 +15,7 @@ from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.run import EvaluationRun
+    from qwen3nb.models.capabilities import ScoresPairs
     from qwen3nb.models.rerankers import Reranker
 
 _DEPTH = opt.option("--depth", least=1, default=100, help="Candidates per query.")
@@ -81,6 +82,19 @@ class RerankerArguments(TypedDict):
     batch_size: int | None
     device: str
     dtype: str
+
+
+def _load_scorer(**arguments: Unpack[RerankerArguments]) -> ScoresPairs:
+    """Load what reranks: a reranker, or a search model such as ColBERT."""
+    from qwen3nb.models.kinds.resolve import find_source
+    from qwen3nb.models.load import loaded_scorer
+    from qwen3nb.models.model import Model
+
+    spec = arguments["model"]
+    if not find_source(spec).kind.searches:
+        return _load(**arguments)
+    opt.hide_library_bars()
+    return loaded_scorer(Model(spec, device=arguments["device"], dtype=arguments["dtype"]))
 
 
 def _load(**arguments: Unpack[RerankerArguments]) -> Reranker:
@@ -169,7 +183,7 @@ def rerank_suite(
     from qwen3nb.evaluation.retrieval.first_stage import load_first
     from qwen3nb.evaluation.retrieval.rerank import rerank as run
 
-    reranker = _load(**arguments)
+    reranker = _load_scorer(**arguments)
     stage = load_first(*first, prompts=prompts)
 
     def evaluation() -> EvaluationRun:

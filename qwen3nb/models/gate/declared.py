@@ -60,7 +60,7 @@ def check_dense(folder: ModelFolder) -> None:
     if (kind := whole.get("model_type", _DENSE)) != _DENSE:
         _refuse(f"{file}: model_type", kind, (_DENSE,))
     for module in folder.modules:
-        if module.name not in _MODULES:
+        if module.name not in _MODULES or module.type.startswith("pylate."):
             _refuse(f"{folder.path / 'modules.json'}: type", module.type, _MODULES)
         if module.name == "Transformer":
             _check_task(module)

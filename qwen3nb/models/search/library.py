@@ -17,7 +17,7 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.gate.declared import PYLATE, SETTINGS
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.gate.weights import check_finite, check_length, own_weights, warn_of_constants
-from qwen3nb.models.kinds.prompts import named_prompts, prompt_for
+from qwen3nb.models.kinds.prompts import named_prompts, prompt_for, used_prompts
 from qwen3nb.models.kinds.source import Source, unchanged
 from qwen3nb.models.modeling import runtime
 from qwen3nb.models.options import ModelOptions
@@ -50,6 +50,9 @@ class LibrarySearcher(PairSearcher):
         self.max_length: int | None = self._model.max_seq_length
         self.batch_size = options.batch_size
         self.prompts = source.prompts
+        if not self.prompts and options.prompts is None:  # of PyLate, which has its own fields
+            default = self._model.default_prompt_name
+            self.prompts = used_prompts(self._model.prompts, default=default)
         self.parameters = sum(weight.numel() for weight in self._model.parameters())
         self.similarity = str(self._model.similarity_fn_name)
         if self.similarity not in self.similarities:
@@ -62,7 +65,7 @@ class LibrarySearcher(PairSearcher):
         settings = {
             "encoding": ENCODING,
             "model": unchanged(source),
-            "prompts": source.prompts,
+            "prompts": self.prompts,
             "similarity": self.similarity,
             "max_length": self.max_length,
             "dtype": options.dtype,

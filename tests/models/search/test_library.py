@@ -228,3 +228,49 @@ def test_a_head_that_is_missing_is_refused(tmp_path, tokenizer_folder):
     save_file(weights, file, metadata={"format": "pt"})
     with pytest.raises(CheckpointError, match="cls.predictions.*missing"):
         load_model(folder)
+
+
+def test_the_command_reranks_with_it(cli, folder, tmp_path):
+    data = write_beir(tmp_path / "beir")
+    done = cli("rerank-suite", "--model", str(folder), str(data), "--out", str(tmp_path / "r"))
+    assert done.exit_code == 0, done.output
+    assert "beir" in done.output
+
+
+def test_a_folder_of_pylate_is_read_as_the_library_reads_it(tmp_path, tokenizer_folder):
+    """Its prefixes are prompts; its queries are expanded, and its documents lose punctuation."""
+    import sentence_transformers
+
+    folder = write_model("MultiVectorEncoder", tmp_path, tokenizer_folder)
+    fields = {
+        "model_type": "ColBERT",
+        "query_prefix": "[Q] ",
+        "document_prefix": "[D] ",
+        "query_length": 16,
+        "document_length": 32,
+        "do_query_expansion": False,
+        "skiplist_words": [".", ","],
+    }
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(fields))
+    modules = json.loads((folder / "modules.json").read_text())
+    kept = [module for module in modules if module["type"].endswith(("Transformer", "Dense"))]
+    for module in kept:
+        if module["type"].endswith("Dense"):
+            module["type"] = "pylate.models.Dense.Dense"
+    (folder / "modules.json").write_text(json.dumps(kept))
+    theirs = sentence_transformers.MultiVectorEncoder(str(folder), device="cpu")
+    model = load_model(folder, show_progress=False)
+    assert model.prompts == {"query": "[Q] ", "passage": "[D] "}
+    expected = their_scores(theirs, QUERIES, DOCUMENTS)
+    for query, row in zip(QUERIES, expected, strict=True):
+        np.testing.assert_allclose(model.score_documents(query, DOCUMENTS), row, rtol=1e-6)
+
+
+def test_a_module_of_pylate_is_taken_from_multi_vector_folders_only(tmp_path, tokenizer_folder):
+    """Elsewhere the library would import PyLate; sparse folders have no Dense."""
+    write = archetypes.module(archetypes.sentence(), 1, type="pylate.models.Dense.Dense")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        folder = write(tmp_path / "dense", tokenizer_folder)
+    with pytest.raises(CheckpointError, match="pylate"):
+        load_model(folder)
