@@ -70,7 +70,7 @@ _JOBS = 3000  # of the plan
 _EVERY = 0.05  # seconds between two looks at the memory
 _LOAD = "import qwen3nb as q; records = q.load_results()"
 _PROMPTS = (
-    "import qwen3nb as q; prompts = q.compare_prompts(); prompts.conclusion; "
+    "import qwen3nb as q; prompts = q.load_results().prompts(); prompts.conclusion; "
     "prompts.pairs_table(); prompts.variance_table()"
 )
 _CLI = ("-m", "qwen3nb.cli.main")

@@ -1,8 +1,29 @@
 """qwen3nb: from a Qwen3 training checkpoint to a book whose every number can be traced.
 
-The names below are public. Namespaces: `tables`, `figures` and `conclusions` present results and
-the output of `studies`; `stats`; `datasets`; `paths` of everything on disk. Each is loaded on first
-use, which keeps `import qwen3nb` fast.
+From a training to an encoder:
+
+    q.list_checkpoints  q.average_checkpoints  q.extract  q.verify_sentence_transformers_loading
+
+A model is a value, which loads its weights when they are needed:
+
+    q.Model("encoder", pooling="mean")      .encode  .search  .score
+
+Measure it; records are written to ``results/``:
+
+    q.evaluate  q.check_and_evaluate  q.evaluate_domain  q.evaluate_sts  q.rerank
+    q.TestCollection  q.TrainingEvaluator  q.datasets
+
+Read what was measured, and ask. Each answer has ``.conclusion``, ``.table()``, ``.figure()`` and
+``.to_frame()``, and a notebook shows the first three:
+
+    results = q.load_results()
+    results.compare("encoder", "bm25")      results.leaderboard()   results.explore()
+    results.candidates(current="bm25")      results.trainings()     results.interference()
+    results.prompts()                       results.reranking()
+    q.ann  q.ablation  q.contamination  q.data  q.diff  q.parity  q.probe  q.reproduce
+    q.sanity_check  q.speed  q.status  q.training_checkpoints  q.training_components
+
+Statistics are in ``q.stats``, folders in ``q.paths``. Everything is loaded on first use.
 """
 
 from typing import Any

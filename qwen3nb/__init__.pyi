@@ -1,25 +1,19 @@
-from qwen3nb import conclusions as conclusions
 from qwen3nb import datasets as datasets
 from qwen3nb import paths as paths
 from qwen3nb import stats as stats
-from qwen3nb import studies as studies
 from qwen3nb.answers.ablation import ablation as ablation
 from qwen3nb.answers.ablation import training_components as training_components
 from qwen3nb.answers.ann import ann as ann
-from qwen3nb.answers.calibration import calibration as calibration
 from qwen3nb.answers.changes import diff as diff
 from qwen3nb.answers.checks import sanity_check as sanity_check
 from qwen3nb.answers.comparison import compare as compare
 from qwen3nb.answers.contamination import contamination as contamination
 from qwen3nb.answers.data import data as data
-from qwen3nb.answers.explorer import explore as explore
 from qwen3nb.answers.extraction import training_checkpoints as training_checkpoints
 from qwen3nb.answers.leaderboard import leaderboard as leaderboard
 from qwen3nb.answers.parity import parity as parity
 from qwen3nb.answers.probes import probe as probe
-from qwen3nb.answers.prompts import compare_prompts as compare_prompts
 from qwen3nb.answers.reproduction import reproduce as reproduce
-from qwen3nb.answers.speed import precision as precision
 from qwen3nb.answers.speed import speed as speed
 from qwen3nb.answers.status import status as status
 from qwen3nb.checkpoints.averaging import average_checkpoints as average_checkpoints
@@ -33,7 +27,6 @@ from qwen3nb.evaluation.training import TrainingEvaluator as TrainingEvaluator
 from qwen3nb.extraction.loading import (
     verify_sentence_transformers_loading as verify_sentence_transformers_loading,
 )
-from qwen3nb.metrics.retrieval import score_rankings as score_rankings
 from qwen3nb.models.encoders.base import Encoder as Encoder
 from qwen3nb.models.load import load_encoder as load_encoder
 from qwen3nb.models.model import Model as Model
@@ -49,5 +42,6 @@ from qwen3nb.records.store import verify as verify
 from qwen3nb.report.card import extract as extract
 from qwen3nb.report.evaluation.checked_run import check_and_evaluate as check_and_evaluate
 from qwen3nb.report.render.figure import Figure as Figure
+from qwen3nb.report.render.table import Conclusion as Conclusion
 from qwen3nb.report.render.table import Table as Table
 from qwen3nb.utils.code_version import __version__ as __version__

@@ -21,26 +21,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+# Public: the folders of a study.
 __all__ = [
-    "NoStudyError",
     "book",
-    "book_runs",
     "cache",
     "find_notebook",
-    "find_root",
-    "is_study",
-    "mirror",
-    "notebook_name",
-    "notebook_names",
     "notebooks",
-    "page_key",
     "releases",
     "results",
     "root",
     "runs",
-    "shown",
-    "study_of",
-    "within",
 ]
 
 

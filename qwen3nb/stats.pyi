@@ -10,11 +10,15 @@ from qwen3nb.analysis.stats.paired_tests import (
 )
 from qwen3nb.analysis.stats.paired_tests import permutation_test as permutation_test
 from qwen3nb.analysis.stats.paired_tests import power as power
-from qwen3nb.analysis.stats.paired_tests import queries_to_show as queries_to_show
 from qwen3nb.analysis.stats.paired_tests import t_test as t_test
-from qwen3nb.analysis.stats.paired_tests import (
-    unseen_outlier_could_turn as unseen_outlier_could_turn,
-)
-from qwen3nb.analysis.stats.resampling import percentile_interval as percentile_interval
+from qwen3nb.answers.calibration import calibration as calibration
+from qwen3nb.evaluation.embeddings.probes import analogies as analogies
+from qwen3nb.evaluation.embeddings.probes import clusters as clusters
+from qwen3nb.evaluation.embeddings.probes import linear_probe as linear_probe
+from qwen3nb.evaluation.embeddings.probes import word_similarity as word_similarity
 from qwen3nb.metrics.intervals import difference_interval as difference_interval
 from qwen3nb.metrics.intervals import student_interval as student_interval
+from qwen3nb.metrics.retrieval import score_rankings as score_rankings
+from qwen3nb.models.search.faiss_index import build_index as build_index
+from qwen3nb.models.search.faiss_index import measure_speed as measure_speed
+from qwen3nb.models.search.faiss_index import recall_at_k as recall_at_k

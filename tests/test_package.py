@@ -83,7 +83,7 @@ report.evaluation
 answers.reranking answers.interference answers.landing answers
 report.card report.hub_results report.paper report.model_report
 study execution answers.status book demo cli
-old_names stats studies conclusions
+old_names stats
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -100,8 +100,8 @@ class Data(Answer):
         return pd.DataFrame(rows, columns=["task", "type", "description", "data"])
 
 
-def data(tier: str = "smoke") -> Data:
-    """Return the tasks of a tier, and how hard PyDocs is for bm25 and random vectors.
+def data(tier: str = "smoke", *, models: Sequence[str] = ("bm25", "random")) -> Data:
+    """Return the tasks of a tier, and how hard PyDocs is for some ``models``.
 
     Raises:
         ValueError: an unknown tier.
@@ -114,4 +114,4 @@ def data(tier: str = "smoke") -> Data:
     one_of("tier", tier, TIERS)
     whole = load_pydocs()
     sets = {"whole": whole, "sample of tier smoke": pydocs_sample()}
-    return Data(tier, sets, pydocs_difficulty(whole))
+    return Data(tier, sets, pydocs_difficulty(whole, models))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from qwen3nb.answers.answer import Answer
+from qwen3nb.checkpoints.averaging import Selection, averaged, select_checkpoints
 from qwen3nb.checkpoints.direction import logged_name
 from qwen3nb.checkpoints.folder import list_checkpoints, metric_of, open_checkpoint, step_of
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.extract import Extraction
 from qwen3nb.extraction.verify import MAX_DIFFERENCE
+from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.report.render.table import Cell, Conclusion, Table, plural
+from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.imports import DataFrame
 
 
@@ -112,6 +114,22 @@ class Checkpoints(Answer):
     folders: tuple[Path, ...]
     selected: tuple[Path, ...]
     metric: str  # name in the log of the trainer
+    selection: Selection | None = None  # how they were selected
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the training."""
+        return self.folders[0].parent
+
+    def average(self) -> Path:
+        """Return the folder of the mean of the selected checkpoints, computed once.
+
+        Raises:
+            CheckpointError: none is selected, or they cannot be averaged.
+        """
+        if self.selection is None:
+            raise CheckpointError("no checkpoints are selected; give `last` or `best`")
+        return averaged(self.selection)
 
     @property
     def conclusion(self) -> Conclusion:
@@ -157,14 +175,34 @@ class Checkpoints(Answer):
 
 
 def training_checkpoints(
-    training: Path | str, *, selected: Sequence[Path] = (), metric: str = "eval_loss"
+    training: Path | str,
+    *,
+    last: int | None = None,
+    best: int | None = None,
+    metric: str = "eval_loss",
+    better: str = "auto",
 ) -> Checkpoints:
-    """Return the checkpoints of a training with a logged metric.
+    """Return the checkpoints of a training with a logged metric, some of them selected.
 
     Args:
-        training: a folder with ``checkpoint-N`` folders.
-        selected: folders that are shown in bold.
+        training: a folder with ``checkpoint-N`` folders, or ``demo``.
+        last: number of last checkpoints to select.
+        best: number of best checkpoints to select, by the metric.
         metric: as logged at the checkpoint's own step.
+        better: which values of the metric are better: ``lower``, ``higher`` or ``auto``.
+
+    Raises:
+        CheckpointError: no checkpoints, or none with the metric.
     """
-    folders = list_checkpoints(Path(training))
-    return Checkpoints(tuple(folders), tuple(selected), logged_name(metric, folders))
+    folder = find_training(str(training))
+    folders = tuple(list_checkpoints(folder))
+    name = logged_name(metric, folders)
+    if last is None and best is None:
+        return Checkpoints(folders, (), name)
+    lower_is_better = {"lower": True, "higher": False, "auto": None}[
+        one_of("better", better, ("auto", "higher", "lower"))
+    ]
+    selection = select_checkpoints(
+        folder, last=last, best=best, metric=metric, lower_is_better=lower_is_better
+    )
+    return Checkpoints(folders, selection.folders, name, selection)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from qwen3nb.utils.imports import DataFrame
 
 if TYPE_CHECKING:
     from qwen3nb.bench.encode import EncodeBench, PrecisionBench
+    from qwen3nb.models.encoders.base import Encoder
 
 Timing = Mapping[str, Any]
 
@@ -23,6 +25,42 @@ class Speed(Answer):
     """Encoding throughput compared with sentence-transformers in the same run."""
 
     benches: tuple[EncodeBench, ...]  # one per model and set of texts
+    models: tuple[str, ...] = ()
+    texts: int = 16  # of each set; see `speed`
+    rounds: int = 3  # how often each method was timed
+
+    @property
+    def texts_to_encode(self) -> dict[str, list[str]]:
+        """The sets of texts that are encoded, by name."""
+        from qwen3nb.bench.encode import bench_texts
+
+        return bench_texts(self.texts)
+
+    @contextmanager
+    def encoder(self, model: str, **options: Any) -> Iterator[Encoder]:
+        """Load one of the models for the block; random ones are written to a folder first.
+
+        The options are those of `load_encoder`.
+        """
+        from qwen3nb.bench.random_models import model_folder
+        from qwen3nb.models.load import load_encoder
+
+        texts = self.texts_to_encode["mixed lengths"]
+        with model_folder(model, texts) as folder:
+            yield load_encoder(folder, **options)
+
+    def in_fewer_bits(self, *, documents: int = 240, queries: int = 80) -> Precision:
+        """Time the models in 16 and 8 bits, and compare vectors and scores with float32.
+
+        So few ``documents`` and ``queries`` of PyDocs cannot show that a difference is small.
+        """
+        return precision(
+            self.models,
+            documents=documents,
+            queries=queries,
+            texts=self.texts,
+            rounds=self.rounds,
+        )
 
     @property
     def conclusion(self) -> Conclusion:
@@ -177,7 +215,7 @@ def speed(
     benches: list[EncodeBench] = []
     for model in models:
         benches += bench_encode(model, texts=sets, rounds=rounds, device=device, dtype=dtype)
-    return Speed(tuple(benches))
+    return Speed(tuple(benches), tuple(models), texts, rounds)
 
 
 def precision(

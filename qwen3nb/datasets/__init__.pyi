@@ -1,6 +1,6 @@
-from qwen3nb.datasets.collection import TestCollection as TestCollection
-from qwen3nb.datasets.collection import find_collections as find_collections
+from qwen3nb.datasets.custom.documents import find_layout as find_layout
 from qwen3nb.datasets.custom.load import load_domain as load_domain
+from qwen3nb.datasets.custom.queries import read_queries as read_queries
 from qwen3nb.datasets.mirror import mirrored_words as mirrored_words
 from qwen3nb.datasets.pairs import load_analogies as load_analogies
 from qwen3nb.datasets.pairs import load_word_pairs as load_word_pairs
@@ -10,3 +10,6 @@ from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task as embedded_task
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample as pydocs_sample
 from qwen3nb.datasets.trec import read_run as read_run
 from qwen3nb.datasets.trec import write_run as write_run
+from qwen3nb.demo.pipeline import lesson_training as lesson_training
+from qwen3nb.evaluation.retrieval.custom import search_domain as search_domain
+from qwen3nb.vectors.cache import list_caches as list_caches

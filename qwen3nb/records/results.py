@@ -200,6 +200,13 @@ class Results(Sequence[Result]):
         """
         return _lookup("answers.candidates", "compare_candidates")(self, current=current, **options)
 
+    def prompts(self, *, seed: int = 0) -> Any:
+        """Return what the choice of a prompt changes, from the records of sets of prompts.
+
+        They are next to the study's other records; `qwen3nb eval --prompts 15` makes them.
+        """
+        return _lookup("answers.prompts", "compare_prompts")(seed=seed)
+
     def provenance_table(self) -> Any:
         """Return a row per record: its file, the formula of its metric, and the command."""
         return _lookup("answers.one_model", "provenance_table")(self)

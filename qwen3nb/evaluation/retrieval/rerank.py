@@ -29,7 +29,7 @@ from qwen3nb.datasets.mirror import MirrorError, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError, checked_rows, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
 from qwen3nb.evaluation.mteb.select import choose_tasks, drawn, quiet, split_groups, task_key
-from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, first_stage
+from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, first_stage, load_first
 from qwen3nb.evaluation.run import EvaluationRun, Run, Work, evaluate_each
 from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.metrics.retrieval import Measure, recorded_measures, score_run
@@ -44,7 +44,7 @@ from qwen3nb.records.side_files import first_run_file, first_stage_file, reranke
 from qwen3nb.records.verification import run_problems
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import one_of, split_names
 from qwen3nb.utils.journal import Journal
 from qwen3nb.utils.progress import tqdm
 
@@ -61,6 +61,7 @@ def rerank(
     limit: int = 0,
     msmarco: Path | str | None = None,
     first: First = "bm25",
+    first_prompts: str = "",
     depth: int = 100,
     **options: Any,
 ) -> EvaluationRun:
@@ -77,7 +78,9 @@ def rerank(
             limit. Scores are comparable only under the same limit.
         msmarco: folder of the official MS MARCO dev files, used instead of the tier's MSMARCO, with
             ``depth`` of the official candidates (BM25's top 1,000).
-        first: the first-stage retriever; see `qwen3nb.evaluation.retrieval.first_stage`.
+        first: the first-stage retriever; see `qwen3nb.evaluation.retrieval.first_stage`. As text
+            also the name of an encoder, or several names with commas, which are fused.
+        first_prompts: of encoders named in ``first``; empty for each encoder's own.
         depth: candidates per query.
         options: as in `evaluate`: ``output``, ``seed``, ``config``, ``fresh``, ``strict`` and
             ``show_progress``; with ``runs``, the qrels are kept, too.
@@ -92,6 +95,8 @@ def rerank(
             "expected either data sets or a tier (with the MS MARCO dev files, if any); got "
             f"data {data!r}, tier {tier!r}, msmarco {msmarco and str(msmarco)!r}"
         )
+    if isinstance(first, str):
+        first = load_first(*split_names(first), prompts=first_prompts)
     listed = list(data) if isinstance(data, list | tuple) else [data]
     if tier:
         names = TIERS[one_of("tier", tier, TIERS)].reranking

@@ -1,1 +1,0 @@
-from qwen3nb.report.render.table import Conclusion as Conclusion
