@@ -60,10 +60,19 @@ def named(path: Path, *, instead_of: Path | None = None) -> Iterator[None]:
         name = error.filename2 or error.filename
         if name is None:
             raise OSError(error.errno, error.strerror, str(path)) from error
-        if instead_of is not None and Path(str(name)).is_relative_to(instead_of):
-            final = path / Path(str(name)).relative_to(instead_of)
-            raise OSError(error.errno, error.strerror, str(final)) from error
-        raise
+        if instead_of is None:
+            raise
+        final = _final_name(str(name), path, instead_of)
+        if final is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(final)) from error
+
+
+def _final_name(name: str, path: Path, work: Path) -> Path | None:
+    """Return the final name of a file in the temporary file or folder ``work``, or None."""
+    if not Path(name).is_relative_to(work):
+        return None
+    return path / Path(name).relative_to(work)
 
 
 def explained(error: OSError) -> str:
@@ -145,11 +154,19 @@ def sweep_leftovers(path: Path) -> None:
     with suppress(OSError):
         for name in os.listdir(path.parent):  # noqa: PTH208 - many names, few of them matter
             if name.startswith(f".{path.name}.") and name.endswith((_NEW, _OLD)):
-                work = path.with_name(name)
                 with suppress(OSError):
-                    old = time.time() - work.lstat().st_mtime > _ABANDONED
-                    if old or _writer_lives(work) is False:
-                        shutil.rmtree(work) if work.is_dir() else work.unlink()
+                    _remove_leftover(path.with_name(name))
+
+
+def _remove_leftover(work: Path) -> None:
+    """Remove a temporary file or folder if its writer is dead, or it is a week old."""
+    is_old = time.time() - work.lstat().st_mtime > _ABANDONED
+    if not is_old and _writer_lives(work) is not False:
+        return
+    if work.is_dir():
+        shutil.rmtree(work)
+    else:
+        work.unlink()
 
 
 def _beside(path: Path) -> Path:
@@ -170,8 +187,10 @@ def _writer_lives(work: Path) -> bool | None:
 
 def _machine() -> str:
     """Return digits that identify this machine and PID namespace; containers have their own."""
-    space = Path("/proc/self/ns/pid")
-    name = f"{platform.node()} {space.readlink() if space.exists() else ''}"
+    name = f"{platform.node()} "
+    namespace = Path("/proc/self/ns/pid")
+    if namespace.exists():
+        name += str(namespace.readlink())
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
@@ -228,9 +247,13 @@ def read_json(path: Path) -> Any:
 
 def may_replace(target: Path, *, mark: str) -> bool:
     """Return whether ``target`` is free, an empty folder, or a folder that holds ``mark``."""
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
+    if target.is_symlink():
         return False
-    return not target.exists() or (target / mark).is_file() or not any(target.iterdir())
+    if not target.exists():
+        return True
+    if not target.is_dir():
+        return False
+    return (target / mark).is_file() or not any(target.iterdir())
 
 
 @contextmanager
@@ -264,27 +287,27 @@ def _put(work: Path, target: Path) -> None:
     if not target.exists():
         work.rename(target)
     elif not _exchange(work, target):
-        old = work.with_suffix(_OLD)
-        target.rename(old)
+        previous = work.with_suffix(_OLD)
+        target.rename(previous)
         try:
             work.rename(target)
         except BaseException:
-            old.rename(target)
+            previous.rename(target)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(previous, ignore_errors=True)
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def _exchange(folder: Path, other: Path) -> bool:
     """Exchange the names of two folders atomically; return False where this is not possible."""
     import ctypes
 
     system = ctypes.CDLL(None, use_errno=True)
-    names = os.fsencode(one), os.fsencode(other)
-    sys.audit("os.rename", one, other, -1, -1)  # as Python's own functions do
-    if rename := getattr(system, "renameat2", None):  # Linux
-        return bool(rename(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0)
-    if rename := getattr(system, "renamex_np", None):  # macOS
-        return bool(rename(*names, _EXCHANGE) == 0)
+    first, second = os.fsencode(folder), os.fsencode(other)
+    sys.audit("os.rename", folder, other, -1, -1)  # as Python's own functions do
+    if hasattr(system, "renameat2"):  # Linux
+        return bool(system.renameat2(_HERE, first, _HERE, second, _EXCHANGE) == 0)
+    if hasattr(system, "renamex_np"):  # macOS
+        return bool(system.renamex_np(first, second, _EXCHANGE) == 0)
     return False
 
 
@@ -292,8 +315,9 @@ def _sync_tree(folder: Path) -> None:
     """Flush all files and directory entries below ``folder``."""
     for parent, _, names in os.walk(folder):
         for name in names:
-            with Path(parent, name).open("rb") as file, named(Path(parent, name)):
-                os.fsync(file.fileno())
+            file = Path(parent, name)
+            with file.open("rb") as handle, named(file):
+                os.fsync(handle.fileno())
         sync_folder(Path(parent))
 
 
@@ -325,8 +349,14 @@ def sha256_file(path: Path) -> str:
 
 def file_stamp(file: Path) -> list[Any]:
     """Return a file's path, inode, size and times, which change whenever its content does."""
-    at = file.stat()
-    return [str(file.resolve()), at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns]
+    status = file.stat()
+    return [
+        str(file.resolve()),
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    ]
 
 
 def without_ctime(stamp: list[Any]) -> list[Any]:
@@ -365,17 +395,17 @@ def turn(
         give_up: called while waiting; if it returns True, the block runs without the lock.
     """
     file = path.with_name(f".{path.name}.{what}.lock")
-    held = FileLock(file, thread_local=False, fallback_to_soft=False)
+    file_lock = FileLock(file, thread_local=False, fallback_to_soft=False)
     with suppress(OSError):  # given up, a read-only folder, a full disk, no locks
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            held.acquire(blocking=False)
+            file_lock.acquire(blocking=False)
         except Timeout:
             waiting()
-            held.acquire(poll_interval=_SECONDS, cancel_check=give_up)
+            file_lock.acquire(poll_interval=_SECONDS, cancel_check=give_up)
     try:
         yield
     finally:
-        if held.is_locked:
+        if file_lock.is_locked:
             file.unlink(missing_ok=True)  # whoever opens it now notices that it is gone
-            held.release()
+            file_lock.release()

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qwen3nb import paths
 
@@ -33,18 +32,27 @@ def book_settings(config: Path | None = None) -> BookSettings:
     if not file.is_file():
         return BookSettings()
     try:
-        stated = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"{file}: not YAML: {error}") from None
-    if not isinstance(stated, dict):
+    if not isinstance(content, dict):
         raise ValueError(f"{file}: expected `name: value` on each line")
+    return BookSettings(
+        title=_text(content, "title"),
+        author=_text(content, "author"),
+        year=_text(content, "copyright"),
+        url=_text(content, "qwen3nb", "url") or _text(content, "html", "baseurl"),
+        license=_text(content, "qwen3nb", "license"),
+        baseline=_text(content, "qwen3nb", "baseline"),
+    )
 
-    def text(*path: str) -> str:
-        value: Any = stated
-        for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
-        return "" if value is None else " ".join(str(value).split())
 
-    named = {name: text("qwen3nb", name) for name in ("license", "baseline")}
-    address = text("qwen3nb", "url") or text("html", "baseurl")
-    return BookSettings(text("title"), text("author"), text("copyright"), address, **named)
+def _text(content: object, *path: str) -> str:
+    """Return the value at a path of keys as text; empty if there is none."""
+    for key in path:
+        if not isinstance(content, dict):
+            return ""
+        content = content.get(key)
+    if content is None:
+        return ""
+    return " ".join(str(content).split())

@@ -12,12 +12,12 @@ def one_of(kind: str, value: str, choices: Iterable[str]) -> str:
     Raises:
         ValueError: it is not; lists the choices.
     """
-    known = list(choices)
-    if value not in known:
-        raise ValueError(f"unknown {kind} {value!r}; choose one of: {', '.join(known)}")
+    allowed = list(choices)
+    if value not in allowed:
+        raise ValueError(f"unknown {kind} {value!r}; choose one of: {', '.join(allowed)}")
     return value
 
 
 def split_names(text: str) -> list[str]:
     """Split a comma-separated string; an empty one gives an empty list."""
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [name.strip() for name in text.split(",") if name.strip()]

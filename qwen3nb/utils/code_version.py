@@ -16,12 +16,11 @@ def code_digest() -> str:
     """Return a digest of the files of this package."""
     package = Path(__file__).resolve().parent.parent
     studies = package / "study" / "template"  # in a wheel only
-    files = sorted(
-        file
-        for file in package.rglob("*")
-        if file.suffix in _CODE and not file.is_relative_to(studies)
-    )
-    return sha256_json([[str(file.relative_to(package)), sha256_file(file)] for file in files])
+    digests: list[list[str]] = []
+    for file in sorted(package.rglob("*")):
+        if file.suffix in _CODE and not file.is_relative_to(studies):
+            digests.append([str(file.relative_to(package)), sha256_file(file)])
+    return sha256_json(digests)
 
 
 @cache  # parsing the metadata of ten packages takes a tenth of a second
@@ -45,15 +44,18 @@ def git_commit(folder: Path) -> str:
     if not (folder / ".git").exists():
         return ""
     commit = _git(folder, "rev-parse", f"--short={_LENGTH}", "HEAD")
-    modified = commit and _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return f"{commit}-modified" if modified else commit
+    if commit and _git(folder, "status", "--porcelain", "--untracked-files=no"):
+        return f"{commit}-modified"
+    return commit
 
 
 def _git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]  # S607: the git on the user's path
     heed_children()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired):  # git is missing or too slow
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    if process.returncode:
+        return ""
+    return process.stdout.strip()

@@ -34,7 +34,9 @@ def compression(file: Path) -> str:
     ('.zst', '')
     """
     suffix = file.suffix.lower()
-    return suffix if suffix in COMPRESSED else ""
+    if suffix in COMPRESSED:
+        return suffix
+    return ""
 
 
 def compression_of(head: bytes) -> str:
@@ -44,8 +46,10 @@ def compression_of(head: bytes) -> str:
     """
     if head.startswith(b"BZh") and head[4:10] == b"1AY&SY":
         return ".bz2"
-    found = (suffix for magic, suffix in _MAGIC.items() if head.startswith(magic))
-    return next(found, "")
+    for magic, suffix in _MAGIC.items():
+        if head.startswith(magic):
+            return suffix
+    return ""
 
 
 def without_compression(name: str) -> str:
@@ -55,7 +59,7 @@ def without_compression(name: str) -> str:
     'corpus.jsonl'
     """
     suffix = compression(Path(name))
-    return name[: -len(suffix)] if suffix else name
+    return name[: len(name) - len(suffix)]
 
 
 def open_unpacked(file: Path | IO[bytes], suffix: str) -> IO[bytes]:
@@ -69,7 +73,11 @@ def open_unpacked(file: Path | IO[bytes], suffix: str) -> IO[bytes]:
     if suffix in _ARROW:
         import pyarrow as pa
 
-        source = str(file) if isinstance(file, Path) else pa.PythonFile(file, mode="r")
+        source = str(file)
+        if not isinstance(file, Path):
+            source = pa.PythonFile(file, mode="r")
         stream = pa.input_stream(source, compression=_ARROW[suffix])
         return io.BufferedReader(stream)
-    return file.open("rb") if isinstance(file, Path) else file
+    if isinstance(file, Path):
+        return file.open("rb")
+    return file

@@ -5,8 +5,9 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TypeVar
 
+T = TypeVar("T")
 _ROUNDING = 1e-9
 SMALLEST_P = 0.001  # smaller p-values are shown as a bound: the draws cannot resolve them
 _NEGATIVE = re.compile(r"(?<![\w-])-(?=\.?\d)")
@@ -25,10 +26,12 @@ def inert_text(text: str) -> str:
     >>> inert_text("=1+1"), inert_text("-0.5"), inert_text("a=1")
     ("'=1+1", '-0.5', 'a=1')
     """
-    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+    if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """Serialise dataclasses, or containers of them, as strict JSON.
 
     Raises:
@@ -86,9 +89,13 @@ def p_value_text(value: float | None, *, relation: bool = False) -> str:
     """
     if value is None:
         return "–"
+    if value < SMALLEST_P and relation:
+        return f"< {SMALLEST_P}"
     if value < SMALLEST_P:
-        return f"< {SMALLEST_P}" if relation else f"<{SMALLEST_P}"
-    return f"= {value:.4f}" if relation else f"{value:.4f}"
+        return f"<{SMALLEST_P}"
+    if relation:
+        return f"= {value:.4f}"
+    return f"{value:.4f}"
 
 
 def signed_format(digits: int, values: Iterable[float]) -> str:
@@ -104,8 +111,14 @@ def duration_text(seconds: float | None) -> str:
     """
     if seconds is None:
         return "–"
-    digits = 2 if seconds < 1e-3 else 1 if seconds < 1e-2 else 0
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.{digits}f} ms"
+    milliseconds = 1000 * seconds
+    if seconds < 1e-3:
+        return f"{milliseconds:.2f} ms"
+    if seconds < 1e-2:
+        return f"{milliseconds:.1f} ms"
+    if seconds < 1:
+        return f"{milliseconds:.0f} ms"
+    return f"{seconds:.1f} s"
 
 
 def interval_text(
@@ -120,40 +133,56 @@ def interval_text(
     """
     if interval is None:
         return absent
-    return ends_text(interval, f"+.{digits}f" if sign else f".{digits}f")
+    spec = f".{digits}f"
+    if sign:
+        spec = f"+{spec}"
+    return ends_text(interval, spec)
 
 
 def ends_text(interval: tuple[float, float], spec: str) -> str:
     """Format the ends of an interval by ``spec``, those that are rounded to 0 by their side."""
-    ends = []
-    for end in interval:
-        text = format(end + 0.0, spec)
-        if abs(end) > _ROUNDING and float(text) == 0:
-            text = ">0" if end > 0 else "<0"
-        ends.append(text)
-    return f"[{', '.join(ends)}]"
+    low, high = interval
+    return f"[{_end_text(low, spec)}, {_end_text(high, spec)}]"
+
+
+def _end_text(end: float, spec: str) -> str:
+    text = format(end + 0.0, spec)
+    is_rounded_away = abs(end) > _ROUNDING and float(text) == 0
+    if not is_rounded_away:
+        return text
+    if end > 0:
+        return ">0"
+    return "<0"
 
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Format a table, its first column left-aligned, the others right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]
+    if not rows:
+        return []
+    columns = zip(*rows, strict=True)
+    first_width, *widths = [max(map(len, column)) for column in columns]
+    lines: list[str] = []
+    for first, *cells in rows:
+        padded = [first.ljust(first_width), *map(str.rjust, cells, widths)]
+        lines.append("  ".join(padded))
+    return lines
 
 
-def option_words(name: str, value: Any) -> list[str]:
+def option_words(name: str, value: object) -> list[str]:
     """Return the command-line arguments that set a parameter.
 
     >>> option_words("max_length", 0), option_words("cache", False), option_words("prefix", "-")
     (['--max-length', '0'], ['--no-cache'], ['--prefix=-'])
     """
     option = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{option}" if value else f"--no-{option}"]
+    if value is True:
+        return [f"--{option}"]
+    if value is False:
+        return [f"--no-{option}"]
     text = str(value)
-    # click would read a value that begins with a dash as an option.
-    return [f"--{option}={text}"] if text.startswith("-") else [f"--{option}", text]
+    if text.startswith("-"):  # which click would read as an option
+        return [f"--{option}={text}"]
+    return [f"--{option}", text]
 
 
 def parse_size(text: str) -> int:
@@ -193,13 +222,19 @@ def code(text: str) -> str:
     >>> print(code("a | b"), code("`c`"))
     `a \\| b` `` `c` ``
     """
-    runs = [len(run) for run in re.findall("`+", text)]
-    fence, space = "`" * (1 + max(runs, default=0)), " " * bool(runs)
-    return f"{fence}{space}{text}{space}{fence}".replace("|", r"\|")
+    fence = "`"
+    while fence in text:
+        fence += "`"
+    if "`" in text:
+        text = f" {text} "
+    return f"{fence}{text}{fence}".replace("|", r"\|")
 
 
 def markdown_table(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, cell: Callable[[Any], str] = escaped
+    columns: Sequence[str],
+    rows: Iterable[Sequence[T]],
+    *,
+    cell: Callable[[T], str] = escaped,  # type: ignore[assignment]
 ) -> str:
     """Return a Markdown table.
 
@@ -208,6 +243,10 @@ def markdown_table(
         rows: cells, as many per row as there are columns.
         cell: writes a cell as Markdown and escapes it; by default the cells are text.
     """
-    lines = ["| " + " | ".join(map(escaped, columns)) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(map(cell, row)) + " |" for row in rows]
+    lines = [_row(map(escaped, columns)), "|" + "---|" * len(columns)]
+    lines += [_row(map(cell, row)) for row in rows]
     return "\n".join(lines)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -37,7 +37,9 @@ def free_disk(folder: Path) -> int:
 
 def nearest(folder: Path) -> Path:
     """Return the folder, or the nearest one above it that exists."""
-    return next(each for each in (folder, *folder.resolve().parents) if each.exists())
+    if folder.exists():
+        return folder
+    return nearest(folder.resolve().parent)
 
 
 def resident_memory() -> int:
@@ -50,38 +52,56 @@ def resident_memory() -> int:
 def peak_memory() -> int:
     """Return the peak resident memory of this process in bytes."""
     if _STATUS.is_file():  # on Linux, `getrusage` includes the peak of the parent process
-        lines = _STATUS.read_text(encoding="ascii").splitlines()
-        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
+        for line in _STATUS.read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM"):
+                _, kibibytes, _ = line.split()
+                return 1024 * int(kibibytes)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    if sys.platform == "darwin":
+        return peak
+    return 1024 * peak
 
 
 def _container(name: str, default: int = 1 << 62) -> int:
+    """Return a limit of the container in bytes, or the default if it has none."""
     file = Path("/sys/fs/cgroup") / name
-    text = file.read_text(encoding="ascii").strip() if file.is_file() else "max"
-    return int(text) if text.isdigit() else default
+    if not file.is_file():
+        return default
+    text = file.read_text(encoding="ascii").strip()
+    if not text.isdigit():
+        return default
+    return int(text)
 
 
 def processor() -> str:
     """Return name, family and model of the processor; cloud machines often hide the name."""
-    facts = _first_core()
-    parts = [facts.get("model name", platform.processor() or platform.machine())]
-    parts += [f"{key} {facts[key]}" for key in ("cpu family", "model") if key in facts]
+    fields = _first_core()
+    parts = [fields.get("model name", platform.processor() or platform.machine())]
+    for key in ("cpu family", "model"):
+        if key in fields:
+            parts.append(f"{key} {fields[key]}")
     return " ".join(parts)
 
 
 def vendor() -> str:
     """Return the vendor of the processor, such as ``AuthenticAMD``; empty if unknown."""
-    known = _first_core().get("vendor_id") or platform.processor().rpartition(" ")[2]
-    return known if known in ("AuthenticAMD", "GenuineIntel") else ""
+    name = _first_core().get("vendor_id") or platform.processor().rpartition(" ")[2]
+    if name in ("AuthenticAMD", "GenuineIntel"):
+        return name
+    return ""
 
 
 def _first_core() -> dict[str, str]:
     """Return the fields of the first core in /proc/cpuinfo; empty except on Linux."""
     info = Path("/proc/cpuinfo")
-    first = info.read_text(encoding="utf-8").partition("\n\n")[0] if info.is_file() else ""
-    lines = (line.partition(":") for line in first.splitlines())
-    return {key.strip(): value.strip() for key, _, value in lines}
+    if not info.is_file():
+        return {}
+    fields: dict[str, str] = {}
+    first_core, _, _ = info.read_text(encoding="utf-8").partition("\n\n")
+    for line in first_core.splitlines():
+        key, _, value = line.partition(":")
+        fields[key.strip()] = value.strip()
+    return fields
 
 
 def gpus() -> list[str]:
@@ -89,25 +109,33 @@ def gpus() -> list[str]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return _listed()
-    ids = [each.strip() for each in visible.split(",")]
-    # CUDA uses the ids before the first invalid one.
-    ends = next((i for i, each in enumerate(ids) if each in ("", "-1", "NoDevFiles")), len(ids))
-    return ids[:ends]
+    ids: list[str] = []
+    for name in visible.split(","):
+        gpu = name.strip()
+        if gpu in ("", "-1", "NoDevFiles"):  # CUDA uses the ids before the first invalid one
+            break
+        ids.append(gpu)
+    return ids
 
 
 def _listed() -> list[str]:
     """Return the id of each GPU, or of its MIG slices."""
-    if (tool := shutil.which("nvidia-smi")) is None:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
         return []
     heed_children()
-    done = subprocess.run([tool, "-L"], capture_output=True, text=True, check=False, timeout=60)
+    process = subprocess.run([tool, "-L"], capture_output=True, text=True, check=False, timeout=60)
+    if process.returncode:
+        return []
     ids: list[str] = []
-    whole = ""
-    for line in done.stdout.splitlines() if not done.returncode else ():
-        if match := _UUID.search(line):
-            if line.startswith("GPU"):
-                whole = match[1]
-            elif whole in ids:
-                ids.remove(whole)
-            ids.append(match[1])
+    gpu = ""
+    for line in process.stdout.splitlines():
+        match = _UUID.search(line)
+        if not match:
+            continue
+        if line.startswith("GPU"):
+            gpu = match[1]
+        elif gpu in ids:  # its slices are listed instead
+            ids.remove(gpu)
+        ids.append(match[1])
     return ids

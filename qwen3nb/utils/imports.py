@@ -32,17 +32,14 @@ def lazy_names(
         file: its ``__file__``. The stub next to it imports the names, so that type checkers and
             editors know what is loaded at run time.
     """
-    home_of = {
-        alias.name: str(line.module)
-        for line in ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body
-        if isinstance(line, ast.ImportFrom)
-        for alias in line.names
-    }
+    home_of = _imports_of(Path(file).with_suffix(".pyi"))
 
     def get(name: str) -> Any:
         if name not in home_of:
-            near = difflib.get_close_matches(name, home_of, n=3)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            hint = ""
+            similar = difflib.get_close_matches(name, home_of, n=3)
+            if similar:
+                hint = f"; did you mean {' or '.join(similar)}?"
             raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
         home = home_of[name]
         if home == module:  # a module of this package
@@ -58,6 +55,16 @@ def lazy_names(
     return get, names, names()
 
 
+def _imports_of(stub: Path) -> dict[str, str]:
+    """Return the module that each name in a stub is imported from."""
+    modules: dict[str, str] = {}
+    for statement in ast.parse(stub.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                modules[alias.name] = str(statement.module)
+    return modules
+
+
 def load_library(name: str) -> ModuleType:
     """Import and return a module without garbage collection of the objects it creates.
 
@@ -66,15 +73,16 @@ def load_library(name: str) -> ModuleType:
     """
     if name in sys.modules:
         return sys.modules[name]
-    first, enabled = "torch" not in sys.modules, gc.isenabled()
-    if first:
+    is_early = "torch" not in sys.modules
+    was_enabled = gc.isenabled()
+    if is_early:
         gc.collect()  # frozen garbage would stay
     gc.disable()
     try:
         module = importlib.import_module(name)
-        if first:
+        if is_early:
             gc.freeze()
     finally:
-        if enabled:
+        if was_enabled:
             gc.enable()
     return module

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.utils.atomic_files import file_stamp, sha256_json
+from qwen3nb.utils.atomic_files import canonical, file_stamp, sha256_json
 
 _LINE = b"\n%08x %s\n"
 
@@ -35,15 +35,22 @@ class Journal:
         self._values: dict[str, Any] = {}
         # Numbers of the lines that fail their checksum, without those cut by a crash.
         self.damaged: list[int] = []
-        lines = file.read_bytes().split(b"\n") if file.is_file() else []
-        for number, line in enumerate(lines, start=1):
+        if file.is_file():
+            self._read(file.read_bytes())
+
+    def _read(self, content: bytes) -> None:
+        for number, line in enumerate(content.split(b"\n"), start=1):
             checksum, _, data = line.partition(b" ")
             if data and checksum == b"%08x" % zlib.crc32(data):
                 key, value = json.loads(data)
-                self._values.pop(key, None)  # in the order of the last line of each key
-                self._values[key] = value
+                self._store(key, value)
             elif line.endswith(b"]"):
                 self.damaged.append(number)
+
+    def _store(self, key: str, value: Any) -> None:
+        """Store a value in the order of the last line of each key."""
+        self._values.pop(key, None)
+        self._values[key] = value
 
     def keys(self) -> Set[str]:
         """Return the keys of all valid lines, in the order in which they were last written."""
@@ -56,8 +63,7 @@ class Journal:
     def add(self, key: str, value: Any) -> None:
         """Store ``value`` durably before returning."""
         append(self.file, key, value)
-        self._values.pop(key, None)
-        self._values[key] = value
+        self._store(key, value)
 
 
 @contextmanager
@@ -70,7 +76,7 @@ def noted(file: Path, key: str) -> Iterator[None]:
 
 def append(file: Path, key: str, value: Any) -> None:
     """Append to a journal without reading it."""
-    data = json.dumps([key, value], sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    data = canonical([key, value])
     file.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -94,20 +100,24 @@ def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind
         compute: computes the digest.
         kind: distinguishes several digests of the same files.
     """
-    key, memory = _key(files, kind), paths.cache() / "digests.journal"
+    key = _key(files, kind)
+    journal = paths.cache() / "digests.journal"
     with suppress(OSError):
-        if (known := Journal(memory).get(key)) is not None:
-            return str(known)
-    old = all(time.time_ns() - file.stat().st_ctime_ns > TICK for file in files)
+        stored = Journal(journal).get(key)
+        if stored is not None:
+            return str(stored)
+    is_old = all(time.time_ns() - file.stat().st_ctime_ns > TICK for file in files)
     digest = compute()
-    if old and _key(files, kind) == key:  # otherwise replaced while being read
+    if is_old and _key(files, kind) == key:  # otherwise replaced while being read
         try:
-            append(memory, key, digest)
+            append(journal, key, digest)
         except OSError as error:
-            log.warning("%s: not written (%s); digests are computed again", memory, error)
+            log.warning("%s: not written (%s); digests are computed again", journal, error)
     return digest
 
 
 def _key(files: Sequence[Path], kind: str = "") -> str:
     stamps = [file_stamp(file) for file in sorted(files)]
-    return sha256_json([kind, stamps] if kind else stamps)
+    if kind:
+        return sha256_json([kind, stamps])
+    return sha256_json(stamps)

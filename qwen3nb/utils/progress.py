@@ -16,7 +16,8 @@ if TYPE_CHECKING or os.environ.get(TEXT):
 else:
     from tqdm.auto import tqdm as _tqdm
 
-_SHOWN, _KEPT = 0.1, 10.0
+_SECONDS_ON_SCREEN = 0.1
+_SECONDS_IN_LOG = 10.0
 
 
 class tqdm(_tqdm):  # noqa: N801 - the usual name
@@ -29,6 +30,9 @@ class tqdm(_tqdm):  # noqa: N801 - the usual name
 
 def seconds_between() -> float:
     """Return the seconds between two updates of a bar: many if the output is a log."""
-    if given := os.environ.get(TEXT):
-        return float(given)
-    return _SHOWN if sys.stderr.isatty() or "ipykernel" in sys.modules else _KEPT
+    seconds = os.environ.get(TEXT)
+    if seconds:
+        return float(seconds)
+    if sys.stderr.isatty() or "ipykernel" in sys.modules:
+        return _SECONDS_ON_SCREEN
+    return _SECONDS_IN_LOG

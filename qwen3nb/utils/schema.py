@@ -4,17 +4,22 @@ A file may be damaged, or written by another program. A value that passes these 
 shown, sorted, compared and used as a path.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import Repr
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field, Strict, StringConstraints, TypeAdapter, ValidationError
 
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.strict_json import parse_toml
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _PLAIN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f]*$"  # no control characters
 _LARGEST = 1 << 63  # of a whole number
@@ -76,26 +81,34 @@ def bounded_json(value: Any) -> Any:
     Raises:
         ValueError: nested too deeply, text that is not valid Unicode, or a number above 2^63.
     """
-    rest = [(value, 0)]
-    while rest:
-        each, depth = rest.pop()
+    pending: list[tuple[object, int]] = [(value, 0)]
+    while pending:
+        part, depth = pending.pop()
         if depth > _DEEPEST:
             raise ValueError(f"expected at most {_DEEPEST} levels")
-        if isinstance(each, dict):
-            rest += [(part, depth + 1) for pair in each.items() for part in pair]
-        elif isinstance(each, list):
-            rest += [(part, depth + 1) for part in each]
-        elif isinstance(each, str):
-            each.encode()
-        elif isinstance(each, int | float) and not abs(each) <= _LARGEST:
-            raise ValueError("expected a number of at most 2^63")
+        if isinstance(part, dict):
+            for key, inner in part.items():
+                pending.append((key, depth + 1))
+                pending.append((inner, depth + 1))
+        elif isinstance(part, list):
+            for inner in part:
+                pending.append((inner, depth + 1))
+        elif isinstance(part, str):
+            part.encode()
+        elif isinstance(part, int | float):
+            is_bounded = abs(part) <= _LARGEST  # NaN is not
+            if not is_bounded:
+                raise ValueError("expected a number of at most 2^63")
     return value
 
 
 def shortened(value: object) -> str:
     """Return a value's repr, shortened."""
     short = Repr()
-    short.maxlevel, short.maxstring, short.maxlong, short.maxother = 2, 60, 40, 60
+    short.maxlevel = 2
+    short.maxstring = 60
+    short.maxlong = 40
+    short.maxother = 60
     return short.repr(value)
 
 
@@ -116,10 +129,10 @@ def read_toml(
         value = parse_toml(file.read_text(encoding="utf-8"))
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
-        why = field_problems(error, value, known=known)[0]
+        reason = field_problems(error, value, known=known)[0]
     except ValueError as error:
-        why = f"not TOML ({error})"
-    raise refusal(f"{file}: {why}")
+        reason = f"not TOML ({error})"
+    raise refusal(f"{file}: {reason}")
 
 
 def field_problem(error: ValidationError, value: Any, *, within: Iterable[str] = ()) -> str:
@@ -143,29 +156,59 @@ def field_problems(
         known: names of fields by that of the table they are in, or ``""`` for any other, of which
             one is suggested for an unknown one.
     """
-    each = error.errors(include_url=False, include_context=False)
-    return [_problem(one, value, [*within], known or {}) for one in each]
+    problems: list[str] = []
+    for details in error.errors(include_url=False, include_context=False):
+        path = [*within, *_path(details, value)]
+        problem = _problem(details, path, known or {})
+        if len(problem) > _LONGEST and not _is_unknown_key(details):
+            problem = f"…{problem[-_LONGEST:]}"
+        problems.append(problem)
+    return problems
 
 
-def _problem(error: Any, value: Any, path: list[str], known: Mapping[str, Iterable[str]]) -> str:
-    for part in error["loc"]:
+def _path(details: ErrorDetails, value: Any) -> Iterator[str]:
+    """Yield the parts of a field's name, without pydantic's names of types."""
+    for part in details["loc"]:
         is_item = isinstance(value, list | tuple) and isinstance(part, int)
-        if is_item or (isinstance(value, dict) and part in value):
+        is_field = isinstance(value, dict) and part in value
+        if is_item or is_field:
             value = value[part]
-        elif error["type"] != "missing":
-            continue  # pydantic's name of a type
-        path.append(f"[{part}]" if isinstance(part, int) else str(part))
+        elif details["type"] != "missing":
+            continue
+        if isinstance(part, int):
+            yield f"[{part}]"
+        else:
+            yield part
+
+
+def _is_unknown_key(details: ErrorDetails) -> bool:
+    return details["type"] in ("extra_forbidden", "unexpected_keyword_argument")
+
+
+def _problem(
+    details: ErrorDetails,
+    path: list[str],
+    known: Mapping[str, Iterable[str]],
+) -> str:
+    """Return one error in a line."""
     where = ".".join(path).replace(".[", "[")
-    if error["type"] == "missing":
-        text = f"{where}: is missing"
-    elif error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        names = [*known.get(path[0] if len(path) > 1 else "", known.get("", ()))]
-        near = get_close_matches(path[-1], names, 1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
-        return f"{where:.{_LONGEST}}: unknown key; {hint}"
-    else:
-        what = error["msg"].removeprefix("Value error, ")
-        for theirs, ours in _WORDS.items():
-            what = what.replace(theirs, ours)
-        text = f"{where}: {what}; got {shortened(error['input'])}"
-    return text if len(text) <= _LONGEST else f"…{text[-_LONGEST:]}"
+    if details["type"] == "missing":
+        return f"{where}: is missing"
+    if _is_unknown_key(details):
+        return f"{where:.{_LONGEST}}: unknown key; {_suggestion(path, known)}"
+    message = details["msg"].removeprefix("Value error, ")
+    for python_words, json_words in _WORDS.items():
+        message = message.replace(python_words, json_words)
+    return f"{where}: {message}; got {shortened(details['input'])}"
+
+
+def _suggestion(path: list[str], known: Mapping[str, Iterable[str]]) -> str:
+    """Return the field that an unknown key may stand for, or all fields."""
+    table = ""
+    if len(path) > 1:
+        table = path[0]
+    names = list(known.get(table, known.get("", ())))
+    similar = get_close_matches(path[-1], names, 1, cutoff=0.5)
+    if similar:
+        return f"did you mean {similar[0]!r}?"
+    return f"known: {', '.join(names)}"

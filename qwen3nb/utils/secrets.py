@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.choices import split_names
 
 PASSED = "QWEN3NB_PASS_ENV"  # variables that kernels get anyway, comma-separated
 WITHHELD = "QWEN3NB_WITHHELD"  # in a kernel: the variable with the hub's token that was withheld
@@ -110,28 +111,36 @@ class SecretPattern(NamedTuple):
     literal: str  # a part of every match, which is searched for first
     pattern: re.Pattern[str]  # the whole
 
+    def occurs_in(self, text: str) -> bool:
+        """Return whether a text has a match."""
+        return self.literal in text and self.pattern.search(text) is not None
+
 
 @dataclass(frozen=True, repr=False)
 class Secrets:
     """The patterns to search texts for."""
 
-    wanted: tuple[SecretPattern, ...]  # values of the environment, then forms
+    patterns: tuple[SecretPattern, ...]  # values of the environment, then forms
 
     @property
     def values(self) -> Secrets:
         """Only the values of the environment: texts in data may look like any secret."""
-        return Secrets(tuple(each for each in self.wanted if each not in _forms()))
+        values = [pattern for pattern in self.patterns if pattern not in _forms()]
+        return Secrets(tuple(values))
 
     def kinds(self, text: str) -> list[str]:
         """Return the kinds of secrets in a text."""
-        hits = (each.kind for each in self.wanted if _finds(each, text))
-        return list(dict.fromkeys(hits))
+        kinds: dict[str, None] = {}
+        for pattern in self.patterns:
+            if pattern.occurs_in(text):
+                kinds[pattern.kind] = None
+        return list(kinds)
 
     def without(self, text: str) -> str:
         """Return a text with each secret replaced by ``[removed]``."""
-        for each in self.wanted:
-            if each.literal in text:
-                text = each.pattern.sub(_removed, text)
+        for pattern in self.patterns:
+            if pattern.literal in text:
+                text = pattern.pattern.sub(_removed, text)
         return text
 
     def removed(self, value: Any) -> tuple[Any, list[str]]:
@@ -140,14 +149,18 @@ class Secrets:
 
         def cleaned(part: Any) -> Any:
             if isinstance(part, str):
-                own = self.kinds(part)
-                kinds.update(dict.fromkeys(own))
-                return self.without(part) if own else part
+                kinds_in_text = self.kinds(part)
+                if not kinds_in_text:
+                    return part
+                kinds.update(dict.fromkeys(kinds_in_text))
+                return self.without(part)
             if isinstance(part, dict):  # also a notebook's nodes, which keep their class
                 for key in list(part):
                     part[cleaned(key)] = cleaned(part.pop(key))
                 return part
-            return [cleaned(each) for each in part] if isinstance(part, list) else part
+            if isinstance(part, list):
+                return [cleaned(entry) for entry in part]
+            return part
 
         return cleaned(value), list(kinds)
 
@@ -157,46 +170,49 @@ class Secrets:
         Raises:
             SecretError: names the place and the kind.
         """
-        if kinds := self.kinds(text):
+        kinds = self.kinds(text)
+        if kinds:
             raise SecretError(
                 f"{where}: holds {', '.join(kinds)}, so it was not written; remove it there"
             )
 
 
-def _finds(wanted: SecretPattern, text: str) -> bool:
-    return wanted.literal in text and wanted.pattern.search(text) is not None
-
-
 def _removed(match: re.Match[str]) -> str:
     if "secret" not in match.re.groupindex:
         return REMOVED
-    start, end = (each - match.start() for each in match.span("secret"))
-    return match[0][:start] + REMOVED + match[0][end:]
+    start, end = match.span("secret")
+    before = match.string[match.start() : start]
+    after = match.string[end : match.end()]
+    return f"{before}{REMOVED}{after}"
 
 
 def known_secrets(environ: Mapping[str, str] | None = None) -> Secrets:
     """Return patterns of the environment's secrets, the hub's stored token and known forms."""
-    environ = os.environ if environ is None else environ
-    wanted: list[SecretPattern] = []
+    if environ is None:
+        environ = os.environ
+    patterns: list[SecretPattern] = []
     for name, value in environ.items():
         if _is_secret(name, value):
-            wanted += _encodings(f"the value of {name}", value)
-    wanted += _encodings("the hub's stored token", _stored_token(environ))
-    return Secrets((*wanted, *_forms()))
+            patterns += _encodings(f"the value of {name}", value)
+    patterns += _encodings("the hub's stored token", _stored_token(environ))
+    return Secrets((*patterns, *_forms()))
 
 
 @functools.cache
 def _forms() -> tuple[SecretPattern, ...]:
-    return tuple(
-        SecretPattern(kind, start, re.compile(_word(start) + rest.replace("_", r"\\{0,8}_")))
-        for kind, start, rest in _FORMS
-    )
+    patterns: list[SecretPattern] = []
+    for kind, start, rest in _FORMS:
+        pattern = _word(start) + rest.replace("_", r"\\{0,8}_")
+        patterns.append(SecretPattern(kind, start, re.compile(pattern)))
+    return tuple(patterns)
 
 
 def _word(start: str) -> str:
     """Return a pattern of the start of a word, also after a line break escaped in JSON."""
-    own = re.escape(start)
-    return rf"{own}(?:(?<![A-Za-z0-9]{own})|(?<=\\[nrt]{own}))" if start[0].isalnum() else own
+    literal = re.escape(start)
+    if not start[0].isalnum():
+        return literal
+    return rf"{literal}(?:(?<![A-Za-z0-9]{literal})|(?<=\\[nrt]{literal}))"
 
 
 def write_public(path: Path, text: str) -> Path:
@@ -228,25 +244,26 @@ def kernel_environment(
         download: whether to include the hub's token and a proxy's password, for downloads.
         environ: the variables to choose from; by default this process's.
     """
-    environ = os.environ if environ is None else environ
-    passed = passed_names(environ)
-    return {
-        name: value
-        for name, value in environ.items()
-        if name in (API_KEY, *passed)
-        or (download and _FOR_DOWNLOADS.fullmatch(name.upper()))
-        or not _is_secret(name, value)
-    }
+    if environ is None:
+        environ = os.environ
+    admitted = {API_KEY, *passed_names(environ)}
+    variables: dict[str, str] = {}
+    for name, value in environ.items():
+        is_for_downloads = download and _FOR_DOWNLOADS.fullmatch(name.upper())
+        if name in admitted or is_for_downloads or not _is_secret(name, value):
+            variables[name] = value
+    return variables
 
 
 def passed_names(environ: Mapping[str, str] | None = None) -> list[str]:
     """Return the names that ``QWEN3NB_PASS_ENV`` admits to kernels."""
-    given = (os.environ if environ is None else environ).get(PASSED, "")
-    return [name.strip() for name in given.split(",") if name.strip()]
+    if environ is None:
+        environ = os.environ
+    return split_names(environ.get(PASSED, ""))
 
 
 def _is_secret(name: str, value: str) -> bool:
-    return is_secret_name(name) or any(_finds(form, value) for form in _forms())
+    return is_secret_name(name) or any(form.occurs_in(value) for form in _forms())
 
 
 def _stored_token(environ: Mapping[str, str]) -> str:
@@ -265,24 +282,30 @@ def _parts(value: str) -> Iterator[str]:
     text = value.strip()
     yield text
     if "\n" in text:
-        yield from (line.strip() for line in text.splitlines() if not line.startswith("-----"))
+        for line in text.splitlines():
+            if not line.startswith("-----"):
+                yield line.strip()
     for form in _forms():
+        group = 0
+        if "secret" in form.pattern.groupindex:
+            group = form.pattern.groupindex["secret"]
         for match in form.pattern.finditer(text):
-            yield match["secret"] if "secret" in form.pattern.groupindex else match[0]
+            yield match[group]
 
 
 def _encodings(kind: str, value: str) -> Iterator[SecretPattern]:
     """Yield patterns for a value or parts of it, plain or encoded; the longest first."""
-    telling = {
-        text for text in _parts(value) if len(text) >= _SHORTEST and text.lower() not in _ORDINARY
-    }
-    for text in sorted(telling, key=len, reverse=True):
+    texts: set[str] = set()
+    for part in _parts(value):
+        if len(part) >= _SHORTEST and part.lower() not in _ORDINARY:
+            texts.add(part)
+    for text in sorted(texts, key=len, reverse=True):
         yield SecretPattern(kind, _longest(text), re.compile(_written(text)))
         data = text.encode(errors="replace")
         yield SecretPattern(kind, data.hex(), re.compile(data.hex()))
-        for own in _base64(data):
-            pattern = own.replace("+", "[+-]").replace("/", "[/_]")
-            yield SecretPattern(kind, _longest(own), re.compile(pattern))
+        for encoded in _base64(data):
+            pattern = encoded.replace("+", "[+-]").replace("/", "[/_]")
+            yield SecretPattern(kind, _longest(encoded), re.compile(pattern))
 
 
 def _longest(text: str) -> str:
@@ -294,10 +317,13 @@ def _longest(text: str) -> str:
 def _written(text: str) -> str:
     """Return a pattern of a text, plain or escaped for JSON, HTML, URLs, Markdown or LaTeX."""
     broken = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "\0", text)  # where a table may break a word
-    return "".join("(?:<wbr>)?" if char == "\0" else _character(char) for char in broken)
+    return "".join(map(_character, broken))
 
 
 def _character(char: str) -> str:
+    """Return a pattern of a character in every spelling; of NUL, a break of a line."""
+    if char == "\0":
+        return "(?:<wbr>)?"
     if char.isascii() and char.isalnum():
         return char
     number = ord(char)
@@ -319,9 +345,10 @@ def _character(char: str) -> str:
 def _base64(data: bytes) -> Iterator[str]:
     """Yield bytes in base64, wherever they begin in a group of three."""
     for before in range(3):
-        whole = base64.b64encode(b"\0" * before + data).rstrip(b"=").decode()
-        end = len(whole) - ((before + len(data)) % 3 != 0)  # last bits: of the next byte
-        yield whole[(8 * before + 5) // 6 : end]
+        encoded = base64.b64encode(b"\0" * before + data).rstrip(b"=").decode()
+        if (before + len(data)) % 3:
+            encoded = encoded[:-1]  # its last bits are of the next byte
+        yield encoded[(8 * before + 5) // 6 :]
 
 
 @contextmanager
@@ -333,8 +360,11 @@ def key_bound_to_hosts_in(words: Iterable[str]) -> Iterator[None]:
     if API_HOSTS in os.environ:
         yield
         return
-    addresses = (address for word in words for address in _API.findall(word))
-    os.environ[API_HOSTS] = ",".join(dict.fromkeys(map(host_of, addresses)))
+    hosts: dict[str, None] = {}
+    for word in words:
+        for address in _API.findall(word):
+            hosts[host_of(address)] = None
+    os.environ[API_HOSTS] = ",".join(hosts)
     try:
         yield
     finally:
@@ -352,8 +382,12 @@ def host_of(address: str) -> str:
         port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
     except ValueError:
         return ""
-    name = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
-    return f"{name}:{port}" if name else ""
+    name = parts.hostname
+    if not name:
+        return ""
+    if ":" in name:
+        name = f"[{name}]"
+    return f"{name}:{port}"
 
 
 def gets_key(address: str) -> bool:
@@ -362,5 +396,5 @@ def gets_key(address: str) -> bool:
     if hosts is None:
         return True
     host = host_of(address)
-    named = {name.strip().lower() for name in hosts.split(",")} - {""}
-    return host in named or host.rpartition(":")[0] in named
+    allowed = split_names(hosts.lower())
+    return host in allowed or host.rpartition(":")[0] in allowed

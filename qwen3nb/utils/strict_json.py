@@ -34,8 +34,11 @@ def parse_json(text: str, *, nan: bool = False) -> Any:
     ...
     ValueError: the key 'a' occurs twice in an object
     """
+    decoder = _STRICT
+    if nan:
+        decoder = _LAX
     try:
-        return (_LAX if nan else _STRICT).decode(text)
+        return decoder.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -55,8 +58,8 @@ def parse_toml(text: str) -> dict[str, Any]:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        twice = first_duplicate(name for name, _ in pairs)
-        raise ValueError(f"the key {twice!r:.60} occurs twice in an object")
+        duplicate = first_duplicate(name for name, _ in pairs)
+        raise ValueError(f"the key {duplicate!r:.60} occurs twice in an object")
     return value
 
 

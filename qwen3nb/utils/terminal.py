@@ -21,6 +21,7 @@ _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
+_MOVES = re.compile(r"(\r\n|\r|(?:\n|\x1b\[A)+)")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 # A progress bar, or the blanks that wipe one.
 _BAR = re.compile(r"[^\r\n]*(?:\d%\||\d(?:it|s|B)/|\d+/\d+ \[|\[\d\d:\d\d|\?it/s|\?B/s)|[ \r]*$")
@@ -45,11 +46,14 @@ def visible_progress(text: str) -> str:
 
     Carriage returns before progress bars, and cursor moves between nested bars, are kept.
     """
-    parts = re.split(r"(\r\n|\r|(?:\n|\x1b\[A)+)", text)
-    for index, part in enumerate(parts):
-        moves = index % 2 and (part != "\r" or _BAR.match(parts[index + 1]))
-        parts[index] = part if moves else visible(part)
-    return "".join(parts)
+    # Texts and the moves between them take turns.
+    first_text, *parts = _MOVES.split(text)
+    safe = [visible(first_text)]
+    for move, following_text in zip(parts[::2], parts[1::2], strict=True):
+        if move == "\r" and not _BAR.match(following_text):
+            move = visible(move)
+        safe += [move, visible(following_text)]
+    return "".join(safe)
 
 
 class GuardedStream:
@@ -62,19 +66,25 @@ class GuardedStream:
     """
 
     def __init__(self, stream: TextIO, secrets: Secrets, *, colours: bool = False) -> None:
-        self._below, self._secrets, self._colours = stream, secrets, colours
-        self.coloured = self if colours else GuardedStream(stream, secrets, colours=True)
+        self._stream = stream
+        self._secrets = secrets
+        self._colours = colours
+        self.coloured = self
+        if not colours:
+            self.coloured = GuardedStream(stream, secrets, colours=True)
 
     def write(self, text: str) -> int:
         """Write text; return the number of its characters."""
         safe = self._secrets.without(text)
-        self._below.write(safe if self._colours else visible_progress(safe))
+        if not self._colours:
+            safe = visible_progress(safe)
+        self._stream.write(safe)
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
         if name == "buffer":
             raise AttributeError(name)
-        return getattr(self._below, name)
+        return getattr(self._stream, name)
 
 
 @contextmanager
@@ -83,21 +93,26 @@ def guarded_streams() -> Iterator[None]:
     if isinstance(sys.stdout, GuardedStream):
         yield
         return
-    before, secrets = (sys.stdout, sys.stderr), known_secrets()
-    guards: Any = tuple(GuardedStream(stream, secrets) for stream in before)
-    sys.stdout, sys.stderr = guards
+    output, errors = sys.stdout, sys.stderr
+    secrets = known_secrets()
+    sys.stdout = GuardedStream(output, secrets)
+    sys.stderr = GuardedStream(errors, secrets)
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = before
+        sys.stdout, sys.stderr = output, errors
 
 
 def coloured(stream: Any) -> Any:
     """Return a stream for coloured text whose control characters are escaped."""
-    return stream.coloured if isinstance(stream, GuardedStream) else stream
+    if isinstance(stream, GuardedStream):
+        return stream.coloured
+    return stream
 
 
 def say(text: object, *, err: bool = False, **style: Any) -> None:
     """Print text in a style of `click.style`, with control characters escaped."""
-    stream = coloured(sys.stderr if err else sys.stdout)
-    click.secho(visible(str(text)), file=stream, **style)
+    stream = sys.stdout
+    if err:
+        stream = sys.stderr
+    click.secho(visible(str(text)), file=coloured(stream), **style)
