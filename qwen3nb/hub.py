@@ -9,6 +9,8 @@ huggingface_hub compares sizes. Large files, which the hub identifies by SHA-256
 with it before their first use.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 import os
@@ -16,19 +18,26 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from qwen3nb.utils.atomic_files import sha256_file
 from qwen3nb.utils.journal import remembered_digest
 from qwen3nb.utils.secrets import WITHHELD, known_secrets
 
-_VARIABLE, _SECONDS = "QWEN3NB_HUB_TIMEOUT", 8.0
+if TYPE_CHECKING:
+    from httpx import Request, Response
+    from huggingface_hub.hf_api import RepoFile
+
+    Send = Callable[..., Response]
+
+_VARIABLE = "QWEN3NB_HUB_TIMEOUT"
+_SECONDS = 8.0
 _RETRIED = (408, 429, 500, 502, 503, 504)
 _TRIES = 4
 _FORGET = 60.0  # seconds before an unreachable hub is tried again
@@ -48,84 +57,120 @@ def hub_session() -> Iterator[None]:
     from huggingface_hub.utils import _http as shared
     from huggingface_hub.utils import logging
 
-    earlier: Any = shared._GLOBAL_CLIENT_FACTORY
-    if isinstance(earlier, _HubGuard):
+    # The library has no public way to ask for the present factory, which a session restores.
+    factory: Any = shared._GLOBAL_CLIENT_FACTORY
+    if isinstance(factory, _HubGuard):
         yield
         return
     settings: Any = constants
-    xet, verbosity = settings.HF_HUB_DISABLE_XET, logging.get_verbosity()
-    set_client_factory(_HubGuard(earlier))
+    disable_xet = settings.HF_HUB_DISABLE_XET
+    verbosity = logging.get_verbosity()
+    set_client_factory(_HubGuard(factory))
     settings.HF_HUB_DISABLE_XET = True
     logging.set_verbosity_error()
     try:
         yield
     finally:
         logging.set_verbosity(verbosity)
-        settings.HF_HUB_DISABLE_XET = xet
-        set_client_factory(earlier)
+        settings.HF_HUB_DISABLE_XET = disable_xet
+        set_client_factory(factory)
 
 
 class _HubGuard:
     """Creates the clients of a session, and remembers an unreachable hub."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._failed: tuple[float, HubError] | None = None
+    def __init__(self, factory: Callable[[], Any]) -> None:
+        self._factory = factory
+        self._failure: HubError | None = None
+        self._time_of_failure = 0.0
 
     def __call__(self) -> Any:
         """Return a new client with its requests guarded."""
         from huggingface_hub import constants
 
-        self._hub, self._limit = server_name(constants.ENDPOINT), silence_limit()
-        client = self._make()
+        self._hub = server_name(constants.ENDPOINT)
+        self._limit = silence_limit()
+        client = self._factory()
         client.send = partial(self._send, client.send)
         return client
 
-    def _send(self, send: Callable[..., Any], request: Any, **options: Any) -> Any:
-        ours = server_name(str(request.url)) == self._hub
-        if ours and self._failed is not None and time.monotonic() - self._failed[0] < _FORGET:
-            raise self._failed[1]
+    def _send(
+        self,
+        send: Send,
+        request: Request,
+        *,
+        stream: bool = False,
+        **options: Any,
+    ) -> Response:
+        is_hub = server_name(str(request.url)) == self._hub
+        seconds_since_failure = time.monotonic() - self._time_of_failure
+        if is_hub and self._failure is not None and seconds_since_failure < _FORGET:
+            raise self._failure
         try:
-            return self._answer(send, request, **options)
+            return self._answer(partial(send, stream=True, **options), request, stream=stream)
         except HubError as error:
-            if ours and error.lasting:
-                self._failed = time.monotonic(), error
+            if is_hub and error.lasting:
+                self._failure = error
+                self._time_of_failure = time.monotonic()
             raise
 
-    def _answer(
-        self, send: Callable[..., Any], request: Any, *, stream: bool = False, **options: Any
-    ) -> Any:
+    def _answer(self, send: Send, request: Request, *, stream: bool) -> Response:
         """Return the checked answer to the last attempt of a request; only reads are repeated."""
-        from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
-
-        end, reads = time.monotonic() + self._limit, request.method in ("GET", "HEAD")
-        seconds = self._limit / 2 if reads else self._limit
+        end = time.monotonic() + self._limit
+        is_read = request.method in ("GET", "HEAD")
+        seconds = self._limit
+        if is_read:
+            seconds /= 2
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
         request.extensions = {**request.extensions, "timeout": timeouts}
         for number in range(1, _TRIES + 1):
             wait = self._limit / 20 * 2**number
             try:
-                answer = send(request, stream=True, **options)
+                answer = send(request)
+            except httpx_of_hub().TransportError as error:
+                is_timeout = isinstance(error, httpx_of_hub().TimeoutException)
+                if not is_read and not is_timeout:
+                    raise  # the library sends it again
+                failure = hub_error(error)
+            else:
                 if answer.status_code not in _RETRIED:
                     if not stream:
                         answer.read()
                     return _checked(answer)
-                header = answer.headers.get("retry-after", "")
-                wait = float(header[:9]) if header.isascii() and header.isdecimal() else wait
-                if not reads and wait < self._limit:
-                    return answer  # the library sends it again
+                requested_wait = _requested_wait(answer)
+                if requested_wait is not None:
+                    wait = requested_wait
+                if not is_read and wait < self._limit:
+                    return answer  # likewise
                 answer.close()
-                name, reason = server_name(str(answer.url)), status_reason(answer.status_code)
-                asks = f"; it asks to wait {wait:,.0f} s" * bool(header)
-                failure = HubError(f"the hub {name}: {reason}{asks}", lasting=True)
-            except httpx.TransportError as error:
-                if not reads and not isinstance(error, httpx.TimeoutException):
-                    raise  # likewise
-                failure = hub_error(error)
-            if not reads or number == _TRIES or time.monotonic() + wait >= end:
+                failure = _refusal(answer, requested_wait)
+            if not is_read or number == _TRIES or time.monotonic() + wait >= end:
                 raise failure from None
             time.sleep(wait)
         raise AssertionError
+
+
+def httpx_of_hub() -> Any:
+    """Return the httpx that huggingface_hub uses."""
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    return httpx
+
+
+def _requested_wait(answer: Response) -> float | None:
+    """Return the seconds that a server asks to wait, or None."""
+    header = answer.headers.get("retry-after", "")
+    if not header.isascii() or not header.isdecimal():
+        return None
+    return float(header[:9])
+
+
+def _refusal(answer: Response, wait: float | None) -> HubError:
+    """Return the error for an answer that says to try again later."""
+    message = f"the hub {server_name(str(answer.url))}: {status_reason(answer.status_code)}"
+    if wait is not None:
+        message += f"; it asks to wait {wait:,.0f} s"
+    return HubError(message, lasting=True)
 
 
 def silence_limit() -> float:
@@ -135,8 +180,10 @@ def silence_limit() -> float:
         HubError: ``QWEN3NB_HUB_TIMEOUT`` is not a positive number.
     """
     text = os.environ.get(_VARIABLE, "")
+    if not text:
+        return _SECONDS
     try:
-        seconds = float(text) if text else _SECONDS
+        seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < math.inf:
@@ -144,28 +191,35 @@ def silence_limit() -> float:
     return seconds
 
 
-def _checked(answer: Any) -> Any:
+def _checked(answer: Response) -> Response:
     """Return an answer that a hub may have sent.
 
     Raises:
         HubError: an HTML page, or a listing with a file name that leaves the folder.
     """
-    path, success = answer.url.path, answer.status_code < 300
-    page = answer.headers.get("content-type", "").lower().startswith("text/html")
-    if page and success and not path.lower().endswith((".html", ".htm")):
+    if answer.status_code >= 300:
+        return answer
+    path = answer.url.path
+    is_page = answer.headers.get("content-type", "").lower().startswith("text/html")
+    if is_page and not path.lower().endswith((".html", ".htm")):
         answer.close()
         raise HubError(f"the hub {server_name(str(answer.url))}: {NOT_A_HUB}")
-    if success and "/api/" in path and "/tree/" in path:
-        for name in [str(entry["path"]) for entry in answer.json()]:
-            parts = name.replace("\\", "/").split("/")
-            outside = {"", ".", ".."} & set(parts) or re.match(r"[A-Za-z]:", name)
-            if outside or not name.isprintable() or parts[0] == ".cache":
-                raise HubError(
-                    f"the repository lists a file named {ascii(name)[:100]}, which would be "
-                    "written outside of its folder or hide there; nothing was downloaded; tell "
-                    "its owner"
-                )
+    if "/api/" in path and "/tree/" in path:
+        for entry in answer.json():
+            _check_file_name(str(entry["path"]))
     return answer
+
+
+def _check_file_name(name: str) -> None:
+    """Refuse the name of a file that would be written outside of its folder, or hide there."""
+    parts = name.replace("\\", "/").split("/")
+    leaves_folder = not {"", ".", ".."}.isdisjoint(parts) or re.match(r"[A-Za-z]:", name)
+    if leaves_folder or not name.isprintable() or parts[0] == ".cache":
+        raise HubError(
+            f"the repository lists a file named {ascii(name)[:100]}, which would be "
+            "written outside of its folder or hide there; nothing was downloaded; tell "
+            "its owner"
+        )
 
 
 def hub_reachable() -> bool:
@@ -246,30 +300,41 @@ class HubError(ValueError):
 def hub_reason(error: BaseException) -> str:
     """Return the cause of an error that the hub or one of its libraries raised, as one line."""
     chain = list(causes(error))
-    for each in chain:
-        if isinstance(each, HubError):
-            return str(each)
-    for each in chain:
-        status = getattr(getattr(each, "response", None), "status_code", None)
+    for cause in chain:
+        if isinstance(cause, HubError):
+            return str(cause)
+    for cause in chain:
+        response = getattr(cause, "response", None)
+        status = getattr(response, "status_code", None)
         if isinstance(status, int):
-            address = str(getattr(each.response, "url", ""))  # type: ignore[attr-defined]
+            address = str(getattr(response, "url", ""))
             return f"the hub {server_name(address)}: {status_reason(status)}"
-    for each in chain:
-        if reason := _transport_reason(each):
+    for cause in chain:
+        reason = _transport_reason(cause)
+        if reason:
             return reason
-    names = {type(each).__name__ for each in chain}
+    names = {type(cause).__name__ for cause in chain}
     if "DatasetNotFoundError" in names:  # has lost its cause
-        return status_reason(403 if "gated" in str(error) else 404)
+        if "gated" in str(error):
+            return status_reason(403)
+        return status_reason(404)
     for name, reason in _BY_CLASS.items():
         if name in names:
             return reason
+    return _first_line(error)
+
+
+def _first_line(error: BaseException) -> str:
+    """Return the first line of an error's cause, without addresses and secrets."""
     while error.__cause__ is not None and str(error.__cause__).strip():
         error = error.__cause__
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    line = lines[0]
     if line.startswith("Consistency check failed"):
         return _OTHER_SIZE
     line = known_secrets().without(_ADDRESS.sub("[address]", line))
-    return "".join(each if each.isprintable() else " " for each in line)[:200]
+    printable = [character if character.isprintable() else " " for character in line]
+    return "".join(printable)[:200]
 
 
 def hub_error(error: BaseException) -> HubError:
@@ -280,20 +345,25 @@ def hub_error(error: BaseException) -> HubError:
     if isinstance(error, KeyError | TypeError | AttributeError | AssertionError):
         return HubError(NOT_A_HUB)
     reason = hub_reason(error)
-    lasting = "HF_HUB_OFFLINE" in reason or any(
-        text and "cut the connection" not in text for text in map(_transport_reason, causes(error))
-    )
-    return HubError(reason, lasting=getattr(error, "lasting", lasting))
+    if isinstance(error, HubError):
+        return HubError(reason, lasting=error.lasting)
+    is_lasting = "HF_HUB_OFFLINE" in reason
+    for cause in causes(error):
+        transport_reason = _transport_reason(cause)
+        if transport_reason and "cut the connection" not in transport_reason:
+            is_lasting = True
+    return HubError(reason, lasting=is_lasting)
 
 
 def _transport_reason(error: BaseException) -> str:
     """Return what an error of the transport means, and what to do; empty for other errors."""
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
-
+    httpx = httpx_of_hub()
     if not isinstance(error, httpx.TransportError):
         return ""
+    name = ""
     request = getattr(error, "_request", None)  # of the last redirect
-    name = "" if request is None else server_name(str(request.url))
+    if request is not None:
+        name = server_name(str(request.url))
     if isinstance(error, httpx.TimeoutException):
         return (
             f"the hub {name} sent nothing, or hardly anything, for too long; check the network, or "
@@ -301,9 +371,9 @@ def _transport_reason(error: BaseException) -> str:
         )
     if isinstance(error, httpx.ProxyError):
         return f"the proxy refuses {name}; check HTTPS_PROXY"
-    for each in causes(error):
+    for cause in causes(error):
         for kind, reason in _SYSTEM.items():
-            if isinstance(each, kind):
+            if isinstance(cause, kind):
                 return f"the hub {name} {reason}"
     return f"the hub {name} cut the connection, again and again; try again later"
 
@@ -323,27 +393,31 @@ def server_name(address: str) -> str:
     Raises:
         HubError: not an address.
     """
+    invalid = HubError(
+        "expected an address such as https://huggingface.co; check HF_ENDPOINT and the proxy"
+    )
     try:
         parts = urlsplit(address)
-        valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+        _ = parts.port  # raises for one that is no number
     except ValueError:
-        valid = False
-    if not valid or not address.isprintable():
-        raise HubError(
-            "expected an address such as https://huggingface.co; check HF_ENDPOINT and the proxy"
-        )
+        raise invalid from None
+    is_http = parts.scheme in ("http", "https") and parts.hostname
+    if not is_http or not address.isprintable():
+        raise invalid
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"[:200]
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and its causes, each once."""
-    left, seen = [error], set[int]()
-    while left:
-        each = left.pop()
-        if id(each) not in seen:
-            seen.add(id(each))
-            yield each
-            left += [e for e in (each.__context__, each.__cause__) if e is not None]
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while pending:
+        cause = pending.pop()
+        if cause is None or id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        pending += [cause.__context__, cause.__cause__]
 
 
 _COMMIT = re.compile("[0-9a-f]{40}")
@@ -368,9 +442,15 @@ def cached_snapshot(
     """
     from huggingface_hub import snapshot_download
 
-    def snapshot(**more: Any) -> Path:
-        options: Any = {"repo_type": kind, "revision": revision, "allow_patterns": files, **more}
-        return Path(snapshot_download(id_, **options))
+    def snapshot(*, local_files_only: bool = False) -> Path:
+        folder: Any = snapshot_download(
+            id_,
+            repo_type=kind,
+            revision=revision,
+            allow_patterns=files,
+            local_files_only=local_files_only,
+        )
+        return Path(folder)
 
     with hub_session():
         try:
@@ -378,11 +458,7 @@ def cached_snapshot(
             if _check_cached(folder):  # damaged files were removed: try again
                 folder = snapshot()
                 _refuse(_check_cached(folder))
-            if not any(file.is_file() for file in folder.rglob("*")):
-                # Discard the empty listing.
-                listed = folder.parent.parent / "trees" / f"{folder.name}.json"
-                listed.unlink(missing_ok=True)
-                raise HubError("the hub lists no file that is used; check the name")
+            _check_not_empty(folder)
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
             final = hub_error(error)
             if not final.lasting or revision is not None:
@@ -393,6 +469,15 @@ def cached_snapshot(
                 raise final from None
             _refuse(_check_cached(folder))
     return folder
+
+
+def _check_not_empty(folder: Path) -> None:
+    """Refuse a snapshot without files, and discard its listing."""
+    if any(file.is_file() for file in folder.rglob("*")):
+        return
+    file_listing = folder.parent.parent / "trees" / f"{folder.name}.json"
+    file_listing.unlink(missing_ok=True)
+    raise HubError("the hub lists no file that is used; check the name")
 
 
 def download_into(
@@ -408,37 +493,48 @@ def download_into(
     """
     from huggingface_hub import snapshot_download
 
-    options: Any = {"repo_type": kind, "local_dir": folder, "allow_patterns": files}
     with hub_session():
         try:
-            commit, listed = listing(id_, kind=kind, revision=revision)
-            snapshot_download(id_, revision=commit, **options)
+            commit, hub_files = listing(id_, kind=kind, revision=revision)
+            snapshot_download(
+                id_,
+                repo_type=kind,
+                revision=commit,
+                local_dir=folder,
+                allow_patterns=files,
+            )
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
             raise hub_error(error) from None
-    wanted = {
-        folder / name: (each.size, each.lfs.sha256 if each.lfs else "")
-        for name, each in listed.items()
-        if files is None or any(fnmatch(name, pattern) for pattern in files)
-    }
-    _refuse(_remove_damaged(wanted))
-    return {str(file.relative_to(folder)) for file in wanted}
+    contents: dict[Path, FileContent] = {}
+    names: set[str] = set()
+    for name, hub_file in hub_files.items():
+        if files is not None and not any(fnmatch(name, pattern) for pattern in files):
+            continue
+        names.add(name)
+        digest = ""
+        if hub_file.lfs:
+            digest = hub_file.lfs.sha256
+        contents[folder / name] = FileContent(hub_file.size, digest)
+    _refuse(_remove_damaged(contents))
+    return names
 
 
-def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the commit of a revision, and its files as huggingface_hub's ``RepoFile``.
+def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str, RepoFile]]:
+    """Return the commit of a revision, and its files by name.
 
     Call it in a session; errors are those of the hub's libraries.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import RepoFile
 
-    api, commit = HfApi(), revision or ""
+    api = HfApi()
+    commit = revision or ""
     if not _COMMIT.fullmatch(commit):
         commit = str(api.repo_info(id_, repo_type=kind, revision=revision).sha)
         if not _COMMIT.fullmatch(commit):
             raise HubError(NOT_A_HUB)
     entries = api.list_repo_tree(id_, repo_type=kind, revision=commit, recursive=True)
-    return commit, {each.path: each for each in entries if isinstance(each, RepoFile)}
+    return commit, {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
 
 
 def _check_cached(folder: Path) -> list[Path]:
@@ -446,18 +542,36 @@ def _check_cached(folder: Path) -> list[Path]:
 
     The cache names large files by their SHA-256. Each file is read once.
     """
-    links = [file for file in sorted(folder.rglob("*")) if file.is_symlink()]
-    return _remove_damaged({file: (None, file.readlink().name) for file in links})
+    contents: dict[Path, FileContent] = {}
+    for file in sorted(folder.rglob("*")):
+        if file.is_symlink():
+            contents[file] = FileContent(size=None, sha256=file.readlink().name)
+    return _remove_damaged(contents)
 
 
-def _remove_damaged(expected: dict[Path, tuple[int | None, str]]) -> list[Path]:
-    """Remove and return the files of a wrong size or SHA-256, where these are known."""
-    damaged = []
-    for file, (size, digest) in expected.items():
-        whole = size is None or (file.is_file() and file.stat().st_size == size)
-        if whole and _SHA256.fullmatch(digest) and file.is_file():
-            whole = digest == remembered_digest([file], partial(sha256_file, file), kind="sha256")
-        if not whole:
+class FileContent(NamedTuple):
+    """What is known of a file's content."""
+
+    size: int | None  # in bytes; None if it is not known
+    sha256: str  # anything else than a digest if it is not known
+
+    def is_in(self, file: Path) -> bool:
+        """Return whether a file has this content, as far as it is known."""
+        if not file.is_file():
+            return self.size is None
+        if self.size is not None and file.stat().st_size != self.size:
+            return False
+        if not _SHA256.fullmatch(self.sha256):
+            return True
+        digest = remembered_digest([file], partial(sha256_file, file), kind="sha256")
+        return digest == self.sha256
+
+
+def _remove_damaged(contents: Mapping[Path, FileContent]) -> list[Path]:
+    """Remove and return the files with other content than they should have."""
+    damaged: list[Path] = []
+    for file, content in contents.items():
+        if not content.is_in(file):
             file.resolve().unlink(missing_ok=True)
             file.unlink(missing_ok=True)
             damaged.append(file)

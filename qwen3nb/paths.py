@@ -49,17 +49,23 @@ def is_study(folder: Path) -> bool:
 
 def find_root() -> Path | None:
     """Return ``QWEN3NB_HOME``, else the nearest study, or None outside any."""
-    if home := os.environ.get("QWEN3NB_HOME"):
+    home = os.environ.get("QWEN3NB_HOME")
+    if home:
         return Path(home).expanduser().resolve()
-    here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if is_study(folder)), None)
+    working_directory = Path.cwd()
+    for folder in (working_directory, *working_directory.parents):
+        if is_study(folder):
+            return folder
+    return None
 
 
 def study_of(notebook: Path) -> Path | None:
     """Return the study whose ``notebooks/`` contains a notebook, at any depth, or None."""
-    folder = notebook.resolve().parent
-    studies = (each.parent for each in (folder, folder.parent) if each.name == "notebooks")
-    return next(filter(is_study, studies), None)
+    parent = notebook.resolve().parent
+    for folder in (parent, parent.parent):
+        if folder.name == "notebooks" and is_study(folder.parent):
+            return folder.parent
+    return None
 
 
 @contextmanager
@@ -86,16 +92,21 @@ def root() -> Path:
 def shown(path: Path) -> str:
     """Return ``path`` as records store it: relative to the root if it is inside."""
     resolved = Path(os.path.realpath(path))
-    return str(resolved.relative_to(root())) if resolved.is_relative_to(root()) else str(resolved)
+    if resolved.is_relative_to(root()):
+        return str(resolved.relative_to(root()))
+    return str(resolved)
 
 
 def _folder(variable: str, default: str) -> Path:
     value = os.environ.get(variable)
-    return Path(value).expanduser().resolve() if value else _in_study(default)
+    if value:
+        return Path(value).expanduser().resolve()
+    return _in_study(default)
 
 
 def _in_study(name: str) -> Path:
-    if (study := find_root()) is None:
+    study = find_root()
+    if study is None:
         raise NoStudyError(
             f"{Path.cwd()} is in no study (a folder with _config.yml, book/ and notebooks/): "
             "create one with `qwen3nb new my-study` and go there, or set QWEN3NB_HOME to its path"
@@ -138,7 +149,9 @@ def book_runs() -> Path:
 def mirror() -> Path | None:
     """Local copies of data sets and models, each in ``<organisation>/<name>``; None if unset."""
     value = os.environ.get("QWEN3NB_MIRROR")
-    return Path(value).expanduser().resolve() if value else None
+    if not value:
+        return None
+    return Path(value).expanduser().resolve()
 
 
 def notebooks() -> Path:
@@ -155,14 +168,17 @@ def notebook_names() -> list[str]:
 def notebook_name(notebook: Path) -> str:
     """Return a notebook's name: ``eval``; in a folder of `notebooks`, ``guide/caching``."""
     file, top = notebook.resolve(), notebooks().resolve()
-    folder = file.parent.name if file.parent.parent == top else ""
-    return f"{folder}/{file.stem}" if folder else file.stem
+    if file.parent.parent == top:
+        return f"{file.parent.name}/{file.stem}"
+    return file.stem
 
 
 def page_key(page: Path) -> str:
     """Return a page's name in logs and notes: ``eval-bm25-smoke``, or ``guide-caching``."""
-    lesson = page.is_relative_to(book()) and page.parent != book_runs()
-    return f"{page.parent.name}-{page.stem}" if lesson else page.stem
+    is_lesson = page.is_relative_to(book()) and page.parent != book_runs()
+    if is_lesson:
+        return f"{page.parent.name}-{page.stem}"
+    return page.stem
 
 
 def find_notebook(notebook: Path | str) -> Path:
@@ -176,8 +192,8 @@ def find_notebook(notebook: Path | str) -> Path:
         return path
     parts = path.with_name(path.name.removesuffix(".ipynb")).parts
     for name in ("/".join(parts[-2:]), parts[-1]):
-        named = notebooks() / f"{name}.ipynb"
-        if named.is_file():
-            return named
+        file = notebooks() / f"{name}.ipynb"
+        if file.is_file():
+            return file
     names = ", ".join(notebook_names()) or "none; create a study with `qwen3nb new my-study`"
     raise FileNotFoundError(f"no notebook {str(notebook)!r}; in {notebooks()}: {names}")

@@ -8,6 +8,7 @@ library.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 
 def _keys(text: str) -> tuple[str, ...]:
@@ -15,22 +16,30 @@ def _keys(text: str) -> tuple[str, ...]:
 
 
 # Tasks that consist of other tasks; the score is the mean over the parts.
+_FORUMS = _keys(
+    "Android English Gaming Gis Mathematica Physics Programmers Stats Tex Unix Webmasters Wordpress"
+)
 GROUPS: dict[str, tuple[str, ...]] = {
-    "CQADupstackRetrieval": tuple(
-        f"CQADupstack{forum}Retrieval"
-        for forum in _keys(
-            "Android English Gaming Gis Mathematica Physics Programmers Stats Tex Unix Webmasters "
-            "Wordpress"
-        )
-    )
+    "CQADupstackRetrieval": tuple(f"CQADupstack{forum}Retrieval" for forum in _FORUMS),
 }
 
-GROUP_OF = {part: name for name, parts in GROUPS.items() for part in parts}
+
+def _group_of_parts() -> dict[str, str]:
+    groups: dict[str, str] = {}
+    for name, parts in GROUPS.items():
+        groups |= dict.fromkeys(parts, name)
+    return groups
+
+
+GROUP_OF = _group_of_parts()
 
 
 def _without_groups(tasks: Iterable[str]) -> tuple[str, ...]:
     """Replace each group by its parts; keep the first of equal tasks."""
-    return tuple(dict.fromkeys(part for task in tasks for part in GROUPS.get(task, (task,))))
+    parts: dict[str, None] = {}
+    for task in tasks:
+        parts |= dict.fromkeys(GROUPS.get(task, (task,)))
+    return tuple(parts)
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class Benchmark:
     @property
     def tasks(self) -> tuple[str, ...]:
         """Keys of its tasks; a group counts as one."""
-        return tuple(task for tasks in self.types.values() for task in tasks)
+        return tuple(chain.from_iterable(self.types.values()))
 
     @property
     def task_keys(self) -> tuple[str, ...]:
@@ -65,8 +74,10 @@ class Tier:
     @property
     def task_keys(self) -> tuple[str, ...]:
         """Keys of all its tasks, each once, with groups split into their parts."""
-        every = (key for name in self.benchmarks for key in BENCHMARKS[name].tasks)
-        return _without_groups((*self.tasks, *every))
+        tasks = list(self.tasks)
+        for name in self.benchmarks:
+            tasks += BENCHMARKS[name].tasks
+        return _without_groups(tasks)
 
     @property
     def reranking(self) -> tuple[str, ...]:
@@ -75,9 +86,11 @@ class Tier:
         These are the tier's BEIR sets, with MS MARCO dev, and its retrieval tasks of PyDocs.
         """
         keys = self.task_keys
-        own = (key for key in keys if key.startswith("PyDocs") and key.endswith("Retrieval"))
-        beir = (name for name in BENCHMARKS["BEIR"].tasks if {*_without_groups([name])} <= {*keys})
-        return (*own, *beir)
+        names = [key for key in keys if key.startswith("PyDocs") and key.endswith("Retrieval")]
+        for name in BENCHMARKS["BEIR"].tasks:
+            if set(_without_groups([name])) <= set(keys):
+                names.append(name)
+        return tuple(names)
 
 
 _BEIR = _keys(
@@ -144,16 +157,21 @@ TIERS: dict[str, Tier] = {
     )
 }
 
-_SEARCHES = frozenset(
-    key
-    for benchmark in BENCHMARKS.values()
-    for kind in ("Retrieval", "Reranking")
-    for key in _without_groups(benchmark.types.get(kind, ()))
-)
+_SEARCH_TYPES = ("Retrieval", "Reranking")
+
+
+def _search_keys() -> frozenset[str]:
+    """Return the keys of tasks of retrieval and reranking in all benchmarks."""
+    keys: set[str] = set()
+    for benchmark in BENCHMARKS.values():
+        for kind in _SEARCH_TYPES:
+            keys.update(_without_groups(benchmark.types.get(kind, ())))
+    return frozenset(keys)
+
+
+_SEARCHES = _search_keys()
 
 
 def is_search(key: str) -> bool:
     """Return whether a task of a tier is retrieval or reranking, which work without vectors."""
-    return key in _SEARCHES or (
-        key.startswith("PyDocs") and key.endswith(("Retrieval", "Reranking"))
-    )
+    return key in _SEARCHES or (key.startswith("PyDocs") and key.endswith(_SEARCH_TYPES))
