@@ -18,6 +18,7 @@ from qwen3nb.analysis.inventory.scores import Score, record_scores
 from qwen3nb.datasets import rows
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.records.record import Result, in_list, places
+from qwen3nb.records.side_files import ResultError
 from qwen3nb.utils.strict_json import parse_json
 
 _LARGEST = 256 * 2**20  # bytes; a record of 100,000 queries has about 20 MB
@@ -68,9 +69,17 @@ def collect(folders: Iterable[Path], records: Iterable[Result] = ()) -> Collecti
             reader.read(file)
     results = str(paths.results())
     for record in records:
-        reader.scores += record_scores(record, source=str(record.path()), folder=results)
+        reader.scores += record_scores(record, source=_source(record), folder=results)
     flags = [*reader.flags, *find_anomalies(reader.scores)]
     return Collection(tuple(reader.scores), tuple(flags))
+
+
+def _source(record: Result) -> str:
+    """Return where a record is saved, or its label if that is not safe in a path."""
+    try:
+        return str(record.path())
+    except ResultError:
+        return record.model.label
 
 
 def _json_files(base: Path) -> Iterator[Path]:
