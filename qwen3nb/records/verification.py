@@ -9,7 +9,7 @@ every checksum is recomputed.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -17,9 +17,9 @@ from statistics import fmean
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.metrics.aggregate import PARALLEL, REPORTED, aggregate_samples
+from qwen3nb.metrics.aggregate import PARALLEL, REPORTED, Aggregate, aggregate_samples
 from qwen3nb.metrics.retrieval import JUDGED, METRICS, score_run
-from qwen3nb.records.record import CHECKSUMS, Result, check_file, read_record
+from qwen3nb.records.record import CHECKSUMS, Result, TaskInfo, check_file, read_record
 from qwen3nb.records.side_files import (
     ResultError,
     StoredScores,
@@ -55,30 +55,37 @@ class Verifier:
 
     def check(self, file: Path) -> list[str]:
         """Return the problems of the record in ``file``; an unreadable file is one."""
-        base = file.absolute().parent.parent.parent
-        known = self._listed(base).get(file.absolute().relative_to(base).as_posix(), {})
-        if not os.path.lexists(file) and any(known.values()):
-            lines = f"if that was meant, delete its lines in {CHECKSUMS}"
-            return [f"it was removed after it was written; {lines}"]
+        listed = self._listed_checksums(file)
+        if not os.path.lexists(file) and any(listed.values()):
+            remedy = f"if that was meant, delete its lines in {CHECKSUMS}"
+            return [f"it was removed after it was written; {remedy}"]
         try:
-            result, raw = read_record(file)
-            wrong = _own_problems(raw)
-            if not wrong and known and result.checksum not in known:
-                wrong = [
-                    f"{CHECKSUMS} does not list it as it is: it was changed after it was written"
-                ]
-            lost = side_file_problems(result)
-            wrong += lost
-            if not (lost or self._checksums_only):
-                wrong += [*problems(result), *_location_problems(file, result)]
-                changed = list(run_problems(file, result, digest=self._digest))
-                wrong += changed or _rescored_problems(file, result)
-                wrong += self._mteb_problems(file, result)
-            if not result.model.settings:
-                wrong.append("it has no settings, from which the model's identity follows")
+            return list(self._problems(file, listed))
         except (OSError, ValueError, KeyError) as error:
             return [str(error).removeprefix(f"{file}: ")]
-        return wrong
+
+    def _listed_checksums(self, file: Path) -> dict[str, bool]:
+        """Return the checksums of a record in the list of its folder; see `listed_records`."""
+        base = file.absolute().parents[2]
+        name = file.absolute().relative_to(base).as_posix()
+        return self._listed(base).get(name, {})
+
+    def _problems(self, file: Path, listed: Mapping[str, bool]) -> Iterator[str]:
+        result, raw = read_record(file)
+        changed = _own_problems(raw)
+        yield from changed
+        if not changed and listed and result.checksum not in listed:
+            yield f"{CHECKSUMS} does not list it as it is: it was changed after it was written"
+        lost = side_file_problems(result)
+        yield from lost
+        if not lost and not self._checksums_only:
+            yield from problems(result)
+            yield from _location_problems(file, result)
+            run = list(run_problems(file, result, digest=self._digest))
+            yield from run or _rescored_problems(file, result)
+            yield from self._mteb_problems(file, result)
+        if not result.model.settings:
+            yield "it has no settings, from which the model's identity follows"
 
     def stamp(self, file: Path) -> str:
         """Return a digest of the times and sizes of all that a record is compared with.
@@ -87,23 +94,31 @@ class Verifier:
         """
         try:
             check_file(file)
-            raw = read_json(file)
-            base, identity = file.absolute().parents[2], raw["model"]["identity"][:_IDENTITY]
-            files = [file, *named_files(file, raw)]
-            first_run = files_in(raw).get("first_run")
-            if first_run:
-                files.append(first_stage_file(base, first_run["name"]))
-            for folder in self._mteb_folders(base / "mteb" / "results"):
-                if folder.name.startswith(identity):
-                    names = (f"{raw['task']['name']}.json", _META, CHECKSUMS)
-                    files += [each for name in names if (each := folder / name).exists()]
-            listed = self._listed(base).get(file.absolute().relative_to(base).as_posix(), {})
-            stats = [each.stat() for each in files]
-            stamps = [(at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for at in stats]
+            stats = [each.stat() for each in self._compared_files(file)]
+            listed = self._listed_checksums(file)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return ""
-        settled = time.time_ns() - max(ctime for *_, ctime in stamps) > TICK
-        return sha256_json([stamps, listed]) if settled else ""
+        newest = max(stat.st_ctime_ns for stat in stats)
+        if time.time_ns() - newest <= TICK:
+            return ""
+        stamps = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
+        return sha256_json([stamps, listed])
+
+    def _compared_files(self, file: Path) -> Iterator[Path]:
+        """Yield a record's file and those that it is compared with."""
+        raw = read_json(file)
+        base = file.absolute().parents[2]
+        yield file
+        yield from named_files(file, raw)
+        first_run = files_in(raw).get("first_run")
+        if first_run:
+            yield first_stage_file(base, first_run["name"])
+        identity = raw["model"]["identity"][:_IDENTITY]
+        for folder in self._mteb_folders(base / "mteb" / "results"):
+            if folder.name.startswith(identity):
+                for name in (f"{raw['task']['name']}.json", _META, CHECKSUMS):
+                    if (folder / name).exists():
+                        yield folder / name
 
     def _mteb_problems(self, file: Path, result: Result) -> Iterator[str]:
         """Yield the problems of MTEB's results for the record in ``file``.
@@ -113,28 +128,31 @@ class Verifier:
         if result.task.mteb is None or result.task.selection:
             return
         for folder in self._mteb_folders(file.parent.parent.parent / "mteb" / "results"):
-            if folder.name.startswith(result.model.identity[:_IDENTITY]):
-                theirs = folder / f"{result.task.name}.json"
-                digest, wrong = self._mteb_file(theirs)
-                yield from filter(None, (wrong, self._mteb_file(folder / _META)[1]))
-                if digest and not wrong:
-                    yield from _mteb_differences(theirs, result, digest)
+            if not folder.name.startswith(result.model.identity[:_IDENTITY]):
+                continue
+            theirs = folder / f"{result.task.name}.json"
+            digest, problem = self._mteb_file(theirs)
+            _, problem_of_meta = self._mteb_file(folder / _META)
+            yield from filter(None, (problem, problem_of_meta))
+            if digest and not problem:
+                yield from _mteb_differences(theirs, result, digest)
 
 
 def _mteb_file(file: Path) -> tuple[str, str]:
     """Return the digest of one of MTEB's files, and why it is not valid, or an empty string."""
-    digest, checksums = sha256_file(file) if file.is_file() else "", file.with_name(CHECKSUMS)
+    checksums = file.with_name(CHECKSUMS)
     journal = Journal(checksums)
-    known = [key for key in sorted(journal.keys()) if key.startswith(f"{file.name} ")]
-    wrong = ""
-    if not digest:
-        if any(map(journal.get, known)):
-            wrong = f"MTEB's {paths.shown(file)} was removed after it was written"
-    elif not checksums.is_file():
-        wrong = f"{paths.shown(checksums)}, the checksums of MTEB's results, is missing"
-    elif f"{file.name} {digest}" not in known:
-        wrong = f"MTEB's {paths.shown(file)} was changed after it was written"
-    return digest, wrong
+    keys = [key for key in sorted(journal.keys()) if key.startswith(f"{file.name} ")]
+    if not file.is_file():
+        if any(journal.get(key) for key in keys):
+            return "", f"MTEB's {paths.shown(file)} was removed after it was written"
+        return "", ""
+    digest = sha256_file(file)
+    if not checksums.is_file():
+        return digest, f"{paths.shown(checksums)}, the checksums of MTEB's results, is missing"
+    if f"{file.name} {digest}" not in keys:
+        return digest, f"MTEB's {paths.shown(file)} was changed after it was written"
+    return digest, ""
 
 
 def problems(result: Result) -> list[str]:
@@ -143,46 +161,63 @@ def problems(result: Result) -> list[str]:
     Aggregates follow from the per-query scores, the identity from the settings; a reported main
     score equals MTEB's.
     """
-    wrong = []
     try:
-        for each in _stored(result):
-            each.check()
+        for stored in _stored(result):
+            stored.check()
     except ResultError as error:  # nothing can be recomputed
         return [str(error)]
-    task, main = result.task, result.metrics.get(result.task.main_metric)
+    inconsistencies = []
     if result.model.settings and sha256_json(result.model.settings) != result.model.identity:
-        wrong.append("its identity does not follow from the model's settings")
+        inconsistencies.append("its identity does not follow from the model's settings")
+    inconsistencies += _main_problems(result)
+    main = result.task.main_metric
+    aggregates = dict(result.metrics)
+    for part in result.parts:
+        aggregates[f"{main} on {part.split}/{part.subset}"] = part.score
+    for name, aggregate in aggregates.items():
+        inconsistencies += _aggregate_problems(result, name, aggregate)
+    return inconsistencies
+
+
+def _main_problems(result: Result) -> Iterator[str]:
+    """Compare the main scores of a record and its parts with those that MTEB reported."""
+    task = result.task
+    scores: list[tuple[str, Aggregate, float]] = []
+    main = result.metrics.get(task.main_metric)
     if main is None:
-        wrong.append(f"main metric {task.main_metric!r} is not among its metrics")
-    pairs = [(task.main_metric, main, task.mteb.value)] if main and task.mteb else []
-    pairs += [(f"{part.split}/{part.subset}", part.score, part.mteb) for part in result.parts]
-    for name, ours, theirs in pairs:
+        yield f"main metric {task.main_metric!r} is not among its metrics"
+    elif task.mteb:
+        scores.append((task.main_metric, main, task.mteb.value))
+    scores += [(f"{part.split}/{part.subset}", part.score, part.mteb) for part in result.parts]
+    for name, ours, theirs in scores:
         if ours.value is None or not abs(ours.value - theirs) <= _TOLERANCE:
-            wrong.append(f"{name}: value is {ours.value}, MTEB reported {theirs}")
-    stored = dict(result.metrics) | {
-        f"{task.main_metric} on {part.split}/{part.subset}": part.score for part in result.parts
-    }
-    for name, aggregate in stored.items():
-        if aggregate.how == REPORTED:  # value of another program, without per-query scores
-            if name in result.per_query or name in result.metrics.keys() - {task.main_metric}:
-                wrong.append(f"{name}: reported by another program, which only a main score may be")
-            continue
-        how, columns, parts = aggregate.how, aggregate.columns, aggregate.parts
-        try:
-            samples = [result.scores.sample(columns, part) for part in parts or ("",)]
-            parallel = aggregate.interval in PARALLEL.values()
-            again = aggregate_samples(
-                samples, how=how, columns=columns, parts=parts, parallel=parallel
-            )
-        except (ValueError, KeyError) as error:
-            wrong.append(f"{name}: cannot be recomputed ({error})")
-            continue
-        for field in ("value", "low", "high", "n"):
-            given, theirs = getattr(again, field), getattr(aggregate, field)
-            undefined = None in (given, theirs)
-            if given is not theirs if undefined else not abs(given - theirs) <= _ROUNDING:
-                wrong.append(f"{name}: {field} is {theirs}, per-query scores give {given}")
-    return wrong
+            yield f"{name}: value is {ours.value}, MTEB reported {theirs}"
+
+
+def _aggregate_problems(result: Result, name: str, aggregate: Aggregate) -> Iterator[str]:
+    """Compare an aggregate with that of the per-query scores."""
+    if aggregate.how == REPORTED:  # value of another program, without per-query scores
+        if name in result.per_query or name in result.metrics.keys() - {result.task.main_metric}:
+            yield f"{name}: reported by another program, which only a main score may be"
+        return
+    columns, parts = aggregate.columns, aggregate.parts
+    try:
+        samples = [result.scores.sample(columns, part) for part in parts or ("",)]
+        parallel = aggregate.interval == PARALLEL
+        computed = aggregate_samples(
+            samples, how=aggregate.how, columns=columns, parts=parts, parallel=parallel
+        )
+    except (ValueError, KeyError) as error:
+        yield f"{name}: cannot be recomputed ({error})"
+        return
+    for field in ("value", "low", "high", "n"):
+        expected, stated = getattr(computed, field), getattr(aggregate, field)
+        if expected is None or stated is None:
+            is_equal = expected is stated
+        else:
+            is_equal = abs(expected - stated) <= _ROUNDING
+        if not is_equal:
+            yield f"{name}: {field} is {stated}, per-query scores give {expected}"
 
 
 def _location_problems(file: Path, result: Result) -> Iterator[str]:
@@ -223,19 +258,28 @@ def _rescored_problems(file: Path, result: Result) -> Iterator[str]:
     for query, _, document, _, score, _ in _rows(reranked_run_file(file, files)):
         run.setdefault(query, {})[document] = float(score)
     qrels: dict[str, dict[str, int]] = {}
-    for query, _, document, grade in _rows(file.with_name(next(iter(files.qrels)))):
-        qrels.setdefault(query, {})[document] = int(grade)
+    for qrels_name in files.qrels:
+        for query, _, document, grade in _rows(file.with_name(qrels_name)):
+            qrels.setdefault(query, {})[document] = int(grade)
     names = [name for name in result.per_query if name.partition("@")[0] in METRICS]
     if result.data.complete:  # every document counts as judged
-        names.remove(JUDGED)
+        names = [name for name in names if name != JUDGED]
     threshold = result.data.relevance_threshold or 1
-    for name, values in score_run(qrels, run, names, threshold=threshold, zeros=True).items():
-        stated = result.per_query[name]
-        for query, value in values.items():
-            if query in stated and not abs(stated[query] - value) <= _SCORE_ROUNDING:
-                ours = stated[query]
-                yield f"{name} of query {query!r} is {ours}, its run and its qrels give {value}"
-                break
+    computed = score_run(qrels, run, names, threshold=threshold, zeros=True)
+    for name in names:
+        yield from _column_problems(name, result.per_query[name], computed[name])
+
+
+def _column_problems(
+    name: str, stated: Mapping[str, float], computed: Mapping[str, float]
+) -> Iterator[str]:
+    """Yield the first score of a column that its run and its qrels don't give."""
+    for query, value in computed.items():
+        if query in stated and not abs(stated[query] - value) <= _SCORE_ROUNDING:
+            yield (
+                f"{name} of query {query!r} is {stated[query]}, its run and its qrels give {value}"
+            )
+            return
 
 
 def _rows(file: Path) -> Iterator[list[str]]:
@@ -371,30 +415,37 @@ def listed_records(folder: Path) -> dict[str, dict[str, bool]]:
 
 def _mteb_differences(theirs: Path, result: Result, digest: str) -> Iterator[str]:
     """Compare a record with MTEB's own file, unless it is from a later evaluation."""
-    task, where = result.task, paths.shown(theirs)
-    own = task.mteb.file if task.mteb else ""
-    if own and Journal(theirs.with_name(CHECKSUMS)).get(f"{theirs.name} {own}") is None:
+    stated = ""
+    if result.task.mteb is not None:
+        stated = result.task.mteb.file
+    journal = Journal(theirs.with_name(CHECKSUMS))
+    if stated and journal.get(f"{theirs.name} {stated}") is None:
         yield f"MTEB's result that it was made with was never in {paths.shown(theirs.parent)}"
         return
-    if own not in ("", digest):
+    if stated not in ("", digest):
         return
     try:
         outcome = json.loads(theirs.read_bytes())  # MTEB writes NaN
-        entries = [each for part in outcome["scores"].values() for each in part]
-        # As MTEB averages: over splits, of the means over subsets.
-        value = fmean(
-            fmean(each["main_score"] for each in part) for part in outcome["scores"].values()
-        )
-        if task.mteb and not abs(value - task.mteb.value) <= _TOLERANCE:
-            yield f"MTEB's score is {task.mteb.value}, in {where} it is {value}"
-        subsets = {each.get("hf_subset", "") for each in entries} - {""}
-        facts = {
-            "revision": (task.revision, outcome.get("dataset_revision")),
-            "splits": (sorted(task.splits), sorted(outcome["scores"])),
-            "subsets": (sorted(task.subsets), sorted(subsets)),
-        }
-        for name, (our, their) in facts.items():
-            if our and their and our != their:
-                yield f"its {name} is {our}, in {where} it is {their}"
+        yield from _outcome_differences(outcome, result.task, paths.shown(theirs))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        yield f"MTEB's result {where} cannot be read ({error!r})"
+        yield f"MTEB's result {paths.shown(theirs)} cannot be read ({error!r})"
+
+
+def _outcome_differences(outcome: Mapping[str, Any], task: TaskInfo, where: str) -> Iterator[str]:
+    """Compare the score, revision, splits and subsets of a record with MTEB's result."""
+    means = []  # over subsets, by split; MTEB averages these
+    subsets: set[str] = set()
+    for entries in outcome["scores"].values():
+        means.append(fmean(entry["main_score"] for entry in entries))
+        subsets.update(entry.get("hf_subset", "") for entry in entries)
+    value = fmean(means)
+    if task.mteb and not abs(value - task.mteb.value) <= _TOLERANCE:
+        yield f"MTEB's score is {task.mteb.value}, in {where} it is {value}"
+    facts = {
+        "revision": (task.revision, outcome.get("dataset_revision")),
+        "splits": (sorted(task.splits), sorted(outcome["scores"])),
+        "subsets": (sorted(task.subsets), sorted(subsets - {""})),
+    }
+    for name, (ours, theirs) in facts.items():
+        if ours and theirs and ours != theirs:
+            yield f"its {name} is {ours}, in {where} it is {theirs}"

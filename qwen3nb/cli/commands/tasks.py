@@ -17,7 +17,7 @@ from qwen3nb.tiers import TIERS
 if TYPE_CHECKING:
     from qwen3nb.answers.contamination import ContaminationAnswer
     from qwen3nb.datasets.mirror import Need
-    from qwen3nb.evaluation.mteb.plan import Planned
+    from qwen3nb.evaluation.mteb.costs import Planned
 
 
 @click.command(cls=Command)

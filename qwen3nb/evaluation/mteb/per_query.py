@@ -27,16 +27,16 @@ from qwen3nb.datasets.mirror import load_here
 from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.evaluation.run import SEARCH_TYPES, EvaluationError
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, numbered, reported
+from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.metrics.retrieval import rank_documents, recorded_measures, score_run
 from qwen3nb.models.search.mteb_rows import joined_query
 from qwen3nb.records.record import Part, TaskInfo
 
 _AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 _TOP = 10  # documents per query in a record
-PerQuery = dict[str, dict[str, float]]
-Named = dict[str, tuple[str, tuple[str, ...]]]  # metric -> aggregate, columns
+Metrics = dict[str, tuple[str, tuple[str, ...]]]  # metric -> aggregate, columns
 # Metrics of types other than search, and MTEB's name of the first.
-_NAMED: dict[str, tuple[Named, str]] = {
+_METRICS: dict[str, tuple[Metrics, str]] = {
     "STS": (
         {"Spearman": ("spearman", ("cosine", "gold")), "Pearson": ("pearson", ("cosine", "gold"))},
         "cosine_spearman",
@@ -76,7 +76,7 @@ class TaskScores:
     columns; ``top`` has the ids of each query's best documents, best first.
     """
 
-    per_query: PerQuery
+    per_query: QueryScores
     metrics: dict[str, Aggregate]
     main: str
     unit: str
@@ -95,23 +95,21 @@ def metrics_of(kind: str) -> tuple[str, ...]:
     """Return the metrics in records of tasks of MTEB's type ``kind``."""
     if kind in SEARCH_TYPES:
         return recorded_measures("task")
-    named, _ = _NAMED.get(kind, ({}, ""))
-    return tuple(named)
+    metrics, _ = _METRICS.get(kind, ({}, ""))
+    return tuple(metrics)
 
 
 def task_slices(task: Any) -> list[Slice]:
     """Return the evaluated splits and subsets of a loaded task."""
     pairs = [(split, subset) for subset in task.hf_subsets for split in task.eval_splits]
-    whole = pairs == [(pairs[0][0], "default")]
-    return [
-        Slice(
-            split,
-            subset,
-            "" if whole else f"{split}/{subset}/",
-            task.dataset.get(subset, task.dataset).get(split),
-        )
-        for split, subset in pairs
-    ]
+    first_split, _ = pairs[0]
+    is_whole = pairs == [(first_split, "default")]
+    slices = []
+    for split, subset in pairs:
+        prefix = "" if is_whole else f"{split}/{subset}/"
+        data = task.dataset.get(subset, task.dataset).get(split)
+        slices.append(Slice(split, subset, prefix, data))
+    return slices
 
 
 def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskScores:
@@ -120,82 +118,124 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
     Raises:
         EvaluationError: MTEB's main score differs from ours by more than 1e-5.
     """
-    kind, searched = task.metadata.type, task.metadata.type in SEARCH_TYPES
-    entries = {
+    reported_scores = {
         (split, entry["hf_subset"]): entry
-        for split, each in outcome.scores.items()
-        for entry in each
+        for split, entries in outcome.scores.items()
+        for entry in entries
     }
-    slices = [part for part in task_slices(task) if (part.split, part.subset) in entries]
-    named, main = _named(task)
-    columns: PerQuery = {}
+    slices = [part for part in task_slices(task) if (part.split, part.subset) in reported_scores]
+    metrics, main = _metrics(task)
+    columns: dict[str, dict[str, float]] = {}
     qrels: dict[str, Any] = {}
     run: dict[str, Any] = {}
     for part in slices:
-        own: Mapping[str, Mapping[str, float]] = {}
-        if searched:
-            judged, ranked = _judged_run(task, part, predicted[part.subset][part.split])
+        predictions = predicted.get(part.subset, {}).get(part.split)
+        if task.metadata.type in SEARCH_TYPES:
+            judgements, rankings = _judged_run(task, part, predictions)
             # As in MTEB: all judged queries; a query without a relevant document counts as 0.
-            own = score_run(judged, ranked, named, zeros=True)
-            qrels |= {f"{part.prefix}{query}": grades for query, grades in judged.items()}
-            run |= {f"{part.prefix}{query}": ranked.get(query, {}) for query in judged}
-        elif kind in _NAMED:
-            entry = entries[part.split, part.subset]
-            part_predicted = predicted.get(part.subset, {}).get(part.split)
-            own = _values(task, part, part_predicted, entry)
-            if not own:  # a form that is not known here: MTEB's score stands alone
-                named, main, columns = {}, str(task.metadata.main_score), {}
-        for column, values in own.items() if named else ():
-            columns.setdefault(column, {}).update(
-                {f"{part.prefix}{query}": float(value) for query, value in values.items()}
-            )
+            values = dict(score_run(judgements, rankings, metrics, zeros=True))
+            for query, grades in judgements.items():
+                qrels[part.prefix + query] = grades
+                run[part.prefix + query] = rankings.get(query, {})
+        else:
+            values = _values(task, part, predictions, reported_scores[part.split, part.subset])
+            if not values:  # a form that is not known here: MTEB's score stands alone
+                metrics, main = {}, str(task.metadata.main_score)
+        for column, scores in values.items():
+            numbers = {part.prefix + query: float(score) for query, score in scores.items()}
+            columns.setdefault(column, {}).update(numbers)
+    if not metrics:
+        columns = {}
+    per_query = QueryScores.of(columns)
+    aggregates, parts = _aggregates(task, slices, per_query, metrics, main, outcome)
+    return TaskScores(
+        per_query, aggregates, main, _unit(task), _size(task, slices), parts, qrels, run
+    )
 
-    def measured(name: str, prefixes: tuple[str, ...]) -> Aggregate:
-        how, used = named[name]
-        return aggregate(columns, how=how, columns=used, parts=prefixes)
 
-    prefixes = tuple(part.prefix for part in slices) if len(slices) > 1 else ()
-    metrics = {name: measured(name, prefixes) for name in named}
+def _aggregates(
+    task: Any,
+    slices: Sequence[Slice],
+    per_query: QueryScores,
+    metrics: Metrics,
+    main: str,
+    outcome: Any,
+) -> tuple[dict[str, Aggregate], tuple[Part, ...]]:
+    """Return the aggregates of a task, and the parts if there are several.
+
+    Raises:
+        EvaluationError: MTEB's main score, of the task or a part, is another.
+    """
+    prefixes: tuple[str, ...] = ()
+    if len(slices) > 1:
+        prefixes = tuple(part.prefix for part in slices)
+    aggregates = {}
     theirs = float(outcome.get_score())
     if main not in metrics:
         count = sum(_count(task, part.data) for part in slices)
-        metrics = {main: reported(theirs, n=count)} | metrics
-    _check_agreement(task, metrics[main], theirs)
+        aggregates[main] = reported(theirs, n=count)
+    for name, (how, columns) in metrics.items():
+        aggregates[name] = aggregate(per_query, how=how, columns=columns, parts=prefixes)
+    _check_agreement(task, aggregates[main], theirs)
+    if not prefixes:
+        return aggregates, ()
+    entries = {
+        (split, entry["hf_subset"]): entry
+        for split, split_entries in outcome.scores.items()
+        for entry in split_entries
+    }
     parts = []
-    for part in slices if prefixes else []:
+    for part in slices:
         entry = entries[part.split, part.subset]
         value = float(entry["main_score"])
-        score = (
-            measured(main, (part.prefix,))
-            if main in named
-            else reported(value, n=_count(task, part.data))
-        )
+        score = reported(value, n=_count(task, part.data))
+        if main in metrics:
+            how, columns = metrics[main]
+            score = aggregate(per_query, how=how, columns=columns, parts=(part.prefix,))
         _check_agreement(task, score, value, on=f" on {part.split}/{part.subset}")
         parts.append(Part(part.split, part.subset, tuple(entry["languages"]), score, value))
-    unit = next((unit for unit, kinds in _UNITS.items() if kind in kinds), "items")
-    data = [part.data for part in slices]
-    if all(map(_is_search, data)):
-        documents, queries = (sum(len(each[of]) for each in data) for of in ("corpus", "queries"))
-        size = {"documents": documents, "queries": queries}
-    else:
-        size = {"pairs" if unit == "pairs" else "texts": sum(_count(task, each) for each in data)}
-    unit = "readers" if by_reader(task) else unit
-    return TaskScores(columns, metrics, main, unit, size, tuple(parts), qrels, run)
+    return aggregates, tuple(parts)
 
 
-def _values(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
+def _unit(task: Any) -> str:
+    """Return what the scores of a task are counted in."""
+    if by_reader(task):
+        return "readers"
+    for unit, kinds in _UNITS.items():
+        if task.metadata.type in kinds:
+            return unit
+    return "items"
+
+
+def _size(task: Any, slices: Sequence[Slice]) -> dict[str, int]:
+    """Return the numbers of documents and queries, of pairs or of texts."""
+    if all(_is_search(part.data) for part in slices):
+        return {
+            "documents": sum(len(part.data["corpus"]) for part in slices),
+            "queries": sum(len(part.data["queries"]) for part in slices),
+        }
+    unit = "pairs" if task.metadata.type in _UNITS["pairs"] else "texts"
+    return {unit: sum(_count(task, part.data) for part in slices)}
+
+
+def _values(task: Any, part: Slice, predictions: Any, scores: Any) -> dict[str, dict[str, float]]:
     """Return the columns of a task that is not a search; none if only MTEB can score it."""
     match task.metadata.type:
-        case "STS" if predicted and "score" in part.data.column_names:
-            pairs = {"cosine": predicted["cosine_scores"], "gold": part.data["score"]}
-            return {name: numbered(values) for name, values in pairs.items()}
-        case "Classification" if predicted and task.label_column_name in part.data.column_names:
-            count, labels = len(predicted), part.data[task.label_column_name]
-            right = (sum(row[i] == label for row in predicted) for i, label in enumerate(labels))
-            return {"accuracy": numbered(each / count for each in right)}
+        case "STS" if predictions and "score" in part.data.column_names:
+            return {
+                "cosine": numbered(predictions["cosine_scores"]),
+                "gold": numbered(part.data["score"]),
+            }
+        case "Classification" if predictions and task.label_column_name in part.data.column_names:
+            shares = []
+            for row, label in enumerate(part.data[task.label_column_name]):
+                correct = sum(repetition[row] == label for repetition in predictions)
+                shares.append(correct / len(predictions))
+            return {"accuracy": numbered(shares)}
         case "Clustering":
             values = list(_numbers(scores.get("v_measures")))
-            return {"v_measure": numbered(values, digits=2)} if values else {}
+            if values:
+                return {"v_measure": numbered(values, digits=2)}
     return {}
 
 
@@ -210,31 +250,33 @@ def _numbers(values: Any) -> Iterator[float]:
         yield float(values)
 
 
-def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:
+def _judged_run(task: Any, part: Slice, rankings: Any) -> tuple[Any, Any]:
     """Return the judgements and rankings scored by MTEB.
 
     Some tasks exclude the document with the query's own id. Others merge the queries of one user:
     with the best score of every document, and their (equal) judgements.
     """
     queries = set(part.data["queries"]["id"])
-    judged = {query: each for query, each in part.data["relevant_docs"].items() if query in queries}
-    run = predicted
+    judgements = {
+        query: grades for query, grades in part.data["relevant_docs"].items() if query in queries
+    }
     if task.ignore_identical_ids:
-        run = {
-            query: {document: score for document, score in ranked.items() if document != query}
-            for query, ranked in predicted.items()
-        }
+        rankings = {query: _without(query, scores) for query, scores in rankings.items()}
     if not by_reader(task):
-        return judged, run
-    documents: dict[str, dict[str, float]] = {}
-    judgements: dict[str, Any] = {}
-    for query, grades in judged.items():
+        return judgements, rankings
+    judgements_by_reader: dict[str, Any] = {}
+    best_by_reader: dict[str, dict[str, float]] = {}
+    for query, grades in judgements.items():
         reader = query.rpartition("_")[0]
-        best = documents.setdefault(reader, {})
-        for document, score in run.get(query, {}).items():
+        judgements_by_reader[reader] = grades
+        best = best_by_reader.setdefault(reader, {})
+        for document, score in rankings.get(query, {}).items():
             best[document] = max(score, best.get(document, score))
-        judgements[reader] = grades
-    return judgements, documents
+    return judgements_by_reader, best_by_reader
+
+
+def _without(document: str, scores: Mapping[str, float]) -> dict[str, float]:
+    return {name: score for name, score in scores.items() if name != document}
 
 
 def by_reader(task: Any) -> bool:
@@ -242,18 +284,20 @@ def by_reader(task: Any) -> bool:
     return str(task.metadata.main_score).startswith("max_over_subqueries_")
 
 
-def _named(task: Any) -> tuple[Named, str]:
+def _metrics(task: Any) -> tuple[Metrics, str]:
     """Return the metrics computed from the columns, and the name of the main metric.
 
     For a search, the main metric is ours if available, such as ``MAP@1000``.
     """
     theirs = str(task.metadata.main_score)
     if task.metadata.type not in SEARCH_TYPES:
-        named, first = _NAMED.get(task.metadata.type, ({}, ""))
-        return named, next(iter(named)) if theirs == first else theirs
-    match = _SEARCH_SCORE.fullmatch(theirs)
+        metrics, first = _METRICS.get(task.metadata.type, ({}, ""))
+        if theirs == first:
+            return metrics, next(iter(metrics))
+        return metrics, theirs
     measures = [str(measure) for measure in recorded_measures("task")]
     main = theirs
+    match = _SEARCH_SCORE.fullmatch(theirs)
     if match:
         main = f"{_SEARCH_NAMES[match[1]]}@{match[2]}"
         measures = [main, *measures]
@@ -277,8 +321,9 @@ def _count(task: Any, data: Any) -> int:
     """Return the number of queries, or of rows; lists in a row count by their items."""
     if _is_search(data):
         return len(data["queries"])
-    lists = task.metadata.type == "PairClassification" and len(data) == 1
-    column = task.label_column_name if lists else getattr(task, "input_column_name", None)
+    column = getattr(task, "input_column_name", None)
+    if task.metadata.type == "PairClassification" and len(data) == 1:
+        column = task.label_column_name
     if isinstance(column, str) and len(data) and isinstance(data[0].get(column), list):
         return sum(len(value) for value in data[column])
     return len(data)
@@ -320,8 +365,10 @@ class SearchTexts:
     def grades(self, query: str) -> dict[str, int]:
         """Return the judged documents of a query with their grades."""
         part, name = self._located(query)
-        judged = {} if part is None else part.data["relevant_docs"].get(name, {})
-        return {str(document): int(grade) for document, grade in judged.items()}
+        if part is None:
+            return {}
+        judgements = part.data["relevant_docs"].get(name, {})
+        return {str(document): int(grade) for document, grade in judgements.items()}
 
     def documents(
         self, wanted: Mapping[str, Collection[str]]
@@ -330,21 +377,16 @@ class SearchTexts:
 
         Documents that are not in the corpus are left out.
         """
-        read: dict[str, dict[str, DocumentText]] = {query: {} for query in wanted}
+        texts: dict[str, dict[str, DocumentText]] = {query: {} for query in wanted}
         for part in self._slices:
-            own = [query for query in wanted if self._located(query)[0] is part]
-            ids = {document for query in own for document in wanted[query]}
-            if not ids:
-                continue
-            corpus = part.data["corpus"]  # only the ids of other rows are read
-            indices = [index for index, name in enumerate(corpus["id"]) if str(name) in ids]
-            rows = {
-                str(row["id"]): DocumentText(str(row.get("title") or ""), str(row["text"] or ""))
-                for row in corpus.select(indices)
-            }
-            for query in own:
-                read[query] = {name: rows[name] for name in wanted[query] if name in rows}
-        return read
+            queries = [query for query in wanted if self._located(query)[0] is part]
+            names: set[str] = set()
+            for query in queries:
+                names.update(wanted[query])
+            rows = _document_texts(part.data["corpus"], names)
+            for query in queries:
+                texts[query] = {name: rows[name] for name in wanted[query] if name in rows}
+        return texts
 
     def _located(self, query: str) -> tuple[Slice | None, str]:
         """Return the slice of a query, and its id in it."""
@@ -355,5 +397,20 @@ class SearchTexts:
 
     @cached_property
     def _queries(self) -> dict[str, str]:
-        rows = ((part.prefix, row) for part in self._slices for row in part.data["queries"])
-        return {f"{prefix}{row['id']}": joined_query(row) for prefix, row in rows}
+        texts = {}
+        for part in self._slices:
+            for row in part.data["queries"]:
+                texts[f"{part.prefix}{row['id']}"] = joined_query(row)
+        return texts
+
+
+def _document_texts(corpus: Any, names: Collection[str]) -> dict[str, DocumentText]:
+    """Return the documents of these names; only the ids of other rows are read."""
+    if not names:
+        return {}
+    positions = [row for row, name in enumerate(corpus["id"]) if str(name) in names]
+    texts = {}
+    for row in corpus.select(positions):
+        text = DocumentText(str(row.get("title") or ""), str(row["text"] or ""))
+        texts[str(row["id"])] = text
+    return texts
