@@ -1,12 +1,19 @@
 """Compare two kept runs of `qwen3nb bench encode --json`, such as of two processors."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from qwen3nb.bench.harness import table
 from qwen3nb.datasets.rows import finite_number
 from qwen3nb.utils.atomic_files import read_json
+
+_EXPECTED = "expected what `qwen3nb bench encode --json` prints"
+Key: TypeAlias = tuple[str, str]  # model and set of texts
+Bench: TypeAlias = dict[str, Any]  # an `EncodeBench` as JSON
 
 
 @dataclass(frozen=True)
@@ -23,8 +30,10 @@ class RunComparison:
 
     def table(self) -> str:
         """The ratios as plain text."""
+        first, second = self.machines
         return table(
-            *(f"{name}: {each}" for name, each in zip("AB", self.machines, strict=True)),
+            f"A: {first}",
+            f"B: {second}",
             rows=self.rows,
             shown="model: {model} | texts: {texts} | method: {method} | A, faster: {first:.2f}x | "
             "B, faster: {second:.2f}x | speed of B to A: {speed:.2f}x",
@@ -38,41 +47,77 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
     Raises:
         ValueError: a file of something else, or nothing in common.
     """
-    machines, benches = zip(*map(_run, (first, second)), strict=True)
-    rows, notes = [], []
-    for key in dict.fromkeys([*benches[0], *benches[1]]):
+    first_machine, first_benches = _read_run(first)
+    second_machine, second_benches = _read_run(second)
+    rows: list[dict[str, Any]] = []
+    notes = []
+    for key in dict.fromkeys([*first_benches, *second_benches]):
         name = ", ".join(key)
-        if any(key not in each for each in benches):
-            notes.append(f"{name}: only in {'A' if key in benches[0] else 'B'}")
-            continue
-        a, b = (each[key] for each in benches)
-        what = [k for k, f in (("model", "identity"), ("texts", "digest")) if a[f] != b[f]]
-        if what:
-            notes.append(f"{name}: not the same {' and '.join(what)}; the speeds do not compare")
-        theirs = {each["way"]: each for each in b["timings"]}
-        for own in a["timings"]:
-            if other := theirs.get(own["way"]):
-                speed = b["count"] / other["seconds"] * own["seconds"] / a["count"]
-                rows.append(
-                    {"model": key[0], "texts": key[1], "method": own["way"]}
-                    | {"first": own["ratio"], "second": other["ratio"], "speed": speed}
-                )
+        if key not in second_benches:
+            notes.append(f"{name}: only in A")
+        elif key not in first_benches:
+            notes.append(f"{name}: only in B")
+        else:
+            a, b = first_benches[key], second_benches[key]
+            differing = _differing(a, b)
+            if differing:
+                notes.append(f"{name}: not the same {differing}; the speeds do not compare")
+            rows += _rows(a, b)
     if not rows:
         raise ValueError(f"{first} and {second} have no model and texts in common")
-    return RunComparison(machines, tuple(rows), tuple(notes))
+    return RunComparison((first_machine, second_machine), tuple(rows), tuple(notes))
 
 
-def _run(file: Path) -> tuple[str, dict[tuple[str, str], dict[str, Any]]]:
-    """Return the machine, and the results by model and set of texts."""
-    document, expected = read_json(file), "expected what `qwen3nb bench encode --json` prints"
+def _differing(a: Bench, b: Bench) -> str:
+    """Name what differs between two runs of the same name: the model, the texts or both."""
+    differing = []
+    if a["identity"] != b["identity"]:
+        differing.append("model")
+    if a["digest"] != b["digest"]:
+        differing.append("texts")
+    return " and ".join(differing)
+
+
+def _rows(a: Bench, b: Bench) -> Iterator[dict[str, Any]]:
+    """Yield a row for each method that is in both runs."""
+    second_timings = {timing["way"]: timing for timing in b["timings"]}
+    for timing in a["timings"]:
+        other = second_timings.get(timing["way"])
+        if other is not None:
+            yield {
+                "model": a["model"],
+                "texts": a["texts"],
+                "method": timing["way"],
+                "first": timing["ratio"],
+                "second": other["ratio"],
+                "speed": b["count"] / other["seconds"] * timing["seconds"] / a["count"],
+            }
+
+
+def _read_run(file: Path) -> tuple[str, dict[Key, Bench]]:
+    """Return the machine, and the results by model and set of texts.
+
+    Raises:
+        ValueError: a file of something else.
+    """
+    document = read_json(file)
     try:
-        benches = {(each["model"], each["texts"]): each for each in document["results"]}
-        for key, each in benches.items():
-            _ = each["digest"], each["identity"], {timing["way"] for timing in each["timings"]}
-            numbers = (timing[name] for timing in each["timings"] for name in ("seconds", "ratio"))
-            odd = f"{', '.join(key)}: a count, seconds or ratio is not a number"
-            if not all(map(finite_number, (each["count"], *numbers))):
-                raise ValueError(f"{file}: {expected}; {odd}")
+        benches = {}
+        for bench in document["results"]:
+            _check(bench, file)
+            benches[bench["model"], bench["texts"]] = bench
         return document["machine"], benches
     except (LookupError, TypeError) as error:
-        raise ValueError(f"{file}: {expected}; {error!r:.120}") from None
+        raise ValueError(f"{file}: {_EXPECTED}; {error!r:.120}") from None
+
+
+def _check(bench: Bench, file: Path) -> None:
+    """Raise unless a result has what a comparison needs."""
+    name = f"{bench['model']}, {bench['texts']}"
+    _ = bench["digest"], bench["identity"]
+    numbers = [bench["count"]]
+    for timing in bench["timings"]:
+        _ = timing["way"]
+        numbers += [timing["seconds"], timing["ratio"]]
+    if not all(finite_number(number) for number in numbers):
+        raise ValueError(f"{file}: {_EXPECTED}; {name}: a count, seconds or ratio is not a number")
