@@ -26,8 +26,9 @@ import numpy as np
 import torch
 
 from benchmarks.options import command
-from qwen3nb.bench.encode import MatrixPeak, encoder_work, neural_encoder
+from qwen3nb.bench.encode import neural_encoder
 from qwen3nb.bench.harness import in_turn, machine, table, timed
+from qwen3nb.bench.matrix_peak import MatrixPeak, encoder_work
 from qwen3nb.bench.random_models import (
     QUERY,
     VOCABULARY,

@@ -198,7 +198,7 @@ def _write(file: Path, rows: int, dimension: int, *, seed: int) -> None:
 
 def measure_peak(folder: str, documents: int) -> Callable[[], float]:
     """10⁹ operations per second of the product of queries and a block of documents alone."""
-    from qwen3nb.bench.encode import MatrixPeak
+    from qwen3nb.bench.matrix_peak import MatrixPeak
 
     queries, dimension = np.load(Path(folder) / "queries.npy").shape
     peak = MatrixPeak({(queries, dimension, min(documents, _BLOCK)): 1})

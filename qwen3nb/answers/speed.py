@@ -14,7 +14,8 @@ from qwen3nb.utils.format import interval_text
 from qwen3nb.utils.imports import DataFrame
 
 if TYPE_CHECKING:
-    from qwen3nb.bench.encode import EncodeBench, PrecisionBench
+    from qwen3nb.bench.encode import EncodeBench
+    from qwen3nb.bench.precision import PrecisionBench
     from qwen3nb.models.encoders.base import Encoder
 
 Timing = Mapping[str, Any]
@@ -235,7 +236,7 @@ def precision(
         texts: to encode.
         rounds: how often each dtype is timed.
     """
-    from qwen3nb.bench.encode import bench_precision
+    from qwen3nb.bench.precision import bench_precision
     from qwen3nb.datasets.pydocs.build import load_pydocs
 
     pydocs = load_pydocs().sample(documents=documents, queries=queries)

@@ -113,7 +113,7 @@ def _read_run(file: Path) -> tuple[str, dict[Key, Bench]]:
 
 def _check(bench: Bench, file: Path) -> None:
     """Raise unless a result has what a comparison needs."""
-    name = f"{bench['model']}, {bench['texts']}"
+    name = ", ".join([bench["model"], bench["texts"]])  # TypeError for other than texts
     _ = bench["digest"], bench["identity"]
     numbers = [bench["count"]]
     for timing in bench["timings"]:

@@ -7,7 +7,7 @@ load hardly affects.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, TypeVar
@@ -28,13 +28,14 @@ class Timing:
 
 def timed(call: Callable[[], T], *, device: object = "cpu") -> tuple[T, Timing]:
     """Return the result of a call, and what it took until the device had done it."""
-    seconds, cpu = time.perf_counter(), time.process_time()
+    started = time.perf_counter()
+    cpu_started = time.process_time()
     result = call()
     if str(device).startswith("cuda"):
         import torch
 
         torch.cuda.synchronize(str(device))
-    return result, Timing(time.perf_counter() - seconds, time.process_time() - cpu)
+    return result, Timing(time.perf_counter() - started, time.process_time() - cpu_started)
 
 
 def in_turn(
@@ -52,17 +53,24 @@ def in_turn(
         after: called once after every round, such as `MatrixPeak.sample`.
         warm: whether there is no need for an untimed call.
     """
-    results = {} if warm else {name: call() for name, call in methods.items()}
-    times: dict[str, list[Timing]] = {name: [] for name in methods}
+    results = {}
+    if not warm:
+        results = {name: call() for name, call in methods.items()}
+    timings: dict[str, list[Timing]] = {name: [] for name in methods}
     for _ in range(rounds):
         for name, call in methods.items():
-            times[name].append(timed(call)[1])
+            _, timing = timed(call)
+            timings[name].append(timing)
         after()
-    medians = {
-        name: Timing(median(each.seconds for each in own), median(each.cpu for each in own))
-        for name, own in times.items()
-    }
+    medians = {name: _median(of_method) for name, of_method in timings.items()}
     return medians, results
+
+
+def _median(timings: Sequence[Timing]) -> Timing:
+    """Return the median of seconds, and of CPU seconds."""
+    seconds = [timing.seconds for timing in timings]
+    cpu_seconds = [timing.cpu for timing in timings]
+    return Timing(median(seconds), median(cpu_seconds))
 
 
 def machine() -> str:
@@ -88,18 +96,22 @@ def table(
             by default every value as it is. A missing value is a dash.
         notes: lines below.
     """
+    rows = list(rows)
+    lines = list(title)
+    if shown:
+        templates = dict(column.split(": ", 1) for column in shown.split(" | "))
+        cells = [tuple(_cell(text, row) for text in templates.values()) for row in rows]
+        lines += aligned([tuple(templates), *cells])
+    elif rows:
+        names = tuple(rows[0])
+        cells = [tuple(str(row[name]) for name in names) for row in rows]
+        lines += aligned([names, *cells])
+    return "\n".join([*lines, *notes])
 
-    def cell(template: str, row: Mapping[str, Any]) -> str:
-        try:
-            return template.format_map(row)
-        except TypeError:  # None has no format
-            return "-"
 
-    given = list(rows)
-    columns = dict(each.split(": ", 1) for each in shown.split(" | ")) if shown else {}
-    heads = list(columns or (given[0] if given else ()))
-    cells = [
-        tuple(cell(columns[head], row) if shown else str(row[head]) for head in heads)
-        for row in given
-    ]
-    return "\n".join([*title, *(aligned([tuple(heads), *cells]) if heads else ()), *notes])
+def _cell(template: str, row: Mapping[str, Any]) -> str:
+    """Return a cell; a dash for a missing value."""
+    try:
+        return template.format_map(row)
+    except TypeError:  # None has no format
+        return "-"

@@ -9,13 +9,14 @@ The weights are random, and the output matrix has as many rows as Qwen3's real v
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from qwen3nb.bench.encode import bench_texts
@@ -30,6 +31,7 @@ SHAPES = {
     "100M": (512, 1536, 8, 8, 4, 64),
     "0.6B": (1024, 3072, 28, 16, 8, 128),
 }
+Scoring: TypeAlias = Callable[[list[str]], Floats]
 _BATCH = 16  # batch size of the reference
 _REFERENCE, _PEER, _OURS = "reference", "sentence-transformers CrossEncoder", "qwen3nb"
 
@@ -79,41 +81,64 @@ def bench_rerank(
     with tempfile.TemporaryDirectory(prefix="qwen3nb-bench-") as work:
         folder = Path(work)
         write_random_reranker(folder, SHAPES[size])
-        ours = load_reranker(folder, device="cpu")
-        methods: dict[str, Callable[[list[str]], Floats]] = {
-            _REFERENCE: _reference(folder, ours),
+        reranker = load_reranker(folder, device="cpu")
+        methods: dict[str, Scoring] = {
+            _REFERENCE: _Reference(folder, reranker).scores,
             _PEER: partial(predict, cross_encoder(folder)),
-            _OURS: lambda texts: ours.score(QUERY, texts).p_yes,
+            _OURS: lambda texts: reranker.score(QUERY, texts).p_yes,
         }
         for name, texts in bench_texts(documents).items():
-            calls = {way: partial(method, texts) for way, method in methods.items()}
-            medians, scores = in_turn(calls, rounds=rounds)
-            timings = []
-            for way, took in medians.items():
-                apart = float(abs(scores[way] - scores[_REFERENCE]).max())
-                if apart > 1e-4:
-                    raise RuntimeError(f"{way}: P(yes) differs from the reference by {apart:.1e}")
-                ratio = medians[_REFERENCE].cpu / took.cpu
-                timings.append({"name": way, **vars(took), "ratio": ratio, "difference": apart})
+            timings = _timings(methods, texts, rounds=rounds)
             yield RerankBench(size, name, len(texts), rounds, tuple(timings))
 
 
-def _reference(folder: Path, reranker: Reranker) -> Callable[[list[str]], Floats]:
-    """Return what scores in left-padded batches, and computes the logits of every token."""
-    model = AutoModelForCausalLM.from_pretrained(folder).eval()
-    words = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(["no", "yes"])
+def _timings(
+    methods: Mapping[str, Scoring], texts: list[str], *, rounds: int
+) -> list[dict[str, Any]]:
+    """Time all methods in turn, and compare their scores.
 
-    def scores(texts: list[str]) -> Floats:
-        tokens, p_yes = reranker._pairs.rows(QUERY, texts), []
+    Raises:
+        RuntimeError: the scores of a method differ from those of the reference.
+    """
+    calls = {name: partial(method, texts) for name, method in methods.items()}
+    medians, scores = in_turn(calls, rounds=rounds)
+    timings = []
+    for name, timing in medians.items():
+        difference = float(abs(scores[name] - scores[_REFERENCE]).max())
+        if difference > 1e-4:
+            raise RuntimeError(f"{name}: P(yes) differs from the reference by {difference:.1e}")
+        ratio = medians[_REFERENCE].cpu / timing.cpu
+        timings.append({"name": name, **vars(timing), "ratio": ratio, "difference": difference})
+    return timings
+
+
+class _Reference:
+    """Scores in left-padded batches, and computes the logits of every token."""
+
+    def __init__(self, folder: Path, reranker: Reranker) -> None:
+        self._model = AutoModelForCausalLM.from_pretrained(folder).eval()
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        self._no_and_yes = tokenizer.convert_tokens_to_ids(["no", "yes"])
+        self._reranker = reranker
+
+    def scores(self, texts: list[str]) -> Floats:
+        """Return P(yes) of each text."""
+        tokens = self._reranker._pairs.rows(QUERY, texts)
         rows = [[*tokens.shared, *rest] for rest in tokens.rests]
+        p_yes = []
         for start in range(0, len(rows), _BATCH):
-            batch = rows[start : start + _BATCH]
-            width = max(map(len, batch))
-            ids = torch.tensor([[0] * (width - len(row)) + row for row in batch])
-            mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in batch])
-            with torch.inference_mode():
-                logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, -1]
-            p_yes.append(logits[:, words].log_softmax(-1)[:, 1].exp())
+            p_yes.append(self._p_yes(rows[start : start + _BATCH]))
         return torch.cat(p_yes).double().numpy()
 
-    return scores
+    def _p_yes(self, batch: list[list[int]]) -> Tensor:
+        """Return P(yes) of each row of tokens."""
+        width = max(len(row) for row in batch)
+        ids = torch.zeros(len(batch), width, dtype=torch.long)
+        mask = torch.zeros(len(batch), width, dtype=torch.long)
+        for index, row in enumerate(batch):
+            ids[index, width - len(row) :] = torch.tensor(row)
+            mask[index, width - len(row) :] = 1
+        with torch.inference_mode():
+            output = self._model(input_ids=ids, attention_mask=mask, use_cache=False)
+        logits = output.logits[:, -1, self._no_and_yes]
+        return logits.log_softmax(-1)[:, 1].exp()

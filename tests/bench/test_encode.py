@@ -11,10 +11,10 @@ from qwen3nb.bench.compare import compare_runs
 from qwen3nb.bench.encode import (
     EncodeBench,
     bench_encode,
-    bench_precision,
     texts_of_file,
     texts_of_tasks,
 )
+from qwen3nb.bench.precision import bench_precision
 from qwen3nb.bench.random_models import SHAPE, qwen3_shape, write_random_encoder
 from qwen3nb.bench.rerank import bench_rerank
 from qwen3nb.datasets.pydocs.build import load_pydocs

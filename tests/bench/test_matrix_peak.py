@@ -3,7 +3,7 @@
 import pytest
 from helpers.tiny_models import PACKED
 
-from qwen3nb.bench.encode import (
+from qwen3nb.bench.matrix_peak import (
     encoder_work,
 )
 

@@ -9,7 +9,8 @@ from qwen3nb.analysis.comparison.ablation_effects import Effect
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.answers.extraction import ExtractedModel
 from qwen3nb.answers.probes import ProbedVectors
-from qwen3nb.bench.encode import EncodeBench, PrecisionBench
+from qwen3nb.bench.encode import EncodeBench
+from qwen3nb.bench.precision import PrecisionBench
 from qwen3nb.evaluation.embeddings.probes import Clusters, Geometry, LinearProbe
 from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
 from qwen3nb.extraction.verify import Verification
