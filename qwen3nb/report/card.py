@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,13 +172,18 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
     """Return the template's fields on the model, in addition to the provenance."""
     source = find_source(str(folder))
     training = training_of(source_folder(provenance))
-    pooling, citation = provenance["pooling"], stated.get("citation", "")
-    is_bibtex = citation.lstrip().startswith("@") and "```" not in citation
+    pooling = provenance["pooling"]
+    others = [name for name in POOLINGS if name != pooling]
+    objective = str(training.get("objective", stated.get("objective", "")))
+    citation = stated.get("citation", "")
+    bibtex = ""
+    if citation.lstrip().startswith("@") and "```" not in citation:
+        bibtex, citation = citation.strip(), ""
     return {
         # Themes print titles unescaped in places: use only the label, which is safe.
         "label": source.label,
         "parameters": f"{provenance['parameters']:,}",
-        "other_pooling": next(each for each in POOLINGS if each != pooling),
+        "other_pooling": others[0],
         "pooling_code": POOLINGS[pooling].code,
         "prompts": named_prompts(provenance.get("prompts", {})),
         "graph": provenance["verification"].get("onnx"),
@@ -187,43 +192,46 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
         "origin": _escaped(origin(provenance, fingerprint(source))),
         "training": _escaped(training_facts(training, stated)),
         "unrecorded": not training,
-        "ul2": "ul2" in str(training.get("objective", stated.get("objective", ""))).lower(),
-        "bibtex": citation.strip() if is_bibtex else "",
-        "citation": "" if is_bibtex else escaped(citation),
+        "ul2": "ul2" in objective.lower(),
+        "bibtex": bibtex,
+        "citation": escaped(citation),
         "thanks": escaped(stated.get("acknowledgements", "")),
     }
 
 
-def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _escaped(rows: Rows) -> Rows:
     """Escape the rows, and link the base model to the hub if it is a hub id."""
-    return [
-        (escaped(name), f"[{escaped(value)}](https://huggingface.co/{value})")
-        if name == "base model" and HUB_ID.fullmatch(value)
-        else (escaped(name), escaped(value))
-        for name, value in rows
-    ]
+    cells = []
+    for name, value in rows:
+        text = escaped(value)
+        if name == "base model" and HUB_ID.fullmatch(value):
+            text = f"[{text}](https://huggingface.co/{value})"
+        cells.append((escaped(name), text))
+    return cells
 
 
 def _measured(own: Sequence[Result], results: Sequence[Result], *, tier: str) -> dict[str, Any]:
     """Return the template's fields on the results; with many tasks, the means come first."""
-    tasks = TIERS[tier].task_keys
+    tier_tasks = TIERS[tier].task_keys
+    other_tasks = [record.task.key for record in own if record.task.key not in tier_tasks]
     on_tier = compare(results, tier=tier)
-    measured = [*tasks, *(r.task.key for r in own if r.task.key not in tasks)]
-    limits = limitations(own, compare(results, tasks=measured, baseline=on_tier.baseline))
-    shown = dict.fromkeys(("evaluation", "suite", "comparison"), "")
-    if own:
-        tables = [each.to_markdown() for each in (results_table(own), parts_table(own)) if each]
-        board = leaderboard(results, tier=tier, comparison=on_tier).table()
-        shown["evaluation"] = "\n\n".join(tables)
-        shown["suite"] = suite_table(summarise(own, requested=tasks)).to_markdown()
-        shown["comparison"] = board.to_markdown()
-    return {
-        **shown,
+    on_all = compare(results, tasks=[*tier_tasks, *other_tasks], baseline=on_tier.baseline)
+    fields: dict[str, Any] = {
+        "evaluation": "",
+        "suite": "",
+        "comparison": "",
         "many": len(own) > MANY,
         "substitutes": escaped(DataUsed.of(own).banner),
-        "limits": [escaped(limit) for limit in limits],
-        "runs": ", ".join(sorted({escaped(result.run) for result in own})),
+        "limits": [escaped(sentence) for sentence in limitations(own, on_all)],
+        "runs": ", ".join(sorted({escaped(record.run) for record in own})),
     }
+    if own:
+        tables = [results_table(own), parts_table(own)]
+        board = leaderboard(results, tier=tier, comparison=on_tier)
+        fields["evaluation"] = "\n\n".join(table.to_markdown() for table in tables if table)
+        fields["suite"] = suite_table(summarise(own, requested=tier_tasks)).to_markdown()
+        fields["comparison"] = board.table().to_markdown()
+    return fields
 
 
 def records_of(folder: Path, results: Sequence[Result]) -> list[Result]:
@@ -235,14 +243,15 @@ def records_of(folder: Path, results: Sequence[Result]) -> list[Result]:
     if not results:
         return []
     content = fingerprint(find_source(str(folder)))
-    same = [r for r in latest(results) if r.model.settings.get("model") == content]
-    ways: dict[str, list[Result]] = {}
+    same = [record for record in latest(results) if record.model.settings.get("model") == content]
+    by_way: dict[str, list[Result]] = {}
     for record in newest_records(same)[0]:
-        ways.setdefault(record.model.identity, []).append(record)
-    most = max(map(len, ways.values()), default=0)
-    tied = [records for records in ways.values() if len(records) == most]
-    last = newest(record for records in tied for record in records) if tied else None
-    return next((records for records in tied if last in records), [])
+        by_way.setdefault(record.model.identity, []).append(record)
+    if not by_way:
+        return []
+    most = max(len(records) for records in by_way.values())
+    tied = [record for records in by_way.values() if len(records) == most for record in records]
+    return by_way[newest(tied).model.identity]
 
 
 def front_matter(
@@ -255,7 +264,7 @@ def front_matter(
     import yaml
     from huggingface_hub import ModelCardData
 
-    evaluated = list(_eval_results(results))
+    evaluated = _eval_results(results)
     modular = (folder / "modules.json").is_file()
     base = stated.get("base_model") or ""
     data = ModelCardData(
@@ -288,35 +297,48 @@ def _dumper() -> Any:
     return Dumper
 
 
-def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
-    """Yield entries for the hub's index of results: the main score of each split and subset.
+def _eval_results(results: Sequence[Result]) -> list[EvalResult]:
+    """Return entries for the hub's index of results: the main score of each split and subset.
 
-    Scores on substitutes for a task's data are left out.
+    Scores on substitutes for a task's data are left out: the index would name other data.
     """
     from huggingface_hub import EvalResult
 
+    entries = []
     for result in results:
         task = result.task
-        if task.is_substitute:  # not a score on the data set that the index would name
+        if task.is_substitute:
             continue
-        only = [names[0] if len(names) == 1 else None for names in (task.subsets, task.splits)]
-        scores: list[tuple[str | None, str | None, Aggregate]] = [
-            (part.subset, part.split, part.score) for part in result.parts
-        ]
-        for subset, split, score in scores or [(only[0], only[1], result.main)]:
+        for subset, split, score in _scores_by_part(result):
             if score.value is None:
                 continue
-            part = "" if subset in (None, "default") else f" ({subset})"
-            yield EvalResult(
+            name = task.name
+            if subset not in (None, "default"):
+                name = f"{name} ({subset})"
+            entry = EvalResult(
                 task_type=task.type,
                 dataset_type=task.dataset,
-                dataset_name=f"{task.name}{part}",
+                dataset_name=name,
                 dataset_config=subset,
                 dataset_split=split,
                 dataset_revision=task.revision,
                 metric_type=task.mteb.metric if task.mteb else task.main_metric,
                 metric_value=round(score.value, 6),
             )
+            entries.append(entry)
+    return entries
+
+
+def _scores_by_part(result: Result) -> list[tuple[str | None, str | None, Aggregate]]:
+    """Return subset, split and score of each part of a task, or of the whole."""
+    if result.parts:
+        return [(part.subset, part.split, part.score) for part in result.parts]
+    subset, split = None, None
+    if len(result.task.subsets) == 1:
+        subset = result.task.subsets[0]
+    if len(result.task.splits) == 1:
+        split = result.task.splits[0]
+    return [(subset, split, result.main)]
 
 
 def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
@@ -327,20 +349,30 @@ def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
     if not own:
         return ["Not measured yet: nothing is known about its quality."]
     sentences = []
-    floors = [each for each in comparison.records.values() if each.model.label in _FLOORS]
-    for result in sorted(own, key=lambda each: each.task.key):
-        for floor in (each for each in floors if comparable(result, each)):
-            gap = comparison.between(result, floor)
-            clear = gap is not None and gap.significant(comparison.procedure.alpha)
-            if gap is not None and (not clear or gap.difference < 0):
-                verdict = "behind" if clear else "not significantly different from"
-                sentences.append(f"{gap.task}: {verdict} {floor.model.label} ({gap.metric} {gap}).")
+    floors = [record for record in comparison.records.values() if record.model.label in _FLOORS]
+    for result in sorted(own, key=lambda record: record.task.key):
+        for floor in floors:
+            if comparable(result, floor):
+                sentences += _no_better(comparison, result, floor)
     types = sorted({str(result.task.type) for result in own})
-    return [
-        *sentences,
+    sentences.append(
         f"Measured on {len(own)} tasks of the types {', '.join(types)} (see above); nothing is "
-        "known about other tasks, domains or languages.",
-    ]
+        "known about other tasks, domains or languages."
+    )
+    return sentences
+
+
+def _no_better(comparison: Comparison, result: Result, floor: Result) -> list[str]:
+    """Return a sentence if a record is not shown to be better than a floor."""
+    difference = comparison.between(result, floor)
+    if difference is None:
+        return []
+    is_clear = difference.significant(comparison.procedure.alpha)
+    if is_clear and difference.difference > 0:
+        return []
+    verdict = "behind" if is_clear else "not significantly different from"
+    label = floor.model.label
+    return [f"{difference.task}: {verdict} {label} ({difference.metric} {difference})."]
 
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -360,11 +392,19 @@ def languages(results: Iterable[Result]) -> list[str]:
 
     MTEB writes ``eng-Latn`` for English and ``python-Code`` for a programming language.
     """
-    named = {each for result in results for each in result.task.languages}
-    named |= {each for r in results for part in r.parts for each in part.languages}
-    codes = (each.partition("-") for each in named)
-    short = {"eng": "en"}  # the hub accepts three letters for other languages
-    return sorted({"code" if script == "Code" else short.get(c, c) for c, _, script in codes})
+    codes = set()
+    for result in results:
+        names = [*result.task.languages]
+        for part in result.parts:
+            names += part.languages
+        for name in names:
+            language, _, script = name.partition("-")
+            if script == "Code":
+                language = "code"
+            elif language == "eng":
+                language = "en"  # the hub accepts three letters for other languages
+            codes.add(language)
+    return sorted(codes)
 
 
 class Facts(BaseModel):
@@ -503,12 +543,7 @@ def details(
 ) -> Rows:
     """Return the model's details: its shape from ``config.json``, its use from the export."""
     heads = f"{config['num_attention_heads']}, key/value {config['num_key_value_heads']}"
-    surround = [f"starts with {provenance['prefix']!r}"] if provenance["prefix"] else []
-    surround += ["ends with the end-of-text token"] if provenance["append_eos"] else []
-    prompts = [f"{role} {text!r}" for role, text in provenance.get("prompts", {}).items()]
-    by_role = ", ".join(prompts) + "; applied by encode_query and encode_document"
-    if "symmetric" in provenance.get("prompts", {}):
-        by_role += ", symmetric by encode alone"
+    length = "length 1" if provenance["normalize"] else "not normalised"
     rows: list[tuple[str, Any]] = [
         ("type", "Qwen3 encoder, bidirectional attention"),
         ("base model", facts.get("base_model")),
@@ -519,11 +554,13 @@ def details(
         ("vocabulary", f"{config['vocab_size']:,} rows"),
         (
             "vectors",
-            f"{provenance['dimension']} dimensions, pooling {provenance['pooling']}, "
-            + ("length 1" if provenance["normalize"] else "not normalised"),
+            f"{provenance['dimension']} dimensions, pooling {provenance['pooling']}, {length}",
         ),
-        ("input", ", ".join(surround) or "the text as it is"),
-        *([("prompts", by_role)] if prompts else []),
+        ("input", _input_text(provenance)),
+    ]
+    if provenance.get("prompts"):
+        rows.append(("prompts", _prompts_text(provenance["prompts"])))
+    rows += [
         ("longest text", f"{provenance['max_length']} tokens; the rest is truncated"),
         ("context length", f"{config['max_position_embeddings']:,} tokens (its positions)"),
         ("stored as", provenance["dtype"]),
@@ -533,39 +570,67 @@ def details(
     return _stated(rows)
 
 
+def _input_text(provenance: Mapping[str, Any]) -> str:
+    """Say what is put around a text."""
+    parts = []
+    if provenance["prefix"]:
+        parts.append(f"starts with {provenance['prefix']!r}")
+    if provenance["append_eos"]:
+        parts.append("ends with the end-of-text token")
+    return ", ".join(parts) or "the text as it is"
+
+
+def _prompts_text(prompts: Mapping[str, str]) -> str:
+    """Return the prompts by role, and who applies them."""
+    parts = ", ".join(f"{role} {text!r}" for role, text in prompts.items())
+    text = f"{parts}; applied by encode_query and encode_document"
+    if "symmetric" in prompts:
+        text = f"{text}, symmetric by encode alone"
+    return text
+
+
 def _licence(facts: Mapping[str, Any]) -> str:
     """Return the licence in words, with the name that stands behind ``other``."""
     licence = facts.get("license", "")
-    listed = ", ".join(licence) if isinstance(licence, list) else licence
-    if name := facts.get("license_name"):
-        return f"{listed} ({name})" if listed else name
-    return str(listed)
+    if isinstance(licence, list):
+        licence = ", ".join(licence)
+    name = facts.get("license_name")
+    if not name:
+        return str(licence)
+    return f"{licence} ({name})" if licence else str(name)
 
 
 def origin(provenance: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> Rows:
     """Return the source checkpoint, the digests, and what was verified."""
     source, check = provenance["source"], provenance["verification"]
-    rows = {
-        "extracted from": Path(source["folder"]).name,
-        "SHA-256 of the source's weights": source["digest"],
-    }
-    if averaging := source.get("averaging"):
-        rows["average of"] = f"{averaging['rule']}: {', '.join(averaging['averaged_from'])}"
-        rows |= {f"SHA-256 of {name}": each for name, each in averaging.get("digests", {}).items()}
+    rows = [
+        ("extracted from", Path(source["folder"]).name),
+        ("SHA-256 of the source's weights", source["digest"]),
+    ]
+    averaging = source.get("averaging")
+    if averaging:
+        names = ", ".join(averaging["averaged_from"])
+        rows.append(("average of", f"{averaging['rule']}: {names}"))
+        for name, digest in averaging.get("digests", {}).items():
+            rows.append((f"SHA-256 of {name}", digest))
     elif source.get("step") is not None:
-        rows["training step"] = str(source["step"])
-    rows["SHA-256 of these weights"] = str(fingerprint["weights"])
-    rows["verified"] = (
-        f"largest difference from the source encoder {check['max_difference']:.1e} (bound "
-        f"{check['bound']:.0e}) over {check['texts']} texts of {min(check['tokens'])} to "
-        f"{max(check['tokens'])} tokens, padded {' and '.join(check['padding'])}"
-    )
+        rows.append(("training step", str(source["step"])))
+    tokens = check["tokens"]
     peer = check.get("sentence_transformers_difference")
-    rows["in sentence-transformers"] = (
-        "not checked" if peer is None else f"differs by at most {peer:.1e}"
-    )
-    rows["written with"] = ", ".join(f"{k} {v}" for k, v in provenance["versions"].items())
-    return [*rows.items()]
+    in_peer = "not checked" if peer is None else f"differs by at most {peer:.1e}"
+    versions = [f"{library} {version}" for library, version in provenance["versions"].items()]
+    rows += [
+        ("SHA-256 of these weights", str(fingerprint["weights"])),
+        (
+            "verified",
+            f"largest difference from the source encoder {check['max_difference']:.1e} (bound "
+            f"{check['bound']:.0e}) over {check['texts']} texts of {min(tokens)} to {max(tokens)} "
+            f"tokens, padded {' and '.join(check['padding'])}",
+        ),
+        ("in sentence-transformers", in_peer),
+        ("written with", ", ".join(versions)),
+    ]
+    return rows
 
 
 def training_of(source: Path) -> dict[str, Any]:
@@ -574,36 +639,69 @@ def training_of(source: Path) -> dict[str, Any]:
     The content of ``trainer_state.json`` is under the key ``trainer``.
     """
     name = "training.json"
-    own = next((each for each in (source, source.parent) if (each / name).is_file()), source)
-    return {**ModelFolder(own).object(name), "trainer": trainer_state(source)}
+    folder = source
+    if not (source / name).is_file() and (source.parent / name).is_file():
+        folder = source.parent
+    return {**ModelFolder(folder).object(name), "trainer": trainer_state(source)}
 
 
 def training_facts(training: Mapping[str, Any], facts: Mapping[str, Any]) -> Rows:
     """Return facts of the training from its own files, or else from its authors."""
     settings, trainer = training.get("settings", {}), training.get("trainer", {})
     log = [entry for entry in trainer.get("log_history", ()) if isinstance(entry, dict)]
-    known = (finite_number(entry.get("learning_rate")) for entry in log)
-    rates = [rate for rate in known if rate is not None]
-    step, epoch = trainer.get("global_step"), trainer.get("epoch")
-    # The entry of exactly that step; a cumulative log may end at an earlier one.
-    losses = (e["eval_loss"] for e in log if e.get("step") == step and "eval_loss" in e)
-    loss, tokens, seconds = next(losses, None), training.get("tokens_seen"), training.get("seconds")
-    denoisers = [f"{each['mode']} {each['share']:.0%}" for each in training.get("denoisers", ())]
+    step = trainer.get("global_step")
+    denoisers = [
+        f"{denoiser['mode']} {denoiser['share']:.0%}" for denoiser in training.get("denoisers", ())
+    ]
+    data = training.get("data") or facts.get("data") or ", ".join(facts.get("datasets", ()))
     rows: list[tuple[str, Any]] = [
         ("objective", training.get("objective") or facts.get("objective")),
         ("mixture", "; ".join(denoisers) or facts.get("mixture")),
-        ("data", training.get("data") or facts.get("data") or ", ".join(facts.get("datasets", ()))),
-        ("tokens seen", f"{tokens:,}" if tokens else facts.get("tokens")),
+        ("data", data),
+        ("tokens seen", _tokens_seen(training, facts)),
         ("steps", settings.get("steps") or step),
-        ("epochs", f"{epoch:.3g}" if isinstance(epoch, int | float) else None),
+        ("epochs", _epochs(trainer.get("epoch"))),
         ("texts per step", settings.get("batch") or trainer.get("train_batch_size")),
-        ("peak learning rate", settings.get("learning_rate") or max(rates, default=None)),
-        ("eval_loss at this step", None if loss is None else f"{loss:.4f}"),
+        ("peak learning rate", settings.get("learning_rate") or _peak_rate(log)),
+        ("eval_loss at this step", _loss_at(step, log)),
         ("hardware", training.get("hardware") or facts.get("hardware")),
-        ("duration", facts.get("duration") if seconds is None else f"{seconds:,.0f} s"),
+        ("duration", _duration(training, facts)),
         ("seed", settings.get("seed")),
     ]
     return _stated(rows)
+
+
+def _tokens_seen(training: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
+    if training.get("tokens_seen"):
+        return f"{training['tokens_seen']:,}"
+    tokens: str | None = facts.get("tokens")
+    return tokens
+
+
+def _epochs(epoch: object) -> str | None:
+    if not isinstance(epoch, int | float):
+        return None
+    return f"{epoch:.3g}"
+
+
+def _peak_rate(log: Sequence[Mapping[str, Any]]) -> float | None:
+    rates = [finite_number(entry.get("learning_rate")) for entry in log]
+    return max((rate for rate in rates if rate is not None), default=None)
+
+
+def _loss_at(step: object, log: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the loss of exactly that step; a cumulative log may end at an earlier one."""
+    for entry in log:
+        if entry.get("step") == step and "eval_loss" in entry:
+            return f"{entry['eval_loss']:.4f}"
+    return None
+
+
+def _duration(training: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
+    if training.get("seconds") is not None:
+        return f"{training['seconds']:,.0f} s"
+    duration: str | None = facts.get("duration")
+    return duration
 
 
 def _stated(rows: Iterable[tuple[str, Any]]) -> Rows:

@@ -7,9 +7,9 @@ main score. Only data sets of the hub can have one. https://huggingface.co/docs/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from qwen3nb.records.record import Result
 from qwen3nb.utils.secrets import write_public
@@ -20,6 +20,15 @@ _OWN = "qwen3nb/"  # data sets that this package builds
 _REVISION = re.compile(r"[0-9a-f]{40}")
 
 
+class Entry(TypedDict):
+    """An entry of the file."""
+
+    dataset: dict[str, str]
+    value: float
+    date: str
+    notes: str
+
+
 def hub_results_text(results: Sequence[Result]) -> str:
     """Return the content of the file for the records of one model.
 
@@ -28,7 +37,7 @@ def hub_results_text(results: Sequence[Result]) -> str:
     """
     import yaml
 
-    entries: list[dict[str, Any]] = []
+    entries: list[Entry] = []
     left_out: list[str] = []
     for result in sorted(results, key=lambda record: record.task.key):
         if _is_whole_data_of_hub(result):
@@ -50,26 +59,32 @@ def write_hub_results(folder: Path, results: Sequence[Result]) -> Path:
 
 def _is_whole_data_of_hub(result: Result) -> bool:
     task = result.task
-    own = task.dataset.startswith(_OWN) or not _HUB_ID.fullmatch(task.dataset)
-    limited = result.limit or re.search(r"limit\d", task.selection)
-    return not (own or limited or task.is_substitute)
+    if task.dataset.startswith(_OWN) or not _HUB_ID.fullmatch(task.dataset):
+        return False
+    is_part = bool(result.config.get("limit")) or re.search(r"limit\d", task.selection) is not None
+    return not is_part and not task.is_substitute
 
 
-def _entries(result: Result) -> Iterator[dict[str, Any]]:
-    """Yield an entry for each split and subset that has a score."""
+def _entries(result: Result) -> list[Entry]:
+    """Return an entry for each split and subset that has a score."""
     task = result.task
     metric = task.mteb.metric if task.mteb else task.main_metric
     parts = [(part.subset, part.split, part.score) for part in result.parts]
+    entries = []
     for subset, split, score in parts or [("", "", result.main)]:
         if score.value is None:
             continue
         dataset = {"id": task.dataset, "task_id": subset or "default"}
         if _REVISION.fullmatch(task.revision or ""):
             dataset["revision"] = str(task.revision)
-        about = [task.name, metric, f"split {split}" if split else ""]
-        yield {
+        notes = f"{task.name}, {metric}"
+        if split:
+            notes = f"{notes}, split {split}"
+        entry: Entry = {
             "dataset": dataset,
             "value": round(score.value, 6),
             "date": result.finished,
-            "notes": ", ".join(filter(None, about)),
+            "notes": notes,
         }
+        entries.append(entry)
+    return entries
