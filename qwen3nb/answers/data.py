@@ -57,7 +57,7 @@ class Data(Answer):
 
     def table(self) -> Table:
         """The tasks of the tier, with descriptions and the revisions of the data in use."""
-        rows = self.to_frame().to_dict("records")
+        rows = self._rows()
         return Table.of(
             rows,
             note=TIERS[self.tier].about,
@@ -89,15 +89,24 @@ class Data(Answer):
             caption="Size and identity of PyDocs as built from the libraries of this machine.",
         )
 
+    def _rows(self) -> list[dict[str, str]]:
+        """Return name, type, description and data of each task."""
+        rows = []
+        for task in self.tasks:
+            row = {
+                "task": task.metadata.name,
+                "type": task.metadata.type,
+                "description": task.metadata.description,
+                "data": data_revision(task)[:12],
+            }
+            rows.append(row)
+        return rows
+
     def to_frame(self) -> DataFrame:
         """Return a row per task: type, description, and the revision of its data."""
         import pandas as pd
 
-        rows = []
-        for task in self.tasks:
-            about = task.metadata
-            rows.append((about.name, about.type, about.description, data_revision(task)[:12]))
-        return pd.DataFrame(rows, columns=["task", "type", "description", "data"])
+        return pd.DataFrame(self._rows())
 
 
 def data(tier: str = "smoke", *, models: Sequence[str] = ("bm25", "random")) -> Data:

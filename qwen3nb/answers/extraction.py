@@ -145,10 +145,9 @@ class Checkpoints(Answer):
     def table(self) -> Table:
         """A row per checkpoint, the selected ones in bold."""
         rows = []
-        for row in self.to_frame().to_dict("records"):
-            is_selected = row["checkpoint"] in {folder.name for folder in self.selected}
-            row["checkpoint"] = Cell(row["checkpoint"], strong=is_selected)
-            rows.append(row)
+        for folder, row in zip(self.folders, self._rows(), strict=True):
+            name = Cell(row["checkpoint"], strong=folder in self.selected)
+            rows.append({**row, "checkpoint": name})
         note = ""
         if self.selected:
             note = f"In bold: the {len(self.selected)} selected checkpoints."
@@ -159,19 +158,28 @@ class Checkpoints(Answer):
             caption=f"The {len(self.folders)} checkpoints of the training.",
         )
 
-    def to_frame(self) -> DataFrame:
-        """Return a row per checkpoint: step, the metric as text, and the digest of its weights."""
-        import pandas as pd
-
+    def _rows(self) -> list[dict[str, str]]:
+        """Return name, step, metric and digest of each checkpoint."""
         rows = []
         for folder in self.folders:
             try:
                 value = f"{metric_of(folder, self.metric):.4f}"
             except CheckpointError:
                 value = "unknown"
-            digest = open_checkpoint(folder).weights.digest[:12]
-            rows.append((folder.name, str(step_of(folder)), value, digest))
-        return pd.DataFrame(rows, columns=["checkpoint", "step", self.metric, "digest"])
+            row = {
+                "checkpoint": folder.name,
+                "step": str(step_of(folder)),
+                self.metric: value,
+                "digest": open_checkpoint(folder).weights.digest[:12],
+            }
+            rows.append(row)
+        return rows
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per checkpoint: step, the metric as text, and the digest of its weights."""
+        import pandas as pd
+
+        return pd.DataFrame(self._rows())
 
 
 def training_checkpoints(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import model_names
@@ -18,6 +18,7 @@ from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import choose_tasks, suite_tasks, task_key
 from qwen3nb.evaluation.run import EvaluationError
+from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import few_queries_sentence, interval_words
 from qwen3nb.models.load import load_model
 from qwen3nb.models.types import SpecError
@@ -69,32 +70,30 @@ class ModelReport:
             tables["Paired differences"] = self.comparison.differences_table()
         return tables
 
-    def _of_type(self, type_: str) -> Table:
-        own = [result for result in self.results if result.task.type == type_]
-        columns = list(dict.fromkeys(pair for result in own for pair in _shown(result)))
-        keys = {result.task.key for result in own}
+    def _of_type(self, task_type: str) -> Table:
+        """The scores of every model on the tasks of one type, with a mean of like metrics."""
+        on_type = [result for result in self.results if result.task.type == task_type]
+        columns: dict[Column, None] = {}
+        for result in on_type:
+            columns |= dict.fromkeys(_columns(result))
+        tasks = {result.task.key for result in on_type}
         rows = []
         for name, records in self.by_model.items():
-            of_type = [record for record in records if record.task.key in keys]
-            values = {pair: r.metrics[pair[1]] for r in of_type for pair in _shown(r)}
-            main = {r.task.key: r.main.value for r in of_type if r.main.value is not None}
-            metrics = {record.task.main_metric for record in of_type}
-            is_averaged = len(main) == len(keys) and len(metrics) == 1  # unlike ones have no mean
-            mean = sum(main.values()) / len(main) if is_averaged else None
-            rows.append((name, *(values.get(pair, "not run") for pair in columns), mean))
-        heads = (f"{task}\n{metric}" for task, metric in columns)
-        shown = [value for record in own for value in record.metrics.values()]
-        methods = interval_words(value.interval for value in shown)
-        note = (
-            f"Intervals: 95 %, {methods}.{few_queries_sentence(shown)} Avg: of models with all "
-            "tasks of the type, if their main metrics are the same."
-        )
+            of_model = [record for record in records if record.task.key in tasks]
+            values: dict[Column, Aggregate] = {}
+            for record in of_model:
+                values |= {column: record.metrics[column.metric] for column in _columns(record)}
+            scores = [values.get(column, "not run") for column in columns]
+            rows.append((name, *scores, _mean(of_model, len(tasks))))
+        scored = [value for result in on_type for value in result.metrics.values()]
+        methods = interval_words(value.interval for value in scored)
         return Table.of(
             rows,
-            ("model", *heads, "Avg\nmain metrics"),
+            ("model", *(f"{task}\n{metric}" for task, metric in columns), "Avg\nmain metrics"),
             best=True,
-            note=note,
-            data=DataUsed.of(own),
+            note=f"Intervals: 95 %, {methods}.{few_queries_sentence(scored)} Avg: of models with all "
+            "tasks of the type, if their main metrics are the same.",
+            data=DataUsed.of(on_type),
         )
 
     def comparison_json(self) -> str:
@@ -105,8 +104,10 @@ class ModelReport:
                 of_type = scores.setdefault(result.task.type.lower(), {})
                 of_type.setdefault(name, {})[result.task.key] = scores_of(result)
         models = {name: records[0].model for name, records in self.by_model.items()}
-        differences = self.comparison.differences if len(models) > 1 else ()
-        return json_text({"models": models, "results": scores, "differences": list(differences)})
+        differences = []
+        if len(models) > 1:
+            differences = list(self.comparison.differences)
+        return json_text({"models": models, "results": scores, "differences": differences})
 
     def to_markdown(self) -> str:
         """The tables under their titles."""
@@ -125,7 +126,7 @@ class ModelReport:
         ``comparison.md``, MTEB's own files in ``mteb/``, and, for an extracted encoder,
         ``MODEL_CARD.md``.
         """
-        folder, stamp = Path(folder), f"{self.created:%Y%m%d_%H%M%S}"
+        folder = Path(folder)
         everything = all_results(
             self.results,
             requested=self.tasks,
@@ -134,27 +135,55 @@ class ModelReport:
             when=self.created,
         )
         texts = {"all_results": json_text(everything), "comparison": self.comparison_json()}
-        files = {f"{name}{end}.json": texts[name] for name in texts for end in ("", f"_{stamp}")}
-        files["comparison.md"] = self.to_markdown()
+        written = []
+        for name, text in texts.items():
+            written.append(write_public(folder / f"{name}.json", text))
+            copy = folder / f"{name}_{self.created:%Y%m%d_%H%M%S}.json"
+            written.append(write_public(copy, text))
+        written.append(write_public(folder / "comparison.md", self.to_markdown()))
         if read_provenance(Path(self.spec)) is not None:
-            files["MODEL_CARD.md"] = card_text(self.spec, self.results, tier=self.tier, facts=facts)
-        written = [write_public(folder / name, text) for name, text in files.items()]
+            card = card_text(self.spec, self.results, tier=self.tier, facts=facts)
+            written.append(write_public(folder / "MODEL_CARD.md", card))
+        mteb = self._copy_mteb_files(folder / "mteb")
+        if mteb.is_dir():
+            written.append(mteb)
+        return written
+
+    def _copy_mteb_files(self, target: Path) -> Path:
+        """Copy MTEB's own files of these models; limited tasks have none."""
+        source = paths.results() / "mteb" / "results"
         revisions = tuple({result.model.identity[:8] for result in self.results})
-        source, target = paths.results() / "mteb" / "results", folder / "mteb"
-        for file in source.glob("*/*/*.json"):  # limited tasks have none
+        for file in source.glob("*/*/*.json"):
             if file.parent.name.startswith(revisions):
-                to = target / file.relative_to(source)
-                to.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, to)
-        return [*written, *([target] if target.is_dir() else [])]
+                copy = target / file.relative_to(source)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, copy)
+        return target
 
 
-def _shown(result: Result) -> list[tuple[str, str]]:
-    """Return task and metric of each column: the main metric, and the usual ones of a search."""
-    names = [result.task.main_metric]
+class Column(NamedTuple):
+    """A column of scores."""
+
+    task: str
+    metric: str
+
+
+def _columns(result: Result) -> list[Column]:
+    """Return the columns of a record: the main metric, and the usual ones of a search."""
+    metrics = [result.task.main_metric]
     if result.task.type in ("Retrieval", "Reranking"):
-        names += [name for name in _SEARCH if name in result.metrics and name not in names]
-    return [(result.task.key, name) for name in names]
+        metrics += [name for name in _SEARCH if name in result.metrics and name not in metrics]
+    return [Column(result.task.key, metric) for metric in metrics]
+
+
+def _mean(records: Sequence[Result], tasks: int) -> float | None:
+    """Return the mean of the main metrics over all tasks; None if one is missing, or unlike."""
+    values = {
+        record.task.key: record.main.value for record in records if record.main.value is not None
+    }
+    if len(values) < tasks or len({record.task.main_metric for record in records}) != 1:
+        return None
+    return sum(values.values()) / tasks
 
 
 def report_model(
@@ -182,12 +211,10 @@ def report_model(
         SpecError: ``model`` is not a known model.
         EvaluationError: the model has no result.
     """
-    names = ",".join([tasks] if isinstance(tasks, str) else tasks)
-    chosen = suite_tasks(tier=tier, tasks=names)
+    names = tasks if isinstance(tasks, str) else ",".join(tasks)
+    chosen: Sequence[Any] = suite_tasks(tier=tier, tasks=names)
     if types:
         chosen = suite_tasks(tier=tier, tasks=choose_tasks(tier=tier, tasks=names, types=types))
-    keys = [task_key(task, limit=limit) for task in chosen]
-    own = load_model(model, batch_size=batch_size, show_progress=show_progress, **options)
     config: dict[str, Any] = {
         "tier": tier,
         "tasks": names,
@@ -195,32 +222,48 @@ def report_model(
         "seed": seed,
         "batch_size": batch_size,
     }
-    identities, failures = [own.identity], {}
-    for spec in (own, *baselines):
-        name = spec if isinstance(spec, str) else spec.label
+    settings = {**config, "show_progress": show_progress}
+    if types:
+        settings["tasks"] = chosen
+    measured = load_model(model, batch_size=batch_size, show_progress=show_progress, **options)
+    identities = [measured.identity]
+    failures: dict[str, str] = {}
+    try:
+        evaluate(measured, **settings)
+    except (EvaluationError, SpecError, OSError) as error:
+        failures[measured.label] = str(error)
+    for spec in baselines:
         try:
-            each = load_model(spec, show_progress=show_progress) if isinstance(spec, str) else spec
-            identities.append(each.identity)
-            how = {**config, "tasks": chosen} if types else config
-            evaluate(each, **how, show_progress=show_progress)
+            baseline = load_model(spec, show_progress=show_progress)
+            identities.append(baseline.identity)
+            evaluate(baseline, **settings)
         except (EvaluationError, SpecError, OSError) as error:
-            failures[name] = str(error)
+            failures[spec] = str(error)
     write_all_results()
-    records = [r for r in latest(load_results()) if r.task.key in keys and r.seed == seed]
-    ordered = [
-        record
-        for identity in dict.fromkeys(identities)
-        for record in sorted(records, key=lambda each: keys.index(each.task.key))
-        if record.model.identity == identity
-    ]
-    if not ordered or ordered[0].model.identity != own.identity:
-        raise EvaluationError(f"{own.label} has no result; {failures.get(own.label, '')}")
+    keys = [task_key(task, limit=limit) for task in chosen]
+    results = _results_of(identities, keys, seed)
+    if not results or results[0].model.identity != measured.identity:
+        raise EvaluationError(f"{measured.label} has no result; {failures.get(measured.label, '')}")
     return ModelReport(
-        model=own.label,
+        model=measured.label,
         spec=str(model),
-        results=Results(ordered),
+        results=results,
         tasks=tuple(keys),
         tier=tier,
         config={**config, "baselines": list(baselines), **options},
         failures=failures,
     )
+
+
+def _results_of(identities: Sequence[str], keys: Sequence[str], seed: int) -> Results:
+    """Return the newest records of these models, in their order and that of the tasks."""
+    records = [
+        record
+        for record in latest(load_results())
+        if record.task.key in keys and record.seed == seed
+    ]
+    records.sort(key=lambda record: keys.index(record.task.key))
+    ordered = []
+    for identity in dict.fromkeys(identities):
+        ordered += [record for record in records if record.model.identity == identity]
+    return Results(ordered)
