@@ -91,8 +91,8 @@ class ModelReport:
             rows,
             ("model", *(f"{task}\n{metric}" for task, metric in columns), "Avg\nmain metrics"),
             best=True,
-            note=f"Intervals: 95 %, {methods}.{few_queries_sentence(scored)} Avg: of models with all "
-            "tasks of the type, if their main metrics are the same.",
+            note=f"Intervals: 95 %, {methods}.{few_queries_sentence(scored)} Avg: of models with "
+            "all tasks of the type, if their main metrics are the same.",
             data=DataUsed.of(on_type),
         )
 
