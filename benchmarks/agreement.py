@@ -9,6 +9,8 @@ compares what stands in them more than once, also with the records:
 - the number of pairs over which a p-value is corrected, and the corrected p-value;
 - the score of a model on a task, and its interval;
 - bold differences: exactly those whose interval excludes 0 and whose corrected p is below .05;
+- what indexes, ablations, adapters and prompts show: bold effects; the scores of exact search and
+  of a model's own prompts, which are the model's; the effects in a conclusion, which tables have;
 - a model that a page advises to run, which has run on one of the page's tasks;
 - a conclusion that stands on several pages.
 
@@ -27,6 +29,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import chain
 from pathlib import Path
 
 from qwen3nb.report.render.table import short_task
@@ -44,6 +47,11 @@ _LEAD = re.compile(
     rf"^(?P<first>\S.*?) (?:is best|scores highest) on (?P<task>.+?): (?P<metric>.+?) "
     rf"(?P<score>[\d.]+) (?P<ends>\[{_END}, {_END}\]), ahead of (?P<second>.+?) by "
     rf"(?P<effect>[\d.]+) (?P<of_effect>\[{_END}, {_END}\])"
+)
+# Tables of studies, whose conclusions name effects that the tables have.
+_OF_STUDY = re.compile(r"tab-(ann|compression|interference|prompts-\w+|.*-tested)$")
+_OF_INDEXES = re.compile(
+    r"(?:.*\. )?(\S+) on (\S+): [\d,]+ documents, [\d,]+ queries, \d+ dimensions"
 )
 _ADVICE = re.compile(r"run qwen3nb eval --model (\S+) on the same tasks")
 
@@ -63,6 +71,7 @@ class PageTable:
 
     name: str
     caption: str = ""
+    note: str = ""
     rows: list[list[Cell]] = field(default_factory=list)  # the first one is the header
 
     @property
@@ -113,7 +122,7 @@ class _Reader(HTMLParser):
             self._open = True
         if tag == "svg" and "aria-label" in values:
             self.descriptions.append(plain(values["aria-label"]))
-        if tag == "p" and kind in ("q-caption", "q-conclusion"):
+        if tag == "p" and kind in ("q-caption", "q-conclusion", "q-note"):
             self._text, self._of = [], kind
         elif self._text is not None and (tag == "a" or kind == "q-number"):
             self._added = tag
@@ -140,6 +149,8 @@ class _Reader(HTMLParser):
             text = " ".join(plain("".join(self._text)).split())
             if self._of == "q-caption" and self.tables:
                 self.tables[-1].caption = text
+            elif self._of == "q-note" and self.tables:
+                self.tables[-1].note = f"{self.tables[-1].note} {text}".strip()
             elif self._of == "q-conclusion":
                 self.sentences.append(text)
             self._text = None
@@ -240,10 +251,20 @@ def statements(name: str, page: _Reader) -> Iterator[Statement]:
             yield from _of_board(table, where)
         elif table.name == "tab-rerank":
             yield from _of_reranking(table, model, where)
+        elif table.name.endswith("-tested") or table.name == "tab-configuration-differences":
+            yield from _of_bold(table, where)
+        elif table.name == "tab-prompts-place":
+            yield from _of_prompts(table, where)
+        elif table.name == "tab-prompts-pairs":
+            yield from _of_prompt_pairs(table, where)
+        elif table.name == "tab-compression":
+            yield from _of_exact_search(table, page, where)
     for text in page.descriptions:
         yield from _of_description(text, f"{name}, figure")
     for text in page.sentences:
         yield from _of_sentence(text, f"{name}, conclusion")
+    if any(map(_OF_STUDY.match, (table.name for table in page.tables))):
+        yield from _of_effects(page, name)
 
 
 def _subject(page: _Reader) -> str:
@@ -282,8 +303,10 @@ def _of_model(table: PageTable, where: str) -> Iterator[Statement]:
 def _scored(model: str, task: str, metric: str, cell: Cell, where: str) -> Iterator[Statement]:
     if not re.fullmatch(r"[\d.]+", cell.text):
         return
-    about = ("score", _model(model), short_task(task), metric)
-    yield Statement(about, f"{float(cell.text):.3f} {_ends(cell.detail)}".strip(), where)
+    about = (_model(model), short_task(task), metric)
+    value = f"{float(cell.text):.3f}"
+    yield Statement(("score", *about), f"{value} {_ends(cell.detail)}".strip(), where)
+    yield Statement(("mean", *about), value, where)
 
 
 def _differ(
@@ -303,6 +326,7 @@ def _differ(
     pair, says = _pair(first, second, cell.text, cell.detail)
     about = (*pair, short_task(of[0]), of[1])
     yield Statement(("difference", *about), says, where)
+    yield Statement(("effect", *about[:3]), says.partition(" ")[0], where)
     if raw:
         yield Statement(("p-value", *about), _p(raw), where)
     if corrected and family:
@@ -380,6 +404,78 @@ def _of_reranking(table: PageTable, model: str, where: str) -> Iterator[Statemen
         names = (f"{model} reranked", f"{model} first stage")
         of = (row[0].text, "nDCG@10")
         yield from _differ(*names, of, row[change], where, raw=row[p].detail)
+
+
+def _of_bold(table: PageTable, where: str) -> Iterator[Statement]:
+    """Effects of settings or configurations: p is bold exactly if the effect is significant."""
+    change, p = table.column("difference"), table.column("p")
+    if change is None:
+        change = table.column("Δ")
+    if change is None or p is None:
+        return
+    for row in table.rows[1:]:
+        if not _INTERVAL.fullmatch(row[change].detail):
+            continue
+        about = ("bold", where, row[0].text, row[1].text, row[0].detail, row[1].detail)
+        words = {True: "bold", False: "not bold"}
+        yield Statement(about, words[row[p].strong], where)
+        yield Statement(about, words[_significant(row[p].text, row[change].detail)], "rule")
+
+
+def _of_prompts(table: PageTable, where: str) -> Iterator[Statement]:
+    """The score with a model's own prompts, which is that of the model."""
+    model, task, default = (table.column(each) for each in ("model", "task", "default"))
+    if model is None or task is None or default is None:
+        return
+    for row in table.rows[1:]:
+        about = ("mean", _model(row[model].text), short_task(row[task].text), row[task].detail)
+        yield Statement(about, f"{float(row[default].text):.3f}", where)
+
+
+def _of_prompt_pairs(table: PageTable, where: str) -> Iterator[Statement]:
+    """The difference of two models with their own prompts."""
+    for row in table.rows[1:]:
+        pair, says = _pair(row[0].text, row[1].text, row[3].text, "")
+        yield Statement(("effect", *pair, short_task(row[2].text)), says.strip(), where)
+
+
+def _of_exact_search(table: PageTable, page: _Reader, where: str) -> Iterator[Statement]:
+    """The score of exact search with whole vectors, which is that of the model."""
+    for other in page.tables:
+        match = _OF_INDEXES.match(other.note)
+        if match is None:
+            continue
+        for row in table.rows[1:]:
+            for cell in row:
+                if cell.detail == "itself":
+                    about = ("mean", _model(match[1]), short_task(match[2]), "nDCG@10")
+                    yield Statement(about, f"{float(cell.text):.3f}", where)
+
+
+def _of_effects(page: _Reader, name: str) -> Iterator[Statement]:
+    """Effects in the conclusion of a study; each must stand in one of the page's tables."""
+    effects = set()
+    for table in page.tables:
+        for cell in chain.from_iterable(table.rows):
+            effects.add(f"{_rounded(cell.text)} {_ends(cell.detail)}")
+            for effect, ends in _EFFECT.findall(cell.detail):
+                effects.add(f"{_rounded(effect)} {_ends(ends)}")
+    for sentence in page.sentences:
+        for effect, ends in _EFFECT.findall(sentence):
+            if not _INTERVAL.fullmatch(ends):
+                continue
+            about = ("effect in the conclusion", name, effect)
+            says = f"{_rounded(effect)} {_ends(ends)}"
+            yield Statement(about, says, f"{name}, conclusion")
+            if says not in effects:
+                yield Statement(about, "in no table", f"{name}, tables")
+
+
+def _rounded(text: str) -> str:
+    """Return a number with a sign and three decimals; other text unchanged."""
+    if not re.fullmatch(r"[+-][\d.]+", text):
+        return text
+    return f"{float(text):+.3f}"
 
 
 def _of_description(text: str, where: str) -> Iterator[Statement]:

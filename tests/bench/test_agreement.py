@@ -107,3 +107,64 @@ def test_a_page_made_before_another_model_came_is_found(tmp_path):
     assert [each.partition("\n")[0] for each in wrong] == [
         "number of pairs of bm25, m, Retrieval, nDCG@10:"
     ]
+
+
+def study_page(*, conclusion="-.015 [-.050, +.009]", p="<strong>.0100</strong>", default=".600"):
+    """A page with an ablation, a search and prompts, as the book writes them."""
+
+    def table(name, heads, row, note=""):
+        head = "".join(f"<th>{text}</th>" for text in heads)
+        cells = "".join(f"<td>{text}</td>" for text in row)
+        return (
+            f'<div class="q-table" id="tab-{name}"><table><tr>{head}</tr><tr>{cells}</tr></table>'
+            f'<p class="q-note">{note}</p></div>'
+        )
+
+    def small(text):
+        return f'<span class="q-detail">{text}</span>'
+
+    searched = "m on Retrieval: 9 documents, 8 queries, 4 dimensions, cosine."
+    return [
+        f'<p class="q-conclusion">It loses {conclusion} to exact search.</p>'
+        + table(
+            "pooling-Retrieval-tested",
+            ["option", "setting", "difference", "p"],
+            ["pooling", "cls", f"-.0821{small('[-.121, -.050]')}", p],
+        )
+        + table("ann", ["index", "nDCG"], ["ivf", f".6{small('-.015 [-.050, +.009]')}"], searched)
+        + table("compression", ["dimensions", "float32"], ["384", f".600{small('itself')}"])
+        + table(
+            "prompts-place",
+            ["model", "task", "default"],
+            ["m", f"Retrieval{small('nDCG@10')}", default],
+        )
+        + table(
+            "prompts-pairs",
+            ["A", "B", "task", "A - B"],
+            ["m", "bm25", "Retrieval", "+.101"],
+        )
+    ]
+
+
+def test_pages_of_studies_agree_with_the_board(tmp_path):
+    comparison = compare(RECORDS, tier="smoke", baseline="bm25")
+    stated, wrong = found(book(tmp_path, compare=whole(comparison), study=study_page()))
+    assert wrong == []
+    kinds = {each.about[0] for each in stated if each.where.startswith("runs/study")}
+    assert kinds == {"bold", "effect in the conclusion", "mean", "effect"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "subject"),
+    [
+        ({"conclusion": "-.016 [-.050, +.009]"}, "effect in the conclusion of runs/study"),
+        ({"p": ".0100"}, "bold of runs/study, tab-pooling"),
+        ({"p": "<strong>.0600</strong>"}, "bold of runs/study, tab-pooling"),
+        ({"default": ".601"}, "mean of m, Retrieval, nDCG@10"),
+    ],
+)
+def test_a_number_of_a_study_that_disagrees_is_found(tmp_path, fault, subject):
+    comparison = compare(RECORDS, tier="smoke", baseline="bm25")
+    _, wrong = found(book(tmp_path, compare=whole(comparison), study=study_page(**fault)))
+    assert [each for each in wrong if each.startswith(subject)], wrong
+    assert len(wrong) == 1
