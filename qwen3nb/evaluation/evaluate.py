@@ -14,7 +14,7 @@ from qwen3nb.evaluation.mteb.select import check_types, suite_tasks
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import data_name, rerank
-from qwen3nb.evaluation.run import EvaluationRun, Job, Run, Work, evaluate_each
+from qwen3nb.evaluation.run import EvaluationRun, Job, Run, RunOptions, Work, evaluate_each
 from qwen3nb.metrics.retrieval import Measure, deepest, recorded_measures, score_run
 from qwen3nb.models.capabilities import reranks_only
 from qwen3nb.models.kinds.prompts import parse_prompts
@@ -117,65 +117,68 @@ def evaluate(
         batch_size=batch_size,
         show_progress=show_progress,
     )
-    options: dict[str, Any] = {
+    options: RunOptions = {
         "output": output,
         "seed": seed,
         "config": config,
         "fresh": fresh,
         "runs": runs,
         "strict": strict,
-        "batch_size": batch_size or getattr(model, "batch_size", BATCH_SIZE),
+        "batch_size": int(batch_size or getattr(model, "batch_size", BATCH_SIZE)),
         "show_progress": show_progress,
     }
-    if isinstance(data, str) and data in TIERS:
-        raise ValueError(f"{data!r} is a tier: give tier={data!r}; data are folders or collections")
-    if data is not None and types:
-        raise ValueError(f"expected either data, or types of tasks; got both, types={types!r}")
-    if data is not None and (tasks is not None or limit):
-        raise ValueError(
-            "expected either data, or tasks with an optional limit; got both; "
-            "for a smaller collection, give TestCollection.from_texts the texts to keep"
-        )
     if relevance_threshold > 1 and (data is None or isinstance(data, Domain)):
         raise ValueError(
             "relevance_threshold is for collections and their folders; load_domain has its own"
         )
+    if data is None:
+        # Refuse mistyped tasks before loading a model, which may take minutes.
+        selected = suite_tasks(tier=tier, tasks=tasks)
+        if types:
+            selected = _of_types(selected, types)
+        if not tasks and not types and reranks_only(model):
+            return rerank(model, tier=tier, limit=limit, **options)
+        items = [TaskItem(task, limit) for task in selected]
+        jobs: list[Job] = [(item.key, partial(item.on, model)) for item in items]
+        options["config"] = {**(config or {}), "tier": tier}
+        return evaluate_each(jobs, Run(**options), label=label_of(model), kind="tasks")
+    _check_data_alone(data, tasks=tasks, types=types, limit=limit)
     if isinstance(data, Domain):
         return evaluate_domain([model], data, **options)
-    # Refuse mistyped tasks before loading a model, which may take minutes.
-    selected = suite_tasks(tier=tier, tasks=tasks) if data is None else []
+    data_sets = [data] if isinstance(data, TestCollection | Path | str) else list(data)
+    if reranks_only(model):
+        if relevance_threshold > 1:
+            raise ValueError("relevance_threshold is not for rerankers yet; leave it out")
+        return rerank(model, data_sets, **options)
+    find = partial(_find, model, threshold=relevance_threshold)
+    jobs = [(data_name(data_set), partial(find, data_set)) for data_set in data_sets]
+    return evaluate_each(jobs, Run(**options), label=label_of(model), kind="collections")
+
+
+def _check_data_alone(data: Any, *, tasks: Any, types: Sequence[str] | str, limit: int) -> None:
+    """Raise ValueError if data are given together with what selects MTEB tasks."""
+    if isinstance(data, str) and data in TIERS:
+        raise ValueError(f"{data!r} is a tier: give tier={data!r}; data are folders or collections")
     if types:
-        selected = _of_types(selected, types)
-    jobs: list[Job] = []
-    if data is not None:
-        listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
-        if reranks_only(model):
-            if relevance_threshold > 1:
-                raise ValueError("relevance_threshold is not for rerankers yet; leave it out")
-            return rerank(model, listed, **options)
-        find = partial(_find, model, threshold=relevance_threshold)
-        jobs += [(data_name(each), partial(find, each)) for each in listed]
-    elif not tasks and not types and reranks_only(model):
-        return rerank(model, tier=tier, limit=limit, **options)
-    else:
-        options["config"] = {**(config or {}), "tier": tier}
-        items = [TaskItem(task, limit) for task in selected]
-        jobs += [(item.key, partial(item.on, model)) for item in items]
-    kind = "tasks" if data is None else "collections"
-    return evaluate_each(jobs, Run(**options), label=label_of(model), kind=kind)
+        raise ValueError(f"expected either data, or types of tasks; got both, types={types!r}")
+    if tasks is not None or limit:
+        raise ValueError(
+            "expected either data, or tasks with an optional limit; got both; "
+            "for a smaller collection, give TestCollection.from_texts the texts to keep"
+        )
 
 
 def _of_types(tasks: Sequence[Any], types: Sequence[str] | str) -> list[Any]:
     """Return the tasks of these types; a type that none has is named."""
-    wanted = split_names(types) if isinstance(types, str) else list(types)
-    absent = check_types(wanted, tasks)
-    found = [task for task in tasks if task.metadata.type in wanted]
-    if not found:
+    names = split_names(types) if isinstance(types, str) else list(types)
+    missing = check_types(names, tasks)
+    selected = [task for task in tasks if task.metadata.type in names]
+    if not selected:
         present = sorted({str(task.metadata.type) for task in tasks})
-        raise ValueError(f"no task of the types {wanted}; these tasks have {', '.join(present)}")
-    if absent:
-        log.warning("no task of the types %s among these; not evaluated", ", ".join(absent))
-    return found
+        raise ValueError(f"no task of the types {names}; these tasks have {', '.join(present)}")
+    if missing:
+        log.warning("no task of the types %s among these; not evaluated", ", ".join(missing))
+    return selected
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from qwen3nb import paths
 from qwen3nb.datasets.trec import qrels_bytes, run_digest, write_run
@@ -63,6 +63,19 @@ class EvaluationError(RuntimeError):
 
 class UnsupportedError(ValueError):
     """A model does not support an item, which is skipped."""
+
+
+class RunOptions(TypedDict, total=False):
+    """Options of an evaluation that are passed on; see `qwen3nb.evaluate`."""
+
+    output: Path | str | None
+    seed: int
+    batch_size: int
+    config: Mapping[str, Any] | None
+    fresh: bool
+    runs: bool
+    strict: bool
+    show_progress: bool
 
 
 @dataclass(frozen=True, kw_only=True)

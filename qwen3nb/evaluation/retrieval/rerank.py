@@ -12,6 +12,7 @@ first stage: a second reranker neither loads the data set nor searches it.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from typing_extensions import Unpack
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection, find_collections, query_clusters
@@ -30,7 +31,7 @@ from qwen3nb.datasets.rows import DataError, checked_rows, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
 from qwen3nb.evaluation.mteb.select import choose_tasks, drawn, quiet, split_groups, task_key
 from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, first_stage, load_first
-from qwen3nb.evaluation.run import EvaluationRun, Run, Work, evaluate_each
+from qwen3nb.evaluation.run import EvaluationRun, Job, Run, RunOptions, Work, evaluate_each
 from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.metrics.retrieval import Measure, recorded_measures, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
@@ -63,7 +64,7 @@ def rerank(
     first: First = "bm25",
     first_prompts: str = "",
     depth: int = 100,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> EvaluationRun:
     """Search and rerank each data set; save a record and its run for each.
 
@@ -97,19 +98,20 @@ def rerank(
         )
     if isinstance(first, str):
         first = load_first(*split_names(first), prompts=first_prompts)
-    listed = list(data) if isinstance(data, list | tuple) else [data]
+    data_sets = list(data) if isinstance(data, list | tuple) else [data]
     if tier:
-        names = TIERS[one_of("tier", tier, TIERS)].reranking
-        listed = [name for name in names if msmarco is None or name not in _MSMARCO]
-    wanted: list[tuple[Any, First]] = [(each, first) for each in listed]
-    wanted += [(Path(msmarco), "given")] if msmarco is not None else []
+        data_sets = list(TIERS[one_of("tier", tier, TIERS)].reranking)
+    if msmarco is not None:
+        data_sets = [name for name in data_sets if name not in _MSMARCO]
     model = loaded_scorer(reranker)
 
-    def find(spec: Any, stage: First) -> Iterator[tuple[Any, RerankItem]]:
-        for item in searched(spec, stage, depth=depth, limit=limit):
+    def find(data_set: Any, stage: First) -> Iterator[tuple[Any, RerankItem]]:
+        for item in searched(data_set, stage, depth=depth, limit=limit):
             yield model, item
 
-    jobs = [(data_name(spec), partial(find, spec, stage)) for spec, stage in wanted]
+    jobs: list[Job] = [(data_name(each), partial(find, each, first)) for each in data_sets]
+    if msmarco is not None:
+        jobs.append((data_name(Path(msmarco)), partial(find, Path(msmarco), "given")))
     return evaluate_each(jobs, Run(**options), label=model.label, kind="data sets")
 
 
@@ -117,7 +119,9 @@ def data_name(data: Any) -> str:
     """Return the name of a data set in messages."""
     if hasattr(data, "metadata"):
         return task_key(data)
-    return data.name if isinstance(data, TestCollection) else str(data)
+    if isinstance(data, TestCollection):
+        return data.name
+    return str(data)
 
 
 def searched(
@@ -129,29 +133,46 @@ def searched(
         DataError: no such data set or first stage, or data that are malformed.
         MirrorError: the data are neither in the mirror nor on the hub.
     """
-    parts = 0  # number of tasks in a group
-    loaded: Iterable[list[TestCollection]]
-    if isinstance(data, TestCollection) or (
-        isinstance(data, str | Path) and Path(data).expanduser().is_dir()
-    ):
-        loaded = [find_collections(data)]
-    else:
-        try:
-            tasks = choose_tasks(tasks=[str(data)]) if isinstance(data, str | Path) else [data]
-        except ValueError as error:
-            message = f"{str(data)!r} is neither a folder nor an MTEB task ({error})"
-            raise DataError(message) from None
-        split = split_groups(tasks)
-        parts, group = (len(split), tasks[0].metadata.name) if len(split) > 1 else (0, "")
-        loaded = (_loaded(task, group) for task in split)
-    for collections in loaded:
-        for whole in collections:
-            collection = limited_collection(whole, limit)
-            stage = first_stage(collection, first, depth=depth)
-            if not stage.digest:  # the run could not be kept later, either: name the id
-                run_digest(Path(collection.name), stage.run, tag="")
+    is_folder = isinstance(data, str | Path) and Path(data).expanduser().is_dir()
+    if isinstance(data, TestCollection) or is_folder:
+        collections = find_collections(data)
+        parts = len(collections) if collections[0].group else 0
+        for collection in collections:
+            yield _with_candidates(collection, first, depth=depth, limit=limit, parts=parts)
+        return
+    tasks = _tasks_of(data)
+    members = split_groups(tasks)
+    group = tasks[0].metadata.name if len(members) > 1 else ""
+    parts = len(members) if group else 0
+    for task in members:
+        collections = _loaded(task, group)
+        for collection in collections:
             several = parts or (len(collections) if collection.group else 0)
-            yield RerankItem(collection, stage, limit, several)
+            yield _with_candidates(collection, first, depth=depth, limit=limit, parts=several)
+
+
+def _tasks_of(data: Any) -> list[Any]:
+    """Return a task object, or the task of a name.
+
+    Raises:
+        DataError: no MTEB task has the name.
+    """
+    if not isinstance(data, str | Path):
+        return [data]
+    try:
+        return choose_tasks(tasks=[str(data)])
+    except ValueError as error:
+        raise DataError(f"{str(data)!r} is neither a folder nor an MTEB task ({error})") from None
+
+
+def _with_candidates(
+    whole: TestCollection, first: First, *, depth: int, limit: int, parts: int
+) -> RerankItem:
+    collection = limited_collection(whole, limit)
+    stage = first_stage(collection, first, depth=depth)
+    if not stage.digest:  # the run could not be kept later, either: name the id
+        run_digest(Path(collection.name), stage.run, tag="")
+    return RerankItem(collection, stage, limit, parts)
 
 
 def _loaded(task: Any, group: str) -> list[TestCollection]:
@@ -301,11 +322,11 @@ class RerankItem:
         Scored queries are journaled: an interrupted run loses at most one. A ``fresh`` run scores
         all queries again.
         """
-        collection, candidates, stats = self.collection, self.first.run.by_name(), reranker.stats
+        collection, candidates = self.collection, self.first.run.by_name()
         name = f"{reranker.identity[:16]}-{sha256_json(self.first.recipe)[:16]}.jsonl"
         journal = Journal(paths.cache() / "rerank" / name)
-        log_odds: list[NDArray[np.float64]] = []
-        counts = dict.fromkeys(("pairs", *_COUNTS), 0)
+        log_odds = [np.empty(0)]
+        counts = Counter(pairs=0, **dict.fromkeys(_COUNTS, 0))
         bar = tqdm(
             candidates.queries,
             desc=f"{reranker.label}: {collection.name}",
@@ -314,22 +335,17 @@ class RerankItem:
             leave=False,
         )
         for query in bar:
-            documents, text = candidates.listed(query), collection.queries[query]
+            text, documents = collection.queries[query], candidates.listed(query)
             texts = [collection.documents[document] for document in documents]
             key = sha256_json([text, documents, texts])
-            done: dict[str, Any] | None = None if run.fresh else journal.get(key)
-            if done is None:
-                before = {name: getattr(stats, name, 0) for name in _COUNTS}
-                scores = reranker.score_documents(text, texts).tolist()
-                counted = {name: getattr(stats, name, 0) - before[name] for name in _COUNTS}
-                done = {"log_odds": scores, **counted}
-                journal.add(key, done)
-            log_odds.append(np.array(done["log_odds"], dtype=np.float64))
-            counts["pairs"] += len(log_odds[-1])
-            for each in _COUNTS:
-                counts[each] += done.get(each, 0)
-        scored = replace(candidates, scores=np.concatenate([*log_odds, np.empty(0)]))
-        return scored, counts
+            entry = None if run.fresh else journal.get(key)
+            if entry is None:
+                entry = _scored(reranker, text, texts)
+                journal.add(key, entry)
+            log_odds.append(np.array(entry["log_odds"], dtype=np.float64))
+            counts["pairs"] += len(entry["log_odds"])
+            counts.update({name: entry.get(name, 0) for name in _COUNTS})
+        return replace(candidates, scores=np.concatenate(log_odds)), dict(counts)
 
     def _per_query(self, reranked: RunArrays) -> QueryScores:
         """Return the columns of the record: reranked, first stage, gain, ceiling, upper bound."""
@@ -359,6 +375,14 @@ class RerankItem:
         for query in run:
             grades.extend(qrels[query].get(name, 0) for name in run.listed(query))
         return replace(run, scores=np.array(grades, dtype=np.float64))
+
+
+def _scored(model: ScoresPairs, query: str, documents: Sequence[str]) -> dict[str, Any]:
+    """Score the documents of a query; return the scores, and the numbers of truncations."""
+    before = {name: getattr(model.stats, name, 0) for name in _COUNTS}
+    scores = model.score_documents(query, documents).tolist()
+    cuts = {name: getattr(model.stats, name, 0) - before[name] for name in _COUNTS}
+    return {"log_odds": scores, **cuts}
 
 
 def rerank_pairs(reranker: Reranker, pairs: Any, output: Path) -> int:
@@ -398,23 +422,30 @@ def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
 
     A group (CQADupStack) counts once, with the mean of its parts, or None if one is missing.
     """
-    parts: dict[str, list[Result]] = {}
+    records_by_name: dict[str, list[Result]] = {}
     for result in results:
         name = result.data.group or str(result.data.collection)
-        parts.setdefault(name, []).append(result)
+        records_by_name.setdefault(name, []).append(result)
     metrics = list(results[0].metrics) if results else []
     rows: list[dict[str, Any]] = []
-    for name, own in parts.items():
-        whole = len(own) >= (own[-1].data.parts or 1)
-        values = {m: _mean([r.metrics[m].value for r in own]) if whole else None for m in metrics}
-        rows.append({"dataset": name, **values})
+    for name, records in records_by_name.items():
+        row: dict[str, Any] = {"dataset": name}
+        is_whole = len(records) >= (records[-1].data.parts or 1)
+        for metric in metrics:
+            row[metric] = None
+            if is_whole:
+                row[metric] = _mean([record.metrics[metric].value for record in records])
+        rows.append(row)
     if rows:
-        name = f"mean of {len(rows)} data set{'s' * (len(rows) > 1)}"
-        rows.append({"dataset": name, **{m: _mean([row[m] for row in rows]) for m in metrics}})
+        plural = "s" if len(rows) > 1 else ""
+        means = {metric: _mean([row[metric] for row in rows]) for metric in metrics}
+        rows.append({"dataset": f"mean of {len(rows)} data set{plural}", **means})
     return rows
 
 
 def _mean(values: list[float | None]) -> float | None:
     """The mean; None if any value is None."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    if not numbers or len(numbers) < len(values):
+        return None
+    return sum(numbers) / len(numbers)
