@@ -209,48 +209,48 @@ def _check_folders(sources: Sequence[ModelFolder], output: Path) -> None:
 
 def _common_names(sources: Sequence[ModelFolder]) -> list[str]:
     """Return the names of the tensors to write, without copies; refuse incompatible sources."""
-    first, *others = sources
-    names = first.weights.tensors.keys() - extra_copies(first)
-    for other in others:
-        where = f"{other} against {first}"
-        differing = sorted(names ^ (other.weights.tensors.keys() - extra_copies(other)))
+    reference, *other_sources = sources
+    names = reference.weights.tensors.keys() - extra_copies(reference)
+    for source in other_sources:
+        place = f"{source} against {reference}"
+        differing = sorted(names ^ (source.weights.tensors.keys() - extra_copies(source)))
         if differing:
             raise CheckpointError(
-                f"{where}: {differing[0]} is in only one of them ({len(differing)} such tensors)"
+                f"{place}: {differing[0]} is in only one of them ({len(differing)} such tensors)"
             )
-        _check_configs(first, other, where)
-        _check_tensors(first, other, sorted(names), where)
+        _check_configs(reference, source, place)
+        _check_tensors(reference, source, sorted(names), place)
         for name in _VOCABULARIES:
-            if not first.has(name) or not other.has(name):
+            if not reference.has(name) or not source.has(name):
                 continue
-            if first.sha256(name) != other.sha256(name):
-                raise CheckpointError(f"{where}: {name} differs; are they of one training?")
+            if reference.sha256(name) != source.sha256(name):
+                raise CheckpointError(f"{place}: {name} differs; are they of one training?")
     return sorted(names)
 
 
-def _check_configs(first: ModelFolder, other: ModelFolder, where: str) -> None:
+def _check_configs(reference: ModelFolder, source: ModelFolder, place: str) -> None:
     """Refuse a setting that differs, unless it may."""
-    for key in sorted(first.config.keys() | other.config.keys()):
-        expected = first.config.get(key)
-        value = other.config.get(key)
+    for key in sorted(reference.config.keys() | source.config.keys()):
+        expected = reference.config.get(key)
+        value = source.config.get(key)
         if key not in _INCIDENTAL and value != expected:
             raise CheckpointError(
-                f"{where}: config {key!r:.60} is {value!r:.60}, expected {expected!r:.60}"
+                f"{place}: config {key!r:.60} is {value!r:.60}, expected {expected!r:.60}"
             )
 
 
 def _check_tensors(
-    first: ModelFolder,
-    other: ModelFolder,
+    reference: ModelFolder,
+    source: ModelFolder,
     names: Sequence[str],
-    where: str,
+    place: str,
 ) -> None:
     """Refuse a tensor of another dtype or shape."""
     for name in names:
-        expected = first.weights.tensors[name]
-        entry = other.weights.tensors[name]
+        expected = reference.weights.tensors[name]
+        entry = source.weights.tensors[name]
         if (entry.dtype, entry.shape) != (expected.dtype, expected.shape):
             raise CheckpointError(
-                f"{where}: {name} is {entry.dtype} {entry.shape}, "
+                f"{place}: {name} is {entry.dtype} {entry.shape}, "
                 f"expected {expected.dtype} {expected.shape}"
             )

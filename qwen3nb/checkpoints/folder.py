@@ -527,9 +527,9 @@ def list_checkpoints(folder: Path | str, pattern: str = "*") -> list[Path]:
     if not numbered:
         raise CheckpointError(f"{folder}: {_no_checkpoints(folder, pattern)}")
     numbered.sort()
-    for (step, path), (next_step, other) in pairwise(numbered):
+    for (step, path), (next_step, next_path) in pairwise(numbered):
         if step == next_step:
-            raise CheckpointError(f"{folder}: {path.name} and {other.name} have the same step")
+            raise CheckpointError(f"{folder}: {path.name} and {next_path.name} have the same step")
     return [path for _, path in numbered]
 
 

@@ -72,8 +72,8 @@ def extra_copies(checkpoint: ModelFolder) -> set[str]:
     tensors = checkpoint.weights.tensors
     first_at: dict[object, str] = {}
     for name in sorted(tensors, key=_preference):
-        first = first_at.setdefault(_location(checkpoint, name), name)
-        if first != name and tensors[name].count:
+        previous = first_at.setdefault(_location(checkpoint, name), name)
+        if previous != name and tensors[name].count:
             extra.add(name)
     return extra
 

@@ -239,10 +239,10 @@ def _ends(file: Path, handle: BinaryIO) -> list[int]:
         return [*starts[1:], archive.start_dir]
 
 
-def _check_header(file: Path, what: str, length: int) -> None:
+def _check_header(file: Path, part: str, length: int) -> None:
     if length > _HEADER_LIMIT:
         raise CheckpointError(
-            f"{file}: its {what} has {length:,} bytes, expected at most {_HEADER_LIMIT:,}; no "
+            f"{file}: its {part} has {length:,} bytes, expected at most {_HEADER_LIMIT:,}; no "
             "model needs that; save it in shards of safetensors"
         )
 
@@ -281,11 +281,11 @@ def _torch_entry(file: Path, name: str, value: Tensor, ends: list[int]) -> Tenso
     storage = value.untyped_storage()
     width = value.element_size()
     offset = int(value.storage_offset()) * width
-    needed = int(value.numel()) * width
+    size = int(value.numel()) * width
     available = int(storage.nbytes()) - offset
-    if needed > available:
+    if size > available:
         raise CheckpointError(
-            f"{file}: {name} claims {needed:,} bytes, its storage has {available:,}"
+            f"{file}: {name} claims {size:,} bytes, its storage has {available:,}"
         )
     if not value.is_contiguous():
         raise CheckpointError(
@@ -300,7 +300,7 @@ def _torch_entry(file: Path, name: str, value: Tensor, ends: list[int]) -> Tenso
             f"{room:,} for it"
         )
     start = begin + offset
-    return TensorEntry(file, name, dtype, tuple(value.shape), start, start + needed)
+    return TensorEntry(file, name, dtype, tuple(value.shape), start, start + size)
 
 
 def _checked_name(file: Path, name: object) -> str:

@@ -68,7 +68,7 @@ class _Transfer:
     entries: list[TensorEntry]
     offset: int
     hashes: list[str] = field(default_factory=list)
-    written: str = ""
+    output_hash: str = ""
     zeros: int = 0
     constant: bool = True
 
@@ -141,7 +141,7 @@ def write_pieces(
         name = transfer.piece.name
         if name is not None:
             entries[name] = replace(transfer.entries[0], dtype=transfer.piece.dtype)
-            hashes_of_output[name] = transfer.written
+            hashes_of_output[name] = transfer.output_hash
     warnings = [transfer.warning() for transfer in transfers]
     return combined_digest(entries, hashes_of_output), [text for text in warnings if text]
 
@@ -226,10 +226,10 @@ def _run(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> No
 
 def _write_copy(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> None:
     """Write a tensor that has no mean, which must be equal in all sources."""
-    first = transfer.entries[0]
+    reference = transfer.entries[0]
     hashes = [hashlib.sha256() for _ in transfer.entries]
-    for start in range(0, first.size, _COPIED):
-        length = min(_COPIED, first.size - start)
+    for start in range(0, reference.size, _COPIED):
+        length = min(_COPIED, reference.size - start)
         first_block = bytearray()
         for entry, digest in zip(transfer.entries, hashes, strict=True):
             block = bytearray(length)
@@ -238,14 +238,15 @@ def _write_copy(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO
             first_block = first_block or block
             if block != first_block:
                 raise entry.error(
-                    f"is {entry.dtype}, which has no mean, and differs from that in {first.file}; "
-                    "average checkpoints in which it is equal, or save them without it"
+                    f"is {entry.dtype}, which has no mean, and differs from that in "
+                    f"{reference.file}; average checkpoints in which it is equal, or save "
+                    "them without it"
                 )
         if transfer.piece.name is not None:
             _write(out, memoryview(first_block), transfer.offset + start)
     transfer.constant = False
     transfer.hashes = [digest.hexdigest() for digest in hashes]
-    transfer.written = transfer.hashes[0]
+    transfer.output_hash = transfer.hashes[0]
 
 
 def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> None:
@@ -259,7 +260,7 @@ def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO
     if piece.dtype == "F64":
         total = total.double()
     is_copy = [entry.dtype for entry in transfer.entries] == [piece.dtype]
-    written = hashlib.sha256()
+    output_hash = hashlib.sha256()
     for start in range(0, count, _BLOCK):
         size = min(_BLOCK, count - start)
         blocks = [tensor.read(start, size) for tensor in inputs]
@@ -270,11 +271,11 @@ def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO
         data = _converted(mean, transfer)
         _write(out, data, transfer.offset + start * MEANS[piece.dtype])
         if not is_copy:
-            written.update(data)
+            output_hash.update(data)
     transfer.hashes = [tensor.digest.hexdigest() for tensor in inputs]
-    transfer.written = written.hexdigest()
+    transfer.output_hash = output_hash.hexdigest()
     if is_copy:
-        transfer.written = transfer.hashes[0]
+        transfer.output_hash = transfer.hashes[0]
 
 
 class _Input:

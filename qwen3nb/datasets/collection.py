@@ -145,16 +145,17 @@ class TestCollection:
         query_texts = _texts(name, queries)
         document_texts = _texts(name, documents)
         qrels = {
-            query: _grades(judgements, where=f"{name}: query {query!r:.60}")
+            query: _grades(judgements, place=f"{name}: query {query!r:.60}")
             for query, judgements in _judgements(name, relevant).items()
         }
         judged: set[str] = set()
         for grades in qrels.values():
             judged.update(grades)
-        missing = sorted(judged - document_texts.keys())
-        if missing:
+        missing_ids = sorted(judged - document_texts.keys())
+        if missing_ids:
             raise DataError(
-                f"document {missing[0]!r:.60} is judged but has no text ({len(missing)} in total)"
+                f"document {missing_ids[0]!r:.60} is judged but has no text "
+                f"({len(missing_ids)} in total)"
             )
         return cls(name, document_texts, query_texts, qrels).checked(name)
 
@@ -183,15 +184,15 @@ class TestCollection:
         if split != "test":
             name = f"{name}-{split}"
         collection = cls(name, files.documents, files.queries, files.qrels, files.candidates)
-        return collection.checked(folder, counted=files.counts, absent="left out")
+        return collection.checked(folder, counted=files.counts, missing_documents="left out")
 
     def checked(
         self,
-        where: object,
+        place: object,
         *,
         counted: Mapping[str, int] | None = None,
         zeros: bool = False,
-        absent: Literal["left out", "not retrieved"] = "not retrieved",
+        missing_documents: Literal["left out", "not retrieved"] = "not retrieved",
     ) -> TestCollection:
         """Return the collection with only its scored queries, and count irregularities.
 
@@ -199,32 +200,32 @@ class TestCollection:
         must be there. Candidates must not be missing.
 
         Args:
-            where: location, for error messages.
+            place: location, for error messages.
             counted: irregularities counted while reading the data.
             zeros: as MTEB, keep queries whose judgements are all zero, which score 0, and duplicate
                 candidates. Otherwise these queries are left out, and such candidates are refused.
-            absent: what judged documents count as that are not in the corpus.
+            missing_documents: what judged documents count as that are not in the corpus.
 
         Raises:
             DataError: no query has a relevant document, a judged query or a candidate has no
                 text, a candidate is given twice, all documents are empty, or most judged
                 documents are missing.
         """
-        relevant = self._queries_with_relevant(where, absent)
+        relevant = self._queries_with_relevant(place, missing_documents)
         scored = relevant
         if zeros:
             scored = {query: dict(grades) for query, grades in self.qrels.items() if grades}
-        self._check_texts(where, scored)
+        self._check_texts(place, scored)
         counts = judgement_counts(
-            self.qrels, queries=self.queries, documents=self.documents, where=where, zeros=zeros
+            self.qrels, queries=self.queries, documents=self.documents, place=place, zeros=zeros
         )
         for name, count in (counted or {}).items():
             counts[name] = counts.get(name, 0) + count
-        if absent == "left out":
+        if missing_documents == "left out":
             unwinnable = self._unwinnable(relevant)
             counts[UNWINNABLE] = len(unwinnable)
             if unwinnable:
-                log.warning("%s: %s: %s", where, UNWINNABLE, listed(unwinnable))
+                log.warning("%s: %s: %s", place, UNWINNABLE, listed(unwinnable))
         queries = {query: self.queries[query] for query in sorted(scored)}
         clusters = self.clusters
         itself: Mapping[str, Sequence[str]] = {}
@@ -234,7 +235,7 @@ class TestCollection:
             counts |= counts_of_itself
         counts |= text_counts("documents", self.documents.values())
         counts |= text_counts("queries", queries.values())
-        candidates = self._checked_candidates(where, scored, duplicates=zeros)
+        candidates = self._checked_candidates(place, scored, duplicates=zeros)
         if candidates is not None:
             counts[WITHOUT_CANDIDATES] = sum(not names for names in candidates.values())
         return replace(
@@ -247,17 +248,19 @@ class TestCollection:
             counts=nonzero(counts),
         )
 
-    def _queries_with_relevant(self, where: object, absent: str) -> dict[str, dict[str, int]]:
+    def _queries_with_relevant(
+        self, place: object, missing_documents: str
+    ) -> dict[str, dict[str, int]]:
         """Return the grades of the queries that have a relevant document."""
         relevant: dict[str, dict[str, int]] = {}
         for query, grades in self.qrels.items():
-            if absent == "left out":
+            if missing_documents == "left out":
                 grades = in_corpus(grades, self.documents)
             if highest_grade(grades):
                 relevant[query] = dict(grades)
         if not relevant:
             raise DataError(
-                f"{where}: no query has a relevant document; {len(self.qrels)} are judged"
+                f"{place}: no query has a relevant document; {len(self.qrels)} are judged"
             )
         return relevant
 
@@ -269,21 +272,21 @@ class TestCollection:
                 unwinnable.append(query)
         return sorted(unwinnable)
 
-    def _check_texts(self, where: object, scored: Mapping[str, object]) -> None:
+    def _check_texts(self, place: object, scored: Mapping[str, object]) -> None:
         """Refuse scored queries without a text, and documents that are all empty."""
         without_text = sorted(scored.keys() - self.queries.keys())
         if without_text:
             raise DataError(
-                f"{where}: query {without_text[0]!r:.60} is judged but has no text "
+                f"{place}: query {without_text[0]!r:.60} is judged but has no text "
                 f"({len(without_text)} in total); ids of queries look like {some_ids(self.queries)}"
             )
         if not any(text.strip() for text in self.documents.values()):
             raise DataError(
-                f"{where}: expected documents with a text; all {len(self.documents)} are empty"
+                f"{place}: expected documents with a text; all {len(self.documents)} are empty"
             )
 
     def _checked_candidates(
-        self, where: object, scored: Mapping[str, object], *, duplicates: bool
+        self, place: object, scored: Mapping[str, object], *, duplicates: bool
     ) -> dict[str, list[str]] | None:
         """Return the candidates of each scored query; refuse unknown ones, and ``duplicates``."""
         if self.candidates is None:
@@ -294,12 +297,12 @@ class TestCollection:
             for name in names:
                 if name not in self.documents:
                     raise DataError(
-                        f"{where}: candidate {name!r:.60} of query {query!r:.60} is unknown"
+                        f"{place}: candidate {name!r:.60} of query {query!r:.60} is unknown"
                     )
             duplicate = first_duplicate(names)
             if duplicate is not None and not duplicates:
                 raise DataError(
-                    f"{where}: candidate {duplicate!r:.60} of query {query!r:.60} is given twice"
+                    f"{place}: candidate {duplicate!r:.60} of query {query!r:.60} is given twice"
                 )
             candidates[query] = names
         return candidates
@@ -361,45 +364,45 @@ class TestCollection:
         return words_of_texts(self.queries.values(), self.documents.values())
 
 
-def _by_name(where: str, values: Any) -> dict[str, Any]:
+def _by_name(place: str, values: Any) -> dict[str, Any]:
     """Return values by id; the position is the id in a list."""
     if not isinstance(values, Mapping):
         if not hasattr(values, "items"):
             return {str(index): value for index, value in enumerate(values)}
         values = dict(values.items())  # a series of pandas, by its index
-    by_name = {checked_id(str(name), where=where): value for name, value in values.items()}
+    by_name = {checked_id(str(name), place=place): value for name, value in values.items()}
     if len(by_name) < len(values):
-        raise DataError(f"{where}: duplicate id {first_duplicate(map(str, values))!r:.60}")
+        raise DataError(f"{place}: duplicate id {first_duplicate(map(str, values))!r:.60}")
     return by_name
 
 
-def _judgements(where: str, relevant: object) -> dict[str, Any]:
+def _judgements(place: str, relevant: object) -> dict[str, Any]:
     """Return what is relevant to each query; see `TestCollection.from_texts`."""
     if isinstance(relevant, Mapping):  # relevant documents by query, not a table of columns
-        return _by_name(where, relevant)
+        return _by_name(place, relevant)
     if not is_table(relevant):
-        return _by_name(where, relevant)
+        return _by_name(place, relevant)
     if isinstance(relevant, list) and find_column(relevant[0], QUERY_ID) is None:
-        return _by_name(where, relevant)  # a dictionary of grades for each query
-    return grades_by_query(relevant, what=f"{where}: judgements")
+        return _by_name(place, relevant)  # a dictionary of grades for each query
+    return grades_by_query(relevant, what=f"{place}: judgements")
 
 
-def _grades(judgements: Any, *, where: str) -> dict[str, int]:
+def _grades(judgements: Any, *, place: str) -> dict[str, int]:
     """Return the grade of each document; those of a list are relevant, of grade 1."""
     grades = judgements
     if not isinstance(judgements, Mapping):
         grades = dict.fromkeys(judgements, 1)
-    return {str(document): read_grade(grade, where=where) for document, grade in grades.items()}
+    return {str(document): read_grade(grade, place=place) for document, grade in grades.items()}
 
 
-def _texts(where: str, values: object) -> dict[str, str]:
+def _texts(place: str, values: object) -> dict[str, str]:
     if is_table(values):
-        values = texts_by_id(values, what=where)
-    texts = _by_name(where, values)
+        values = texts_by_id(values, what=place)
+    texts = _by_name(place, values)
     for name, text in texts.items():
         if not isinstance(text, str) or not unicode_text(text):
             raise DataError(
-                f"{where}: {name!r:.60} is {text!r:.60}; expected a text of valid Unicode"
+                f"{place}: {name!r:.60} is {text!r:.60}; expected a text of valid Unicode"
             )
     return texts
 

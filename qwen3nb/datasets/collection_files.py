@@ -87,7 +87,7 @@ def _values_by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict
     """Return values by id from numbered rows; refuse invalid and duplicate ids."""
     values: dict[str, Any] = {}
     for number, (name, value) in rows:
-        name = checked_id(name, where=f"{file}:{number}")
+        name = checked_id(name, place=f"{file}:{number}")
         if name in values:
             raise DataError(f"{file}:{number}: duplicate id {name!r:.60}")
         values[name] = value
@@ -105,12 +105,12 @@ def _read_qrels(
     qrels: dict[str, dict[str, int]] = {}
     conflicting = 0
     for number, (query, document, grade) in _judgement_rows(file, columns):
-        where = f"{file}:{number}"
-        grades = qrels.setdefault(checked_id(query, where=where), {})
-        value = read_grade(grade, where=where)
+        place = f"{file}:{number}"
+        grades = qrels.setdefault(checked_id(query, place=place), {})
+        value = read_grade(grade, place=place)
         if grades.get(document, value) != value:
             conflicting += 1
-        grades[checked_id(document, where=where)] = value
+        grades[checked_id(document, place=place)] = value
     return qrels, {CONFLICTING: conflicting}
 
 
@@ -198,12 +198,12 @@ def _packed_parts(entries: Sequence[Path], parts: Sequence[Path]) -> list[Path]:
 
 def _check_splits(parts: Sequence[Path]) -> None:
     """Refuse parts with different splits."""
-    first = parts[0]
-    split = split_of(first)
+    first_part = parts[0]
+    split = split_of(first_part)
     for part in parts[1:]:
         if split_of(part) != split:
             raise DataError(
-                f"{part}: has the split {split_of(part)!r}, and {first.name} has {split!r}; "
+                f"{part}: has the split {split_of(part)!r}, and {first_part.name} has {split!r}; "
                 "expected one split in all folders of a mean"
             )
 
@@ -243,7 +243,7 @@ def _read_top_1000(file: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
         if documents.setdefault(name, passage) != passage:
             raise DataError(f"{file}:{number}: document {name!r:.60} has another text before")
     for name in [*candidates, *documents]:
-        checked_id(name, where=str(file))
+        checked_id(name, place=str(file))
     return documents, candidates
 
 

@@ -99,9 +99,9 @@ def with_copies(clusters: Mapping[str, str], queries: Mapping[str, str]) -> dict
         if not plain:
             continue
         cluster = final(cluster_of[query])
-        first = final(cluster_of_text.setdefault(plain, cluster_of[query]))
-        if first != cluster:
-            merged_into[cluster] = first
+        first_cluster = final(cluster_of_text.setdefault(plain, cluster_of[query]))
+        if first_cluster != cluster:
+            merged_into[cluster] = first_cluster
     merged = {query: final(cluster) for query, cluster in cluster_of.items()}
     has_copies = len(set(merged.values())) < len(merged)
     if clusters or has_copies:

@@ -93,12 +93,12 @@ def find_column(columns: Iterable[str], names: Sequence[str]) -> str | None:
     return None
 
 
-def required_column(columns: Iterable[str], names: Sequence[str], *, where: str) -> str:
+def required_column(columns: Iterable[str], names: Sequence[str], *, place: str) -> str:
     """Return the column of `find_column`, or raise DataError with the expected names."""
     present = list(columns)
     column = find_column(present, names)
     if column is None:
-        raise DataError(f"{where}: no column {names[0]!r}; columns: {listed(present)}")
+        raise DataError(f"{place}: no column {names[0]!r}; columns: {listed(present)}")
     return column
 
 
@@ -116,7 +116,7 @@ def texts_by_id(data: object, *, what: str) -> dict[str, Any]:
     title_column = find_column(columns, TITLE)
     text_column = find_column([name for name in columns if name != id_column], TEXT)
     if text_column is None:
-        text_column = required_column(columns, (*TEXT, *TITLE), where=what)
+        text_column = required_column(columns, (*TEXT, *TITLE), place=what)
     texts: dict[str, Any] = {}
     for number, row in enumerate(rows, start=1):
         name = str(number - 1)
@@ -144,8 +144,8 @@ def grades_by_query(data: object, *, what: str) -> dict[str, dict[str, Any]]:
     """
     rows = table_rows(data, what=what)
     columns = _columns(rows)
-    query_column = required_column(columns, QUERY_ID, where=what)
-    document_column = required_column(columns, DOCUMENT_ID, where=what)
+    query_column = required_column(columns, QUERY_ID, place=what)
+    document_column = required_column(columns, DOCUMENT_ID, place=what)
     grade_column = find_column(columns, GRADE)
     used_columns = [query_column, document_column]
     if grade_column is not None:

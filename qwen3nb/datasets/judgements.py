@@ -27,7 +27,7 @@ _EXAMPLES = 10  # of missing documents in an error
 Qrels = Mapping[str, Mapping[str, int]]
 
 
-def read_grade(value: object, *, where: str) -> int:
+def read_grade(value: object, *, place: str) -> int:
     """Return a grade as an integer; refuse anything but integers from -1,000 to 1,000.
 
     >>> read_grade("2.0", where="test.tsv:7")
@@ -37,10 +37,10 @@ def read_grade(value: object, *, where: str) -> int:
     if isinstance(value, np.generic):
         number = stated_number(value.item())
     if number is None or not number.is_integer():
-        raise DataError(f"{where}: expected a whole number as grade; got {value!r:.60}")
+        raise DataError(f"{place}: expected a whole number as grade; got {value!r:.60}")
     if abs(number) > LARGEST_GRADE:
         raise DataError(
-            f"{where}: expected a grade of at most {LARGEST_GRADE:,}; got {value!r:.60}"
+            f"{place}: expected a grade of at most {LARGEST_GRADE:,}; got {value!r:.60}"
         )
     return int(number)
 
@@ -87,12 +87,12 @@ def judgement_counts(
     *,
     queries: Iterable[str],
     documents: Collection[str],
-    where: object,
+    place: object,
     zeros: bool,
 ) -> dict[str, int]:
     """Count missing judged documents and queries without a relevant document.
 
-    With ``zeros``, such queries count as 0, else they are left out; errors name ``where``.
+    With ``zeros``, such queries count as 0, else they are left out; errors name ``place``.
 
     Raises:
         DataError: most of the judged documents are missing, or, unless ``zeros``, one is there in
@@ -103,15 +103,15 @@ def judgement_counts(
     for grades in qrels.values():
         judged.update(grades)
         negative += sum(grade < 0 for grade in grades.values())
-    missing = sorted(judged.difference(documents))
+    missing_ids = sorted(judged.difference(documents))
     composed = _composed(documents)
     if not zeros:
-        _refuse_other_forms(missing, set(composed), where=where)
-    if len(missing) > _MOST_MISSING * len(judged):
+        _refuse_other_forms(missing_ids, set(composed), place=place)
+    if len(missing_ids) > _MOST_MISSING * len(judged):
         raise DataError(
-            f"{where}: {len(missing)} of {len(judged)} judged documents are not in the corpus "
-            f"({listed(missing[:_EXAMPLES])}, ...); its ids look like {some_ids(documents)}. Do "
-            "the qrels belong to this corpus?"
+            f"{place}: {len(missing_ids)} of {len(judged)} judged documents are not in the "
+            f"corpus ({listed(missing_ids[:_EXAMPLES])}, ...); its ids look like "
+            f"{some_ids(documents)}. Do the qrels belong to this corpus?"
         )
     query_ids = set(queries)
     unjudged = 0
@@ -126,7 +126,7 @@ def judgement_counts(
     if zeros:
         name_of_unanswerable = ZERO
     return {
-        MISSING: len(missing),
+        MISSING: len(missing_ids),
         name_of_unanswerable: unanswerable,
         UNJUDGED: unjudged,
         UNKNOWN: len(qrels.keys() - query_ids),
@@ -135,13 +135,13 @@ def judgement_counts(
     }
 
 
-def _refuse_other_forms(missing: list[str], forms: set[str], *, where: object) -> None:
+def _refuse_other_forms(missing_ids: list[str], forms: set[str], *, place: object) -> None:
     """Refuse missing documents that are in the corpus in another Unicode form."""
-    others = [name for name in missing if not forms.isdisjoint(_composed([name]))]
-    if others:
+    other_forms = [name for name in missing_ids if not forms.isdisjoint(_composed([name]))]
+    if other_forms:
         raise DataError(
-            f"{where}: judged document {others[0]!a:.60} is in the corpus only in another Unicode "
-            f"form ({len(others)} in total); write ids alike, as NFC or as NFD"
+            f"{place}: judged document {other_forms[0]!a:.60} is in the corpus only in another "
+            f"Unicode form ({len(other_forms)} in total); write ids alike, as NFC or as NFD"
         )
 
 

@@ -279,10 +279,10 @@ def explain(task: Any, error: Exception) -> MirrorError:
             f"{name}: No space left to prepare the data in {HF_DATASETS_CACHE}; free some there, "
             "or set HF_HOME"
         )
-    where = "no mirror is set (QWEN3NB_MIRROR)"
+    place = "no mirror is set (QWEN3NB_MIRROR)"
     if paths.mirror():
-        where = f"not in the mirror {paths.mirror()}"
-    problem = f"the data {data} are not available: {where}, and the hub failed ({reason})"
+        place = f"not in the mirror {paths.mirror()}"
+    problem = f"the data {data} are not available: {place}, and the hub failed ({reason})"
     if Path(data).is_dir():
         problem = f"the copy of the data in {data} cannot be loaded ({reason}); remove it"
     return MirrorError(
@@ -313,17 +313,17 @@ def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
 
 @contextmanager
 def hub_access(
-    needed: Iterable[Need], reachable: Callable[[], bool] | None = None
+    requirements: Iterable[Need], reachable: Callable[[], bool] | None = None
 ) -> Iterator[None]:
     """Guard the requests of the hub's libraries; without a hub, restrict them to their caches.
 
-    Otherwise they would request cached files several times. If everything ``needed`` is in the
-    mirror, no request is made.
+    Otherwise they would request cached files several times. If all
+    ``requirements`` are in the mirror, no request is made.
     """
     import datasets
     from huggingface_hub import constants
 
-    if all(is_filled(need.id) for need in needed):
+    if all(is_filled(need.id) for need in requirements):
         yield
         return
     reachable = reachable or hub_reachable
@@ -342,16 +342,20 @@ def hub_access(
         yield
 
 
-def missing(needed: Iterable[Need], *, reachable: Callable[[], bool] | None = None) -> list[Need]:
+def missing(
+    requirements: Iterable[Need], *, reachable: Callable[[], bool] | None = None
+) -> list[Need]:
     """Return the needs that are neither in the mirror, nor in the hub's cache, nor on the hub.
 
     ``reachable`` is like `hub_reachable`; called only if something is not stored locally.
     """
-    absent = [need for need in needed if not is_filled(need.id) and not _in_hub_cache(need)]
+    unavailable = [
+        need for need in requirements if not is_filled(need.id) and not _in_hub_cache(need)
+    ]
     reachable = reachable or hub_reachable
-    if not absent or reachable():
+    if not unavailable or reachable():
         return []
-    return absent
+    return unavailable
 
 
 def load_here(task: Any) -> None:
@@ -360,16 +364,16 @@ def load_here(task: Any) -> None:
     Raises:
         MirrorError: they are in neither.
     """
-    needed = needs([task])
-    absent = missing(needed, reachable=lambda: False)
-    if absent:
-        raise missing_error(absent)
-    with hub_access(needed, lambda: False), local_data(task):
+    requirements = needs([task])
+    unavailable = missing(requirements, reachable=lambda: False)
+    if unavailable:
+        raise missing_error(unavailable)
+    with hub_access(requirements, lambda: False), local_data(task):
         load_data(task)
 
 
 def missing_error(
-    absent: list[Need], *, command: str = "", problem: str = "the hub does not answer"
+    unavailable: list[Need], *, command: str = "", problem: str = "the hub does not answer"
 ) -> MirrorError:
     """Return one error that lists what is missing, with the command that fetches it.
 
@@ -377,26 +381,26 @@ def missing_error(
     why the hub cannot be used.
     """
     mirror = paths.mirror()
-    where = "in a mirror (QWEN3NB_MIRROR is not set)"
+    place = "in a mirror (QWEN3NB_MIRROR is not set)"
     if mirror:
-        where = f"in the mirror {mirror}"
+        place = f"in the mirror {mirror}"
     lines = [
-        f"{len(absent)} of the data sets and models needed are neither {where} nor in the hub's "
-        f"cache, and {problem}:"
+        f"{len(unavailable)} of the data sets and models needed are neither {place} nor in "
+        f"the hub's cache, and {problem}:"
     ]
-    for need in absent:
+    for need in unavailable:
         lines.append(f"  {need.kind:8} {need.id:45} for {', '.join(need.used_by[:3])}")
-    options = command.strip() or _options_for(absent)
+    options = command.strip() or _options_for(unavailable)
     lines.append(
         f"Fetch them on a connected machine: `qwen3nb fetch {options} --mirror {mirror or 'DIR'}`"
     )
     return MirrorError("\n".join(lines))
 
 
-def _options_for(absent: Iterable[Need]) -> str:
+def _options_for(unavailable: Iterable[Need]) -> str:
     """Return the options of ``qwen3nb fetch`` for what is missing."""
     users: dict[Kind, set[str]] = {}
-    for need in absent:
+    for need in unavailable:
         users.setdefault(need.kind, set()).update(need.used_by)
     options = [
         f"{option} {','.join(sorted(users[kind]))}"
@@ -424,7 +428,7 @@ def _in_hub_cache(need: Need) -> bool:
 
 
 def fetch_all(
-    needed: Iterable[Need],
+    requirements: Iterable[Need],
     mirror: Path,
     *,
     say: Callable[[str], object] = print,
@@ -433,7 +437,7 @@ def fetch_all(
     """Download each need into the mirror; stop if the hub cannot be used.
 
     Args:
-        needed: what to download.
+        requirements: what to download.
         mirror: the folder.
         say: called with a line per need.
         arrived: called for each need once it is in the mirror.
@@ -444,7 +448,7 @@ def fetch_all(
     failures: dict[str, str] = {}
     hub_fails = False
     with hub_session():
-        for need in needed:
+        for need in requirements:
             if hub_fails and not _is_fetched(need, mirror):
                 failures[need.id] = ""
                 continue
@@ -519,16 +523,16 @@ def _refuse_other_files(folder: Path, names: set[str]) -> None:
     """Refuse a folder that `fetch` did not write, with files that the hub does not have."""
     if _fetched_note(folder) is not None:
         return
-    others = _copied_files(folder).keys() - names
-    if others:
+    foreign_files = _copied_files(folder).keys() - names
+    if foreign_files:
         raise MirrorError(
-            f"{folder}: has files that are not on the hub, such as {min(others)}; move the folder "
-            "away to fetch it anew"
+            f"{folder}: has files that are not on the hub, such as {min(foreign_files)}; move the "
+            "folder away to fetch it anew"
         )
 
 
 def sizes(
-    needed: Iterable[Need], *, say: Callable[[str], object] = print
+    requirements: Iterable[Need], *, say: Callable[[str], object] = print
 ) -> list[tuple[Need, str]]:
     """Return each need with its size on the hub, as text; ``unknown`` if the hub fails.
 
@@ -537,7 +541,7 @@ def sizes(
     sized: list[tuple[Need, str]] = []
     has_failed = False
     with hub_session():
-        for need in needed:
+        for need in requirements:
             size = "unknown"
             try:
                 _, files = listing(need.id, kind=need.kind, revision=need.revision)

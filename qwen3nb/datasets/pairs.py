@@ -51,20 +51,22 @@ def scored_pairs(source: object, *, of: str) -> list[tuple[str, str, float]]:
             empty or has control characters.
     """
     pairs: list[tuple[str, str, float]] = []
-    for place, (first, second, gold) in _pairs_of(source, of):
+    for place, (first_text, second_text, gold) in _pairs_of(source, of):
         score = stated_number(gold)
         if score is None:
             raise DataError(f"{place}: expected a number as score; got {gold!r:.60}")
-        if not first.strip() or not second.strip():
-            raise DataError(f"{place}: expected two {of}; got {first!r:.60}, {second!r:.60}")
-        if CONTROL.search(first + second):
+        if not first_text.strip() or not second_text.strip():
+            raise DataError(
+                f"{place}: expected two {of}; got {first_text!r:.60}, {second_text!r:.60}"
+            )
+        if CONTROL.search(first_text + second_text):
             raise DataError(f"{place}: control characters in one of two {of}")
-        pairs.append((first, second, score))
+        pairs.append((first_text, second_text, score))
     if not pairs:
-        where = of
+        place = of
         if isinstance(source, Path | str) and not is_table(source):
-            where = str(source)
-        raise DataError(f"{where}: no pairs of {of}")
+            place = str(source)
+        raise DataError(f"{place}: no pairs of {of}")
     return pairs
 
 
@@ -90,14 +92,14 @@ def _pairs_of_rows(rows: Sequence[PlacedRow]) -> Iterator[PlacedPair]:
         columns.update(dict.fromkeys(row))
     first_column, second_column, gold_column = (_column(columns, names) for names in _MEANINGS)
     for place, row in rows:
-        first = row.get(first_column)
-        second = row.get(second_column)
-        if not isinstance(first, str) or not isinstance(second, str):
+        first_text = row.get(first_column)
+        second_text = row.get(second_column)
+        if not isinstance(first_text, str) or not isinstance(second_text, str):
             raise DataError(
                 f"{place}: expected texts in {first_column!r} and {second_column!r}; "
                 f"got {row!r:.80}"
             )
-        yield place, (first, second, row.get(gold_column))
+        yield place, (first_text, second_text, row.get(gold_column))
 
 
 def _column(columns: Iterable[str], names: Sequence[str]) -> str:
@@ -118,8 +120,8 @@ def _pairs_of_cells(file: Path) -> Iterator[PlacedPair]:
         for number, cells in lines[1:]:
             if len(cells) != len(header):
                 raise DataError(f"{file}:{number}: {len(cells)} cells, expected {len(header)}")
-            first, second, gold = (cells[position].strip() for position in positions)
-            yield f"{file}:{number}", (first, second, gold)
+            first_text, second_text, gold = (cells[position].strip() for position in positions)
+            yield f"{file}:{number}", (first_text, second_text, gold)
         return
     for number, cells in lines:
         if len(cells) != len(_NAMES):
@@ -131,8 +133,8 @@ def _pairs_of_cells(file: Path) -> Iterator[PlacedPair]:
     if is_header:
         lines = lines[1:]
     for number, cells in lines:
-        first, second, gold = (cell.strip() for cell in cells)
-        yield f"{file}:{number}", (first, second, gold)
+        first_text, second_text, gold = (cell.strip() for cell in cells)
+        yield f"{file}:{number}", (first_text, second_text, gold)
 
 
 def _separated(file: Path) -> Iterator[tuple[int, list[str]]]:

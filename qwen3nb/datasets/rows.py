@@ -106,14 +106,14 @@ def unpacked_limit(file: Path) -> int:
     return max(_FREE, RATIO * file.stat().st_size)
 
 
-def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int, str]]:
+def numbered_lines(file: Path, *, byte_limit: int | None = None) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line of a UTF-8 file, with its line break.
 
     A byte order mark is skipped.
 
     Args:
         file: a regular file, unpacked if its name ends as in `COMPRESSED`.
-        most: bytes to read at most, unpacked; see `size_limit`.
+        byte_limit: bytes to read at most, unpacked; see `size_limit`.
 
     Raises:
         DataError: unreadable, not UTF-8 (names the line), too large, a line that is too long, or
@@ -127,58 +127,58 @@ def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int
         if packing:
             source = f" unpacked from {file.stat().st_size:,} bytes"
             unpacked = unpacked_limit(file)
-            most = min(most or unpacked, unpacked)
+            byte_limit = min(byte_limit or unpacked, unpacked)
         with open_unpacked(file, packing) as raw:
-            yield from stream_lines(raw, where=file, most=most, source=source)
+            yield from stream_lines(raw, place=file, byte_limit=byte_limit, source=source)
     except DAMAGED as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
 
 
 def stream_lines(
-    raw: IO[bytes], *, where: object, most: int | None = None, source: str = ""
+    raw: IO[bytes], *, place: object, byte_limit: int | None = None, source: str = ""
 ) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line of an open file; see `numbered_lines`.
 
     Args:
         raw: the file, at its start.
-        where: its name, for errors.
-        most: bytes to read at most; see `size_limit`.
+        place: its name, for errors.
+        byte_limit: bytes to read at most; see `size_limit`.
         source: what its bytes come from, for errors.
     """
     limit = math.inf
-    if most is not None:
-        limit = size_limit(most)
+    if byte_limit is not None:
+        limit = size_limit(byte_limit)
     longest = size_limit(LINE)
     size = 0
     lines = iter(partial(raw.readline, longest + 2), b"")
     for number, line in enumerate(lines, start=1):
         size += len(line)
         if len(line) > longest + 1:
-            raise DataError(f"{where}:{number}: the line is longer than {raised_limit(longest)}")
+            raise DataError(f"{place}:{number}: the line is longer than {raised_limit(longest)}")
         if size > limit:
             excess = f"more than {int(limit) >> 20} MiB{source}"
-            raise DataError(f"{where}:{number}: {excess}; {_RAISED}")
+            raise DataError(f"{place}:{number}: {excess}; {_RAISED}")
         if number == 1:
             line = line.removeprefix(_BOM)
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             reason = f"cannot be read (not UTF-8: {error.reason})"
-            raise DataError(f"{where}:{number}: {reason}") from None
+            raise DataError(f"{place}:{number}: {reason}") from None
         if not text.endswith("\n"):
             text += "\n"
         yield number, text
 
 
-def read_text(file: Path, *, most: int) -> str:
-    """Return the text of a file of at most ``most`` bytes, without a byte order mark.
+def read_text(file: Path, *, byte_limit: int) -> str:
+    """Return the text of a file of at most ``byte_limit`` bytes, without a byte order mark.
 
     Raises:
         DataError: unreadable, not UTF-8 (names the line), or too large.
     """
     if not file.is_file():
         raise DataError(f"{file}: no such file, or not a regular file")
-    limit = size_limit(most)
+    limit = size_limit(byte_limit)
     if file.stat().st_size > limit:
         raise DataError(f"{file}: expected at most {raised_limit(limit)}")
     data = b""
@@ -203,11 +203,11 @@ def unicode_text(text: str) -> bool:
     return True
 
 
-def json_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_rows(file: Path, *, byte_limit: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number and the object of each JSON line; see `numbered_lines`."""
-    for number, line in numbered_lines(file, most=most):
+    for number, line in numbered_lines(file, byte_limit=byte_limit):
         if line.strip():
-            yield number, json_object(line, where=f"{file}:{number}")
+            yield number, json_object(line, place=f"{file}:{number}")
 
 
 def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[Any, ...]]]:
@@ -220,24 +220,24 @@ def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[
 
 
 def checked_rows(
-    rows: Iterable[tuple[int, Mapping[str, Any]]], fields: Fields, where: object
+    rows: Iterable[tuple[int, Mapping[str, Any]]], fields: Fields, place: object
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Yield number and named fields of each numbered row, after checking their types.
 
     Raises:
-        DataError: a field is missing, of another type, or not valid Unicode; names ``where``.
+        DataError: a field is missing, of another type, or not valid Unicode; names ``place``.
     """
     for number, row in rows:
         for name, kind in fields.items():
             value = row.get(name)
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise DataError(
-                    f"{where}:{number}: field {name!r} is {value!r:.60}; expected "
+                    f"{place}:{number}: field {name!r} is {value!r:.60}; expected "
                     f"{_names_of_types(kind)}"
                 )
             if isinstance(value, str) and not unicode_text(value):
                 raise DataError(
-                    f"{where}:{number}: field {name!r} has a lone surrogate: {value!r:.60}"
+                    f"{place}:{number}: field {name!r} has a lone surrogate: {value!r:.60}"
                 )
         yield number, tuple(row.get(name) for name in fields)
 
@@ -248,14 +248,14 @@ def _names_of_types(kind: type | tuple[type, ...]) -> str:
     return " or ".join(type_.__name__ for type_ in kind)
 
 
-def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
-    """Parse ``line`` as a JSON object; raise DataError, starting with ``where``, for others."""
+def json_object(line: str, *, place: str, nan: bool = False) -> dict[str, Any]:
+    """Parse ``line`` as a JSON object; raise DataError, starting with ``place``, for others."""
     try:
         row = parse_json(line, nan=nan)
     except ValueError as error:
-        raise DataError(f"{where}: not JSON ({error})") from None
+        raise DataError(f"{place}: not JSON ({error})") from None
     if not isinstance(row, dict):
-        raise DataError(f"{where}: expected an object; got {type(row).__name__}")
+        raise DataError(f"{place}: expected an object; got {type(row).__name__}")
     return row
 
 
@@ -270,7 +270,7 @@ def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]
         yield number, fields
 
 
-def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(file: Path, *, byte_limit: int | None = None) -> Iterator[tuple[int, list[str]]]:
     """Yield last line number and cells of each row of a CSV file, or of a quoted TSV file.
 
     Raises:
@@ -279,17 +279,17 @@ def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list
     separator = ","
     if ".tsv" in file.suffixes:
         separator = "\t"
-    lines = (line for _, line in numbered_lines(file, most=most))
-    yield from separated_rows(lines, separator, where=file)
+    lines = (line for _, line in numbered_lines(file, byte_limit=byte_limit))
+    yield from separated_rows(lines, separator, place=file)
 
 
 def separated_rows(
-    lines: Iterable[str], separator: str, *, where: object
+    lines: Iterable[str], separator: str, *, place: object
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield last line number and cells of each row of quoted lines, separated by ``separator``.
 
     Raises:
-        DataError: quotes that do not match; starts with ``where``.
+        DataError: quotes that do not match; starts with ``place``.
     """
     csv.field_size_limit(size_limit(LINE))
     reader = csv.reader(lines, delimiter=separator, strict=True)
@@ -298,7 +298,7 @@ def separated_rows(
             if cells:
                 yield reader.line_num, cells
     except csv.Error as error:
-        raise DataError(f"{where}:{reader.line_num}: invalid CSV ({error})") from None
+        raise DataError(f"{place}:{reader.line_num}: invalid CSV ({error})") from None
 
 
 def csv_header(
@@ -320,12 +320,12 @@ def csv_header(
     return header
 
 
-def checked_id(value: object, *, where: str) -> str:
+def checked_id(value: object, *, place: str) -> str:
     """Return an id; raise DataError if blank or with control characters or lone surrogates."""
     if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{where}: the id is {value!r:.60}; expected text that is not blank")
+        raise DataError(f"{place}: the id is {value!r:.60}; expected text that is not blank")
     if not value.isprintable() and _UNFIT.search(value):
-        raise DataError(f"{where}: the id {value!r:.60} has unprintable characters")
+        raise DataError(f"{place}: the id {value!r:.60} has unprintable characters")
     return value
 
 
@@ -374,7 +374,7 @@ def read_settings(file: Path) -> Any:
     Raises:
         DataError: unreadable, or not YAML with plain values; names the file.
     """
-    text = read_text(file, most=_CONFIGURATION)
+    text = read_text(file, byte_limit=_CONFIGURATION)
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -389,14 +389,14 @@ def json_lines(file: Path) -> tuple[list[dict[str, Any]], list[str]]:
         DataError: a line other than a truncated last one is not a JSON object (names file and
             line), or the file is larger than 256 MiB.
     """
-    lines = read_text(file, most=_LOG).split("\n")
+    lines = read_text(file, byte_limit=_LOG).split("\n")
     objects: list[dict[str, Any]] = []
     notes: list[str] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            objects.append(json_object(line, where=f"{file}:{number}", nan=True))
+            objects.append(json_object(line, place=f"{file}:{number}", nan=True))
         except DataError:
             if number < len(lines):
                 raise

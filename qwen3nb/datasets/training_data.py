@@ -67,8 +67,8 @@ class Source:
 
     name: str  # for places of what was found
     values: Callable[[Counter[str]], Iterator[NumberedValue]]  # notes what holds no text
-    most: int | None = None  # characters of all texts, unless the limit is raised
-    where: str = ""  # for errors
+    byte_limit: int | None = None  # characters of all texts, unless the limit is raised
+    place: str = ""  # for errors
 
 
 def find_training_data(inputs: Iterable[object]) -> TrainingData:
@@ -99,7 +99,7 @@ def _source_of_table(table: object, name: str) -> Source:
         values.extend(table)
     else:
         values.extend(table_rows(table, what=name))
-    return Source(name, lambda _: enumerate(values, start=1), where=name)
+    return Source(name, lambda _: enumerate(values, start=1), place=name)
 
 
 def _source_of_file(file: Path) -> Source:
@@ -108,8 +108,8 @@ def _source_of_file(file: Path) -> Source:
     return Source(
         file.name,
         lambda notes: reader(open_file(file, notes)),
-        most=rows.unpacked_limit(file),
-        where=str(file),
+        byte_limit=rows.unpacked_limit(file),
+        place=str(file),
     )
 
 
@@ -206,15 +206,15 @@ def _missing_parts(files: Iterable[Path]) -> list[str]:
             start, number, count, end = match.groups()
             series = (file.parent, start, count, end)
             numbers_of.setdefault(series, set()).add(int(number))
-    missing: list[str] = []
+    missing_parts: list[str] = []
     for (_, start, count, end), numbers in numbers_of.items():
-        first = 0
+        lowest = 0
         if int(count) in numbers:  # some count from 1
-            first = 1
-        expected = set(range(first, first + int(count)))
-        for absent in sorted(expected - numbers)[:_MOST_NAMED]:
-            missing.append(f"{start}{absent:05}-of-{count}{end}: not there")
-    return missing
+            lowest = 1
+        expected = set(range(lowest, lowest + int(count)))
+        for gap in sorted(expected - numbers)[:_MOST_NAMED]:
+            missing_parts.append(f"{start}{gap:05}-of-{count}{end}: not there")
+    return missing_parts
 
 
 def source_texts(source: Source, data: TrainingData) -> Iterator[tuple[int, str]]:
@@ -244,7 +244,7 @@ def source_texts(source: Source, data: TrainingData) -> Iterator[tuple[int, str]
             yield number, words
     if count and not strings:
         raise DataError(
-            f"{source.where}: {count:,} rows without a text; if they are numbers of tokens, "
+            f"{source.place}: {count:,} rows without a text; if they are numbers of tokens, "
             "give the texts"
         )
     if not count and data.without_text.total() == notes_before:
@@ -256,11 +256,11 @@ class _SizeLimits:
     """Refuses a text, or all texts of a source, of more characters than the limits."""
 
     def __init__(self, source: Source) -> None:
-        self._where = source.where
+        self._where = source.place
         self._longest = rows.size_limit(LINE)
         self._most: int | None = None
-        if source.most is not None:
-            self._most = rows.size_limit(source.most)
+        if source.byte_limit is not None:
+            self._most = rows.size_limit(source.byte_limit)
         self._size = 0
 
     def add(self, text: str, number: int) -> None:

@@ -81,7 +81,7 @@ class OpenedFile:
     """A file, or one of an archive, and where it notes what holds no text."""
 
     file: Path | bytes
-    where: str
+    place: str
     packing: str  # suffix of its compression
     notes: Counter[str]
 
@@ -101,23 +101,23 @@ class OpenedFile:
             with closing(self.stream()) as raw:
                 return raw.read(_HEAD)
         except DAMAGED as error:
-            raise DataError(f"{self.where}: cannot be read ({error})") from None
+            raise DataError(f"{self.place}: cannot be read ({error})") from None
 
-    def lines(self, most: int | None = None) -> Iterator[tuple[int, str]]:
+    def lines(self, byte_limit: int | None = None) -> Iterator[tuple[int, str]]:
         """Yield its lines with their numbers."""
         try:
             encoding = _encoding(self.head())
             with closing(self.stream()) as raw:
                 utf8 = cast(IO[bytes], _Recoded(raw, encoding)) if encoding else raw
-                yield from rows.stream_lines(utf8, where=self.where, most=most)
+                yield from rows.stream_lines(utf8, place=self.place, byte_limit=byte_limit)
         except (*DAMAGED, UnicodeError) as error:
-            raise DataError(f"{self.where}: cannot be read ({error})") from None
+            raise DataError(f"{self.place}: cannot be read ({error})") from None
 
     def seekable(self) -> str | IO[bytes]:
         """Return it as something that Arrow can seek in: its path, or its content."""
         if self.packing:
             with closing(self.stream()) as raw:
-                return io.BytesIO(_limited_content(raw, self.where))
+                return io.BytesIO(_limited_content(raw, self.place))
         if isinstance(self.file, bytes):
             return io.BytesIO(self.file)
         return str(self.file)
@@ -203,7 +203,7 @@ def _reader_of(name: str, opened: OpenedFile) -> Reader | None:
         return _reader_by_content(head)
     if reader in _TEXT_READERS and b"\0" in head:
         raise DataError(
-            f"{opened.where}: has NUL bytes; expected UTF-8, or UTF-16 with a byte order mark"
+            f"{opened.place}: has NUL bytes; expected UTF-8, or UTF-16 with a byte order mark"
         )
     return reader
 
@@ -252,7 +252,7 @@ def _read_json(opened: OpenedFile) -> Iterator[NumberedValue]:
     text = "".join(line for _, line in opened.lines(_DOCUMENT))
     if not text.strip():
         return
-    value = _parsed(text, where=opened.where)
+    value = _parsed(text, place=opened.place)
     if isinstance(value, list):
         yield from enumerate(value, start=1)
     else:
@@ -274,22 +274,22 @@ def _has_a_value_per_line(opened: OpenedFile) -> bool:
 def _read_json_lines(opened: OpenedFile) -> Iterator[NumberedValue]:
     for number, line in opened.lines():
         if line.strip():
-            yield number, _parsed(line, where=f"{opened.where}:{number}")
+            yield number, _parsed(line, place=f"{opened.place}:{number}")
 
 
-def _parsed(text: str, *, where: str) -> object:
+def _parsed(text: str, *, place: str) -> object:
     """Return any JSON value; numbers may be NaN."""
     try:
         value: object = parse_json(text, nan=True)
     except ValueError as error:
-        raise DataError(f"{where}: not JSON ({error})") from None
+        raise DataError(f"{place}: not JSON ({error})") from None
     return value
 
 
 def _read_csv(opened: OpenedFile) -> Iterator[NumberedValue]:
     _, first_line = next(opened.lines(), (1, ""))
     lines = (line for _, line in opened.lines())
-    yield from rows.separated_rows(lines, _separator(first_line), where=opened.where)
+    yield from rows.separated_rows(lines, _separator(first_line), place=opened.place)
 
 
 def _separator(line: str) -> str:
@@ -353,7 +353,7 @@ def _read_parquet(opened: OpenedFile) -> Iterator[NumberedValue]:
         footer = pq.read_metadata(source)
         columns = [column.path for column in footer.schema if column.physical_type == "BYTE_ARRAY"]
         if footer.num_rows and not columns:
-            raise DataError(_without_texts(opened.where, pq.read_schema(source)))
+            raise DataError(_without_texts(opened.place, pq.read_schema(source)))
         # A text that the file stores once for many rows is in memory once, too.
         file = pq.ParquetFile(source, read_dictionary=columns)
         size = max(1, min(_ROWS_AT_ONCE, LINE // (_bytes_per_row(footer) + 1)))
@@ -384,7 +384,7 @@ def _read_arrow(opened: OpenedFile) -> Iterator[NumberedValue]:
             return
         for batch in batches:
             if len(batch) and not has_text:
-                raise DataError(_without_texts(opened.where, schema))
+                raise DataError(_without_texts(opened.place, schema))
             yield from _values_of(batch, row)
             row += len(batch)
     except (OSError, ValueError) as error:
@@ -412,12 +412,12 @@ def _unreadable(opened: OpenedFile, row: int, error: Exception) -> DataError:
     if isinstance(error, DataError):
         return error
     reason = " ".join(str(error).split())
-    return DataError(f"{opened.where}: cannot be read after row {row} ({reason})")
+    return DataError(f"{opened.place}: cannot be read after row {row} ({reason})")
 
 
-def _without_texts(where: str, schema: pa.Schema) -> str:
+def _without_texts(place: str, schema: pa.Schema) -> str:
     columns = listed(f"{column.name} ({column.type})" for column in schema)
-    return f"{where}: has no column of texts; columns: {columns}"
+    return f"{place}: has no column of texts; columns: {columns}"
 
 
 def _values_of(batch: pa.RecordBatch, rows_before: int) -> Iterator[NumberedValue]:
@@ -480,17 +480,17 @@ def _with_words_joined(values: Iterable[object]) -> Iterator[object]:
 def _read_archive(opened: OpenedFile) -> Iterator[NumberedValue]:
     """Yield the values of each file in a tar or zip archive, with the number of the file."""
     for number, (name, content) in enumerate(_members(opened), start=1):
-        where = f"{opened.where}:{name}"
+        place = f"{opened.place}:{name}"
         if suffix_of(name) in MEDIA_SUFFIXES:
             opened.notes[MEDIA] += 1
             continue
         if _ABOUT.fullmatch(Path(name).name):
             continue
         packing = compression(Path(name)) or compression_of(content[:16])
-        member = OpenedFile(content, where, packing, opened.notes)
+        member = OpenedFile(content, place, packing, opened.notes)
         reader = _reader_of(name, member)
         if reader is None:
-            raise DataError(f"{where}: expected texts, or a file of type {supported_types()}")
+            raise DataError(f"{place}: expected texts, or a file of type {supported_types()}")
         for _, value in reader(member):
             yield number, value
 
@@ -505,39 +505,39 @@ def _members(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
         else:
             yield from _members_of_tar(opened)
     except (*DAMAGED, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise DataError(f"{opened.where}: cannot be read ({error})") from None
+        raise DataError(f"{opened.place}: cannot be read ({error})") from None
 
 
 def _members_of_tar(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
     with closing(opened.stream()) as raw, tarfile.open(fileobj=raw, mode="r|") as archive:
         for member in archive:
-            where = f"{opened.where}:{member.name}"
+            place = f"{opened.place}:{member.name}"
             if member.isdir():
                 continue
             content = archive.extractfile(member) if member.isfile() else None
             if content is None:
-                raise DataError(f"{where}: a link, which is not read")
-            yield member.name, _limited_content(content, where)
+                raise DataError(f"{place}: a link, which is not read")
+            yield member.name, _limited_content(content, place)
 
 
 def _members_of_zip(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(opened.seekable()) as archive:
         if not {"[Content_Types].xml", "mimetype"}.isdisjoint(archive.namelist()):
-            raise DataError(f"{opened.where}: an office document; save it as CSV or text")
+            raise DataError(f"{opened.place}: an office document; save it as CSV or text")
         for member in archive.infolist():
-            where = f"{opened.where}:{member.filename}"
+            place = f"{opened.place}:{member.filename}"
             if member.is_dir():
                 continue
             if member.flag_bits & 1:
-                raise DataError(f"{where}: encrypted")
+                raise DataError(f"{place}: encrypted")
             with archive.open(member) as content:
-                yield member.filename, _limited_content(content, where)
+                yield member.filename, _limited_content(content, place)
 
 
-def _limited_content(stream: IO[bytes], where: str) -> bytes:
+def _limited_content(stream: IO[bytes], place: str) -> bytes:
     content = stream.read(_DOCUMENT + 1)
     if len(content) > _DOCUMENT:
-        raise DataError(f"{where}: unpacks to more than {rows.raised_limit(_DOCUMENT)}")
+        raise DataError(f"{place}: unpacks to more than {rows.raised_limit(_DOCUMENT)}")
     return content
 
 

@@ -175,7 +175,7 @@ def _check_names(file: Path, run: RunArrays) -> None:
         if "".join(names).isprintable():
             continue
         for name in names:
-            checked_id(name, where=str(file))
+            checked_id(name, place=str(file))
 
 
 def _check_duplicates(file: Path, run: RunArrays) -> None:
@@ -198,18 +198,18 @@ def _parts(run: RunArrays) -> Iterator[tuple[str, slice]]:
 def _with_ties_by_rank(run: RunArrays, ranks: Ranks) -> tuple[RunArrays, int]:
     """Return a run in which distinct ranks order tied scores, and the number of other ties."""
     scores = run.scores.copy()
-    rounded = _rounded(scores)
+    scores32 = _rounded(scores)
     without_rank = 0
     for _, part in _parts(run):
         size = part.stop - part.start
-        ties = size - len(np.unique(rounded[part]))
+        ties = size - len(np.unique(scores32[part]))
         if ties == 0:
             continue
         if len(np.unique(ranks[part])) < size:
             without_rank += ties
             continue
         by_rank = np.argsort(ranks[part])
-        by_score = np.lexsort((run.documents[part], rounded[part]))[::-1]
+        by_score = np.lexsort((run.documents[part], scores32[part]))[::-1]
         if np.any(by_rank != by_score):
             scores[part][by_rank] = _lowered(scores[part][by_rank].tolist())
     return replace(run, scores=scores), without_rank

@@ -154,15 +154,15 @@ def _other_tensors(source: ModelFolder, encoder: Mapping[str, str]) -> list[str]
     Raises:
         CheckpointError: tensors that belong to neither encoder nor decoder.
     """
-    others = sorted(source.weights.tensors.keys() - set(encoder.values()))
+    other_names = sorted(source.weights.tensors.keys() - set(encoder.values()))
     expected = (*EMBEDDINGS, "model.decoder.")
-    unexpected = [name for name in others if not name.startswith(expected)]
+    unexpected = [name for name in other_names if not name.startswith(expected)]
     if unexpected:
         raise CheckpointError(
             f"{source}: the weights do not match config.json: {unexpected[0]}: unexpected "
             f"({len(unexpected)} such tensors)"
         )
-    return others
+    return other_names
 
 
 def _provenance(

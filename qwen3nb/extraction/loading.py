@@ -30,11 +30,11 @@ def verify_sentence_transformers_loading(folder: Path | str) -> bool:
         if not (Path(folder) / "modules.json").is_file():
             raise CheckpointError("it has no modules.json, so its pooling is not known")
         encoder = load_encoder(folder, device="cpu", prompts={}, cache=False)
-        ours = encoder.encode(list(_TEXTS))
+        own_vectors = encoder.encode(list(_TEXTS))
         with refusing(folder, "sentence-transformers cannot load it"):
             model = SentenceTransformer(str(folder), device="cpu")
-            theirs = model.encode(list(_TEXTS), prompt="", show_progress_bar=False)
-        reason = _difference(np.asarray(theirs, dtype=np.float32), ours)
+            library_vectors = model.encode(list(_TEXTS), prompt="", show_progress_bar=False)
+        reason = _difference(np.asarray(library_vectors, dtype=np.float32), own_vectors)
     except (SpecError, EncoderError) as error:
         reason = str(error).split("\n")[0]
     if reason:
@@ -42,12 +42,13 @@ def verify_sentence_transformers_loading(folder: Path | str) -> bool:
     return not reason
 
 
-def _difference(theirs: np.ndarray, ours: np.ndarray) -> str:
+def _difference(library_vectors: np.ndarray, own_vectors: np.ndarray) -> str:
     """Return how two arrays of vectors differ; empty if they don't, but for rounding."""
-    if theirs.shape != ours.shape:
-        return f"its vectors have {theirs.shape[1]} dimensions, expected {ours.shape[1]}"
-    difference = float(np.abs(theirs - ours).max())
-    bound = _TOLERANCE * float(np.linalg.norm(ours, axis=1).max())
+    if library_vectors.shape != own_vectors.shape:
+        dimension, expected = library_vectors.shape[1], own_vectors.shape[1]
+        return f"its vectors have {dimension} dimensions, expected {expected}"
+    difference = float(np.abs(library_vectors - own_vectors).max())
+    bound = _TOLERANCE * float(np.linalg.norm(own_vectors, axis=1).max())
     if difference <= bound:  # NaN is not
         return ""
     return f"its vectors differ by {difference:.1e}, expected at most {bound:.1e}"

@@ -60,8 +60,8 @@ def write_graph(folder: Path, *, one_file: int = ONE_FILE) -> Path:
     source = open_checkpoint(folder)
     file = folder / GRAPH
     size = 4 * sum(entry.count for entry in source.weights.tensors.values())
-    beside = new_file(file.with_name(_BESIDE)) if size > one_file else nullcontext()
-    with beside as data:
+    data_file = new_file(file.with_name(_BESIDE)) if size > one_file else nullcontext()
+    with data_file as data:
         model = _Graph(source, data).model()
     return write_bytes(file, model.SerializeToString(deterministic=True))
 
@@ -150,8 +150,8 @@ class _Graph:
 
     def _rotated(self, states: str, rotary: tuple[str, str]) -> str:
         half = self._config["head_dim"] // 2
-        first, second = self._ops("Split", 2, states, self._whole([half, half]), axis=-1)
-        turned = self._op("Concat", self._op("Neg", second), first, axis=-1)
+        lower, upper = self._ops("Split", 2, states, self._whole([half, half]), axis=-1)
+        turned = self._op("Concat", self._op("Neg", upper), lower, axis=-1)
         cosine, sine = rotary
         return self._op("Add", self._op("Mul", states, cosine), self._op("Mul", turned, sine))
 

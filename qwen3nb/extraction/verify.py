@@ -137,7 +137,7 @@ def verify_export(
 def _largest_difference(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
     """Return the largest absolute difference between states of the same rows."""
     pairs = zip(ours, theirs, strict=True)
-    return max(float((first - second).abs().max()) for first, second in pairs)
+    return max(float((expected - actual).abs().max()) for expected, actual in pairs)
 
 
 def _inputs(tokenizer: Tokenizer, options: ExportOptions, *, vocabulary: int) -> list[list[int]]:

@@ -340,11 +340,11 @@ class Result:
         value = {"schema": SCHEMA, **_without_rows(self)}
         _checked(json.loads(json.dumps(value)), path.name, per_query={})
         secrets = known_secrets()
-        secrets.values.refuse(json.dumps(value), where=str(path))
+        secrets.values.refuse(json.dumps(value), place=str(path))
         # Data in options, or the id of a document, may look like a secret.
         task = {**value["task"], "clusters": None}
         free = dict.fromkeys(("options", "training", "prompt", "data", "search", "files"))
-        secrets.refuse(json.dumps({**value, **free, "task": task}), where=str(path))
+        secrets.refuse(json.dumps({**value, **free, "task": task}), place=str(path))
         with turn(path):
             replaced = named_files(path)
             value |= write_tables(path, self.scores, self.top)

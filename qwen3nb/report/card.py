@@ -151,7 +151,7 @@ def extract(
 
     def described(folder: Path) -> str:
         card = card_text(folder, [], facts=file, license=license, hub_id=hub_id, name=name)
-        known_secrets().refuse(card, where=str(Path(output) / "README.md"))
+        known_secrets().refuse(card, place=str(Path(output) / "README.md"))
         return card
 
     return ExtractedModel.of(extraction.extract(checkpoint, output, describe=described, **options))

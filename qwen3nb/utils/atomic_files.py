@@ -297,17 +297,17 @@ def _put(work: Path, target: Path) -> None:
         shutil.rmtree(previous, ignore_errors=True)
 
 
-def _exchange(folder: Path, other: Path) -> bool:
+def _exchange(folder: Path, target: Path) -> bool:
     """Exchange the names of two folders atomically; return False where this is not possible."""
     import ctypes
 
     system = ctypes.CDLL(None, use_errno=True)
-    first, second = os.fsencode(folder), os.fsencode(other)
-    sys.audit("os.rename", folder, other, -1, -1)  # as Python's own functions do
+    name, other_name = os.fsencode(folder), os.fsencode(target)
+    sys.audit("os.rename", folder, target, -1, -1)  # as Python's own functions do
     if hasattr(system, "renameat2"):  # Linux
-        return bool(system.renameat2(_HERE, first, _HERE, second, _EXCHANGE) == 0)
+        return bool(system.renameat2(_HERE, name, _HERE, other_name, _EXCHANGE) == 0)
     if hasattr(system, "renamex_np"):  # macOS
-        return bool(system.renamex_np(first, second, _EXCHANGE) == 0)
+        return bool(system.renamex_np(name, other_name, _EXCHANGE) == 0)
     return False
 
 

@@ -162,8 +162,8 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     columns = zip(*rows, strict=True)
     first_width, *widths = [max(map(len, column)) for column in columns]
     lines: list[str] = []
-    for first, *cells in rows:
-        padded = [first.ljust(first_width), *map(str.rjust, cells, widths)]
+    for label, *cells in rows:
+        padded = [label.ljust(first_width), *map(str.rjust, cells, widths)]
         lines.append("  ".join(padded))
     return lines
 

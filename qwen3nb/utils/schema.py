@@ -191,15 +191,15 @@ def _problem(
     known: Mapping[str, Iterable[str]],
 ) -> str:
     """Return one error in a line."""
-    where = ".".join(path).replace(".[", "[")
+    place = ".".join(path).replace(".[", "[")
     if details["type"] == "missing":
-        return f"{where}: is missing"
+        return f"{place}: is missing"
     if _is_unknown_key(details):
-        return f"{where:.{_LONGEST}}: unknown key; {_suggestion(path, known)}"
+        return f"{place:.{_LONGEST}}: unknown key; {_suggestion(path, known)}"
     message = details["msg"].removeprefix("Value error, ")
     for python_words, json_words in _WORDS.items():
         message = message.replace(python_words, json_words)
-    return f"{where}: {message}; got {shortened(details['input'])}"
+    return f"{place}: {message}; got {shortened(details['input'])}"
 
 
 def _suggestion(path: list[str], known: Mapping[str, Iterable[str]]) -> str:

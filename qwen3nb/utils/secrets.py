@@ -164,7 +164,7 @@ class Secrets:
 
         return cleaned(value), list(kinds)
 
-    def refuse(self, text: str, *, where: str) -> None:
+    def refuse(self, text: str, *, place: str) -> None:
         """Raise an error if a text contains a secret.
 
         Raises:
@@ -173,7 +173,7 @@ class Secrets:
         kinds = self.kinds(text)
         if kinds:
             raise SecretError(
-                f"{where}: holds {', '.join(kinds)}, so it was not written; remove it there"
+                f"{place}: holds {', '.join(kinds)}, so it was not written; remove it there"
             )
 
 
@@ -221,7 +221,7 @@ def write_public(path: Path, text: str) -> Path:
     Raises:
         SecretError: the text contains a secret; nothing was written.
     """
-    known_secrets().refuse(text, where=str(path))
+    known_secrets().refuse(text, place=str(path))
     return write_text(path, text)
 
 

@@ -59,8 +59,8 @@ def _read_header(file: Path) -> tuple[int, int, int]:
     with file.open("rb") as handle:
         try:
             major, _ = np.lib.format.read_magic(handle)
-            read: Any = getattr(np.lib.format, f"read_array_header_{major}_0")
-            shape, column_major, dtype = read(handle)
+            read_header: Any = getattr(np.lib.format, f"read_array_header_{major}_0")
+            shape, column_major, dtype = read_header(handle)
         except (ValueError, AttributeError, TypeError, SyntaxError, TokenError) as error:
             raise ValueError(f"{file} is not a .npy file ({error})") from None
         offset = handle.tell()

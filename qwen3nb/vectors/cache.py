@@ -144,13 +144,13 @@ class Segment:
     def candidates(self, wanted: Entries) -> tuple[Rows, Rows]:
         """Return rows that may have the keys ``wanted``, ascending, and their positions in it."""
         self._index_new_rows()
-        left = np.searchsorted(self._entries, wanted)
-        right = np.searchsorted(self._entries, wanted | _NUMBER, side="right")
-        counts = right - left
+        starts = np.searchsorted(self._entries, wanted)
+        ends = np.searchsorted(self._entries, wanted | _NUMBER, side="right")
+        counts = ends - starts
         positions = np.repeat(np.arange(len(wanted)), counts)
         first_offsets = np.cumsum(counts) - counts
         offsets = np.arange(len(positions)) - np.repeat(first_offsets, counts)
-        entries = self._entries[left[positions] + offsets]
+        entries = self._entries[starts[positions] + offsets]
         rows = (entries & _NUMBER).astype(np.int64)
         order = np.argsort(rows)
         return rows[order], positions[order]
@@ -412,19 +412,19 @@ class EmbeddingCache:
 
         The N keys are distinct.
         """
-        filled = np.zeros(len(keys), dtype=bool)
+        is_filled = np.zeros(len(keys), dtype=bool)
         if vectors.size:
-            self._attempt("read", lambda: self._fill(_joined(keys), vectors, filled), None)
-        return filled
+            self._attempt("read", lambda: self._fill(_joined(keys), vectors, is_filled), None)
+        return is_filled
 
-    def _fill(self, keys: Keys, vectors: Floats, filled: Bools) -> None:
+    def _fill(self, keys: Keys, vectors: Floats, is_filled: Bools) -> None:
         self._find_segments()
         damaged = np.zeros(len(keys), dtype=bool)
         by_key = np.argsort(_first_bits(keys))
         for segment in self._segments.values():
             if segment.dimension != vectors.shape[1]:
                 continue
-            wanted = by_key[~filled[by_key]]
+            wanted = by_key[~is_filled[by_key]]
             with contextlib.suppress(FileNotFoundError):  # removed in the meantime
                 rows, positions = segment.candidates(_first_bits(keys[wanted]))
                 if len(rows) == 0:
@@ -438,9 +438,9 @@ class EmbeddingCache:
                         vectors[target] = stored_vectors
                     else:
                         vectors[target[is_right]] = stored_vectors[is_right]
-                    filled[target[is_right]] = True
+                    is_filled[target[is_right]] = True
                 _note_use(segment.file)
-        count = int((damaged & ~filled).sum())
+        count = int((damaged & ~is_filled).sum())
         if count:
             log.warning("%s: %d damaged vectors will be computed again", self.folder, count)
             self.damaged += count
@@ -535,15 +535,17 @@ class EmbeddingCache:
         """The number of stored vectors, including duplicates."""
         return self._attempt("read", lambda: sum(map(len, find_segments(self.folder))), 0)
 
-    def _attempt(self, what: str, action: Callable[[], T], otherwise: T) -> T:
+    def _attempt(self, action_name: str, action: Callable[[], T], otherwise: T) -> T:
         """Run ``action``; after an error, which is logged, it is disabled."""
-        if what in self._off:
+        if action_name in self._off:
             return otherwise
         try:
             return action()
         except OSError as error:
-            self._off.add(what)
-            log.warning("%s: cannot %s vectors (%s); continuing without", self.folder, what, error)
+            self._off.add(action_name)
+            log.warning(
+                "%s: cannot %s vectors (%s); continuing without", self.folder, action_name, error
+            )
             return otherwise
         finally:
             if not self._stay_open:
@@ -666,9 +668,9 @@ def verify_cache(cache: ModelVectors) -> tuple[int, list[str]]:
     intact = 0
     problems: list[str] = []
     for segment in find_segments(cache.path):
-        sound = segment.sound()
-        intact += sound
-        damaged = len(segment) - sound
+        valid = segment.sound()
+        intact += valid
+        damaged = len(segment) - valid
         if damaged:
             problems.append(
                 f"{segment.file.name}: {damaged} vectors fail their checksum and will be computed "

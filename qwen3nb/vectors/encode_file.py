@@ -69,7 +69,7 @@ def encode_blocks(
     *,
     size: int | None = None,
     total: int | None = None,
-    first: int = 0,
+    start: int = 0,
     **options: Unpack[EncodingOptions],
 ) -> Iterator[Vectors]:
     """Yield the vectors of ``texts``, in order, in blocks (n, D) of float32.
@@ -81,7 +81,7 @@ def encode_blocks(
         texts: any number of strings.
         size: texts per block; None for 32 MiB of vectors.
         total: number of texts, if known; a progress bar is shown for several blocks.
-        first: position of the first text in a larger input, for errors.
+        start: position of the first text in a larger input, for errors.
         options: options of `Encoder.encode`, such as ``role``.
 
     Raises:
@@ -103,11 +103,11 @@ def encode_blocks(
             try:
                 vectors = encoder.encode(block, **options)
             except EncoderError as error:
-                if first == 0:
+                if start == 0:
                     raise
-                raise EncoderError(f"counting from text {first}: {error}") from None
+                raise EncoderError(f"counting from text {start}: {error}") from None
             yield vectors
-            first += len(block)
+            start += len(block)
             bar.update(len(block))
             block = list(itertools.islice(remaining, size))
 
@@ -118,7 +118,7 @@ def encode_to_file(
     file: Path,
     *,
     total: int | None = None,
-    first: int = 0,
+    start: int = 0,
     replace: bool = True,
     advance: Callable[[int], object] | None = None,
     **options: Unpack[EncodingOptions],
@@ -134,7 +134,7 @@ def encode_to_file(
         texts: any number of strings.
         file: the .npy file to write.
         total: number of texts, if known; shown in the progress bar and checked at the end.
-        first: position of the first text in a larger input, for errors.
+        start: position of the first text in a larger input, for errors.
         replace: whether to replace an existing file.
         advance: called with the number of texts done, instead of a progress bar.
         options: options of `Encoder.encode`, such as ``role``.
@@ -148,7 +148,7 @@ def encode_to_file(
     options["show_progress_bar"] = False  # one bar for all texts
     with new_file(file, replace=replace) as handle, bar:
         handle.write(npy_header(0, encoder.dimension))
-        for vectors in encode_blocks(encoder, texts, size=AT_ONCE, first=first, **options):
+        for vectors in encode_blocks(encoder, texts, size=AT_ONCE, start=start, **options):
             write_all(vectors, handle)
             rows += len(vectors)
             advance(len(vectors))

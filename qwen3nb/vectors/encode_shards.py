@@ -146,17 +146,17 @@ def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int =
     if compression(source):
         raise ValueError(f"{source}: parts are read by their position; unpack it for --shards")
     texts = check_texts(source)
-    wanted = shards or max(at_least, -(-texts // TEXTS_PER_SHARD))
-    bounds = [*_firsts(texts, wanted, grain=encode_file.AT_ONCE), texts]
-    whole = hashlib.sha256()
+    planned = shards or max(at_least, -(-texts // TEXTS_PER_SHARD))
+    bounds = [*_firsts(texts, planned, grain=encode_file.AT_ONCE), texts]
+    input_digest = hashlib.sha256()
     parts: list[Shard] = []
     with source.open("rb") as handle:
         for number, (first, end) in enumerate(itertools.pairwise(bounds)):
-            parts.append(_cut_shard(handle, number, first, end - first, whole))
+            parts.append(_cut_shard(handle, number, first, end - first, input_digest))
         for line in iter(handle.readline, b""):  # blank ones at the end
-            whole.update(line)
+            input_digest.update(line)
         size = handle.tell()
-    return ShardSource(source.name, size, whole.hexdigest(), texts), tuple(parts)
+    return ShardSource(source.name, size, input_digest.hexdigest(), texts), tuple(parts)
 
 
 def _planned_cuts(source: Path, folder: Path, shards: int | None) -> Cuts:
@@ -181,13 +181,13 @@ def _cut_shard(
     number: int,
     first: int,
     texts: int,
-    whole: hashlib._Hash,
+    input_digest: hashlib._Hash,
 ) -> Shard:
     """Read the lines of the next part; add them to the digest of the ``whole`` input, too."""
     digest = hashlib.sha256()
     offset = handle.tell()
     for line in lines_of(handle, texts):
-        whole.update(line)
+        input_digest.update(line)
         digest.update(line)
     return Shard(
         file=f"part-{number:06d}.npy",
@@ -215,16 +215,16 @@ def start_shards(folder: Path, cuts: Cuts, model: ShardModel) -> ShardedVectors:
 
     Raises ValueError if it is for another model, role or input.
     """
-    wanted = ShardedVectors(cuts[0], model, cuts[1])
+    planned = ShardedVectors(cuts[0], model, cuts[1])
     if not (folder / PLAN).is_file():
-        wanted.write(folder / PLAN, replace=False)
+        planned.write(folder / PLAN, replace=False)
     plan = read_shards(folder / PLAN)
     if plan.model != model:
         raise ValueError(
             f"{folder} holds vectors of another model: expected {_described(plan.model)}; got "
             f"{_described(model)}. Choose a new folder"
         )
-    if plan.shards != wanted.shards or plan.source.sha256 != wanted.source.sha256:
+    if plan.shards != planned.shards or plan.source.sha256 != planned.source.sha256:
         raise ValueError(f"{folder}: planned for another input at the same time; choose a new one")
     if not (folder / MANIFEST).is_file():
         return plan
@@ -274,7 +274,7 @@ def encode_shard(
             file,
             role=vectors.model.role,
             total=shard.texts,
-            first=shard.first,
+            start=shard.first,
             replace=False,
             advance=advance,
         )

@@ -41,15 +41,15 @@ class VectorStore:
         if vectors.ndim != 2:
             raise ValueError(f"expected vectors (N, D); got {vectors.shape}")
         array = np.ascontiguousarray(vectors, dtype=np.float32)
-        return cls(lambda first, count: array[first : first + count], array.shape)
+        return cls(lambda start, count: array[start : start + count], array.shape)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def blocks(self, size: int = BLOCK) -> Iterator[Floats]:
         """Yield all vectors, in blocks (size, D); the last may be smaller."""
-        for first in range(0, len(self), size):
-            yield self._read(first, min(size, len(self) - first))
+        for start in range(0, len(self), size):
+            yield self._read(start, min(size, len(self) - start))
 
     def everything(self) -> Floats:
         """Return all vectors (N, D)."""
@@ -60,8 +60,8 @@ class VectorStore:
         first_row = self._read(0, min(1, len(self)))
         dimension = transform(first_row).shape[1]
 
-        def read(first: int, count: int) -> Floats:
-            return transform(self._read(first, count))
+        def read(start: int, count: int) -> Floats:
+            return transform(self._read(start, count))
 
         return VectorStore(read, (len(self), dimension))
 
@@ -113,8 +113,8 @@ def stored_vectors(
 
 def _in_memory(blocks: Iterable[Floats], shape: tuple[int, int]) -> Floats:
     vectors = np.empty(shape, dtype=np.float32)
-    for first, block in _numbered(blocks, len(vectors)):
-        vectors[first : first + len(block)] = block
+    for start, block in _numbered(blocks, len(vectors)):
+        vectors[start : start + len(block)] = block
     return vectors
 
 
@@ -126,11 +126,11 @@ def _in_file(blocks: Iterable[Floats], shape: tuple[int, int]) -> Iterator[Vecto
         for _, block in _numbered(blocks, total):
             write_all(block, handle)
 
-        def read(first: int, count: int) -> Floats:
+        def read(start: int, count: int) -> Floats:
             rows = np.empty((count, dimension), dtype=np.float32)
-            handle.seek(4 * dimension * first)
+            handle.seek(4 * dimension * start)
             if not fill(rows, handle):
-                raise OSError(f"the file of vectors ends before row {first + count}")
+                raise OSError(f"the file of vectors ends before row {start + count}")
             return rows
 
         yield VectorStore(read, shape)
@@ -138,10 +138,10 @@ def _in_file(blocks: Iterable[Floats], shape: tuple[int, int]) -> Iterator[Vecto
 
 def _numbered(blocks: Iterable[Floats], total: int) -> Iterator[tuple[int, Floats]]:
     """Yield each block with the number of its first row; check that there are ``total`` rows."""
-    first = 0
+    start = 0
     for block in blocks:
-        if first + len(block) <= total:
-            yield first, block
-        first += len(block)
-    if first != total:
-        raise ValueError(f"expected {total} texts; got {first}")
+        if start + len(block) <= total:
+            yield start, block
+        start += len(block)
+    if start != total:
+        raise ValueError(f"expected {total} texts; got {start}")

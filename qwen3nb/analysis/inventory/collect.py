@@ -138,7 +138,7 @@ def _is_record(content: object) -> bool:
 
 def _parsed(file: Path) -> object:
     """Return the content of a JSON file; MTEB writes bare NaN for undefined values."""
-    text = rows.read_text(file, most=_LARGEST)
+    text = rows.read_text(file, byte_limit=_LARGEST)
     try:
         return parse_json(text, nan=True)
     except ValueError as error:

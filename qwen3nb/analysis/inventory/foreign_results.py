@@ -48,7 +48,7 @@ def _finite_or_nan(value: object) -> float:
 
 
 def _name(value: str) -> str:
-    return rows.checked_id(value, where="a name")
+    return rows.checked_id(value, place="a name")
 
 
 Name = Annotated[str, AfterValidator(_name)]
@@ -182,7 +182,7 @@ def _mteb_model(file: Path) -> _MTEBModel:
     if not file.is_file():
         return _MTEBModel()
     return _MTEBModel.model_validate(
-        rows.json_object(file.read_text("utf-8"), where=str(file), nan=True)
+        rows.json_object(file.read_text("utf-8"), place=str(file), nan=True)
     )
 
 

@@ -106,8 +106,8 @@ class TextTemplate:
         """Parse a template; raise DataError unless it has fields, all plain names in braces."""
         *parts, after = _FIELD.split(text)
         literals, names = parts[::2], parts[1::2]
-        outside = "".join([*literals, after])
-        if not names or "{" in outside or "}" in outside:
+        literal_text = "".join([*literals, after])
+        if not names or "{" in literal_text or "}" in literal_text:
             raise DataError(
                 f"text template {text!r}: expected text with names of fields in braces, as in "
                 "'{title}. {text}'"
@@ -135,11 +135,11 @@ def find_layout(preset: str | None = None, **changes: Unpack[LayoutChanges]) -> 
     layout = DocumentLayout()
     if preset:
         layout = PRESETS[one_of("preset", preset, PRESETS)]
-    stated: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in changes.items():
         if value is not None:
-            stated[name] = value
-    return replace(layout, **stated)
+            fields[name] = value
+    return replace(layout, **fields)
 
 
 def read_documents(source: object, layout: DocumentLayout | None = None) -> Documents:
@@ -163,7 +163,7 @@ def read_documents(source: object, layout: DocumentLayout | None = None) -> Docu
     stars: dict[str, int | None] = {}
     updated: dict[str, date | None] = {}
     for place, row in rows:
-        name = _id(row[layout.id_column], where=f"{place}: field {layout.id_column!r}")
+        name = _id(row[layout.id_column], place=f"{place}: field {layout.id_column!r}")
         if name in texts:
             raise DataError(f"{place}: duplicate id {name!r:.60}")
         texts[name] = _text(place, layout, template, row)
@@ -186,7 +186,7 @@ def _columns(layout: DocumentLayout, template: TextTemplate) -> list[str]:
 
 def _rows_of_file(file: Path, columns: list[str], table: str | None) -> Iterator[PlacedRow]:
     """Yield place and values of each row, with every column."""
-    rows = rows_of_file(file, RowRequest(tuple(columns), table, most=MOST))
+    rows = rows_of_file(file, RowRequest(tuple(columns), table, byte_limit=MOST))
     file_format = find_format(file)
     if file_format is None or file_format.is_table:
         return rows
@@ -208,7 +208,7 @@ def _with_all_columns(
     An object with a similarly spelt key instead is refused. So is one with only an id, if each
     ``needs_text``: its text would be empty.
     """
-    id_column, *others = columns
+    id_column, *other_columns = columns
     seen: set[str] = set()
     for place, row in rows:
         seen |= row.keys()
@@ -217,13 +217,13 @@ def _with_all_columns(
         for name in columns:
             if name not in row:
                 _refuse_misspelt(place, name, row, columns)
-        if needs_text and row.keys().isdisjoint(others or columns):
-            raise DataError(f"{place}: no field {others[0]!r}; fields: {listed(row)}")
+        if needs_text and row.keys().isdisjoint(other_columns or columns):
+            raise DataError(f"{place}: no field {other_columns[0]!r}; fields: {listed(row)}")
         yield place, {name: row.get(name) for name in columns}
-    absent = [name for name in columns if name not in seen]
-    if seen and absent:
+    missing_fields = [name for name in columns if name not in seen]
+    if seen and missing_fields:
         raise DataError(
-            f"{file}: no line has the field {absent[0]!r}; fields: {listed(sorted(seen))}"
+            f"{file}: no line has the field {missing_fields[0]!r}; fields: {listed(sorted(seen))}"
         )
 
 
@@ -237,41 +237,41 @@ def _refuse_misspelt(place: str, name: str, row: Row, columns: list[str]) -> Non
         )
 
 
-def _id(value: object, *, where: str) -> str:
+def _id(value: object, *, place: str) -> str:
     """Return an id; one that is a whole number or a UUID as text."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if is_number or isinstance(value, UUID):
         value = str(value)
-    return reader.checked_id(value, where=where)
+    return reader.checked_id(value, place=place)
 
 
 def _text(place: str, layout: DocumentLayout, template: TextTemplate, row: Row) -> str:
     values = {}
     for _, name in template.parts:
         column = layout.column_of(name)
-        where = f"{place}: field {column!r}"
+        field_place = f"{place}: field {column!r}"
         if name in layout.lists:
-            values[name] = _joined_list(where, row[column])
+            values[name] = _joined_list(field_place, row[column])
         else:
-            values[name] = _plain_text(where, row[column])
+            values[name] = _plain_text(field_place, row[column])
     text = template.fill(values)
     if not reader.unicode_text(text):
         raise DataError(f"{place}: the text is not valid Unicode: {text!r:.60}")
     return text
 
 
-def _plain_text(where: str, value: object) -> str:
+def _plain_text(place: str, value: object) -> str:
     """Return a field as text; empty for null."""
     if value is None:
         return ""
     if isinstance(value, list):
-        return _joined_texts(where, value, expected="a text")
+        return _joined_texts(place, value, expected="a text")
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise _unexpected(where, value, expected="a text")
+        raise _unexpected(place, value, expected="a text")
     return str(value)
 
 
-def _joined_list(where: str, value: object) -> str:
+def _joined_list(place: str, value: object) -> str:
     """Return a list, or JSON of one, as its texts joined by spaces; empty for null."""
     if value is None:
         return ""
@@ -281,24 +281,24 @@ def _joined_list(where: str, value: object) -> str:
         try:
             value = parse_json(value)
         except ValueError:
-            raise DataError(f"{where} is {value!r:.60}, expected a JSON list") from None
+            raise DataError(f"{place} is {value!r:.60}, expected a JSON list") from None
     if not isinstance(value, list):
-        raise _unexpected(where, value, expected="a list of texts")
-    return _joined_texts(where, value, expected="a list of texts")
+        raise _unexpected(place, value, expected="a list of texts")
+    return _joined_texts(place, value, expected="a list of texts")
 
 
-def _joined_texts(where: str, values: list[object], *, expected: str) -> str:
+def _joined_texts(place: str, values: list[object], *, expected: str) -> str:
     texts: list[str] = []
     for value in values:
         if not isinstance(value, str):
-            raise _unexpected(where, values, expected=expected)
+            raise _unexpected(place, values, expected=expected)
         if value.strip():
             texts.append(value.strip())
     return " ".join(texts)
 
 
-def _unexpected(where: str, value: object, *, expected: str) -> DataError:
-    return DataError(f"{where} is {type(value).__name__} {value!r:.40}, expected {expected}")
+def _unexpected(place: str, value: object, *, expected: str) -> DataError:
+    return DataError(f"{place} is {type(value).__name__} {value!r:.40}, expected {expected}")
 
 
 def _count(place: str, column: str, value: object) -> int | None:

@@ -45,7 +45,7 @@ class RowRequest:
 
     columns: tuple[str, ...] = ()  # columns of a table that must be there; empty for all of them
     table: str | None = None  # the table of a database; None for its only table
-    most: int = MOST  # bytes to read at most, unpacked
+    byte_limit: int = MOST  # bytes to read at most, unpacked
 
 
 class Format(ABC):
@@ -67,9 +67,9 @@ class Format(ABC):
             DataError: the file cannot be read, or a requested column or table is missing.
         """
 
-    def content(self, file: Path, *, most: int) -> object:
+    def content(self, file: Path, *, byte_limit: int) -> object:
         """Return the whole file: its rows, or what the document holds."""
-        return [row for _, row in self.rows(file, RowRequest(most=most))]
+        return [row for _, row in self.rows(file, RowRequest(byte_limit=byte_limit))]
 
 
 class JsonLines(Format):
@@ -81,7 +81,7 @@ class JsonLines(Format):
 
     def rows(self, file: Path, request: RowRequest) -> Iterator[PlacedRow]:
         """Yield the object of each line."""
-        for number, row in json_rows(file, most=request.most):
+        for number, row in json_rows(file, byte_limit=request.byte_limit):
             yield f"{file}:{number}", row
 
 
@@ -94,7 +94,7 @@ class SeparatedValues(Format):
 
     def rows(self, file: Path, request: RowRequest) -> Iterator[PlacedRow]:
         """Yield the cells of each line by column; an empty cell is None."""
-        lines = csv_rows(file, most=request.most)
+        lines = csv_rows(file, byte_limit=request.byte_limit)
         header = csv_header(lines, file=file, columns=request.columns)
         for number, cells in lines:
             if len(cells) != len(header):
@@ -110,7 +110,7 @@ class _ListFormat(Format):
 
     def rows(self, file: Path, request: RowRequest) -> Iterator[PlacedRow]:
         """Yield the objects of the list."""
-        entries = self.content(file, most=request.most)
+        entries = self.content(file, byte_limit=request.byte_limit)
         if not isinstance(entries, list):
             raise DataError(f"{file}: expected a list of objects; got {type(entries).__name__}")
         for number, entry in enumerate(entries, start=1):
@@ -125,9 +125,9 @@ class Json(_ListFormat):
     name = "JSON"
     suffixes = (".json",)
 
-    def content(self, file: Path, *, most: int) -> object:
+    def content(self, file: Path, *, byte_limit: int) -> object:
         """Return the value of the document."""
-        text = read_text(file, most=most)
+        text = read_text(file, byte_limit=byte_limit)
         try:
             return parse_json(text)
         except ValueError as error:
@@ -140,7 +140,7 @@ class Yaml(_ListFormat):
     name = "YAML"
     suffixes = (".yaml", ".yml")
 
-    def content(self, file: Path, *, most: int) -> object:
+    def content(self, file: Path, *, byte_limit: int) -> object:
         """Return the value of the document."""
         return read_settings(file)
 

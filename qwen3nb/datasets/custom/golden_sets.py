@@ -32,21 +32,21 @@ _JUDGEMENTS = (
 _DOCUMENT = (*DOCUMENT_ID, "id", "_id", "name", "path", "url")
 
 
-def read_golden_set(file: Path, file_format: Format, *, most: int) -> dict[str, object]:
+def read_golden_set(file: Path, file_format: Format, *, byte_limit: int) -> dict[str, object]:
     """Return the tables of a query file, with our names of fields.
 
     Args:
         file: the file.
         file_format: its format.
-        most: bytes to read at most.
+        byte_limit: bytes to read at most.
 
     Raises:
         DataError: it cannot be read, or holds no list of queries.
     """
     if file_format.is_table:
-        rows = file_format.rows(file, RowRequest(most=most))
+        rows = file_format.rows(file, RowRequest(byte_limit=byte_limit))
         return {"queries": with_our_names(_queries_of_judgements(rows, file))}
-    content = file_format.content(file, most=most)
+    content = file_format.content(file, byte_limit=byte_limit)
     tables: dict[str, object] = {"queries": content}
     if isinstance(content, Mapping):
         tables = dict(content)
@@ -69,10 +69,10 @@ def _queries_of_judgements(rows: Iterator[PlacedRow], file: Path) -> list[dict[s
     grades_of: dict[str, dict[str, int]] = {}
     for place, row in rows:
         columns = list(row)
-        text_column = required_column(columns, _TEXT, where=f"{file}:1")
+        text_column = required_column(columns, _TEXT, place=f"{file}:1")
         columns.remove(text_column)
-        document_column = required_column(columns, _DOCUMENT, where=f"{file}:1")
-        grade_column = required_column(columns, GRADE, where=f"{file}:1")
+        document_column = required_column(columns, _DOCUMENT, place=f"{file}:1")
+        grade_column = required_column(columns, GRADE, place=f"{file}:1")
         grades = grades_of.setdefault(_cell(row[text_column]), {})
         document = _cell(row[document_column])
         if document in grades:

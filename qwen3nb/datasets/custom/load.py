@@ -191,7 +191,7 @@ def _counts(
     """Count judged documents that are missing, and queries by why they are dropped."""
     grades = {query.id: query.grades for query in queries.queries}
     counts = judgement_counts(
-        grades, queries=grades, documents=documents.texts, where=queries.file, zeros=False
+        grades, queries=grades, documents=documents.texts, place=queries.file, zeros=False
     )
     unwinnable = [query for query in dropped if highest_grade(query.grades) >= threshold]
     counts[UNWINNABLE] = len(unwinnable)
@@ -223,17 +223,17 @@ def _stem(name: str) -> str:
 def _notes(queries: QueryFile, documents: Collection[str], threshold: int) -> Iterator[str]:
     """Yield a line for each query that is dropped or whose list contradicts its grades."""
     for query in queries.queries:
-        where = f"{queries.file.name}: query {query.id!r}"
-        named = dict.fromkeys([*query.grades, *query.expected])
-        unknown = [document for document in named if document not in documents]
+        place = f"{queries.file.name}: query {query.id!r}"
+        document_ids = dict.fromkeys([*query.grades, *query.expected])
+        unknown = [document for document in document_ids if document not in documents]
         if unknown:
-            yield f"{where}: not among the documents, ignored: {listed(unknown)}"
+            yield f"{place}: not among the documents, ignored: {listed(unknown)}"
         relevant = {name for name, grade in query.grades.items() if grade >= threshold}
         differing = sorted(relevant ^ set(query.expected))
         if query.expected and differing:
-            yield f"{where}: the grades count, not the expected list: {listed(differing)}"
+            yield f"{place}: the grades count, not the expected list: {listed(differing)}"
         if highest_grade(in_corpus(query.grades, documents)) < threshold:
-            yield f"{where}: no document of grade {threshold} or higher, query dropped"
+            yield f"{place}: no document of grade {threshold} or higher, query dropped"
 
 
 def document_factors(
@@ -302,6 +302,6 @@ def _notes_on_dates(documents: Documents, on: date) -> Iterator[str]:
     undated = len(documents.updated) - len(days)
     if undated:
         yield f"{undated} documents have no date: counted as oldest"
-    later = sum(day > on for day in days)
-    if later:
-        yield f"{later} documents changed after {on}: counted as of that day"
+    newer = sum(day > on for day in days)
+    if newer:
+        yield f"{newer} documents changed after {on}: counted as of that day"

@@ -197,7 +197,7 @@ class ModelEntry:
     prompts: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        known_secrets().refuse(self.label, where="the label of a model")  # it names a folder
+        known_secrets().refuse(self.label, place="the label of a model")  # it names a folder
 
 
 @dataclass(frozen=True)
@@ -252,8 +252,8 @@ def _tables(file: Path) -> dict[str, Any]:
     if plain_suffix(file) != ".toml":
         file_format = find_format(file)
     if file_format is not None:
-        return read_golden_set(file, file_format, most=MOST)
-    text = read_text(file, most=MOST)
+        return read_golden_set(file, file_format, byte_limit=MOST)
+    text = read_text(file, byte_limit=MOST)
     try:
         return parse_toml(text)
     except ValueError as error:

@@ -303,8 +303,8 @@ def split_docstring(
         if title == "See Also":
             related += _names(body)
     words = _mask("\n".join(bodies), function).split()[: DOCUMENT_WORDS[1]]
-    fewest, most = QUERY_WORDS
-    if not fewest <= len(summary.split()) <= most:
+    fewest, longest = QUERY_WORDS
+    if not fewest <= len(summary.split()) <= longest:
         return None
     if len(words) < shortest or _UNDERLINE.search(summary):
         return None

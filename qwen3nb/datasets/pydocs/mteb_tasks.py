@@ -44,8 +44,8 @@ def author_sts() -> list[tuple[str, str, float]]:
     """
     pairs: list[tuple[str, str, float]] = []
     for line in AUTHOR_STS.read_text(encoding="utf-8").splitlines():
-        gold, first, second = line.split("\t")
-        pairs.append((first, second, float(gold)))
+        gold, sentence1, sentence2 = line.split("\t")
+        pairs.append((sentence1, sentence2, float(gold)))
     return pairs
 
 
@@ -146,8 +146,8 @@ class _Clustering(_Embedded, AbsTaskClustering):
 
 class _AuthorSTS(_Embedded, AbsTaskSTS):
     def _data(self) -> Any:
-        first, second, gold = zip(*author_sts(), strict=True)
-        rows = {"sentence1": first, "sentence2": second, "score": gold}
+        sentence1, sentence2, gold = zip(*author_sts(), strict=True)
+        rows = {"sentence1": sentence1, "sentence2": sentence2, "score": gold}
         return DatasetDict({"test": Dataset.from_dict(rows)})
 
 
@@ -187,9 +187,9 @@ _KINDS: dict[str, tuple[type[_Embedded], str]] = {
 
 @cache
 def _classes() -> dict[str, type[AbsTask]]:
-    whole = load_pydocs()
+    benchmark = load_pydocs()
     classes: dict[str, type[AbsTask]] = {"AuthorSTS": _author_sts_class()}
-    for prefix, pydocs in (("PyDocs", whole), ("PyDocsSample", whole.sample(**SAMPLE))):
+    for prefix, pydocs in (("PyDocs", benchmark), ("PyDocsSample", benchmark.sample(**SAMPLE))):
         for kind, (base, purpose) in _KINDS.items():
             metadata = _metadata(
                 name=prefix + kind,

@@ -107,8 +107,8 @@ def _collect(versions: dict[str, str]) -> TrainingPairs:
     texts: list[str] = []
     for entry in load_pydocs().entries:
         texts += [entry.summary, entry.text]
-    for first, second, _ in author_sts():
-        texts += [first, second]
+    for sentence1, sentence2, _ in author_sts():
+        texts += [sentence1, sentence2]
     benchmark = BenchmarkTexts(texts)
     pairs: list[DocstringPair] = []
     dropped: Counter[str] = Counter()

@@ -281,7 +281,7 @@ def data_counts(task: Any) -> dict[str, int]:
                     part.data["relevant_docs"],
                     queries=part.data["queries"]["id"],
                     documents=corpus["id"],
-                    where=f"{task.metadata.name}{part.prefix}",
+                    place=f"{task.metadata.name}{part.prefix}",
                     zeros=True,
                 )
             )
