@@ -90,7 +90,7 @@ def declared_option(name: str) -> Decorator:
     declaration = OPTIONS[name]
     return option(
         f"--{name.replace('_', '-')}",
-        choices=declaration.choices,
+        choices=declaration.plain_choices,
         least=declaration.minimum,
         default=_DEFAULTS.plain(name),
         help=f"{declaration.help[0].upper()}{declaration.help[1:]}.",

@@ -197,7 +197,7 @@ RULES: Mapping[str, Option] = {
     "relevance_threshold": _POSITIVE,
     "rounds": _POSITIVE,
     "tasks": Option(check=_check_tasks),
-    "template": Option(choices=("auto", *TEMPLATE_NAMES)),
+    "template": Option(plain="auto", choices=TEMPLATE_NAMES),
     "texts": _POSITIVE,
     "threads": _NOT_NEGATIVE,
     "tier": Option(choices=tuple(TIERS)),

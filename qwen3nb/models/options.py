@@ -4,7 +4,7 @@
 their checks, the entries of sweeps and the settings in records follow from this declaration.
 
 A program leaves an option out with None. A notebook or a command, whose parameters have one type
-each, writes it as `PLAIN` says: ``auto``, 0 or an empty text. Both mean the same value.
+each, writes it as its declaration says: ``auto``, 0 or an empty text. Both mean the same value.
 """
 
 from __future__ import annotations
@@ -20,13 +20,6 @@ from qwen3nb.models.types import CACHED, DTYPES
 from qwen3nb.utils.option import Option, OptionFields
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
-PLAIN: Mapping[str, str | int] = {
-    "pooling": "auto",
-    "max_length": 0,
-    "dimensions": 0,
-    "prompts": "",
-    "base": "",
-}
 BATCH_SIZE = 32
 # Options that a page of an evaluation states in its records, with the seed of its intervals.
 RECORDED = (
@@ -94,27 +87,36 @@ class ModelOptions:
     pooling: str | None = field(
         default=None,
         metadata=_declared(
-            "mean, cls, last, weighted_mean; auto: the model's own", choices=(*POOLINGS, "auto")
+            "mean, cls, last, weighted_mean; auto: the model's own",
+            plain="auto",
+            choices=POOLINGS.keys(),
         ),
     )
     max_length: int | None = field(
         default=None,
-        metadata=_declared("maximum number of tokens per text; 0: the model's own", minimum=0),
+        metadata=_declared(
+            "maximum number of tokens per text; 0: the model's own", plain=0, minimum=0
+        ),
     )
     dimensions: int | None = field(
         default=None,
-        metadata=_declared("leading dimensions to keep, of a Matryoshka model; 0: all", minimum=0),
+        metadata=_declared(
+            "leading dimensions to keep, of a Matryoshka model; 0: all", plain=0, minimum=0
+        ),
     )
     prompts: Mapping[str, str] | str | None = field(
         default=None,
         hash=False,
         metadata=_declared(
-            "as --prompt, separated by ; none: no prompt; 15 or a TOML file: a set of them"
+            "as --prompt, separated by ; none: no prompt; 15 or a TOML file: a set of them",
+            plain="",
         ),
     )
     base: str | Path | None = field(
         default=None,
-        metadata=_declared("base model of a LoRA adapter, if it is not where the adapter says"),
+        metadata=_declared(
+            "base model of a LoRA adapter, if it is not where the adapter says", plain=""
+        ),
     )
     prefix: str = field(
         default="",
@@ -172,11 +174,11 @@ class ModelOptions:
         """
         for name, declaration in OPTIONS.items():
             value = getattr(self, name)
-            if name in PLAIN and value == PLAIN[name]:
-                value = None
-                object.__setattr__(self, name, value)
-            if value is not None:
-                declaration.validate(name, value)
+            if value is None:
+                continue
+            declaration.validate(name, value)
+            if value == declaration.plain:
+                object.__setattr__(self, name, None)
 
     def recorded(self) -> dict[str, Any]:
         """Return the options that a page of an evaluation states in its records."""
@@ -186,7 +188,7 @@ class ModelOptions:
         """Return an option as a notebook or a command writes it."""
         value = getattr(self, name)
         if value is None:
-            return PLAIN[name]
+            return OPTIONS[name].plain
         return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -14,13 +14,24 @@ class Option:
     """The declaration of a parameter."""
 
     help: str = ""  # one line for readers, with what its default means
-    choices: tuple[str, ...] = ()  # the allowed texts; empty: any
+    # what a notebook or a command, whose parameters have one type, writes for an option not given
+    plain: str | int | None = None
+    choices: Collection[str] = ()  # the allowed texts; empty: any
     minimum: int | None = None  # the smallest allowed number
     listed: bool = False  # whether a text may name several values, separated by commas
     check: Callable[[Any], object] | None = None  # raises ValueError or OSError if invalid
 
+    @property
+    def plain_choices(self) -> tuple[str, ...]:
+        """The allowed texts in a notebook or a command."""
+        if self.choices and isinstance(self.plain, str):
+            return (*self.choices, self.plain)
+        return tuple(self.choices)
+
     def validate(self, name: str, value: Any) -> None:
         """Raise ValueError or OSError unless ``value`` is allowed for the parameter ``name``."""
+        if value == self.plain:
+            return
         values = [value]
         if self.listed and isinstance(value, str):
             values = split_names(value) or [value]
@@ -39,7 +50,8 @@ class Option:
 class OptionFields(TypedDict, total=False):
     """The fields of `Option` besides its help."""
 
-    choices: tuple[str, ...]
+    plain: str | int | None
+    choices: Collection[str]
     minimum: int | None
     listed: bool
     check: Callable[[Any], object] | None

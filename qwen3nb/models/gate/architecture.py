@@ -44,11 +44,12 @@ def check_architecture(folder: ModelFolder, *, advice: str = "") -> None:
         names = [names]
     if config.get("model_type") not in CONFIG_MAPPING_NAMES:  # refused where it is built
         return
-    model_type, decoder = str(config.get("model_type")), bool(config.get("is_decoder"))
+    model_type = str(config.get("model_type"))
+    is_decoder = bool(config.get("is_decoder"))
     for name in names:
         if name == "":  # says as much as no name
             continue
-        if not _known(str(name), model_type, decoder=decoder):
+        if not _has_direction(str(name), model_type, is_decoder=is_decoder):
             raise CheckpointError(
                 f"{folder.path / 'config.json'}: architectures names {name!r:.80}, a class that "
                 f"transformers lacks for {model_type!r:.40}: it may attend in another direction. "
@@ -57,28 +58,28 @@ def check_architecture(folder: ModelFolder, *, advice: str = "") -> None:
             )
 
 
-def _known(name: str, model_type: str, *, decoder: bool) -> bool:
+def _has_direction(name: str, model_type: str, *, is_decoder: bool) -> bool:
     """Return whether the direction of a class is known, for a model of this type."""
     from transformers.models.auto import modeling_auto
 
     masked = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    encodes = model_type in masked and not decoder
-    plain = _FRAMEWORKS.sub("", name).casefold()
-    if plain in _folded(_stock_classes(model_type)) or _in_no_table(name, model_type):
+    encodes = model_type in masked and not is_decoder
+    plain_name = _FRAMEWORKS.sub("", name).casefold()
+    if plain_name in _folded(_stock_classes(model_type)) or _in_no_table(name, model_type):
         return True
     if encodes and _ONE_DIRECTION.search(name):
         return False
-    if plain in _folded(_spellings(model_type)):
+    if plain_name in _folded(_spellings(model_type)):
         return True
-    families = _families(plain)
+    families = _families(plain_name)
     if not families:
         return encodes
     # A class of another family, which some authors name.
     if model_type in masked:
-        return any(family in masked for family in families)
-    causal = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    both = {*masked, *modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES}
-    return any(family in causal and family not in both for family in families)
+        return not families.isdisjoint(masked)
+    causal = set(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+    encoding = {*masked, *modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES}
+    return not families.isdisjoint(causal - encoding)
 
 
 def _folded(names: Iterable[str]) -> set[str]:
@@ -95,12 +96,17 @@ def _mappings() -> Iterator[dict[str, str | tuple[str, ...]]]:
 
 
 def _classes(entry: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (entry,) if isinstance(entry, str) else tuple(entry)
+    if isinstance(entry, str):
+        return (entry,)
+    return tuple(entry)
 
 
 def _stock_classes(model_type: str) -> set[str]:
     """Return the classes of transformers for a type of model, as its tables have them."""
-    return {name for table in _mappings() for name in _classes(table.get(model_type, ()))}
+    names: set[str] = set()
+    for table in _mappings():
+        names.update(_classes(table.get(model_type, ())))
+    return names
 
 
 def _in_no_table(name: str, model_type: str) -> bool:
@@ -109,26 +115,31 @@ def _in_no_table(name: str, model_type: str) -> bool:
 
     if name.endswith("PreTrainedModel"):  # the base of all classes of a family
         return False
-    kind = getattr(transformers, name, None) if name.isidentifier() else None
-    return getattr(getattr(kind, "config_class", None), "model_type", None) == model_type
+    if not name.isidentifier():
+        return False
+    model_class = getattr(transformers, name, None)
+    config_class = getattr(model_class, "config_class", None)
+    return getattr(config_class, "model_type", None) == model_type
 
 
 def _spellings(model_type: str) -> set[str]:
     """Return names of classes with other heads than transformers has for a type of model."""
     from transformers.models.auto import modeling_auto
 
-    stock = _classes(modeling_auto.MODEL_MAPPING_NAMES.get(model_type, ()))
-    families = {name.removesuffix("Model") for name in stock}
-    return {
-        f"{family}{head}{end}" for family in families for head in _HEADS for end in ("", "Model")
-    }
+    spellings = set()
+    for name in _classes(modeling_auto.MODEL_MAPPING_NAMES.get(model_type, ())):
+        family = name.removesuffix("Model")
+        for head in _HEADS:
+            spellings.add(f"{family}{head}")
+            spellings.add(f"{family}{head}Model")
+    return spellings
 
 
 def _families(name: str) -> set[str]:
     """Return the types of models that have a class, whose ``name`` is in lower case."""
-    return {
-        model_type
-        for table in _mappings()
-        for model_type, entry in table.items()
-        if name in _folded(_classes(entry))
-    }
+    families = set()
+    for table in _mappings():
+        for model_type, entry in table.items():
+            if name in _folded(_classes(entry)):
+                families.add(model_type)
+    return families

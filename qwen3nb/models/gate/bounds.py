@@ -27,8 +27,9 @@ def _refused(effect: str, wanted: str) -> Any:
     return Annotated[Any, AfterValidator(refuse)]
 
 
-def _inside(name: str) -> str:
-    if name != Path(name).name and Path(name).exists():
+def _inside(name: object) -> object:
+    """Refuse the path of a file outside of the folder."""
+    if isinstance(name, str) and name != Path(name).name and Path(name).exists():
         raise ValueError("it is outside of the folder; remove that key")
     return name
 
@@ -68,10 +69,10 @@ _BOUNDS: Mapping[str, Any] = {
     r"transformers_weights": _refused("weights of another name would be read", _FLOATS),
     r"fast_tokenizer_files": _refused("other files are read", "tokenizer.json, and no such key"),
     r"(vocab|merges|tokenizer|spm)_file|(source|target)_spm": Annotated[
-        Any, AfterValidator(lambda name: _inside(name) if isinstance(name, str) else name)
+        Any, AfterValidator(_inside)
     ],
 }
-_COMPILED = [(re.compile(names), TypeAdapter(kind)) for names, kind in _BOUNDS.items()]
+_COMPILED = [(re.compile(names), TypeAdapter(allowed)) for names, allowed in _BOUNDS.items()]
 # By type of model, counts of rows of a matrix instead of modules.
 _ROWS: Mapping[str, tuple[str, ...]] = {"doge": ("num_experts",)}
 _FREE = {"id2label", "label2id", "prompts", "task_specific_params"}  # keys chosen by the user
@@ -94,22 +95,28 @@ def check_bounds(
     for name, value in fields.items():
         if value is None or name in _FREE or name in free:
             continue
-        kinds = [
-            kind
-            for names, kind in _COMPILED
-            # Numbers of modules may be lists or flags; the library refuses other types.
-            if names.fullmatch(name) and (names.pattern != _COUNTS or type(value) is int)
-        ]
-        for kind in kinds:
+        allowed = _allowed(name, value)
+        for adapter in allowed:
             try:
-                kind.validate_python(value)
+                adapter.validate_python(value)
             except ValidationError as error:
                 reason = error.errors()[0]["msg"].removeprefix("Value error, ")
                 if not reason.startswith("is set"):
                     reason = f"is {value!r:.60}; {reason.replace('Input', 'it')}"
                 raise CheckpointError(f"{file}: {path}{name} {reason}") from None
-        if isinstance(value, dict) and not kinds:
+        if isinstance(value, dict) and not allowed:
             check_bounds(value, file, path=f"{path}{name}.", free=free)
+
+
+def _allowed(name: str, value: object) -> list[TypeAdapter[Any]]:
+    """Return what validates a setting; several patterns may match its name."""
+    adapters = []
+    for names, adapter in _COMPILED:
+        # Numbers of modules may be lists or flags; the library refuses other types.
+        is_count = names.pattern == _COUNTS
+        if names.fullmatch(name) and (type(value) is int or not is_count):
+            adapters.append(adapter)
+    return adapters
 
 
 def check_settings(folder: ModelFolder) -> None:

@@ -14,6 +14,7 @@ Weights, settings and code (``auto_map``, ``quantization_config``) are checked l
 `qwen3nb.models.kinds`.
 """
 
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
@@ -28,12 +29,26 @@ PYLATE = ("attend_to_expansion_tokens", "do_query_expansion", "query_prefix", "s
 _OF_QUERIES = ("document_length", "query_expansion", "query_length")
 _EMBEDS = ("CLIPModel", "StaticEmbedding")
 _MODULES = (
-    *("Transformer", "WordEmbeddings", *_EMBEDS, "CNN", "LSTM", "WeightedLayerPooling"),
-    *("WordWeights", "Dense", "Dropout", "LayerNorm", "Normalize", "Pooling"),
+    "Transformer",
+    "WordEmbeddings",
+    *_EMBEDS,
+    "CNN",
+    "LSTM",
+    "WeightedLayerPooling",
+    "WordWeights",
+    "Dense",
+    "Dropout",
+    "LayerNorm",
+    "Normalize",
+    "Pooling",
 )
 # Suffixes of transformers' classes whose states may be pooled.
 _HEADS = (
-    *("ForCausalLM", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining", "LMHeadModel"),
+    "ForCausalLM",
+    "ForConditionalGeneration",
+    "ForMaskedLM",
+    "ForPreTraining",
+    "LMHeadModel",
     "Model",
 )
 # Weights and tokenizer of wordllama, in its package and in its repository on the hub.
@@ -52,50 +67,68 @@ def check_dense(folder: ModelFolder) -> None:
         CheckpointError: another kind of model is declared; names file, key and value.
         CheckpointError: a JSON file that is malformed.
     """
-    whole, file = folder.object(SETTINGS), folder.path / SETTINGS
-    if key := next((key for key in PYLATE if key in whole), None):
-        _refuse(f"{file}: {key}", whole[key])
+    settings = folder.object(SETTINGS)
+    file = folder.path / SETTINGS
+    for key in PYLATE:
+        if key in settings:
+            _refuse(f"{file}: {key}", settings[key])
     if answers_yes_or_no(folder):
         return
-    if (kind := whole.get("model_type", _DENSE)) != _DENSE:
-        _refuse(f"{file}: model_type", kind, (_DENSE,))
-    for module in folder.modules:
+    model_type = settings.get("model_type", _DENSE)
+    if model_type != _DENSE:
+        _refuse(f"{file}: model_type", model_type, (_DENSE,))
+    _check_modules(folder)
+
+
+def _check_modules(folder: ModelFolder) -> None:
+    """Refuse modules of sentence-transformers that do not give one vector per text."""
+    modules = folder.modules
+    if not modules:
+        return
+    file = folder.path / "modules.json"
+    for module in modules:
         if module.name not in _MODULES or module.type.startswith("pylate."):
-            _refuse(f"{folder.path / 'modules.json'}: type", module.type, _MODULES)
+            _refuse(f"{file}: type", module.type, _MODULES)
         if module.name == "Transformer":
             _check_task(module)
-    if folder.modules:
-        first, names = folder.modules[0], {each.name for each in folder.modules}
-        embeds = first.fields.get("module_output_name") == "sentence_embedding"
-        if not names & {"Pooling", *_EMBEDS} and not embeds:
-            _refuse(f"{folder.path / 'modules.json'}: without Pooling, it", sorted(names))
+    names = {module.name for module in modules}
+    embeds = modules[0].fields.get("module_output_name") == "sentence_embedding"
+    if not embeds and names.isdisjoint(("Pooling", *_EMBEDS)):
+        _refuse(f"{file}: without Pooling, it", sorted(names))
 
 
 def answers_yes_or_no(folder: ModelFolder) -> bool:
     """Return whether sentence-transformers uses this causal language model for reranking."""
-    if not folder.modules:
-        kind = folder.object(SETTINGS).get("model_type")
-        return kind == _PAIRS and _head(folder).endswith("ForCausalLM")
-    return [each.name for each in folder.modules] == ["Transformer", "LogitScore"]
+    if folder.modules:
+        return [module.name for module in folder.modules] == ["Transformer", "LogitScore"]
+    model_type = folder.object(SETTINGS).get("model_type")
+    return model_type == _PAIRS and _head(folder).endswith("ForCausalLM")
 
 
 def as_exported(folder: ModelFolder) -> bool:
     """Return whether the modules agree with what this package writes into ``config.json``."""
     modules, config = folder.modules, folder.config
-    names = ["Transformer", "Pooling", *["Normalize"] * bool(config.get("normalize", True))]
-    rule = POOLINGS.get(str(config.get("pooling_mode")))
-    pooling = None if rule is None else rule.stored
-    if [each.name for each in modules] != names or modules[0].fields.get("do_lower_case"):
+    names = ["Transformer", "Pooling"]
+    if config.get("normalize", True):
+        names.append("Normalize")
+    if [module.name for module in modules] != names:
         return False
-    own = modules[0].folder.path == folder.path
-    return own and modules[1].fields.get("pooling_mode") in (pooling, [pooling])
+    transformer, pooling = modules[:2]
+    if transformer.fields.get("do_lower_case") or transformer.folder.path != folder.path:
+        return False
+    rule = POOLINGS.get(str(config.get("pooling_mode")))
+    stored = None if rule is None else rule.stored
+    return pooling.fields.get("pooling_mode") in (stored, [stored])
 
 
 def static_files(folder: ModelFolder) -> tuple[str, ...]:
     """Return the files with the table and the tokenizer of wordllama; empty for another model."""
     if folder.has("config.json"):
         return ()
-    return next((each for each in _WORDLLAMA if all(map(folder.has, each))), ())
+    for files in _WORDLLAMA:
+        if all(map(folder.has, files)):
+            return files
+    return ()
 
 
 def check_head(folder: ModelFolder) -> str:
@@ -104,15 +137,15 @@ def check_head(folder: ModelFolder) -> str:
     Classes whose outputs are not states of texts are refused.
     """
     head = _head(folder)
-    if head and not head.endswith(_HEADS):
-        if not _in_transformers(head):
-            raise CheckpointError(
-                f"{folder.path / 'config.json'}: architectures names {head!r:.80}, which is no "
-                "class of transformers; expected one whose name ends in "
-                f"{', '.join(_HEADS)}"
-            )
-        _refuse(f"{folder.path / 'config.json'}: architectures", head, [f"*{e}" for e in _HEADS])
-    return head
+    if not head or head.endswith(_HEADS):
+        return head
+    file = folder.path / "config.json"
+    if not _in_transformers(head):
+        raise CheckpointError(
+            f"{file}: architectures names {head!r:.80}, which is no class of transformers; "
+            f"expected one whose name ends in {', '.join(_HEADS)}"
+        )
+    _refuse(f"{file}: architectures", head, [f"*{ending}" for ending in _HEADS])
 
 
 def _in_transformers(name: str) -> bool:
@@ -124,22 +157,25 @@ def _in_transformers(name: str) -> bool:
 
 def check_object(model: Any) -> None:
     """Refuse a loaded sentence-transformers model without one vector per text."""
-    kind = getattr(model, "model_type", _DENSE)
-    if isinstance(kind, str) and kind != _DENSE:
-        _refuse(f"{type(model).__name__}: model_type", kind, (_DENSE,))
+    model_type = getattr(model, "model_type", _DENSE)
+    if isinstance(model_type, str) and model_type != _DENSE:
+        _refuse(f"{type(model).__name__}: model_type", model_type, (_DENSE,))
     if hasattr(model, "encode_query") and hasattr(model, "__iter__"):
-        for name in (type(module).__name__ for module in model):
+        for module in model:
+            name = type(module).__name__
             if name in ("Asym", "Router"):
                 _refuse(f"{type(model).__name__}: module", name)
 
 
-def _refuse(where: str, value: object, expected: Any = ()) -> NoReturn:
-    known = f" (such as {', '.join(expected)})" if expected else ""
-    pairs = str(value) == _PAIRS or str(value).endswith(("SequenceClassification", "LogitScore"))
-    hint = "; `qwen3nb rerank` runs causal language models that answer yes or no" if pairs else ""
-    raise CheckpointError(
-        f"{where} is {value!r:.80}; expected a model with one vector per text{known}{hint}"
-    )
+def _refuse(place: str, value: object, expected: Iterable[str] = ()) -> NoReturn:
+    message = f"{place} is {value!r:.80}; expected a model with one vector per text"
+    choices = ", ".join(expected)
+    if choices:
+        message += f" (such as {choices})"
+    text = str(value)
+    if text == _PAIRS or text.endswith(("SequenceClassification", "LogitScore")):
+        message += "; `qwen3nb rerank` runs causal language models that answer yes or no"
+    raise CheckpointError(message)
 
 
 def _check_task(module: SentenceModule) -> None:
@@ -147,13 +183,17 @@ def _check_task(module: SentenceModule) -> None:
     task = module.fields.get("transformer_task", "feature-extraction")
     if task != "feature-extraction":
         _refuse(f"{module.file}: transformer_task", task, ("feature-extraction",))
-    if key := next((key for key in _OF_QUERIES if module.fields.get(key) is not None), None):
-        _refuse(f"{module.file}: {key}", module.fields[key])
-    if "text" not in (uses := module.fields.get("modality_config") or {"text": {}}):
+    for key in _OF_QUERIES:
+        if module.fields.get(key) is not None:
+            _refuse(f"{module.file}: {key}", module.fields[key])
+    uses = module.fields.get("modality_config") or {"text": {}}
+    if "text" not in uses:
         _refuse(f"{module.file}: modality_config", uses, ("text",))
 
 
 def _head(folder: ModelFolder) -> str:
     """Return the class that saved the weights; empty if unknown."""
     names = folder.config.get("architectures")
-    return str(names[0]) if isinstance(names, list) and names else str(names or "")
+    if isinstance(names, list) and names:
+        return str(names[0])
+    return str(names or "")

@@ -7,6 +7,7 @@ were never trained. Malformed files are refused by the libraries themselves.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 # Any one of these sets of files makes a tokenizer complete.
 _COMPLETE = (
-    *((TOKENIZER,), ("vocab.json", "merges.txt"), ("vocab.txt",)),
-    *(("*.model",), ("*.spm",), ("*.tiktoken",), ("tekken.json",)),
+    (TOKENIZER,),
+    ("vocab.json", "merges.txt"),
+    ("vocab.txt",),
+    ("*.model",),
+    ("*.spm",),
+    ("*.tiktoken",),
+    ("tekken.json",),
 )
 # Classes that need no file: their tokens are bytes or characters.
 _WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
@@ -40,43 +46,69 @@ def check_tokenizer(folder: ModelFolder) -> tuple[Tokenizer | None, dict[str, st
         CheckpointError: files that are missing, empty, malformed or outside the folder; or a
             special token that is not in the vocabulary.
     """
-    import transformers
-
-    for name in (TOKENIZER, "vocab.json", "merges.txt", "vocab.txt", "added_tokens.json"):
-        if folder.has(name) and not (folder.path / name).stat().st_size:
-            raise CheckpointError(f"{folder.path / name}: empty; copy the tokenizer again")
-    files = (TOKENIZER_CONFIG, "special_tokens_map.json")
-    settings = {folder.path / name: folder.object(name) for name in files}
-    held = any(all(any(folder.path.glob(name)) for name in names) for names in _COMPLETE)
-    if not held and folder.object(TOKENIZER_CONFIG).get("tokenizer_class") not in _WITHOUT_FILES:
-        ways = "; or ".join(" and ".join(names) for names in _COMPLETE)
-        raise CheckpointError(
-            f"{folder}: the tokenizer is missing or incomplete; expected {ways}; copy the "
-            "tokenizer of the training into the folder"
-        )
-    tokenizer = rust_tokenizer(folder.path / TOKENIZER) if folder.has(TOKENIZER) else None
-    if tokenizer is not None and not tokenizer.get_vocab_size(with_added_tokens=False):
-        raise CheckpointError(f"{folder.path / TOKENIZER}: its vocabulary is empty; copy it again")
+    _check_files(folder)
+    tokenizer = None
+    if folder.has(TOKENIZER):
+        file = folder.path / TOKENIZER
+        tokenizer = rust_tokenizer(file)
+        if not tokenizer.get_vocab_size(with_added_tokens=False):
+            raise CheckpointError(f"{file}: its vocabulary is empty; copy it again")
     tokens: dict[str, str] = {}
-    for file, values in settings.items():
-        kind = values.get("tokenizer_class")  # auto_map is not read if this is known
-        known = isinstance(kind, str) and hasattr(transformers, kind)
-        check_bounds(values, file, free=("auto_map",) if known else ())
-        for role in _ROLES:
-            token = values.get(role)
-            token = token.get("content") if isinstance(token, dict) else token
-            if token is None:
-                continue
-            unknown = tokenizer is not None and not (
-                isinstance(token, str) and tokenizer.token_to_id(token) is not None
-            )
-            if unknown:
+    for name in (TOKENIZER_CONFIG, "special_tokens_map.json"):
+        file = folder.path / name
+        settings = folder.object(name)
+        check_bounds(settings, file, free=_unread(settings))
+        for role, token in _special_tokens(settings).items():
+            if tokenizer is not None and not _has_token(tokenizer, token):
                 raise CheckpointError(
                     f"{file}: {role} is {token!r:.60}, which is not in the vocabulary; does the "
                     "tokenizer belong to another model?"
                 )
             tokens.setdefault(role, token)
     return tokenizer, tokens
+
+
+def _check_files(folder: ModelFolder) -> None:
+    """Refuse empty files, and a folder without all files of a tokenizer."""
+    for name in (TOKENIZER, "vocab.json", "merges.txt", "vocab.txt", "added_tokens.json"):
+        if folder.has(name) and not (folder.path / name).stat().st_size:
+            raise CheckpointError(f"{folder.path / name}: empty; copy the tokenizer again")
+    if folder.object(TOKENIZER_CONFIG).get("tokenizer_class") in _WITHOUT_FILES:
+        return
+    for patterns in _COMPLETE:
+        if all(any(folder.path.glob(pattern)) for pattern in patterns):
+            return
+    ways = "; or ".join(" and ".join(patterns) for patterns in _COMPLETE)
+    raise CheckpointError(
+        f"{folder}: the tokenizer is missing or incomplete; expected {ways}; copy the "
+        "tokenizer of the training into the folder"
+    )
+
+
+def _unread(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the settings that no library reads: auto_map, where the class is a known one."""
+    import transformers
+
+    name = settings.get("tokenizer_class")
+    if isinstance(name, str) and hasattr(transformers, name):
+        return ("auto_map",)
+    return ()
+
+
+def _special_tokens(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the special tokens in a tokenizer's settings, by role."""
+    tokens = {}
+    for role in _ROLES:
+        token = settings.get(role)
+        if isinstance(token, dict):
+            token = token.get("content")
+        if token is not None:
+            tokens[role] = token
+    return tokens
+
+
+def _has_token(tokenizer: Tokenizer, token: object) -> bool:
+    return isinstance(token, str) and tokenizer.token_to_id(token) is not None
 
 
 def check_loaded(tokenizer: Any, *, rows: int, folder: ModelFolder) -> None:
@@ -90,12 +122,15 @@ def check_loaded(tokenizer: Any, *, rows: int, folder: ModelFolder) -> None:
     token = max(vocabulary, key=vocabulary.__getitem__, default=None)
     if token is None:
         raise CheckpointError(f"{folder}: the tokenizer has no token; copy it again")
-    row = tokenizer.encode("a")
-    largest = max(vocabulary[token], *getattr(row, "ids", row), 0)
+    encoded = tokenizer.encode("a")
+    ids = getattr(encoded, "ids", encoded)
+    largest = max(vocabulary[token], *ids, 0)
     if largest >= rows:
-        known = f" ({token!r:.40})" if largest == vocabulary[token] else ""
+        name = str(largest)
+        if largest == vocabulary[token]:
+            name += f" ({token!r:.40})"
         raise CheckpointError(
-            f"{folder}: the tokenizer has the id {largest}{known}, but the embedding has only "
+            f"{folder}: the tokenizer has the id {name}, but the embedding has only "
             f"{rows} rows; the tokenizer belongs to another model"
         )
 

@@ -53,33 +53,39 @@ def check_weights(
     """
     import transformers
 
-    file, tensors = folder.path / "config.json", folder.weights.tensors
-    if (model_type := folder.config.get("model_type")) not in transformers.CONFIG_MAPPING:
+    file = folder.path / "config.json"
+    model_type = folder.config.get("model_type")
+    if model_type not in transformers.CONFIG_MAPPING:
         # transformers would guess the type from the path.
         raise CheckpointError(
             f"{file}: model_type is {model_type!r:.60}; expected an architecture of transformers, "
             "such as 'bert' or 'qwen3'"
         )
+    if head:
+        auto = "AutoModelForCausalLM"
     with refusing(file, "no model can be built from it"):
-        model, report = _dry_run(folder, "AutoModelForCausalLM" if head else auto)
-    problems = [
-        f"{name}: shape {list(came)}, config.json expects {list(expected)}"
-        for name, came, expected in sorted(report["mismatched_keys"])
-    ]
+        model, report = _dry_run(folder, auto)
     missing = set(report["missing_keys"])
     if not head and not whole:
-        missing = _used(missing, model, model.get_encoder() if encoder else model)
+        part = model.get_encoder() if encoder else model
+        missing = _used(missing, model, part)
+    problems = [
+        f"{name}: shape {list(shape)}, config.json expects {list(expected)}"
+        for name, shape, expected in sorted(report["mismatched_keys"])
+    ]
     problems += [f"{name}: missing" for name in sorted(missing)]
     problems += [f"{name}: unexpected" for name in _own(report["unexpected_keys"], model, folder)]
     if problems:
-        more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
+        listed = "; ".join(problems[:_SHOWN])
+        if len(problems) > _SHOWN:
+            listed += f" (and {len(problems) - _SHOWN} more)"
         raise CheckpointError(
             f"{folder}: the weights in {folder.weights.files[0].name} do not match config.json: "
-            f"{'; '.join(problems[:_SHOWN])}{more}. Copy both from the same checkpoint again, "
+            f"{listed}. Copy both from the same checkpoint again, "
             "unwrapped if names begin with a wrapper's"
         )
     constants = {name.rpartition(".")[2] for name, _ in model.named_buffers()}
-    check_types(tensors.values(), constants | {"position_ids"})
+    check_types(folder.weights.tensors.values(), constants | {"position_ids"})
     return model
 
 
@@ -129,15 +135,18 @@ def check_length(model: Any, length: int | None, name: str) -> None:
 
     ``name`` is the name of the length in errors: file and key, or model and option.
     """
-    for path, module in model.named_modules() if length is not None else ():
+    if length is None:
+        return
+    for path, module in model.named_modules():
         if path.rpartition(".")[2] not in _POSITIONS or not hasattr(module, "num_embeddings"):
             continue
-        # RoBERTa and similar models count positions from the padding index + 1.
-        first = 0 if module.padding_idx is None else module.padding_idx + 1
-        if length > module.num_embeddings - first:
+        positions = module.num_embeddings
+        if module.padding_idx is not None:  # RoBERTa and others count from this index + 1
+            positions -= module.padding_idx + 1
+        if length > positions:
             raise CheckpointError(
-                f"{name} is {length:,}; expected at most {module.num_embeddings - first:,}, the "
-                "number of positions that the model has learned"
+                f"{name} is {length:,}; expected at most {positions:,}, the number of positions "
+                "that the model has learned"
             )
 
 
@@ -172,18 +181,18 @@ def warn_of_constants(model: Any, folder: object) -> None:
     Such a layer was probably never written completely; norms and biases may be constant. A sample
     decides whether all values are read.
     """
-    odd = [name for name, weight in model.named_parameters() if _is_odd(weight.detach())]
-    if odd:
+    names = [name for name, weight in model.named_parameters() if _is_constant(weight.detach())]
+    if names:
         _log.warning(
             "%s: %s: its values are all equal, or at least a quarter of them exactly 0 (%d such "
             "matrices). Vectors may be wrong; compare the file with its source",
             folder,
-            odd[0],
-            len(odd),
+            names[0],
+            len(names),
         )
 
 
-def _is_odd(weight: torch.Tensor) -> bool:
+def _is_constant(weight: torch.Tensor) -> bool:
     """Return whether a matrix is constant, or has many exact zeros."""
     if weight.ndim < 2 or weight.numel() < 2 or not weight.is_floating_point():
         return False
@@ -203,17 +212,17 @@ def _dry_run(folder: ModelFolder, auto_class: str) -> tuple[Any, dict[str, Any]]
     auto = getattr(transformers, auto_class)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     config.get_text_config().to_dict()  # raises unless it is a configuration
-    kind = auto._model_mapping.get(type(config), None)
-    if kind is None:
+    model_class = auto._model_mapping.get(type(config), None)
+    if model_class is None:
         raise ValueError(f"{auto.__name__} has no model of type {config.model_type!r}")
-    if isinstance(kind, tuple):  # several sizes of one architecture; the first is the default
-        kind = kind[0]
+    if isinstance(model_class, tuple):  # several sizes of one architecture; first the default
+        model_class = model_class[0]
     state = {
         entry.stored_name: torch.empty(entry.shape, device="meta")
         for entry in folder.weights.tensors.values()
     }
     with quiet_transformers(logging.CRITICAL):  # reports of its loader are raised as errors here
-        model, report = kind.from_pretrained(
+        model, report = model_class.from_pretrained(
             None,
             config=config,
             state_dict=state,
@@ -248,14 +257,15 @@ def _used(missing: Collection[str], model: Any, part: Any) -> set[str]:
     can build the same model.
     """
     weights = dict(model.named_parameters(remove_duplicate=False))
-    inside = {id(weight) for weight in part.parameters()}
+    in_part = {id(weight) for weight in part.parameters()}
     without_pooler = "add_pooling_layer" in inspect.signature(type(model)).parameters
-    return {
-        name
-        for name in missing
-        if not (without_pooler and name.startswith("pooler."))
-        and (name not in weights or id(weights[name]) in inside)
-    }
+    used = set()
+    for name in missing:
+        if without_pooler and name.startswith("pooler."):
+            continue
+        if name not in weights or id(weights[name]) in in_part:
+            used.add(name)
+    return used
 
 
 def _own(unexpected: Collection[str], model: Any, folder: ModelFolder) -> list[str]:
@@ -266,14 +276,15 @@ def _own(unexpected: Collection[str], model: Any, folder: ModelFolder) -> list[s
     """
     children = {name for name, _ in model.named_children()}
     prefix = f"{model.base_model_prefix}."
-    constants = [
+    constants = tuple(
         entry.stored_name
         for entry in folder.weights.tensors.values()
         if entry.dtype not in FLOATS or not entry.shape
-    ]
-    return sorted(
-        name
-        for name in unexpected
-        if name.removeprefix(prefix).split(".")[0] in children
-        and not any(constant.endswith(name) for constant in constants)
     )
+    names = []
+    for name in sorted(unexpected):
+        module = name.removeprefix(prefix).split(".")[0]
+        is_constant = any(constant.endswith(name) for constant in constants)
+        if module in children and not is_constant:
+            names.append(name)
+    return names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, ClassVar
@@ -13,9 +13,15 @@ _PAD_TOKEN = 151_643  # of Qwen3, by default
 _ROPE_THETA = 1e6
 # Required settings; `qwen3nb.models.gate.bounds` has their bounds.
 _NEEDED = (
-    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
-    *("num_attention_heads", "num_key_value_heads", "max_position_embeddings"),
-    *("rms_norm_eps", "rope_theta"),
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "rope_theta",
 )
 # Other spellings, tried before `encoder_` and the plain one.
 _SPELLINGS = {
@@ -57,11 +63,15 @@ class Qwen3EncoderConfig(Qwen3Config):
         """Set derived fields; ``others`` has unknown keywords."""
         others.setdefault("rope_theta", _ROPE_THETA)
         self.normalize = others.pop("normalize_embeddings", self.normalize)
-        known = {*(each.name for each in fields(self)), *self.attribute_map}
-        for name in (each for each in others if each not in known and each[0] != "_"):
-            if near := get_close_matches(name, known, 1, cutoff=0.85):
+        names = {field.name for field in fields(self)}
+        names.update(self.attribute_map)
+        for name in others:
+            if name in names or name.startswith("_"):
+                continue
+            similar = get_close_matches(name, names, 1, cutoff=0.85)
+            if similar:
                 raise TypeError(
-                    f"Qwen3EncoderConfig has no field {name!r}; did you mean {near[0]!r}?"
+                    f"Qwen3EncoderConfig has no field {name!r}; did you mean {similar[0]!r}?"
                 )
         if self.pad_token_id == _PAD_TOKEN and self.vocab_size <= _PAD_TOKEN:
             self.pad_token_id = None  # the default is not in this vocabulary
@@ -83,8 +93,9 @@ class Qwen3EncoderConfig(Qwen3Config):
         cls, config: Any, pooling_mode: str = "mean", normalize_embeddings: bool = True
     ) -> Qwen3EncoderConfig:
         """Build the encoder's configuration as `encoder_config`, from a dictionary or an object."""
-        known = config if isinstance(config, Mapping) else vars(config)
-        return encoder_config(dict(known), pooling=pooling_mode, normalize=normalize_embeddings)
+        if not isinstance(config, Mapping):
+            config = vars(config)
+        return encoder_config(dict(config), pooling=pooling_mode, normalize=normalize_embeddings)
 
 
 def encoder_config(
@@ -109,23 +120,25 @@ def encoder_config(
     if isinstance(fields.get("encoder"), dict):  # a configuration per stack
         fields = {**fields, **fields["encoder"]}
     _check_known(fields)
-    needed = {name: _setting(fields, name) for name in _NEEDED}
-    heads, groups = needed["num_attention_heads"], needed["num_key_value_heads"]
-    size = _setting({"head_dim": needed["hidden_size"] // heads, **fields}, "head_dim")
-    if heads % groups or size % 2:
+    settings = {name: _setting(fields, name) for name in _NEEDED}
+    heads = settings["num_attention_heads"]
+    groups = settings["num_key_value_heads"]
+    head_size = _setting({"head_dim": settings["hidden_size"] // heads, **fields}, "head_dim")
+    if heads % groups or head_size % 2:
         raise ValueError(
             f"config.json: {heads} attention heads cannot share {groups} key-value heads, or "
-            f"have the odd size {size}"
+            f"have the odd size {head_size}"
         )
+    rows = settings["vocab_size"]
     for name in ("pad_token_id", "eos_token_id"):
         token = fields.get(name)
-        if isinstance(token, int) and not 0 <= token < needed["vocab_size"]:
-            raise ValueError(f"{name} is {token} but the embedding has {needed['vocab_size']} rows")
+        if isinstance(token, int) and not 0 <= token < rows:
+            raise ValueError(f"{name} is {token} but the embedding has {rows} rows")
     return Qwen3EncoderConfig(
-        **needed,  # rope_theta is the older spelling, read by other engines
-        head_dim=size,
+        **settings,  # rope_theta is the older spelling, read by other engines
+        head_dim=head_size,
         initializer_range=fields.get("initializer_range", 0.02),
-        rope_parameters={"rope_type": "default", "rope_theta": needed["rope_theta"]},
+        rope_parameters={"rope_type": "default", "rope_theta": settings["rope_theta"]},
         hidden_act="silu",
         attention_bias=False,
         attention_dropout=0.0,
@@ -148,16 +161,17 @@ def _check_known(fields: Mapping[str, Any]) -> None:
     from transformers.activations import ACT2FN
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    known = {
-        "hidden_act": (_activation(fields), ACT2FN),
-        "rope_scaling": (_rope_type(fields), {None, "default", *ROPE_INIT_FUNCTIONS}),
-    }
-    for name, (value, names) in known.items():
-        if not (value is None or isinstance(value, str)) or value not in names:
-            raise ValueError(
-                f"config.json: {name} is {value!r:.60}, which transformers does not have; this is "
-                "another architecture, or a spelling mistake"
-            )
+    _check_choice("hidden_act", _activation(fields), ACT2FN)
+    _check_choice("rope_scaling", _rope_type(fields), {None, "default", *ROPE_INIT_FUNCTIONS})
+
+
+def _check_choice(name: str, value: object, choices: Container[object]) -> None:
+    is_text = value is None or isinstance(value, str)
+    if not is_text or value not in choices:
+        raise ValueError(
+            f"config.json: {name} is {value!r:.60}, which transformers does not have; this is "
+            "another architecture, or a spelling mistake"
+        )
 
 
 def _activation(fields: Mapping[str, Any]) -> Any:
@@ -167,7 +181,9 @@ def _activation(fields: Mapping[str, Any]) -> Any:
 def _rope_type(fields: Mapping[str, Any]) -> Any:
     """Return the type of scaling of rotary positions; None without any."""
     scaling = fields.get("rope_scaling") or {}
-    return scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else scaling
+    if isinstance(scaling, dict):
+        return scaling.get("rope_type", scaling.get("type"))
+    return scaling
 
 
 def ignored_settings(fields: dict[str, Any]) -> list[str]:
@@ -184,21 +200,32 @@ def ignored_settings(fields: dict[str, Any]) -> list[str]:
     if activation not in ("silu", "swish"):
         ignored.append(f"hidden_act {activation!r} (SiLU is used)")
     layers = fields.get("layer_types")
-    kinds = set(map(str, layers)) if isinstance(layers, list) else set()
-    if fields.get("use_sliding_window") or kinds - {"full_attention"}:
+    attentions = {"full_attention"}
+    if isinstance(layers, list):
+        attentions.update(map(str, layers))
+    if fields.get("use_sliding_window") or len(attentions) > 1:
         ignored.append("sliding-window attention (full attention is used)")
     if fields.get("attention_bias"):
         ignored.append("attention_bias (no biases are used)")
-    return [f"config.json sets {each}" for each in ignored]
+    return [f"config.json sets {setting}" for setting in ignored]
 
 
 def _setting(fields: dict[str, Any], name: str) -> Any:
-    rope = fields.get("rope_parameters")
-    keys = (*_SPELLINGS.get(name, ()), f"encoder_{name}", name)
-    values = [fields.get(key) for key in keys] + (
-        [rope.get(name)] if isinstance(rope, dict) else []
-    )
-    value = next((each for each in values if each is not None), None)
+    """Return a required setting, in whichever spelling it is stored."""
+    value = _stored_setting(fields, name)
     if value is None:
         raise ValueError(f"config.json lacks {name!r} (or 'encoder_{name}')")
-    return float(value) if name in ("rms_norm_eps", "rope_theta") else value
+    if name in ("rms_norm_eps", "rope_theta"):
+        return float(value)
+    return value
+
+
+def _stored_setting(fields: Mapping[str, Any], name: str) -> Any:
+    for key in (*_SPELLINGS.get(name, ()), f"encoder_{name}", name):
+        value = fields.get(key)
+        if value is not None:
+            return value
+    rope = fields.get("rope_parameters")
+    if isinstance(rope, dict):
+        return rope.get(name)
+    return None

@@ -87,14 +87,16 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
             f"got {tuple(states.shape)} and {tuple(mask.shape)}"
         )
     real = mask != 0
-    if empty := (~real.any(dim=1)).nonzero().flatten().tolist():
+    empty = (~real.any(dim=1)).nonzero().flatten().tolist()
+    if empty:
         raise ValueError(f"rows {empty} have no real token: nothing to pool")
     ranks = real.long().cumsum(dim=1) * real
     weights = rule.weigh(ranks, ranks.amax(dim=1, keepdim=True)).float()
     weights = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(2)
-    kept = states if real.all() else states.masked_fill(~real.unsqueeze(-1), 0.0)
+    if not real.all():
+        states = states.masked_fill(~real.unsqueeze(-1), 0.0)
     # A product of matrices would add in an order that depends on batch size and threads.
-    vectors = (kept.float() * weights).sum(dim=1)
+    vectors = (states.float() * weights).sum(dim=1)
     return _unit(vectors) if normalize else vectors
 
 

@@ -61,8 +61,13 @@ class Qwen3EncoderPooler(torch.nn.Module):
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the vectors (B, H), float32, normalised if configured."""
-        how, normalize = self.config.pooling_mode, self.config.normalize
-        return pool(hidden_states, attention_mask, how=how, normalize=normalize)
+        config = self.config
+        return pool(
+            hidden_states,
+            attention_mask,
+            how=config.pooling_mode,
+            normalize=config.normalize,
+        )
 
 
 class Qwen3EncoderModel(Qwen3Model):
@@ -120,7 +125,9 @@ class Qwen3EncoderModel(Qwen3Model):
         )
         if return_dict is None:
             return_dict = self.config.return_dict
-        return result if return_dict else result.to_tuple()
+        if return_dict:
+            return result
+        return result.to_tuple()
 
     @torch.inference_mode()
     def encode(
@@ -160,11 +167,11 @@ class Qwen3EncoderModel(Qwen3Model):
             return torch.empty(0, self.config.hidden_size)
         options = {"truncation": True, "max_length": max_length, "padding": False}
         encoded = tokenizer(list(texts), **options)
-        rows = [
-            [token for token, real in zip(ids, mask, strict=True) if real]
-            for ids, mask in zip(encoded["input_ids"], encoded["attention_mask"], strict=True)
-        ]
-        if empty := [index for index, row in enumerate(rows) if not row]:
+        rows = []
+        for ids, mask in zip(encoded["input_ids"], encoded["attention_mask"], strict=True):
+            rows.append([token for token, is_real in zip(ids, mask, strict=True) if is_real])
+        empty = [index for index, row in enumerate(rows) if not row]
+        if empty:
             raise ValueError(f"texts {empty[:5]} have no token; drop empty texts before encoding")
         vectors = torch.empty(len(rows), self.config.hidden_size)
         lengths = [len(row) for row in rows]
@@ -184,9 +191,12 @@ def pad_rows(
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     mask = torch.zeros_like(ids)
     for index, row in enumerate(rows):
-        where = slice(0, len(row)) if side == "right" else slice(width - len(row), width)
-        ids[index, where] = torch.as_tensor(row)
-        mask[index, where] = 1
+        start = 0
+        if side == "left":
+            start = width - len(row)
+        columns = slice(start, start + len(row))
+        ids[index, columns] = torch.as_tensor(row)
+        mask[index, columns] = 1
     return ids.to(device), mask.to(device)
 
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.types import SpecError, refusing
@@ -22,8 +20,12 @@ def pick_device(device: str) -> str:
     Raises:
         ValueError: a device that this machine does not have.
     """
+    import torch
+
+    if device == "auto" and torch.cuda.is_available():
+        return "cuda"
     if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return "cpu"
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
@@ -36,6 +38,7 @@ def pick_device(device: str) -> str:
 
 def library_versions() -> dict[str, str]:
     """Return major versions of the libraries that compute vectors."""
+    import torch
     import transformers
 
     return {
@@ -67,8 +70,10 @@ def check_room(tokenizer: Any, max_length: int | None, name: str) -> None:
     ``name`` is the name of the length in errors; tokenizers of other libraries are not checked.
     """
     count = getattr(tokenizer, "num_special_tokens_to_add", None)
-    added = 0 if count is None else count(False)
-    if max_length is not None and max_length <= added:
+    if count is None or max_length is None:
+        return
+    added = count(False)
+    if max_length <= added:
         raise SpecError(
             f"{name} is {max_length:,}, which leaves no room for a text: the tokenizer adds "
             f"{added} tokens to each; expected at least {added + 1}"
@@ -77,12 +82,14 @@ def check_room(tokenizer: Any, max_length: int | None, name: str) -> None:
 
 def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
     """Return a pattern of the special tokens of a tokenizer; None if it has none."""
-    added = getattr(tokenizer, "added_tokens_decoder", None)
-    if added is None and hasattr(tokenizer, "get_added_tokens_decoder"):
-        added = tokenizer.get_added_tokens_decoder()
-    names = {each.content for each in (added or {}).values() if each.special and each.content}
-    longest_first = sorted(names, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first))) if names else None
+    tokens = getattr(tokenizer, "added_tokens_decoder", None)
+    if tokens is None and hasattr(tokenizer, "get_added_tokens_decoder"):
+        tokens = tokenizer.get_added_tokens_decoder()
+    texts = {token.content for token in (tokens or {}).values() if token.special and token.content}
+    if not texts:
+        return None
+    longest_first = sorted(texts, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)))
 
 
 def token_rows(
@@ -96,5 +103,5 @@ def token_rows(
         return [], 0
     options = {"truncation": True, "max_length": max_length, "return_attention_mask": False}
     encoded = tokenizer(list(texts), **options)
-    cut = sum(bool(each.overflowing) for each in encoded.encodings or ())
-    return [list(row) for row in encoded["input_ids"]], cut
+    truncated = sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())
+    return [list(row) for row in encoded["input_ids"]], truncated

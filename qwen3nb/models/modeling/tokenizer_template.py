@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -38,13 +38,14 @@ def surround(tokenizer: Tokenizer, *, prefix: str = "", end: str | None = None) 
         if last is None:
             raise ValueError(f"the tokenizer has no token {end!r} to put at the end")
         after = [last]
-    wanted, now = [*before, *plain, *after], tokenizer.encode(_PROBE).ids
-    if now not in (plain, [*plain, *after], [*before, *plain], wanted):
+    surrounded = [*before, *plain, *after]
+    encoded = tokenizer.encode(_PROBE).ids
+    if encoded not in (plain, [*plain, *after], [*before, *plain], surrounded):
         raise ValueError(
-            f"the tokenizer adds its own tokens ({now} for {_PROBE!r}, which alone is "
+            f"the tokenizer adds its own tokens ({encoded} for {_PROBE!r}, which alone is "
             f"{plain}), which cannot be combined with a prefix or an end token"
         )
-    if now != wanted:
+    if encoded != surrounded:
         _set_template(tokenizer, before, after)
     if truncation is not None:
         tokenizer.enable_truncation(**truncation)
@@ -60,24 +61,36 @@ def _set_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[i
     from tokenizers import processors
 
     names = {token: tokenizer.id_to_token(token) for token in (*before, *after)}
-    first, last = (
-        [{"SpecialToken": {"id": names[token], "type_id": 0}} for token in ids]
-        for ids in (before, after)
-    )
-    one, two = ({"Sequence": {"id": name, "type_id": i}} for i, name in enumerate("AB"))
+    first = [_special(names[token]) for token in before]
+    last = [_special(names[token]) for token in after]
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    other_text = {"Sequence": {"id": "B", "type_id": 1}}
     template = {
         "type": "TemplateProcessing",
-        "single": [*first, one, *last],
-        "pair": [*first, one, two, *last],
+        "single": [*first, text, *last],
+        "pair": [*first, text, other_text, *last],
         "special_tokens": {
             name: {"id": name, "ids": [token], "tokens": [name]} for token, name in names.items()
         },
     }
-    existing = tokenizer.post_processor
-    stored = json.loads(existing.__getstate__()) if existing else {"processors": []}
-    kept = [each for each in stored.get("processors", [stored]) if each["type"] != template["type"]]
+    processors_before = []
+    for stored in _stored_processors(tokenizer):
+        if stored["type"] != template["type"]:
+            processors_before.append(stored)
+    state = {"type": "Sequence", "processors": [*processors_before, template]}
     processor = processors.Sequence([])
-    processor.__setstate__(
-        json.dumps({"type": "Sequence", "processors": [*kept, template]}).encode()
-    )
+    processor.__setstate__(json.dumps(state).encode())
     tokenizer.post_processor = processor
+
+
+def _special(name: str | None) -> dict[str, dict[str, object]]:
+    return {"SpecialToken": {"id": name, "type_id": 0}}
+
+
+def _stored_processors(tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    """Return the processors of a tokenizer, as they are stored."""
+    if not tokenizer.post_processor:
+        return []
+    stored = json.loads(tokenizer.post_processor.__getstate__())
+    processors: list[dict[str, Any]] = stored.get("processors", [stored])
+    return processors
