@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qwen3nb.analysis.comparison.alignment import (
+    Names,
     score_columns,
+    system_name,
     system_names,
     without_result,
 )
@@ -107,6 +109,29 @@ def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:
     return sorted(changes, key=lambda change: (-abs(change.difference), change.query))[:most]
 
 
+@dataclass(frozen=True)
+class _Selection:
+    """What is selected from the records: which model is in use, on which data, by which metrics."""
+
+    current: str  # name or label of the model in use
+    task: str  # key or data set; empty for the model's only one
+    models: Sequence[str]  # names or labels of candidates; empty for all
+    tested: Sequence[str]  # metrics that a record must have per query
+    names: Names
+
+    def calls(self, record: Result, *models: str) -> bool:
+        """Whether a record's model has one of these names or labels."""
+        return not self.of(record).isdisjoint(models)
+
+    def of(self, record: Result) -> set[str]:
+        """Return the name and the label of a record's model."""
+        return {record.model.label, system_name(record, self.names)}
+
+    def missing_metrics(self, record: Result) -> list[str]:
+        """Return the tested metrics that a record lacks."""
+        return [metric for metric in self.tested if metric not in record.per_query]
+
+
 def select_candidates(
     results: Iterable[Result],
     *,
@@ -120,58 +145,93 @@ def select_candidates(
     The newest of several versions of a data set is used, and ``tested`` metrics are required per
     query. Arguments and errors are those of `compare_candidates`.
     """
-    current_content = latest(results)
-    fit = [
-        r
-        for r in current_content
-        if not task or task in (r.task.key, r.task.dataset, _custom_data(r))
-    ]
-    fit = [r for r in fit if r.task.key == task] or fit
-    names = system_names(fit)
-    called = {id(r): {r.model.label, names[r.model.identity, r.seed]} for r in fit}
-    mine = [r for r in fit if current in called[id(r)] and {*tested} <= {*r.per_query}]
-    if not mine:
-        known = ", ".join(sorted(names.values())) or "no model"
-        raise ValueError(
-            f"no record of {current!r} with {' and '.join(tested)} per query"
-            f"{f' on {task!r}' if task else ''}; available: {known}"
-        )
-    mine = [r for r in mine if not task and _custom_data(r)] or mine
-    if len({(r.task.dataset or r.task.key, r.task.type) for r in mine}) > 1:
-        raise ValueError(f"choose a task: {', '.join(sorted({r.task.key for r in mine}))}")
-    used = newest(mine)
-    key, records, left_out = used.task.key, [used], []
+    on_task = _on_task(latest(results), task)
+    selection = _Selection(current, task, models, tested, system_names(on_task))
+    used = _model_in_use(on_task, selection)
+    key = used.task.key
     deciding = tested[0] if tested else used.task.main_metric
-    if empty := without_result(used, deciding):
-        raise NothingFoundError(f"{current}, the model in use, {empty} on {key}: no verdict")
-    others = [r for r in fit if r.task.key == key and r is not used]
-    labels = {current}.union(*(called[id(r)] for r in others))
-    if unknown := [label for label in models if label not in labels]:
-        known = ", ".join(sorted(labels))
-        raise ValueError(f"no record of {unknown[0]!r} on {key}; available: {known}")
-    for result in others:
-        label = names[result.model.identity, result.seed]
-        lacking = [metric for metric in tested if metric not in result.per_query]
-        empty = "" if lacking else without_result(result, deciding)
-        if models and not called[id(result)].intersection((current, *models)):
-            continue
-        if result.task.revision != used.task.revision:
-            left_out.append(f"{label} was run on another revision of the data")
-        elif lacking:
-            left_out.append(f"{label} has no {lacking[0]} per query")
-        elif empty:
-            left_out.append(f"no verdict on {label}, which {empty}")
-        elif (result.model.identity, result.seed) == (used.model.identity, used.seed):
-            left_out.append(f"{label} is the same model as {current}")
+    reason = without_result(used, deciding)
+    if reason:
+        raise NothingFoundError(f"{current}, the model in use, {reason} on {key}: no verdict")
+    others = [record for record in on_task if record.task.key == key and record is not used]
+    _check_models(others, selection, key)
+    if models:
+        others = [record for record in others if selection.calls(record, current, *models)]
+    records, left_out = [used], []
+    for record in others:
+        reason = _why_left_out(record, used, deciding, selection)
+        if reason:
+            left_out.append(reason)
         else:
-            records.append(result)
+            records.append(record)
     if len(records) < 2:
-        nothing = any("found nothing" in reason for reason in left_out)
-        error = NothingFoundError if nothing else ValueError
+        same_data = [record for record in others if record.task.revision == used.task.revision]
+        found_nothing = any(without_result(record, deciding) for record in same_data)
+        error = NothingFoundError if found_nothing else ValueError
         raise error(
             f"no model to compare with {current!r} on {key}: {'; '.join(left_out) or 'no record'}"
         )
     return records, left_out
+
+
+def _on_task(records: Sequence[Result], task: str) -> list[Result]:
+    """Return the records of a task by its key, else of a data set; without either, all."""
+    if not task:
+        return list(records)
+    of_key = [record for record in records if record.task.key == task]
+    of_data = [record for record in records if task in (record.task.dataset, _custom_data(record))]
+    return of_key or of_data
+
+
+def _model_in_use(records: Sequence[Result], selection: _Selection) -> Result:
+    """Return the newest record of the model in use, on own data if a task is not named.
+
+    Raises:
+        ValueError: none has the metrics, or they are of several tasks.
+    """
+    own = [
+        record
+        for record in records
+        if selection.calls(record, selection.current) and not selection.missing_metrics(record)
+    ]
+    if not own:
+        available = ", ".join(sorted(selection.names.values())) or "no model"
+        place = f" on {selection.task!r}" if selection.task else ""
+        raise ValueError(
+            f"no record of {selection.current!r} with {' and '.join(selection.tested)} per query"
+            f"{place}; available: {available}"
+        )
+    if not selection.task:
+        own = [record for record in own if _custom_data(record)] or own
+    if len({(record.task.dataset or record.task.key, record.task.type) for record in own}) > 1:
+        tasks = sorted({record.task.key for record in own})
+        raise ValueError(f"choose a task: {', '.join(tasks)}")
+    return newest(own)
+
+
+def _check_models(others: Sequence[Result], selection: _Selection, task: str) -> None:
+    """Refuse names of candidates that no record has."""
+    available = {selection.current}.union(*(selection.of(record) for record in others))
+    for model in selection.models:
+        if model not in available:
+            names = ", ".join(sorted(available))
+            raise ValueError(f"no record of {model!r} on {task}; available: {names}")
+
+
+def _why_left_out(record: Result, used: Result, deciding: str, selection: _Selection) -> str:
+    """Return why a record is no candidate; empty if it is one."""
+    name = system_name(record, selection.names)
+    if record.task.revision != used.task.revision:
+        return f"{name} was run on another revision of the data"
+    missing = selection.missing_metrics(record)
+    if missing:
+        return f"{name} has no {missing[0]} per query"
+    reason = without_result(record, deciding)
+    if reason:
+        return f"no verdict on {name}, which {reason}"
+    if (record.model.identity, record.seed) == (used.model.identity, used.seed):
+        return f"{name} is the same model as {selection.current}"
+    return ""
 
 
 def _custom_data(result: Result) -> str:

@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from qwen3nb.answers.answer import Answer
 from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
 from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.report.render.table import Cell, Conclusion, Table
 from qwen3nb.utils.imports import DataFrame
 
@@ -82,11 +79,11 @@ def _check_row(check: Check) -> dict[str, object]:
     }
 
 
-def sanity_check(model: Encoder | BM25 | Fusion | Path | str) -> Checks:
+def sanity_check(model: Any) -> Checks:
     """Check in seconds whether a model can be an encoder: vectors, directions, similarities.
 
     Args:
-        model: a loaded model, or the folder or name of one.
+        model: a `Model`, a loaded one, or the folder or name of one.
 
     Raises:
         SpecError: no such model.

@@ -51,6 +51,7 @@ from qwen3nb.report.render.table import (
     MOST_MODELS,
     Cell,
     Conclusion,
+    Head,
     Sections,
     Table,
     TableChoice,
@@ -693,10 +694,10 @@ def _family_sizes(sizes: Sequence[int]) -> str:
 def _column_head(task: TaskComparison, columns: Sequence[TaskComparison]) -> str:
     """Name a task with its metric and n, and its baseline if others have another one."""
     queries = max(difference.n for difference in task.with_baseline)
-    head = f"{short_task(task.task)}\n{task.metric}, n = {queries:,}"
+    text = f"{short_task(task.task)}\n{task.metric}, n = {queries:,}"
     if len({column.baseline for column in columns}) > 1:
-        head += f", to {in_words(task.baseline)}"
-    return head
+        text += f", to {in_words(task.baseline)}"
+    return Head(text, queries)
 
 
 def _clusters_sentence(tasks: Sequence[TaskComparison]) -> str:

@@ -19,7 +19,6 @@ from qwen3nb.answers.reranking import METRIC, rerank_differences
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
-from qwen3nb.records.store import load_results
 from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.render.table import score_text, short_task
 
@@ -64,23 +63,24 @@ def data_banner(data: DataUsed) -> str:
 
 def headline_findings(
     comparison: Comparison,
-    results: Iterable[Result] | None = None,
+    results: Iterable[Result],
     *,
     task: str,
-    links: Mapping[str, str] | None = None,
+    links: Mapping[str, str],
     folder: str = "",
 ) -> str:
     """Return findings on training, joint training, reranking and extracted encoders as HTML.
 
-    Reranking is judged by ``results``, by default all records, those of adapters included. Pages
-    of run ids, and the folder of all others, are relative to the landing page.
+    Reranking is judged by ``results``, those of adapters included. Pages of run ids, and the folder
+    of all others, are relative to the landing page.
     """
-    seed, pages = comparison.procedure.seed, links or {}
-    own = findings(comparison, task=task, links=pages)
-    records = list(results or load_results())
+    seed = comparison.procedure.seed
+    records = list(results)
     joint = interference_finding(interference(records, seed=seed), folder=folder)
-    more = [joint, rerank_finding(records, seed=seed, links=pages)]
-    return findings_html([*own, *filter(None, more)][:_MOST])
+    reranked = rerank_finding(records, seed=seed, links=links)
+    found = findings(comparison, task=task, links=links)
+    found += [finding for finding in (joint, reranked) if finding is not None]
+    return findings_html(found[:_MOST])
 
 
 def landing_page(
@@ -108,13 +108,13 @@ def landing_page(
 def findings_html(findings: Sequence[Finding]) -> str:
     """Return findings as HTML cards, escaped."""
     cards = []
-    for each in findings:
-        headline = escaped_text(each.headline)
-        if each.page:
-            headline = f'<a href="{html.escape(each.page, quote=True)}">{headline}</a>'
+    for finding in findings:
+        headline = escaped_text(finding.headline)
+        if finding.page:
+            headline = f'<a href="{html.escape(finding.page, quote=True)}">{headline}</a>'
         cards.append(
             f'<div class="q-finding"><p class="q-finding-head">{headline}</p>'
-            f"<p>{escaped_text(each.evidence)}</p></div>"
+            f"<p>{escaped_text(finding.evidence)}</p></div>"
         )
     return f'<div class="q-findings">{"".join(cards)}</div>'
 
@@ -137,27 +137,39 @@ def rerank_finding(
     The data set is the one with most rerankers, then with most queries, so that rerankers are
     compared on the same data. Adapters that were not trained to rerank are controls, and left out.
     """
-    others = list(results)
-    every = [each for each in others if f"first {METRIC}" in each.per_query]
-    measured = [each for each in every if not _is_control(each)]
-    if not measured:
+    records = list(results)
+    reranked = [
+        record
+        for record in records
+        if f"first {METRIC}" in record.per_query and not _is_control(record)
+    ]
+    if not reranked:
         return None
     by_task: dict[str, list[Result]] = {}
-    for record in measured:
+    for record in reranked:
         by_task.setdefault(record.task.key, []).append(record)
-    on_one = max(by_task.values(), key=lambda records: (len(records), records[0].main.n))
-    best = max(on_one, key=_value)
-    stage = best.task.key.partition(".")[2]
-    own = [each for each in measured if each.model.identity == best.model.identity]
-    family = [each for each in own if each.task.key.partition(".")[2] == stage]
-    gain = rerank_differences(family, seed=seed, others=others)[family.index(best)]
-    where = short_task(gain.task)
-    chosen = f" Chosen as the best of {len(on_one)} rerankers there." if len(on_one) > 1 else ""
-    return Finding(
-        f"Reranking by {best.model.label} {_effect(gain, where, ALPHA)}",
-        f"{METRIC} on {where} against its first stage: {gain}.{chosen}",
-        (links or {}).get(best.run, ""),
-    )
+    rerankers = max(by_task.values(), key=lambda group: (len(group), group[0].main.n))
+    best = max(rerankers, key=_value)
+    # The p-value is corrected over the data sets of this model with the same first stage.
+    family = [
+        record
+        for record in reranked
+        if record.model.identity == best.model.identity
+        and _first_stage(record) == _first_stage(best)
+    ]
+    gains = rerank_differences(family, seed=seed, others=records)
+    gain = gains[family.index(best)]
+    task = short_task(gain.task)
+    evidence = f"{METRIC} on {task} against its first stage: {gain}."
+    if len(rerankers) > 1:
+        evidence += f" Chosen as the best of {len(rerankers)} rerankers there."
+    headline = f"Reranking by {best.model.label} {_effect(gain, task, ALPHA)}"
+    return Finding(headline, evidence, (links or {}).get(best.run, ""))
+
+
+def _first_stage(record: Result) -> str:
+    """Return the first stage of a reranking, which is a part of its task's name."""
+    return record.task.key.partition(".")[2]
 
 
 def _is_control(result: Result) -> bool:
@@ -168,12 +180,13 @@ def _is_control(result: Result) -> bool:
     return bool(mode) and mode != SPECIALISTS["reranking"] and not mode.startswith("joint")
 
 
-def _effect(gap: PairedDifference, where: str, alpha: float) -> str:
+def _effect(difference: PairedDifference, task: str, alpha: float) -> str:
     """Describe an effect on a metric, if it is significant."""
-    if not gap.significant(alpha):
-        return f"makes no difference in {gap.metric} that these {gap.n} queries show"
-    verb = "lifts" if gap.difference > 0 else "lowers"
-    return f"{verb} {gap.metric} by {abs(gap.difference):.3f} on {where}"
+    metric = difference.metric
+    if not difference.significant(alpha):
+        return f"makes no difference in {metric} that these {difference.n} queries show"
+    verb = "lifts" if difference.difference > 0 else "lowers"
+    return f"{verb} {metric} by {abs(difference.difference):.3f} on {task}"
 
 
 def findings(
@@ -181,60 +194,87 @@ def findings(
 ) -> list[Finding]:
     """Return the findings on training and extraction, on one task or a benchmark's mean."""
     results = sorted(comparison.scored(task), key=_value, reverse=True)
-    every, pages = (_training(comparison, results), _extracted(comparison, results)), links or {}
-    return [replace(each, page=pages.get(best.run, "")) for each, best in filter(None, every)]
+    pages = links or {}
+    found = []
+    for about in (_training, _extracted):
+        finding = about(comparison, results)
+        if finding is not None:
+            found.append(replace(finding, page=pages.get(finding.page, "")))
+    return found
+
+
+def _evidence(
+    comparison: Comparison, best: Result, other: Result, difference: PairedDifference
+) -> str:
+    """Describe two scores over the same queries, and their paired difference."""
+    return (
+        f"{comparison.name(best)} {score_text(best.main)}, against {score_text(other.main)} of "
+        f"{comparison.name(other)}: {difference}."
+    )
+
+
+def _paired(comparison: Comparison, best: Result, other: Result) -> PairedDifference | None:
+    """Return the difference of two scores; None if they are not over the same queries."""
+    if not comparable(best, other):
+        return None
+    return comparison.between(best, other)
 
 
 def _value(result: Result) -> float:
     return result.main.value or 0.0
 
 
-def _against(
-    comparison: Comparison, best: Result, other: Result
-) -> tuple[str, PairedDifference] | None:
-    """Describe two scores over the same queries, and return their paired difference."""
-    gap = comparison.between(best, other) if comparable(best, other) else None
-    if gap is None:
-        return None
-    scores = f"{score_text(best.main)}, against {score_text(other.main)}"
-    return f"{comparison.name(best)} {scores} of {comparison.name(other)}: {gap}.", gap
-
-
-def _training(comparison: Comparison, results: Sequence[Result]) -> tuple[Finding, Result] | None:
-    """Compare the best later checkpoint of a training with its start.
+def _training(comparison: Comparison, results: Sequence[Result]) -> Finding | None:
+    """Compare the best later checkpoint of a training with its start; the page is the run's id.
 
     For several trainings, that of the best checkpoint. The p-value is corrected over a family that
     includes the other checkpoints.
     """
     keys = list(dict.fromkeys(result.task.key for result in results))
-    series = [
-        (max(later, key=_value), steps[min(steps)], each.training)
-        for each in trajectories(results, tasks=keys)
-        for steps in each.records.values()
-        if (later := [record for step, record in steps.items() if step > min(steps)])
+    candidates = []
+    for trajectory in trajectories(results, tasks=keys):
+        for steps in trajectory.records.values():
+            start = min(steps)
+            later = [record for step, record in steps.items() if step > start]
+            if later:
+                candidates.append((max(later, key=_value), steps[start], trajectory.training))
+    if not candidates:
+        return None
+    best, start_record, training = max(candidates, key=lambda candidate: _value(candidate[0]))
+    difference = _paired(comparison, best, start_record)
+    if difference is None:
+        return None
+    name = f"Training {training}"
+    if "contrastive" in training.lower():
+        name = "Contrastive training"
+    effect = _effect(difference, short_task(best.task.key), comparison.procedure.alpha)
+    evidence = _evidence(comparison, best, start_record, difference)
+    return Finding(f"{name} {effect}", evidence, best.run)
+
+
+def _extracted(comparison: Comparison, results: Sequence[Result]) -> Finding | None:
+    """Compare the best extracted encoder with the baseline; the page is the run's id."""
+    root = paths.root()
+    extracted = [
+        result for result in results if read_provenance(root / str(result.model.spec)) is not None
     ]
-    if not series:
+    if not extracted:
         return None
-    best, first, training = max(series, key=lambda each: _value(each[0]))
-    if (pair := _against(comparison, best, first)) is None:
+    best = extracted[0]
+    compared = comparison.on(best.task.key)
+    if compared is None:
         return None
-    evidence, gap = pair
-    name = "Contrastive training" if "contrastive" in training.lower() else f"Training {training}"
-    effect = _effect(gap, short_task(best.task.key), comparison.procedure.alpha)
-    return Finding(f"{name} {effect}", evidence), best
-
-
-def _extracted(comparison: Comparison, results: Sequence[Result]) -> tuple[Finding, Result] | None:
-    """Compare the best extracted encoder with the baseline."""
-    own = [r for r in results if read_provenance(paths.root() / str(r.model.spec)) is not None]
-    compared = comparison.on(own[0].task.key) if own else None
-    others = [r for r in results if compared and comparison.name(r) == compared.baseline]
-    if not others or (pair := _against(comparison, own[0], others[0])) is None:
+    baselines = [result for result in results if comparison.name(result) == compared.baseline]
+    if not baselines:
         return None
-    evidence, gap = pair
+    difference = _paired(comparison, best, baselines[0])
+    if difference is None:
+        return None
     verdict = "not significantly different from"
-    if gap.significant(comparison.procedure.alpha):
-        verdict = "above" if gap.difference > 0 else "below"
-    what = f"The best extracted encoder, {comparison.name(own[0])}, is {verdict}"
-    where = short_task(own[0].task.key)
-    return Finding(f"{what} {in_words(gap.second)} on {where}", evidence), own[0]
+    if difference.significant(comparison.procedure.alpha):
+        verdict = "above" if difference.difference > 0 else "below"
+    headline = (
+        f"The best extracted encoder, {comparison.name(best)}, is {verdict} "
+        f"{in_words(difference.second)} on {short_task(best.task.key)}"
+    )
+    return Finding(headline, _evidence(comparison, best, baselines[0], difference), best.run)

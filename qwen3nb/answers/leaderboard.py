@@ -52,6 +52,7 @@ from qwen3nb.report.render.table import (
     MOST_MODELS,
     Cell,
     Conclusion,
+    Head,
     Sections,
     Table,
     not_shown,
@@ -428,7 +429,7 @@ def _scores_table(grid_: "_Grid", near: Mapping[str, Iterable[str]], links: Link
         head, is_searched = short_task(key), is_search(key)
         if of_task:
             task, score = of_task[0].task, of_task[0].main
-            head += f"\n{task.main_metric}, n = {score.n}"
+            head = Head(f"{head}\n{task.main_metric}, n = {score.n}", score.n)
             is_searched = task.type in _SEARCHES
         heads.append(head)
         for identity, row in rows.items():
@@ -669,7 +670,8 @@ def _task_head(column: MeanColumn, grid_: _Grid) -> str:
     record = records[0]
     score = benchmark_means.task_score(record, column.metric)
     queries = score.n if score else 0
-    return f"{short_task(column.name)}\n{column.metric or _metric_of(record)}, n = {queries}"
+    metric = column.metric or _metric_of(record)
+    return Head(f"{short_task(column.name)}\n{metric}, n = {queries}", queries)
 
 
 def _metric_of(record: Result) -> str:

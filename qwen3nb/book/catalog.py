@@ -81,7 +81,7 @@ def page_kind(notebook: str) -> PageKind:
             str(metadata.get("part", OWN_PART)),
             str(metadata.get("question", "")),
             int(str(metadata.get("place", LAST))),
-            Needs(metadata.get("needs", Needs.RUN)),
+            Needs(str(metadata.get("needs", Needs.RUN))),
             bool(metadata.get("measures", False)),
         )
     except ValueError:  # not what is described above

@@ -512,7 +512,7 @@ def test_the_landing_page_links_to_the_numbers_and_says_if_there_are_none(home):
     assert 'href="runs/leaderboard.html"' in page
     assert page.count("<figure") == 1
     assert interference_finding(interference([])) is None  # nothing was trained here
-    assert "q-finding-head" not in headline_findings(compare([]), task=TASK)
+    assert "q-finding-head" not in headline_findings(compare([]), [], task=TASK, links={})
     assert "No results yet on whole tasks" in headline_lead(compare([]), task=TASK)
     others = [make("judge", task=f"x.bm25-{n}") for n in range(6)]
     page = headline_lead(compare(others, tier="smoke"), task=TASK, results=others)

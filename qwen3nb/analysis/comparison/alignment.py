@@ -12,6 +12,7 @@ used. Random vectors are a floor, used for tasks without any reference model.
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,30 +42,32 @@ def pair_results(
     most records (if tied, the newer). The defaults are each task's main metric, all tasks and the
     `system_names` of these records.
     """
-    given = [result for result in results if tasks is None or result.task.key in tasks]
-    records, replaced = newest_records(given)
-    left_out = [str(note) for note in replaced]
-    newest = by_part(records)
-    names = names or system_names(newest)
+    on_tasks = [result for result in results if tasks is None or result.task.key in tasks]
+    newest, replaced = newest_records(on_tasks)
+    records = by_part(newest)
+    names = names or system_names(records)
+    notes = [str(note) for note in replaced]
+    recorded = {result.task.key for result in on_tasks}
+    for task in sorted(set(tasks or ()) - recorded):
+        notes.append(f"{task}: no record of any system")
     by_task: dict[str, list[Result]] = {}
-    for result in sorted(newest, key=lambda each: names[each.model.identity, each.seed]):
-        by_task.setdefault(result.task.key, []).append(result)
-    missing = sorted(set(tasks or ()) - {result.task.key for result in given})
-    left_out += [f"{task}: no record of any system" for task in missing]
+    for record in sorted(records, key=lambda record: system_name(record, names)):
+        by_task.setdefault(record.task.key, []).append(record)
     matrices: list[ScoreMatrix] = []
-    for task, records in sorted(by_task.items()):
-        wanted = metric or records[0].task.main_metric
-        columns, reasons = score_columns(task, records, names, wanted, common_revision(records))
-        left_out += reasons
+    for task, of_task in sorted(by_task.items()):
+        by_metric = metric or of_task[0].task.main_metric
+        revision = common_revision(of_task)
+        columns, reasons = score_columns(task, of_task, names, by_metric, revision)
+        notes += reasons
         if len(columns) < 2:
-            left_out += [f"{task}: {name} has no other system to pair with" for name in columns]
-        else:
-            try:
-                clusters = newest_clusters(records)
-                matrices.append(join(columns, task=task, metric=wanted, clusters=clusters))
-            except ValueError as error:
-                left_out.append(str(error))
-    return matrices, left_out
+            notes += [f"{task}: {name} has no other system to pair with" for name in columns]
+            continue
+        clusters = newest_clusters(of_task)
+        try:
+            matrices.append(join(columns, task=task, metric=by_metric, clusters=clusters))
+        except ValueError as error:
+            notes.append(str(error))
+    return matrices, notes
 
 
 @dataclass(frozen=True)
@@ -107,30 +110,50 @@ def by_part(results: Iterable[Result]) -> list[Result]:
     """
     records = []
     for result in results:
-        subsets = len({part.subset for part in result.parts}) > 1
-        splits = len({part.split for part in result.parts}) > 1
-        splits |= result.task.selection.endswith(tuple(f"-{part.split}" for part in result.parts))
-        for part in result.parts:
-            start = f"{part.split}/{part.subset}/"
-            columns = {name: _within(start, each) for name, each in result.per_query.items()}
-            task = replace(
-                result.task,
-                selection="-".join([part.subset] * subsets + [part.split] * splits),
-                splits=(part.split,),
-                subsets=(part.subset,),
-                languages=part.languages,
-                mteb=None,
-                clusters=_within(start, result.task.clusters),
-            )
-            metrics = {result.task.main_metric: part.score}
-            records.append(replace(result, task=task, metrics=metrics, per_query=columns, parts=()))
-        if not result.parts:
+        if result.parts:
+            records += _parts_of(result)
+        else:
             records.append(result)
     return records
 
 
-def _within(start: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {q.removeprefix(start): value for q, value in values.items() if q.startswith(start)}
+def _parts_of(result: Result) -> list[Result]:
+    """Return a record per part, with the scores of its queries."""
+    has_subsets = len({part.subset for part in result.parts}) > 1
+    splits = tuple(f"-{part.split}" for part in result.parts)
+    has_splits = len(set(splits)) > 1 or result.task.selection.endswith(splits)
+    records = []
+    for part in result.parts:
+        selection = []
+        if has_subsets:
+            selection.append(part.subset)
+        if has_splits:
+            selection.append(part.split)
+        prefix = f"{part.split}/{part.subset}/"
+        task = replace(
+            result.task,
+            selection="-".join(selection),
+            splits=(part.split,),
+            subsets=(part.subset,),
+            languages=part.languages,
+            mteb=None,
+            clusters=_without_prefix(prefix, result.task.clusters),
+        )
+        scores = {
+            name: _without_prefix(prefix, by_query) for name, by_query in result.per_query.items()
+        }
+        metrics = {result.task.main_metric: part.score}
+        records.append(replace(result, task=task, metrics=metrics, per_query=scores, parts=()))
+    return records
+
+
+def _without_prefix(prefix: str, by_query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the queries whose ids have a prefix, by the ids without it."""
+    return {
+        query.removeprefix(prefix): value
+        for query, value in by_query.items()
+        if query.startswith(prefix)
+    }
 
 
 def newest_clusters(records: Iterable[Result]) -> Mapping[str, str]:
@@ -176,40 +199,50 @@ def model_names(results: Iterable[Result]) -> dict[str, str]:
     Models of one label are named by their pooling or dtype, else by digest. A model with
     several labels shows the others as well: ``demo-average (= runs-ul2-best)``.
     """
-    newest = from_oldest(results)
-    models = {result.model.identity: result.model for result in newest}
+    records = from_oldest(results)
+    models = {record.model.identity: record.model for record in records}
     by_label: dict[str, list[ModelInfo]] = {}
     for model in models.values():
         by_label.setdefault(model.label, []).append(model)
     names = {}
-    for label, same in by_label.items():
-        marks: list[Any] = [model.identity[:8] for model in same]
-        for values in ([model.settings.get(key) for model in same] for key in ("dtype", "pooling")):
-            if None not in values and len(set(values)) == len(same):
-                marks = values
-        for model, mark in zip(same, marks, strict=True):
-            names[model.identity] = f"{label} ({mark})" if len(same) > 1 else label
+    for label, alike in by_label.items():
+        for model, mark in zip(alike, _marks(alike), strict=True):
+            names[model.identity] = f"{label} ({mark})" if len(alike) > 1 else label
     aliases: dict[str, set[str]] = {}
-    for result in newest:
-        aliases.setdefault(result.model.identity, set()).add(result.model.label)
+    for record in records:
+        aliases.setdefault(record.model.identity, set()).add(record.model.label)
     for identity, model in models.items():
-        if others := sorted(aliases[identity] - {model.label}):
+        others = sorted(aliases[identity] - {model.label})
+        if others:
             names[identity] += f" (= {', '.join(others)})"
     return names
 
 
+def _marks(models: Sequence[ModelInfo]) -> list[str]:
+    """Return what tells models of one label apart: pooling, dtype or digest."""
+    for setting in ("pooling", "dtype"):
+        values = [model.settings.get(setting) for model in models]
+        if None not in values and len(set(values)) == len(models):
+            return [str(value) for value in values]
+    return [model.identity[:8] for model in models]
+
+
+def system_name(result: Result, names: Names) -> str:
+    """Return the name of the system that a record is of."""
+    return names[result.model.identity, result.seed]
+
+
 def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
     """Return names by identity and seed: the model's name, with the seed if there are several."""
-    given = list(results)
-    names = model_names(given)
-    systems = dict.fromkeys((result.model.identity, result.seed) for result in given)
-    identities = [identity for identity, _ in systems]
-    return {
-        (identity, seed): f"{names[identity]} (seed {seed})"
-        if identities.count(identity) > 1
-        else names[identity]
-        for identity, seed in systems
-    }
+    records = list(results)
+    by_identity = model_names(records)
+    systems = dict.fromkeys((record.model.identity, record.seed) for record in records)
+    seeds = Counter(identity for identity, _ in systems)
+    names = {}
+    for identity, seed in systems:
+        name = by_identity[identity]
+        names[identity, seed] = f"{name} (seed {seed})" if seeds[identity] > 1 else name
+    return names
 
 
 def score_columns(
@@ -221,21 +254,25 @@ def score_columns(
     nothing at all are left out.
     """
     columns: dict[str, SystemScores] = {}
-    reasons = []
-    for result in records:
-        name = names[result.model.identity, result.seed]
-        if result.task.revision != revision:
-            reasons.append(
-                f"{task}: {name} was run on revision {result.task.revision} of the data, "
-                f"the others on {revision}"
-            )
-        elif not result.scores.counts.get(metric):
-            reasons.append(f"{task}: {name} has no {metric} per query")
-        elif reason := without_result(result, metric):
-            reasons.append(f"{task}: {name} {reason}, so there is no verdict")
+    notes = []
+    for record in records:
+        name = system_name(record, names)
+        reason = _why_not_compared(record, metric, revision)
+        if reason:
+            notes.append(f"{task}: {name} {reason}")
         else:
-            columns[name] = scores_by(metric, result)
-    return columns, reasons
+            columns[name] = scores_by(metric, record)
+    return columns, notes
+
+
+def _why_not_compared(record: Result, metric: str, revision: str) -> str:
+    """Return why a record has no scores to compare; empty if it has."""
+    if record.task.revision != revision:
+        return f"was run on revision {record.task.revision} of the data, the others on {revision}"
+    if not record.scores.counts.get(metric):
+        return f"has no {metric} per query"
+    reason = without_result(record, metric)
+    return f"{reason}, so there is no verdict" if reason else ""
 
 
 def nothing_found(result: Result, metric: str) -> tuple[str, ...]:
@@ -244,11 +281,11 @@ def nothing_found(result: Result, metric: str) -> tuple[str, ...]:
     A record with their number alone gives as many of its queries with a score of 0.
     """
     scores = result.per_query.get(metric, {})
-    top = result.top
-    if top is not None:
-        return tuple(query for query in scores if query in top and not top[query])
-    count = result.task.counts.get(NOTHING_FOUND, 0)
-    return tuple(query for query, score in scores.items() if score == 0)[:count]
+    rankings = result.top
+    if rankings is not None:
+        return tuple(query for query in scores if query in rankings and not rankings[query])
+    zeros = [query for query, score in scores.items() if score == 0]
+    return tuple(zeros[: result.task.counts.get(NOTHING_FOUND, 0)])
 
 
 def without_result(result: Result, metric: str) -> str:
@@ -261,28 +298,28 @@ def without_result(result: Result, metric: str) -> str:
         return ""
     if len(nothing_found(result, metric)) == len(scores):
         return "found nothing for any query"
-    for what, count in result.task.counts.items():
-        if what.endswith(PART_FOUND_NOTHING) and count >= len(scores):
-            part = what.removesuffix(PART_FOUND_NOTHING).rpartition(" ")[2]
+    for noun, count in result.task.counts.items():
+        if noun.endswith(PART_FOUND_NOTHING) and count >= len(scores):
+            part = noun.removesuffix(PART_FOUND_NOTHING).rpartition(" ")[2]
             return f"is a fusion of which {part} found nothing for any query"
     return ""
 
 
 def scores_by(metric: str, result: Result) -> SystemScores:
     """Return the scores of a record by a metric, on the queries that have one."""
-    queries, array = result.scores.queries, result.scores.array(metric)
-    if result.scores.counts[metric] < len(array):
-        queries, array = tuple(itertools.compress(queries, there := ~np.isnan(array))), array[there]
-    return system_scores(queries, array)
+    queries, scores = result.scores.queries, result.scores.array(metric)
+    if result.scores.counts[metric] == len(scores):
+        return system_scores(queries, scores)
+    is_scored = ~np.isnan(scores)
+    return system_scores(tuple(itertools.compress(queries, is_scored)), scores[is_scored])
 
 
 def common_revision(records: Sequence[Result]) -> str:
     """Return the revision of the data with most records; if tied, the newer."""
-    counts: dict[str, tuple[int, str]] = {}
-    for result in records:
-        count, last = counts.get(str(result.task.revision), (0, ""))
-        counts[str(result.task.revision)] = (count + 1, max(last, result.finished))
-    return max(counts, key=lambda revision: counts[revision])
+    finished: dict[str, list[str]] = {}
+    for record in records:
+        finished.setdefault(str(record.task.revision), []).append(record.finished)
+    return max(finished, key=lambda revision: (len(finished[revision]), max(finished[revision])))
 
 
 FLOOR = "random"
@@ -294,8 +331,8 @@ def in_words(baseline: str) -> str:
     >>> in_words("bm25"), in_words("random")
     ('bm25', 'random (the floor)')
     """
-    of_random = re.fullmatch(rf"{FLOOR}(-\d+)?( \(.*\))?", baseline)
-    return f"{baseline} (the floor)" if of_random else baseline
+    is_random = re.fullmatch(rf"{FLOOR}(-\d+)?( \(.*\))?", baseline)
+    return f"{baseline} (the floor)" if is_random else baseline
 
 
 def is_floor(result: Result) -> bool:
@@ -305,8 +342,11 @@ def is_floor(result: Result) -> bool:
 
 def reference_models() -> dict[str, str]:
     """Return the hub ids of the reference models by name, in the order of the rule."""
-    known = {name: each for name, each in registry().items() if each.get("baseline", True)}
-    return {"bm25": "bm25", **{name: str(each.get("id", name)) for name, each in known.items()}}
+    ids = {"bm25": "bm25"}
+    for name, entry in registry().items():
+        if entry.get("baseline", True):
+            ids[name] = str(entry.get("id", name))
+    return ids
 
 
 def possible_baselines(results: Iterable[Result], *, named: str = "") -> list[Result]:
@@ -314,9 +354,9 @@ def possible_baselines(results: Iterable[Result], *, named: str = "") -> list[Re
     ids = reference_models()
     specs = {FLOOR, *ids, *ids.values()}
     return [
-        each
-        for each in results
-        if each.model.label == named or each.model.spec.partition(":")[0] in specs
+        result
+        for result in results
+        if result.model.label == named or result.model.spec.partition(":")[0] in specs
     ]
 
 
@@ -326,19 +366,20 @@ def baselines(results: Iterable[Result], names: Names, *, named: str = "") -> li
     ``results`` have scores on the tasks shown; a label ``named`` by the user comes first.
     """
     ids = reference_models()
-    order, of_id = list(ids), {each: name for name, each in ids.items()}
+    order = list(ids)
+    name_of_id = {hub_id: name for name, hub_id in ids.items()}
     tasks: dict[str, set[str]] = {}
     ranks: dict[str, int] = {}
-    first, floors = [], []
+    by_user, floors = [], []
     for result in results:
-        name = names[result.model.identity, result.seed]
+        name = system_name(result, names)
         tasks.setdefault(name, set()).add(result.task.key)
         if result.model.label == named:
-            first.append(name)
-        spec = of_id.get(result.model.spec, result.model.spec)
+            by_user.append(name)
+        spec = name_of_id.get(result.model.spec, result.model.spec)
         if spec in order:  # but not results of a training, which are in a folder
             ranks[name] = order.index(spec)
-        elif spec.partition(":")[0] == FLOOR:
+        elif is_floor(result):
             floors.append(name)
     references = sorted(ranks, key=lambda name: (-len(tasks[name]), ranks[name], name))
-    return list(dict.fromkeys([*first[:1], *references, *floors]))
+    return list(dict.fromkeys([*by_user[:1], *references, *floors]))

@@ -11,10 +11,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypedDict, Unpack
 from urllib.parse import quote
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import Interval
@@ -65,7 +66,7 @@ def effect_text(
 
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 seed``, ``2 seeds``."""
-    return f"{count} {noun}{'s' * (count != 1)}"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def not_shown(count: int) -> str:
@@ -92,6 +93,41 @@ class Cell:
     mark: str = ""  # a symbol explained in the table's legend
     id: str = ""  # anchor of the row on a page, for its first cell
     code: bool = False  # whether it is a command to copy, shown verbatim
+
+
+class CellFields(TypedDict, total=False):
+    """The fields of a cell besides its text, value and interval."""
+
+    detail: str
+    link: str
+    strong: bool
+    second: bool
+    std: str
+    mark: str
+    id: str
+    code: bool
+
+
+class TableFields(TypedDict, total=False):
+    """The fields of a table besides its rows, heads and note."""
+
+    kind: str
+    name: str
+    caption: str
+    legend: tuple[tuple[str, str], ...]
+    data: DataUsed
+
+
+class Head(str):
+    """The head of a column of scores, with the number of queries or pairs behind them."""
+
+    n: int
+
+    def __new__(cls, text: str, n: int) -> Self:
+        """Return the text as a head."""
+        head = super().__new__(cls, text)
+        head.n = n
+        return head
 
 
 def as_cell(value: Any) -> Cell:
@@ -123,7 +159,7 @@ def number(
     *,
     interval: Interval | None = None,
     absent: str = "–",
-    **more: Any,
+    **more: Unpack[CellFields],
 ) -> Cell:
     """Return a cell with a number, which is also its value for sorting and CSV.
 
@@ -135,25 +171,36 @@ def number(
     ('[0.200, 0.300]', 'not run')
     """
     if isinstance(value, Aggregate):
-        if value.value is None:
-            return Cell("undefined", value.undefined, **{**more, "strong": False})
-        ends = None if value.low is None or value.high is None else (value.low, value.high)
-        return number(value.value, spec, interval=ends, **more)
+        return _aggregate_cell(value, spec, more)
     if value is None:
         return Cell(absent, **more)
     signed = _SIGNED.fullmatch(spec)
     if interval is not None:
-        plain = "[{}]".format(", ".join(format(end, spec) for end in interval))
-        more["detail"] = ends_text(interval, spec) if signed else plain
+        more["detail"] = ends_text(interval, spec) if signed else _ends_text(interval, spec)
     if signed:
         spec = signed_format(int(signed[1]), [value])
-    return Cell(format(value + 0, spec), value=value, interval=interval, **more)
+    text = format(value + 0, spec)  # + 0: no minus before 0
+    return Cell(text, value=value, interval=interval, **more)
+
+
+def _aggregate_cell(score: Aggregate, spec: str, more: CellFields) -> Cell:
+    if score.value is None:
+        reason: CellFields = {**more, "detail": score.undefined, "strong": False}
+        return Cell("undefined", **reason)
+    interval = None
+    if score.low is not None and score.high is not None:
+        interval = (score.low, score.high)
+    return number(score.value, spec, interval=interval, **more)
+
+
+def _ends_text(interval: Interval, spec: str) -> str:
+    low, high = interval
+    return f"[{format(low, spec)}, {format(high, spec)}]"
 
 
 _SIGNED = re.compile(r"\+\.(\d+)f")  # the format of a difference
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")  # within CamelCase
-_N = re.compile(r"\bn = ([\d,]+)")  # in the head of a column
 _COUNT = re.compile(r"-?\d{1,3}(,\d{3})+|-?\d{1,15}")
 _MISSING = {"", "–", "not run", "no vectors"}  # instead of a number
 _NARROW = 4  # table columns that fit one column of a paper; wider tables span both
@@ -217,13 +264,13 @@ class Table:
     @classmethod
     def of(
         cls,
-        rows: Iterable[Mapping[str, Any] | Sequence[Any]],
+        rows: Iterable[Mapping[Any, Any] | Iterable[Any]],
         columns: Iterable[str] = (),
         *,
         note: str = "",
         empty: str = "",
         best: bool = False,
-        **options: Any,
+        **options: Unpack[TableFields],
     ) -> Self:
         """Return a table of plain values (see `as_cell`).
 
@@ -232,18 +279,21 @@ class Table:
         note. With ``best``, the best and second-best values of each column except the first are
         marked. ``options``: `kind`, `name`, `caption`, `legend` and `data`.
         """
-        listed = [row if isinstance(row, Mapping) else tuple(row) for row in rows]
-        heads = tuple(columns) or (tuple(listed[0]) if listed else ())
-        values = (
-            map(row.__getitem__, heads) if isinstance(row, Mapping) else row for row in listed
-        )
-        cells = tuple(tuple(map(as_cell, row)) for row in values)
-        shown = with_ranks(cells) if best else cells
-        return cls(heads, shown, note if listed else empty or note, **options)
+        heads = tuple(columns)
+        cells = []
+        for row in rows:
+            values = row
+            if isinstance(row, Mapping):
+                heads = heads or tuple(row)
+                values = [row[head] for head in heads]
+            cells.append(tuple(map(as_cell, values)))
+        if not cells:
+            return cls(heads, (), empty or note, **options)
+        return cls(heads, with_ranks(cells) if best else tuple(cells), note, **options)
 
     def notes(self) -> list[str]:
         """Return the line on substitute data, the note and the legend, one string per entry."""
-        legend = (f"{mark} {text}" for mark, text in self.legend)
+        legend = [f"{mark} {text}" for mark, text in self.legend]
         return [note for note in (self.data.text, self.note, *legend) if note]
 
     def to_frame(self, *, intervals: bool = False) -> DataFrame:
@@ -255,17 +305,24 @@ class Table:
         """
         import pandas as pd
 
-        firsts = [head.partition("\n")[0] for head in self.columns]
         columns: dict[str, Any] = {}
-        for index, (head, first) in enumerate(zip(self.columns, firsts, strict=True)):
-            name = first if firsts.count(first) == 1 else " ".join(head.split())
+        for index, head in enumerate(self.columns):
+            name = self._frame_name(head)
             cells = [row[index] for row in self.rows]
-            columns[name] = _values(cells)
-            for label, ends in _ends(cells) if intervals else ():
-                columns[f"{name}, {label}"] = np.array(ends, float)
-            if intervals and (n := _N.search(head)):
-                columns[f"{name}, n"] = int(n[1].replace(",", ""))
+            columns[name] = _values(cells) if index else _names_or_values(cells)
+            if not intervals:
+                continue
+            for end, values in _ends(cells):
+                columns[f"{name}, {end}"] = np.array(values, float)
+            if isinstance(head, Head):
+                columns[f"{name}, n"] = head.n
         return pd.DataFrame(columns, index=range(len(self)))
+
+    def _frame_name(self, head: str) -> str:
+        """Return the first line of a head, or the whole head if another one begins alike."""
+        name = _first_line(head)
+        alike = [other for other in self.columns if _first_line(other) == name]
+        return name if len(alike) == 1 else " ".join(head.split())
 
     def to_html(self) -> str:
         """Return an HTML table, escaped; the book's script makes it sortable.
@@ -273,28 +330,42 @@ class Table:
         Cells with a value have it as sort key.
         """
         name = anchor("tab", self.name, self.caption)
-        own = f' id="{html.escape(name, quote=True)}"' if name else ""
-        own += data_attribute(self.data)
-        above = f'<p class="q-caption">{escaped_text(self.caption)}</p>' if self.caption else ""
-        below = "".join(f'<p class="q-note">{escaped_text(note)}</p>' for note in self.notes())
+        attributes = f' id="{html.escape(name, quote=True)}"' if name else ""
+        attributes += data_attribute(self.data)
+        parts = []
+        if self.caption:
+            parts.append(f'<p class="q-caption">{escaped_text(self.caption)}</p>')
+        if self.columns:
+            parts.append(self._html_grid())
+        for note in self.notes():
+            parts.append(f'<p class="q-note">{escaped_text(note)}</p>')
+        return f'<div class="q-table"{attributes}>{"".join(parts)}</div>'
+
+    def _html_grid(self) -> str:
+        kind = self.kind
+        if len(self.columns) > _MANY_COLUMNS:
+            kind += " many"
         heads = "".join(map(self._html_head, range(len(self.columns))))
-        kind = f"{self.kind} many" if len(self.columns) > _MANY_COLUMNS else self.kind
-        grid = (
+        body = "".join(map(_html_row, self.rows))
+        return (
             f'<div class="q-scroll"><table class="q {html.escape(kind)}"><thead><tr>{heads}</tr>'
-            f"</thead><tbody>{''.join(map(_html_row, self.rows))}</tbody></table></div>"
+            f"</thead><tbody>{body}</tbody></table></div>"
         )
-        return f'<div class="q-table"{own}>{above}{grid if self.columns else ""}{below}</div>'
 
     def _html_head(self, index: int) -> str:
         text, _, detail = self.columns[index].partition("\n")
         if not (text + detail).strip():
             return "<td></td>"  # screen readers would announce an empty header
-        kept = escaped_text(detail).replace(" = ", "\u00a0=\u00a0")  # "n = 200" stays on one line
-        small = f'<span class="q-detail">{kept}</span>' if detail else ""
+        small = ""
+        if detail:
+            unbroken = escaped_text(detail).replace(" = ", "\u00a0=\u00a0")  # "n = 200" on one line
+            small = f'<span class="q-detail">{unbroken}</span>'
         name = _HUMP.sub("<wbr>", html.escape(text))  # allows long names to break
         # In a table of words, align the head of a column of numbers with its numbers.
-        right = self.kind != "numbers" and any(row[index].value is not None for row in self.rows)
-        side = ' class="q-right"' if right else ""
+        has_numbers = any(row[index].value is not None for row in self.rows)
+        side = ""
+        if has_numbers and self.kind != "numbers":
+            side = ' class="q-right"'
         return f'<th scope="col"{side}>{name}{small}</th>'
 
     def to_markdown(self) -> str:
@@ -303,8 +374,11 @@ class Table:
         def text(cell: Cell) -> str:
             return f"{_MARKDOWN.of(cell)} {escaped(cell.detail)}".strip()
 
-        table = markdown_table(self.columns, self.rows, cell=text)
-        return "\n\n".join([table] * bool(self.columns) + [*map(escaped, self.notes())])
+        parts = []
+        if self.columns:
+            parts.append(markdown_table(self.columns, self.rows, cell=text))
+        parts += map(escaped, self.notes())
+        return "\n\n".join(parts)
 
     def to_latex(self) -> str:
         r"""Return a ``table``, escaped, or a ``table*`` if it is wide, scaled down to its column.
@@ -385,47 +459,81 @@ class Table:
         return f'<p class="q-files">Save as {" · ".join(links)}</p>'
 
 
+def _first_line(head: str) -> str:
+    return head.partition("\n")[0]
+
+
+def _names_or_values(cells: Sequence[Cell]) -> Any:
+    """Return the names of rows as text, also of a model that is called ``42``."""
+    if any(cell.value is not None for cell in cells):
+        return _values(cells)
+    return [str(_plain_value(cell)) for cell in cells]
+
+
 def _plain_value(cell: Cell) -> float | str:
     """Return a cell's number, else its text and detail."""
     words = " ".join(f"{cell.text} {cell.detail}".split())
     return words.replace("−", "-") if cell.value is None else cell.value
 
 
-def _ends(cells: Sequence[Cell]) -> list[tuple[str, Sequence[float | None]]]:
+def _ends(cells: Sequence[Cell]) -> list[tuple[str, list[float | None]]]:
     """Return lower and upper ends of a column with intervals; empty for other columns."""
-    if not any(each.interval for each in cells):
+    if not any(cell.interval for cell in cells):
         return []
-    ends = [each.interval or (None, None) for each in cells]
-    return [("low", [low for low, _ in ends]), ("high", [high for _, high in ends])]
+    lows: list[float | None] = []
+    highs: list[float | None] = []
+    for cell in cells:
+        low, high = cell.interval or (None, None)
+        lows.append(low)
+        highs.append(high)
+    return [("low", lows), ("high", highs)]
 
 
-def _values(cells: Sequence[Cell]) -> Any:
+def _values(cells: Sequence[Cell]) -> NDArray[np.float64] | list[str] | list[int]:
     """Return the numbers of a column (NaN if missing), or its texts if they are words."""
     if any(cell.value is not None for cell in cells):
         return np.array([cell.value for cell in cells], float)
     texts = [str(_plain_value(cell)) for cell in cells]
-    if any(text not in _MISSING and not _COUNT.fullmatch(text) for text in texts):
-        return texts
-    numbers = [None if text in _MISSING else int(text.replace(",", "")) for text in texts]
-    return np.array(numbers, float) if None in numbers else numbers
+    numbers: list[int | None] = []
+    for text in texts:
+        if text in _MISSING:
+            numbers.append(None)
+        elif _COUNT.fullmatch(text):
+            numbers.append(int(text.replace(",", "")))
+        else:
+            return texts
+    counts = [number for number in numbers if number is not None]
+    if len(counts) == len(numbers):
+        return counts
+    return np.array(numbers, float)
 
 
 def _html_row(row: Sequence[Cell]) -> str:
-    own = f' id="{html.escape(row[0].id, quote=True)}"' if row and row[0].id else ""
+    """Return a row; its first cell names it."""
     cells = []
     for index, cell in enumerate(row):
-        text = escaped_text(cell.text)
-        if cell.code and text:  # break commands between words, not at hyphens
-            words = " ".join(f"<span>{html.escape(word)}</span>" for word in cell.text.split(" "))
-            text = f'<code class="q-command">{words}</code>'
-        if cell.link:
-            text = f'<a href="{html.escape(cell.link, quote=True)}">{text}</a>'
-        text = _HTML.of(cell, text)
-        if cell.detail:
-            text += f'<span class="q-detail">{escaped_text(cell.detail)}</span>'
         key = "" if cell.value is None else f' data-sort="{cell.value!r}"'
-        cells.append(f"<td{key}>{text}</td>" if index else f'<th scope="row"{key}>{text}</th>')
-    return f"<tr{own}>{''.join(cells)}</tr>"
+        if index:
+            cells.append(f"<td{key}>{_html_cell(cell)}</td>")
+        else:
+            cells.append(f'<th scope="row"{key}>{_html_cell(cell)}</th>')
+    name = ""
+    if row and row[0].id:
+        name = f' id="{html.escape(row[0].id, quote=True)}"'
+    return f"<tr{name}>{''.join(cells)}</tr>"
+
+
+def _html_cell(cell: Cell) -> str:
+    text = escaped_text(cell.text)
+    if cell.code and text:  # break commands between words, not at hyphens
+        words = " ".join(f"<span>{html.escape(word)}</span>" for word in cell.text.split(" "))
+        text = f'<code class="q-command">{words}</code>'
+    if cell.link:
+        text = f'<a href="{html.escape(cell.link, quote=True)}">{text}</a>'
+    text = _HTML.of(cell, text)
+    if cell.detail:
+        text += f'<span class="q-detail">{escaped_text(cell.detail)}</span>'
+    return text
 
 
 def _stacked(text: str, detail: str, side: str) -> str:
@@ -454,16 +562,18 @@ def with_ranks(rows: Sequence[Sequence[Cell]]) -> tuple[tuple[Cell, ...], ...]:
 
     Cells without a value are not ranked.
     """
-    columns = list(zip(*rows, strict=True))[1:]
-    values = [{cell.value for cell in cells if cell.value is not None} for cells in columns]
-    best = [(), *(sorted(each, reverse=True)[:2] for each in values)]
-    return tuple(
-        tuple(
-            replace(cell, strong=cell.value in top[:1], second=cell.value in top[1:])
-            for cell, top in zip(row, best, strict=True)
+    columns = list(zip(*rows, strict=True))
+    ranked = list(columns[:1])
+    for cells in columns[1:]:
+        values = {cell.value for cell in cells if cell.value is not None}
+        best = sorted(values, reverse=True)[:2]
+        ranked.append(
+            tuple(
+                replace(cell, strong=cell.value in best[:1], second=cell.value in best[1:])
+                for cell in cells
+            )
         )
-        for row in rows
-    )
+    return tuple(zip(*ranked, strict=True))
 
 
 _CODE = re.compile(r"`([^`]+)`")

@@ -23,7 +23,15 @@ from qwen3nb.report.render.home import (
 )
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.latex import latex_text
-from qwen3nb.report.render.table import TABLE_FORMATS, Cell, Conclusion, Sections, Table, with_ranks
+from qwen3nb.report.render.table import (
+    TABLE_FORMATS,
+    Cell,
+    Conclusion,
+    Head,
+    Sections,
+    Table,
+    with_ranks,
+)
 
 
 def test_best_second_and_shared_places():
@@ -37,7 +45,7 @@ def test_best_second_and_shared_places():
 BEST = Cell("0.667", "[0.600, 0.700]", value=2 / 3, interval=(0.6, 0.7), strong=True, std="±0.1")
 SECOND = Cell("0.500", value=0.5, second=True, mark="†")
 ROWS = (("m", BEST), ("n", SECOND), ("=HYPERLINK(1)", "not run"))
-TABLE = Table.of(ROWS, ("model", "x\nn = 3"), name="x", legend=(("†", "a note"),))
+TABLE = Table.of(ROWS, ("model", Head("x\nn = 3", 3)), name="x", legend=(("†", "a note"),))
 
 
 def test_one_table_many_outputs():
@@ -65,8 +73,10 @@ def test_a_frame_has_numbers_and_stable_names_whatever_is_missing():
     assert frame.iloc[0].tolist() == ["m", 2 / 3, 0.6, 0.7, 3]
     assert frame.iloc[2, 1:4].isna().all()
     assert list(TABLE.to_frame().columns) == ["model", "x"]
-    shared = Table.of([("1,200", 7, "–"), ("3", "–", "–")], ("a\nk = 1", "a\nk = 2", "b"))
+    heads = ("model", "a\nk = 1", "a\nk = 2", "b")
+    shared = Table.of([("42", "1,200", 7, "–"), ("7", "3", "–", "–")], heads)
     assert shared.to_frame().fillna(-1).to_dict("list") == {
+        "model": ["42", "7"],  # names, also of a model that is called 42
         "a k = 1": [1200, 3],
         "a k = 2": [7, -1],
         "b": [-1, -1],
