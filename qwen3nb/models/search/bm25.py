@@ -25,7 +25,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property, partial
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,12 +34,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import Stemmer
+from numpy.typing import NDArray
 from scipy.sparse import coo_array, csc_array, load_npz, save_npz
 
 from qwen3nb import paths
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.search import mteb_rows
-from qwen3nb.models.search.searcher import Searcher
+from qwen3nb.models.search.searcher import Searcher, text_blocks
 from qwen3nb.models.search.words import (
     ENGLISH_WORDS,
     STEMMER,
@@ -51,6 +51,9 @@ from qwen3nb.models.search.words import (
 from qwen3nb.models.types import Stats
 from qwen3nb.utils import atomic_files
 from qwen3nb.utils.hardware import cores
+
+Floats = NDArray[np.float32]
+Rows = NDArray[np.int64]
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
@@ -144,21 +147,28 @@ class BM25(Searcher):
         started = time.perf_counter()
         names = [str(row["id"]) for row in queries]
         texts = [mteb_rows.joined_query(row) for row in queries]
-        run: dict[str, dict[str, float]] = {}
         words = self.words.split(texts)
         self._index_letters(texts, words)
+        run: dict[str, dict[str, float]] = {}
         if top_ranked is None:
             with ThreadPoolExecutor(cores()) as threads:
-                best = threads.map(partial(self._best, k=top_k), texts, words)
-                run = dict(zip(names, best, strict=True))
-        else:  # of the candidates those that share a word with the query
-            for name, text, own in zip(names, texts, words, strict=True):
-                scores = self._scores(text, own)
-                known = [each for each in top_ranked.get(name, ()) if each in self._positions]
-                among = {each: float(scores[self._positions[each]]) for each in known}
-                run[name] = {each: value for each, value in among.items() if value > 0}
+                rankings = threads.map(partial(self._best, k=top_k), texts, words)
+                run = dict(zip(names, rankings, strict=True))
+        else:
+            for name, text, query_words in zip(names, texts, words, strict=True):
+                scores = self._scores(text, query_words)
+                run[name] = self._matches(scores, top_ranked.get(name, ()))
         self._count(len(run), started)
         return run
+
+    def _matches(self, scores: Floats, candidates: Sequence[str]) -> dict[str, float]:
+        """Return the scores of those candidates that share a word with the query."""
+        matches = {}
+        for document in candidates:
+            position = self._positions.get(document)
+            if position is not None and scores[position] > 0:
+                matches[document] = float(scores[position])
+        return matches
 
     def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """Return the scores of indexed ``documents`` for one query; 0 without a shared word."""
@@ -195,25 +205,21 @@ class BM25(Searcher):
         scores = self._scores(text, words)
         rows = np.flatnonzero(scores > 0)
         if len(rows) > k:
-            found = scores[rows]
-            least = np.partition(found, len(found) - k)[len(found) - k]
-            above, tied = rows[found > least], rows[found == least]
-            if len(above) + len(tied) > k and len(scores) < LARGE:
-                rows = np.argpartition(scores, -k)[-k:]
-            else:
-                rows = np.concatenate([above, tied[: k - len(above)]])
+            rows = _best_rows(scores, rows, k)
         names = [self._documents[row] for row in rows.tolist()]
         return dict(zip(names, scores[rows].tolist(), strict=True))
 
-    def _scores(self, text: str, words: Sequence[str]) -> Any:
+    def _scores(self, text: str, words: Sequence[str]) -> Floats:
         """Return the score of every document (N,) for a query and its words."""
         index = self._index
         if self._letters is not None and _are_letters(words):
-            index, words = self._letters, self.words.of_letters.split([text])[0]
-        known = [word for word in words if word in index.vocab_dict]
-        if not known:
+            index = self._letters
+            words = self.words.of_letters.split([text])[0]
+        indexed_words = [word for word in words if word in index.vocab_dict]
+        if not indexed_words:
             return np.zeros(len(self._documents), dtype=np.float32)
-        return index.get_scores(known)
+        scores: Floats = index.get_scores(indexed_words)
+        return scores
 
     def _indexed(self, words: Words) -> bm25s.BM25:
         """Return the index of the corpus, from the cache if the corpus is large."""
@@ -225,8 +231,10 @@ class BM25(Searcher):
         """Index words of one letter if a query has no others, and its words are not English."""
         if self._letters is not None or self.words.letters or not self.words.every_script:
             return
-        pairs = zip(texts, words, strict=True)
-        wordless = [text for text, of_text in pairs if _are_letters(of_text)]
+        wordless = []
+        for text, text_words in zip(texts, words, strict=True):
+            if _are_letters(text_words):
+                wordless.append(text)
         if any(self.words.of_letters.split(wordless)):
             self._letters = self._indexed(self.words.of_letters)
 
@@ -245,6 +253,18 @@ def _are_letters(words: Sequence[str]) -> bool:
     return all(len(word) == 1 for word in words)
 
 
+def _best_rows(scores: Floats, rows: Rows, k: int) -> Rows:
+    """Return ``k`` of the ``rows`` with a score above 0; see `BM25._best` on ties."""
+    found = scores[rows]
+    least = np.partition(found, len(found) - k)[len(found) - k]
+    above = rows[found > least]
+    tied = rows[found == least]
+    if len(above) + len(tied) > k and len(scores) < LARGE:
+        chosen: Rows = np.argpartition(scores, -k)[-k:]
+        return chosen
+    return np.concatenate([above, tied[: k - len(above)]])
+
+
 def kept_index(
     texts: Callable[[], Iterable[str]], *, words: Words, settings: Mapping[str, Any]
 ) -> bm25s.BM25:
@@ -258,17 +278,21 @@ def kept_index(
     Raises:
         ValueError: no text has a word.
     """
-    read_as = (
-        {"english": True} if words == ENGLISH_WORDS else {**asdict(words), "words": words.name}
-    )
-    digest = hashlib.sha256(atomic_files.canonical({**settings, **read_as}))
+    recipe = dict(settings)
+    if words == ENGLISH_WORDS:
+        recipe["english"] = True
+    else:
+        recipe.update(asdict(words))
+        recipe["words"] = words.name
+    digest = hashlib.sha256(atomic_files.canonical(recipe))
     for text in texts():
         data = text.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "little") + data)
     folder = paths.cache() / "bm25" / digest.hexdigest()[:32]
     with atomic_files.turn(folder, what="indexes"):
-        if (kept := _opened(folder)) is not None:
-            return kept
+        stored_index = _opened(folder)
+        if stored_index is not None:
+            return stored_index
         index = build_index(texts(), words=words, settings=settings)
         try:
             with atomic_files.new_folder(folder) as work:
@@ -282,14 +306,12 @@ def kept_index(
 
 def kept_indexes() -> list[tuple[Path, int, int]]:
     """Return folder, number of documents and bytes of each kept index."""
-    return [
-        (
-            file.parent,
-            int(atomic_files.read_json(file)["num_docs"]),
-            sum(each.stat().st_size for each in file.parent.iterdir()),
-        )
-        for file in sorted(paths.cache().glob("bm25/*/params.index.json"))
-    ]
+    indexes = []
+    for file in sorted(paths.cache().glob("bm25/*/params.index.json")):
+        documents = int(atomic_files.read_json(file)["num_docs"])
+        size = sum(part.stat().st_size for part in file.parent.iterdir())
+        indexes.append((file.parent, documents, size))
+    return indexes
 
 
 def _opened(folder: Path) -> bm25s.BM25 | None:
@@ -306,13 +328,14 @@ def _opened(folder: Path) -> bm25s.BM25 | None:
 
 def build_index(texts: Iterable[str], *, words: Words, settings: Mapping[str, Any]) -> bm25s.BM25:
     """Return the index of texts in memory; see `kept_index`."""
-    vocabulary, source = _Vocabulary(words), map(words.spaced, texts)
+    vocabulary = _Vocabulary(words)
     index = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"])
     with TemporaryDirectory() as folder:
         blocks: list[Path] = []
-        while block := list(islice(source, _BLOCK)):
-            blocks.append(Path(folder, f"{len(blocks)}.npz"))
-            save_npz(blocks[-1], _counts(block, vocabulary), compressed=False)
+        for block in text_blocks(map(words.spaced, texts), _BLOCK):
+            file = Path(folder, f"{len(blocks)}.npz")
+            save_npz(file, _counts(block, vocabulary), compressed=False)
+            blocks.append(file)
         if not vocabulary.stems:
             raise ValueError(
                 "expected documents with words to index; got none with any (empty texts, or "
@@ -346,13 +369,15 @@ def _counts(block: list[str], vocabulary: _Vocabulary) -> csc_array:
     """Return how often each text has each word (n, V); Python sees each word of a block once."""
     split = pc.ascii_split_whitespace(pa.array(block, type=pa.string()))
     words = split.values.dictionary_encode()
-    known = np.array([vocabulary[word] for word in words.dictionary.to_pylist()], dtype=np.int32)
-    columns = known[words.indices.to_numpy()]
-    rows = np.repeat(np.arange(len(block), dtype=np.int32), np.diff(split.offsets.to_numpy()))
-    kept = columns >= 0
-    once = np.ones(np.count_nonzero(kept), dtype=np.float32)
-    shape = len(block), max(1, len(vocabulary.stems))
-    return coo_array((once, (rows[kept], columns[kept])), shape=shape).tocsc()  # adds up
+    numbers = np.array([vocabulary[word] for word in words.dictionary.to_pylist()], dtype=np.int32)
+    columns = numbers[words.indices.to_numpy()]
+    texts = np.arange(len(block), dtype=np.int32)
+    rows = np.repeat(texts, np.diff(split.offsets.to_numpy()))
+    counted = columns >= 0
+    ones = np.ones(np.count_nonzero(counted), dtype=np.float32)
+    shape = (len(block), max(1, len(vocabulary.stems)))
+    places = (rows[counted], columns[counted])
+    return coo_array((ones, places), shape=shape).tocsc()  # adds up
 
 
 def _scores(blocks: list[Path], words: int, *, k1: float, b: float) -> dict[str, Any]:
@@ -360,26 +385,43 @@ def _scores(blocks: list[Path], words: int, *, k1: float, b: float) -> dict[str,
 
     As in bm25s, computed in float64 and rounded to float32.
     """
-    every, frequencies = [], np.zeros(words, dtype=np.int64)
-    for block in map(load_npz, blocks):
-        every.append(block.sum(axis=1, dtype=np.int64))
-        frequencies[: block.shape[1]] += np.diff(block.indptr)
-    lengths = np.concatenate(every)
-    known, which = np.unique(frequencies, return_inverse=True)
-    rarity = [math.log(1 + (len(lengths) - n + 0.5) / (n + 0.5)) for n in known.tolist()]
-    idf = np.array(rarity, dtype=np.float32).astype(np.float64)[which]
+    lengths, frequencies = _lengths_and_frequencies(blocks, words)
+    idf = _inverse_frequencies(frequencies, len(lengths))
     norms = k1 * ((1 - b) + b * lengths / lengths.mean())
     offsets = np.concatenate([[0], np.cumsum(frequencies)])
     scores = np.empty(offsets[-1], dtype=np.float32)
     texts = np.empty(offsets[-1], dtype=np.int32)
-    filled, first = offsets[:-1].copy(), 0
+    filled = offsets[:-1].copy()
+    first = 0
     for block in map(load_npz, blocks):
         counts = np.diff(block.indptr)
         starts = filled[: len(counts)]
         places = np.arange(block.nnz) + np.repeat(starts - block.indptr[:-1], counts)
-        texts[places] = block.indices + first
-        tf = block.data / (norms[block.indices + first] + block.data)
-        scores[places] = np.repeat(idf[: len(counts)], counts) * tf
+        text_numbers = block.indices + first
+        texts[places] = text_numbers
+        term_weights = block.data / (norms[text_numbers] + block.data)
+        scores[places] = np.repeat(idf[: len(counts)], counts) * term_weights
         starts += counts
         first += block.shape[0]
     return {"data": scores, "indices": texts, "indptr": offsets, "num_docs": len(lengths)}
+
+
+def _lengths_and_frequencies(blocks: list[Path], words: int) -> tuple[Rows, Rows]:
+    """Return the number of words of each text, and of texts with each word."""
+    lengths = []
+    frequencies = np.zeros(words, dtype=np.int64)
+    for block in map(load_npz, blocks):
+        lengths.append(block.sum(axis=1, dtype=np.int64))
+        frequencies[: block.shape[1]] += np.diff(block.indptr)
+    return np.concatenate(lengths), frequencies
+
+
+def _inverse_frequencies(frequencies: Rows, texts: int) -> NDArray[np.float64]:
+    """Return the weight of each word, of Lucene's formula rounded to float32."""
+    distinct, positions = np.unique(frequencies, return_inverse=True)
+    weights = []
+    for frequency in distinct.tolist():
+        weights.append(math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5)))
+    rounded = np.array(weights, dtype=np.float32).astype(np.float64)
+    inverse: NDArray[np.float64] = rounded[positions]
+    return inverse
