@@ -84,51 +84,51 @@ class Encoder(Identified, ABC):
     _tokenless: Callable[[str], bool] | None = None
     _special: re.Pattern[str] | None = None  # finds special tokens in a text
 
-    def __init__(self, source: Source, given: ModelOptions, *, settings: dict[str, Any]) -> None:
+    def __init__(self, source: Source, options: ModelOptions, *, settings: dict[str, Any]) -> None:
         """Set the attributes of all encoders.
 
         Args:
             source: the model, with its content before loading.
-            given: the user's settings.
+            options: the user's options.
             settings: everything its vectors depend on, apart from its content.
 
         Raises:
             SpecError: more ``dimensions`` than those of the model, or files that have changed.
         """
-        kept = given.dimensions or self.width
-        if type(kept) is not int or not 1 <= kept <= self.width:
-            raise SpecError(
-                f"{source.label}: dimensions is {kept!r}; expected 1 to {self.width}, the width of "
-                "its vectors"
-            )
-        self.dimensions = None if kept == self.width else kept
-        self.label = f"{source.label}-{self.dimensions}d" if self.dimensions else source.label
+        self.dimensions = self._checked_dimensions(source, options)
+        self.label = source.label
+        if self.dimensions:
+            self.label = f"{source.label}-{self.dimensions}d"
         self.source = source
         self.prompts = source.prompts
-        whole = {
-            "encoding": ENCODING,
-            "model": unchanged(source),
-            "prompts": source.prompts,
-            **({"instruction": source.instruction} if source.instruction else {}),
-            **settings,
-            **({"vectors": "float16"} if given.cache_dtype == "float16" else {}),
-        }
+        whole = {"encoding": ENCODING, "model": unchanged(source), "prompts": source.prompts}
+        if source.instruction:
+            whole["instruction"] = source.instruction
+        whole.update(settings)
+        if options.cache_dtype == "float16":
+            whole["vectors"] = "float16"
         self.normalize = bool(whole.get("normalize", self.normalize))
-        self.settings = whole | ({"dimensions": self.dimensions} if self.dimensions else {})
+        self.settings = dict(whole)
+        if self.dimensions:
+            self.settings["dimensions"] = self.dimensions
         self.cache: EmbeddingCache | None = None
-        if given.cache:  # stores whole vectors, by texts including their prompts
-            prompted = whole | {"prompts": {}}
-            prompted.pop("instruction", None)
-            key = sha256_json(prompted)
-            about = {"label": source.label, "identity": key, "settings": prompted}
-            self.cache = EmbeddingCache(
-                paths.cache() / "embeddings" / key[:32], about=about, half="vectors" in whole
-            )
+        if options.cache:
+            self.cache = _cache_of(source.label, whole)
         self.stats = Stats()
-        self.batch_size = given.batch_size
-        self.show_progress = given.show_progress
+        self.batch_size = options.batch_size
+        self.show_progress = options.show_progress
         # Called with the number of texts done within a chunk.
         self._tick: Callable[[int], None] | None = None
+
+    def _checked_dimensions(self, source: Source, options: ModelOptions) -> int | None:
+        """Return the number of leading dimensions to keep; None for all."""
+        dimensions = options.dimensions or self.width
+        if type(dimensions) is not int or not 1 <= dimensions <= self.width:
+            raise SpecError(
+                f"{source.label}: dimensions is {dimensions!r}; expected 1 to {self.width}, the "
+                "width of its vectors"
+            )
+        return None if dimensions == self.width else dimensions
 
     def __repr__(self) -> str:
         return (
@@ -142,25 +142,28 @@ class Encoder(Identified, ABC):
         Raises:
             SpecError: the model excludes tokens of prompts from pooling.
         """
-        used = named_prompts(prompts)
-        if any(used.values()) and not self.pools_prompts:
+        named = named_prompts(prompts)
+        if any(named.values()) and not self.pools_prompts:
             raise SpecError(  # prompts would be pooled here
                 f"{self.source.label} excludes the tokens of a prompt from its pooling "
                 "(include_prompt), which is not supported; prompts={} runs it without prompts"
             )
         other = copy.copy(self)
-        other.source, other.prompts, other.stats = replace(self.source, prompts=used), used, Stats()
-        other.settings = self.settings | {"prompts": used}
+        other.source = replace(self.source, prompts=named)
+        other.prompts = named
+        other.stats = Stats()
+        other.settings = self.settings | {"prompts": named}
         return other
 
     @contextmanager
     def uncached(self) -> Iterator[None]:
         """Disable the cache within the block."""
-        kept, self.cache = self.cache, None
+        cache = self.cache
+        self.cache = None
         try:
             yield
         finally:
-            self.cache = kept
+            self.cache = cache
 
     @property
     def dimension(self) -> int:
@@ -218,31 +221,20 @@ class Encoder(Identified, ABC):
         """
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"expected a batch_size of at least 1; got {batch_size}")
-        if role is None and prompt_type is not None:
-            role = _MTEB_ROLES[getattr(prompt_type, "value", prompt_type)]
-        if role is not None:
-            one_of("role", role, ROLES)
         if prompt_name is not None:
             prompt = self.prompts[one_of("prompt_name", prompt_name, self.prompts)]
-        elif prompt is None:
+        role = _role_of(role, prompt_type)
+        if prompt is None:
+            instruction = self.source.instruction
             prompt = prompt_for(
-                self.prompts, role=role, task=task_metadata, instruction=self.source.instruction
+                self.prompts, role=role, task=task_metadata, instruction=instruction
             )
-        bar = show_progress_bar if task_metadata is None else None
         texts = [inputs] if isinstance(inputs, str) else texts_of(inputs)
-        for index, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise EncoderError(f"text {index} is {type(text).__name__}, expected a string")
-        self.stats.empty += sum(not text.strip() for text in texts)
-        if self._special is not None:
-            self.stats.special += sum(self._special.search(text) is not None for text in texts)
-        before = self.batch_size, self.show_progress
-        self.batch_size = self.batch_size if batch_size is None else batch_size
-        self.show_progress = self.show_progress if bar is None else bar
-        try:
+        self._count_texts(texts)
+        if task_metadata is not None:
+            show_progress_bar = None
+        with self._with(batch_size, show_progress_bar):
             vectors = self._encode([prompt + text for text in texts])
-        finally:
-            self.batch_size, self.show_progress = before
         if normalize_embeddings and not self.normalize:
             vectors = truncate_dimensions(vectors, self.dimension)
         if truncate_dim is not None:
@@ -258,66 +250,107 @@ class Encoder(Identified, ABC):
 
         return torch.from_numpy(result)
 
+    def _count_texts(self, texts: Sequence[Any]) -> None:
+        """Count empty texts and those with a special token; refuse what is no text."""
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise EncoderError(f"text {index} is {type(text).__name__}, expected a string")
+            if not text.strip():
+                self.stats.empty += 1
+            if self._special is not None and self._special.search(text):
+                self.stats.special += 1
+
+    @contextmanager
+    def _with(self, batch_size: int | None, show_progress: bool | None) -> Iterator[None]:
+        """Use another batch size or progress bar within the block; None for the encoder's."""
+        before = (self.batch_size, self.show_progress)
+        if batch_size is not None:
+            self.batch_size = batch_size
+        if show_progress is not None:
+            self.show_progress = show_progress
+        try:
+            yield
+        finally:
+            self.batch_size, self.show_progress = before
+
     def _encode(self, texts: list[str]) -> Vectors:
         check_texts(texts)
-        distinct, where = deduplicate(texts)
+        distinct, positions = deduplicate(texts)
         self.stats.texts += len(texts)
         with self.cache if self.cache is not None else nullcontext():
-            vectors = self._cached_or_computed(distinct, where)
+            vectors = self._cached_or_computed(distinct, positions)
         if self._tokenless is not None:
             filled = np.array([bool(text.strip()) for text in distinct], dtype=bool)
-            self.stats.empty += int((filled & _zero(vectors))[where].sum())
+            self.stats.empty += int((filled & _zero(vectors))[positions].sum())
         if self.dimensions:
             vectors = truncate_dimensions(vectors, self.dimensions, unit=self.normalize)
-        return vectors[where]
+        return vectors[positions]
 
-    def _cached_or_computed(self, texts: Sequence[str], where: Sequence[int]) -> Vectors:
+    def _cached_or_computed(self, texts: Sequence[str], positions: Sequence[int]) -> Vectors:
         """Return whole vectors of distinct texts, computing those missing from the cache.
 
-        ``where`` has the position of each input's text among them, for errors.
+        ``positions`` has the position of each input's text among them, for errors.
         """
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
         missing = list(range(len(texts)))
         keys: list[bytes] = []
         if self.cache is not None:
             keys = [text_key(text) for text in texts]
-            before = self.cache.damaged
-            known = self.cache.fill(keys, vectors)
-            missing = np.flatnonzero(~known).tolist()
-            self.stats.cached += len(texts) - len(missing)
-            long = [texts[i] for i in np.flatnonzero(known).tolist() if self._maybe_cut(texts[i])]
-            for start in range(0, len(long), _CHUNK):
-                self.stats.cut += self._truncated(long[start : start + _CHUNK])
-            self.stats.damaged += self.cache.damaged - before
-            self.cache.touch()
+            missing = self._fill_from(self.cache, keys, texts, vectors)
         # Texts of similar length share a chunk, and thus a forward pass.
         missing.sort(key=lambda index: -len(texts[index]))
         sizes = [len(texts[index]) for index in missing]
-        with tqdm(
-            total=sum(sizes),
-            desc=f"{self.label}: encoding",
-            unit=" characters",  # texts per second would increase, as the longest come first
-            unit_scale=True,
-            delay=_DELAY,
-            leave=False,
-            disable=not self.show_progress,
-        ) as bar:
+        with self._progress(sum(sizes)) as bar:
             done = 0
 
-            def tick(texts: int) -> None:
+            def tick(count: int) -> None:
                 nonlocal done
-                bar.update(sum(sizes[done : done + texts]))
-                done += texts
+                bar.update(sum(sizes[done : done + count]))
+                done += count
 
             self._tick = tick
             size = _GPU_CHUNK if self.device.startswith("cuda") else _CHUNK
             for start in range(0, len(missing), size):
                 chunk = missing[start : start + size]
-                vectors[chunk] = self._checked(chunk, texts, where)
+                vectors[chunk] = self._checked(chunk, texts, positions)
                 if self.cache is not None:
                     self.cache.put({keys[index]: vectors[index] for index in chunk})
                 tick(start + len(chunk) - done)
         return vectors
+
+    def _fill_from(
+        self, cache: EmbeddingCache, keys: list[bytes], texts: Sequence[str], vectors: Vectors
+    ) -> list[int]:
+        """Fill in the vectors that the cache has; return the positions of the others."""
+        damaged = cache.damaged
+        is_cached = cache.fill(keys, vectors)
+        self.stats.cached += int(is_cached.sum())
+        self.stats.damaged += cache.damaged - damaged
+        long = [
+            texts[index]
+            for index in np.flatnonzero(is_cached).tolist()
+            if self._maybe_cut(texts[index])
+        ]
+        for start in range(0, len(long), _CHUNK):
+            self.stats.cut += self._truncated(long[start : start + _CHUNK])
+        cache.touch()
+        missing: list[int] = np.flatnonzero(~is_cached).tolist()
+        return missing
+
+    def _progress(self, characters: int) -> tqdm:
+        """Return a progress bar of an encoding.
+
+        It counts characters: texts per second would increase, as the longest come first.
+        """
+        return tqdm(
+            total=characters,
+            desc=f"{self.label}: encoding",
+            unit=" characters",
+            unit_scale=True,
+            delay=_DELAY,
+            leave=False,
+            disable=not self.show_progress,
+        )
 
     def _truncated(self, texts: Sequence[str]) -> int:
         """Return how many texts are longer than the maximum length, which some models have."""
@@ -330,7 +363,7 @@ class Encoder(Identified, ABC):
         return limit is not None and len(text.encode()) > limit - added
 
     def _checked(
-        self, chunk: Sequence[int], distinct: Sequence[str], where: Sequence[int]
+        self, chunk: Sequence[int], distinct: Sequence[str], positions: Sequence[int]
     ) -> Vectors:
         """Return the vectors of the texts at ``chunk`` in ``distinct``; refuse invalid ones."""
         texts = [distinct[index] for index in chunk]
@@ -345,26 +378,29 @@ class Encoder(Identified, ABC):
             raise EncoderError(
                 f"{self.label}: expected vectors ({len(texts)}, {self.width}); got {vectors.shape}"
             )
-        zero = _zero(vectors)
-        for row in np.flatnonzero(zero).tolist():
+        for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1) | _zero(vectors)).tolist():
             text = texts[row]
-            zero[row] = bool(text.strip()) and not (self._tokenless and self._tokenless(text))
-        bad = ~np.isfinite(vectors).all(axis=1) | zero
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            what = "zero" if np.isfinite(vectors[row]).all() else "not finite"
-            index = where.index(chunk[row])
+            problem = "not finite"
+            if np.isfinite(vectors[row]).all():
+                problem = "zero"
+                if self._may_be_zero(text):
+                    continue
+            index = positions.index(chunk[row])
             raise EncoderError(
-                f"{self.label}: the vector of text {index} is {what}: {texts[row]!r:.80}"
+                f"{self.label}: the vector of text {index} is {problem}: {text!r:.80}"
             )
         return vectors
+
+    def _may_be_zero(self, text: str) -> bool:
+        """Return whether a text may have the vector zero, as one without tokens."""
+        return not text.strip() or bool(self._tokenless and self._tokenless(text))
 
     @property
     def similarity_name(self) -> str:
         """``cosine`` or ``dot``, as stored with the model, else ``cosine`` if it normalises."""
         return str(self.settings.get("similarity", "cosine" if self.normalize else "dot"))
 
-    def _comparison(self, source: Source, given: ModelOptions) -> dict[str, Any]:
+    def _comparison(self, source: Source, options: ModelOptions) -> dict[str, Any]:
         """Return the settings for comparing the vectors of a model in a folder, and its dtype.
 
         The similarity is that of ``config_sentence_transformers.json``, by default cosine. If the
@@ -374,21 +410,23 @@ class Encoder(Identified, ABC):
         Raises:
             SpecError: another similarity.
         """
-        settings = {"normalize": self.normalize, "dtype": given.dtype}
-        if given.normalize is not None:
+        settings = {"normalize": self.normalize, "dtype": options.dtype}
+        if options.normalize is not None:
             return settings
-        usual = "cosine" if self.normalize else "dot"
+        by_length = "cosine" if self.normalize else "dot"
         fields = source.own_folder.object(FILE)
-        cosine = "cosine" if fields or source.kind.cosine else usual
-        stored = fields.get("similarity_fn_name") or cosine
-        if stored not in ("cosine", "dot"):
+        similarity = fields.get("similarity_fn_name")
+        if not similarity:
+            similarity = "cosine" if fields or source.kind.cosine else by_length
+        if similarity not in ("cosine", "dot"):
             raise SpecError(
-                f"{source.label} is compared by {stored!r} (config_sentence_transformers.json); "
-                "supported are: cosine, dot"
+                f"{source.label} is compared by {similarity!r} (config_sentence_transformers.json)"
+                "; supported are: cosine, dot"
             )
-        if stored == usual or self.normalize:  # both are the same for vectors of length 1
-            return settings
-        return settings | {"similarity": stored}
+        # Both are the same for vectors of length 1.
+        if similarity != by_length and not self.normalize:
+            settings["similarity"] = similarity
+        return settings
 
     def similarity(self, first: Any, second: Any) -> Tensor:
         """Return similarities (N, M) of vectors (N, D) and (M, D); a vector (D,) is one row.
@@ -398,7 +436,8 @@ class Encoder(Identified, ABC):
         Raises:
             TypeError: texts instead of vectors.
         """
-        left, right = (self._comparable(each) for each in (first, second))
+        left = self._comparable(first)
+        right = self._comparable(second)
         return left.reshape(-1, left.shape[-1]) @ right.reshape(-1, right.shape[-1]).T
 
     def similarity_pairwise(self, first: Any, second: Any) -> Tensor:
@@ -466,9 +505,11 @@ class RandomEncoder(Encoder):
     on other texts.
     """
 
-    def __init__(self, source: Source, given: ModelOptions) -> None:
-        self._seed, self.width = given.seed, int(source.spec.partition(":")[2] or 128)
-        super().__init__(source, given, settings={"seed": self._seed, "dimension": self.width})
+    def __init__(self, source: Source, options: ModelOptions) -> None:
+        self._seed = options.seed
+        self.width = int(source.spec.partition(":")[2] or 128)
+        settings = {"seed": self._seed, "dimension": self.width}
+        super().__init__(source, options, settings=settings)
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         rows = []
@@ -478,6 +519,25 @@ class RandomEncoder(Encoder):
         vectors = np.asarray(rows, dtype=np.float32).reshape(len(rows), self.width)
         unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         return unit
+
+
+def _role_of(role: str | None, prompt_type: Any) -> str | None:
+    """Return the role of texts, given by its name or by MTEB's type of prompt."""
+    if role is None and prompt_type is not None:
+        role = _MTEB_ROLES[getattr(prompt_type, "value", prompt_type)]
+    if role is not None:
+        one_of("role", role, ROLES)
+    return role
+
+
+def _cache_of(label: str, settings: dict[str, Any]) -> EmbeddingCache:
+    """Return the cache of whole vectors, which are found by texts including their prompts."""
+    prompted = settings | {"prompts": {}}
+    prompted.pop("instruction", None)
+    key = sha256_json(prompted)
+    folder = paths.cache() / "embeddings" / key[:32]
+    about = {"label": label, "identity": key, "settings": prompted}
+    return EmbeddingCache(folder, about=about, half="vectors" in settings)
 
 
 def _zero(vectors: Vectors) -> NDArray[np.bool_]:
@@ -495,11 +555,11 @@ def truncate_dimensions(vectors: Vectors, dimension: int, *, unit: bool = True) 
     """
     if not 1 <= dimension <= vectors.shape[1]:
         raise ValueError(f"dimension is {dimension}; expected 1 to {vectors.shape[1]}")
-    kept = np.array(vectors[:, :dimension], dtype=np.float32, order="C")
-    lengths = np.linalg.norm(kept, axis=1, keepdims=True)
+    leading = np.array(vectors[:, :dimension], dtype=np.float32, order="C")
     if unit:
-        kept /= np.where(lengths > 0, lengths, 1)
-    return kept
+        lengths = np.linalg.norm(leading, axis=1, keepdims=True)
+        leading /= np.where(lengths > 0, lengths, 1)
+    return leading
 
 
 def beside_blanks(encode: Callable[[Sequence[str]], Vectors], texts: Sequence[str]) -> Vectors:
@@ -510,10 +570,13 @@ def beside_blanks(encode: Callable[[Sequence[str]], Vectors], texts: Sequence[st
     infinite maximum over no tokens is replaced by zero.
     """
     filled = [index for index, text in enumerate(texts) if text.strip()]
-    own = encode([texts[index] for index in filled] or ["a text"])
-    vectors = np.empty((len(texts), own.shape[1]), dtype=np.float32)
-    vectors[filled] = own[: len(filled)]
-    for index in sorted({*range(len(texts))} - {*filled}):
-        vector = encode([texts[index], "a text"])[0]
-        vectors[index] = vector if np.isfinite(vector).all() else 0
+    with_tokens = encode([texts[index] for index in filled] or ["a text"])
+    vectors = np.zeros((len(texts), with_tokens.shape[1]), dtype=np.float32)
+    vectors[filled] = with_tokens[: len(filled)]
+    for index, text in enumerate(texts):
+        if text.strip():
+            continue
+        vector = encode([text, "a text"])[0]
+        if np.isfinite(vector).all():
+            vectors[index] = vector
     return vectors

@@ -46,67 +46,69 @@ class SentenceTransformerEncoder(Encoder):
         parameters: number of parameters, embeddings included.
     """
 
-    def __init__(self, source: Source, given: ModelOptions) -> None:
-        if given.prefix or given.append_eos:
-            raise SpecError(
-                f"{source.label} runs as its sentence-transformers files define; prefix and "
-                "append_eos are for Qwen3 encoders and language models"
-            )
-        if given.pooling is not None:
-            raise SpecError(
-                f"{source.label} defines its own pooling (modules.json); "
-                f"leave pooling at 'auto', not {given.pooling!r}"
-            )
-        dtype = torch_dtype(given.dtype)
-        self._model = _load(source, device=runtime.pick_device(given.device), dtype=dtype)
-        self.device, self.width = str(self._model.device), self._model.get_embedding_dimension()
-        name = f"{source.label}: max_length"
-        check_length(self._model, given.max_length, name)
-        self.pools_prompts = all(getattr(module, "include_prompt", True) for module in self._model)
-        kinds = [type(module).__name__ for module in self._model]
-        self._static = self._model[0].tokenizer if kinds[0] == "StaticEmbedding" else None
+    def __init__(self, source: Source, options: ModelOptions) -> None:
+        _check_options(source, options)
+        dtype = torch_dtype(options.dtype)
+        self._model = _load(source, device=runtime.pick_device(options.device), dtype=dtype)
+        self.device = str(self._model.device)
+        self.width = self._model.get_embedding_dimension()
+        modules = list(self._model)
+        kinds = [type(module).__name__ for module in modules]
+        self._static = modules[0].tokenizer if kinds[0] == "StaticEmbedding" else None
+        self.pools_prompts = all(getattr(module, "include_prompt", True) for module in modules)
         self.tokenizer = self._model.tokenizer
         self._special = runtime.special_tokens(self.tokenizer)
-        if self._static is None:
-            if given.max_length is not None:
-                self._model.max_seq_length = given.max_length
-            self.max_length: int | None = self._model.max_seq_length
-            runtime.check_room(self._model.tokenizer, self.max_length, name)
-        else:
-            if given.max_length is not None:
-                self._static.enable_truncation(given.max_length)
-            self.max_length = (self._static.truncation or {}).get("max_length")
-        words = self._static is not None or kinds[0] == "WordEmbeddings"
-        self._tokenless = self._has_no_token if words else None
+        self._tokenless = None
+        if self._static is not None or kinds[0] == "WordEmbeddings":
+            self._tokenless = self._has_no_token
+        self.max_length: int | None = self._set_max_length(source, options)
         self.parameters = sum(parameter.numel() for parameter in self._model.parameters())
-        own = kinds[-1] == "Normalize"
-        if own and given.normalize is False:
+        normalizes = kinds[-1] == "Normalize"
+        if normalizes and options.normalize is False:
             raise SpecError(
                 f"{source.label} normalises its vectors (modules.json); normalize=False is for "
                 "Qwen3 encoders and language models"
             )
-        self.normalize = own or bool(given.normalize)
-        self.runner = _runner(self._model, given, normalize=self.normalize)
+        self.normalize = normalizes or bool(options.normalize)
+        self.runner = _runner(self._model, options, normalize=self.normalize)
         self._padding = True  # whether sentence-transformers may pad texts
         if self.runner is None and self._static is None:
-            self._check_padding(source, given)
-        inner = getattr(self._model[0], "model", None)
-        # BigBird attends to all tokens from its first short text on.
-        attention = self.runner.attention if self.runner else getattr(inner, "attention_type", None)
-        version = importlib.metadata.version("sentence-transformers").split(".")[0]
-        super().__init__(
-            source,
-            given,
-            settings={
-                "max_length": self.max_length,
-                **self._comparison(source, given),
-                "versions": {**runtime.library_versions(), "sentence-transformers": version},
-                **({"attention": attention} if attention else {}),
-                **({} if self._padding else UNPADDED),
-                **({"int8": COMPUTATION} if given.dtype == "int8" else {}),
-            },
-        )
+            self._check_padding(source, options)
+        super().__init__(source, options, settings=self._settings(source, options))
         self.prompted(self.prompts)  # raises if they are not supported
+
+    def _set_max_length(self, source: Source, options: ModelOptions) -> int | None:
+        """Set the maximum length that the user gives, and return the one in use."""
+        name = f"{source.label}: max_length"
+        check_length(self._model, options.max_length, name)
+        if self._static is not None:
+            if options.max_length is not None:
+                self._static.enable_truncation(options.max_length)
+            truncation = self._static.truncation or {}
+            length: int | None = truncation.get("max_length")
+            return length
+        if options.max_length is not None:
+            self._model.max_seq_length = options.max_length
+        length = self._model.max_seq_length
+        runtime.check_room(self._model.tokenizer, length, name)
+        return length
+
+    def _settings(self, source: Source, options: ModelOptions) -> dict[str, Any]:
+        """Return all that the vectors depend on, apart from content and prompts."""
+        release = importlib.metadata.version("sentence-transformers").split(".")[0]
+        settings = {"max_length": self.max_length, **self._comparison(source, options)}
+        settings["versions"] = {**runtime.library_versions(), "sentence-transformers": release}
+        if self.runner:
+            attention = self.runner.attention
+        else:  # BigBird attends to all tokens from its first short text on.
+            attention = getattr(getattr(self._model[0], "model", None), "attention_type", None)
+        if attention:
+            settings["attention"] = attention
+        if not self._padding:
+            settings.update(UNPADDED)
+        if options.dtype == "int8":
+            settings["int8"] = COMPUTATION
+        return settings
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if self.runner is not None:
@@ -119,8 +121,8 @@ class SentenceTransformerEncoder(Encoder):
         by_length: dict[int, list[int]] = {}
         for index, length in enumerate(self._lengths(texts)):
             by_length.setdefault(length, []).append(index)
-        for same in by_length.values():
-            vectors[same] = beside_blanks(self._padded, [texts[index] for index in same])
+        for indices in by_length.values():
+            vectors[indices] = beside_blanks(self._padded, [texts[index] for index in indices])
         return vectors
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
@@ -132,7 +134,7 @@ class SentenceTransformerEncoder(Encoder):
         rows, _ = runtime.token_rows(self.tokenizer, texts, max_length=self.max_length)
         return [len(row) for row in rows]
 
-    def _check_padding(self, source: Source, given: ModelOptions) -> None:
+    def _check_padding(self, source: Source, options: ModelOptions) -> None:
         """Run without padding if it changes vectors; see `qwen3nb.models.encoders.padding`."""
 
         def encode(texts: Sequence[str]) -> Vectors:
@@ -144,11 +146,11 @@ class SentenceTransformerEncoder(Encoder):
         words = "a text"
         if self._tokenless is not None and self._tokenless(words):  # a vocabulary without it
             words = " ".join(list(self.tokenizer.get_vocab())[:2])
-        options = {"words": words, "dtype": given.dtype}
+        dtype = options.dtype
         with refusing(source.own_folder, "it cannot run a text"):
-            self._padding = not depends_on_padding(encode, **options)
+            self._padding = not depends_on_padding(encode, words=words, dtype=dtype)
             if not self._padding:
-                check_repeatable(encode, source.label, **options)
+                check_repeatable(encode, source.label, words=words, dtype=dtype)
 
     def _padded(self, texts: Sequence[str]) -> Vectors:
         """Return vectors computed by sentence-transformers."""
@@ -176,13 +178,14 @@ class SentenceTransformerEncoder(Encoder):
         """
         from transformers import PreTrainedTokenizerBase
 
-        tokenizer, limit = self._model.tokenizer, self.max_length
+        tokenizer = self._model.tokenizer
+        limit = self.max_length
         if limit is None:
             return 0
         long = [text for text in texts if len(text.encode("utf-8")) + ADDED > limit]
         if self._static:
             encodings = self._static.encode_batch_fast(long, add_special_tokens=False)
-            return sum(bool(each.overflowing) for each in encodings)
+            return sum(bool(encoding.overflowing) for encoding in encodings)
         if not long or not isinstance(tokenizer, PreTrainedTokenizerBase):
             return 0
         rows = tokenizer(long, truncation=False, padding=False, verbose=False)["input_ids"]
@@ -194,16 +197,33 @@ class SentenceTransformerEncoder(Encoder):
         return not self._static.encode(text, add_special_tokens=False).ids
 
 
+def _check_options(source: Source, options: ModelOptions) -> None:
+    """Refuse options that the files of sentence-transformers decide."""
+    if options.prefix or options.append_eos:
+        raise SpecError(
+            f"{source.label} runs as its sentence-transformers files define; prefix and "
+            "append_eos are for Qwen3 encoders and language models"
+        )
+    if options.pooling is not None:
+        raise SpecError(
+            f"{source.label} defines its own pooling (modules.json); "
+            f"leave pooling at 'auto', not {options.pooling!r}"
+        )
+
+
 def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     from sentence_transformers import SentenceTransformer
 
-    folder, modules = source.own_folder, source.own_folder.modules
+    folder = source.own_folder
+    modules = folder.modules
     for module in modules:
         if module.name in ("StaticEmbedding", "Transformer"):
             check_tokenizer(module.folder)
     # A pickle was checked to have only tensors, which is how transformers reads it.
-    files = modules[0].folder.weights.files if modules[0].name == "Transformer" else []
-    safe = all(file.suffix == ".safetensors" for file in files)
+    safe = True
+    if modules[0].name == "Transformer":
+        files = modules[0].folder.weights.files
+        safe = all(file.suffix == ".safetensors" for file in files)
     with refusing(folder, "sentence-transformers cannot load it"):
         model = SentenceTransformer(
             str(folder), device=device, model_kwargs={"dtype": dtype, "use_safetensors": safe}
@@ -213,7 +233,8 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
         model.to(dtype)  # sentence-transformers converts only transformers
     elif modules[0].name == "Transformer":
         config = model[0].model.config
-        config.return_dict, rows = True, config.get_text_config().vocab_size
+        config.return_dict = True
+        rows = config.get_text_config().vocab_size
         if modules[0].folder.config.get("is_causal") is False:
             check_direction(model[0].model, modules[0].folder)
         check_loaded(model.tokenizer, rows=rows, folder=modules[0].folder)
@@ -222,27 +243,30 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     warn_of_constants(model, folder)
     with refusing(folder, "its modules do not fit each other"):
         width = model.encode(["a text"], prompt="").shape[1]
-        if width != (stated := model.get_embedding_dimension()):
+        stated = model.get_embedding_dimension()
+        if width != stated:
             raise ValueError(f"vectors of {width} numbers, its configuration says {stated}")
     return model
 
 
-def _runner(model: Any, given: ModelOptions, *, normalize: bool) -> Runner | None:
+def _runner(model: Any, options: ModelOptions, *, normalize: bool) -> Runner | None:
     """Return the runner for ``model``, or None if sentence-transformers must run it."""
-    pooling, linear = known_pooling(model), "int8" if given.dtype == "int8" else "auto"
-    if pooling is None or packing_of(inner := model[0].model) is None:
-        if linear == "int8":
+    in_int8 = options.dtype == "int8"
+    pooling = known_pooling(model)
+    if pooling is None or packing_of(model[0].model) is None:
+        if in_int8:
             raise SpecError(no_int8(getattr(model[0], "model", model)))
         return None
-    if linear != "int8" and inner.device.type != "cpu" and varlen_kernel(inner) is None:
+    transformer = model[0].model
+    if not in_int8 and transformer.device.type != "cpu" and varlen_kernel(transformer) is None:
         return None  # padded either way
     return Runner(
-        inner,
+        transformer,
         pooling=pooling,
         normalize=normalize,
-        batch_size=given.batch_size,
-        linear=linear,
-        examples=calibration_rows(model) if linear == "int8" else (),
+        batch_size=options.batch_size,
+        linear="int8" if in_int8 else "auto",
+        examples=calibration_rows(model) if in_int8 else (),
     )
 
 
@@ -254,23 +278,29 @@ def known_pooling(model: Any) -> str | None:
     """
     modules = list(model)
     kinds = [type(module) for module in modules]
-    ours = all(kind.__module__.startswith("sentence_transformers.") for kind in kinds)
     names = [kind.__name__ for kind in kinds]
-    if not ours or names not in (
-        ["Transformer", "Pooling"],
-        ["Transformer", "Pooling", "Normalize"],
-    ):
+    if not all(kind.__module__.startswith("sentence_transformers.") for kind in kinds):
         return None
-    first, pooling = modules[0], modules[1]
-    plain = (
-        getattr(first, "modality_config", None) == _PLAIN_TEXT
-        and getattr(first, "module_output_name", None) == "token_embeddings"
-        and getattr(first, "query_expansion", None) is None
-        and not getattr(first, "processing_kwargs", None)
-        and getattr(model, "truncate_dim", None) is None
-        and getattr(pooling, "include_prompt", False)
-        and (len(modules) == 2 or modules[2].module_output_name == "sentence_embedding")
+    if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        return None
+    if len(modules) == 3 and modules[2].module_output_name != "sentence_embedding":
+        return None
+    if getattr(model, "truncate_dim", None) is not None:
+        return None
+    mode = getattr(modules[1], "pooling_mode", None)
+    includes_prompt = getattr(modules[1], "include_prompt", False)
+    if not includes_prompt or not isinstance(mode, str) or not _reads_plain_text(model):
+        return None
+    return _POOLINGS.get(mode)
+
+
+def _reads_plain_text(model: Any) -> bool:
+    """Return whether the first module takes tokens of a text alone, and gives their states."""
+    transformer = model[0]
+    return (
+        getattr(transformer, "modality_config", None) == _PLAIN_TEXT
+        and getattr(transformer, "module_output_name", None) == "token_embeddings"
+        and getattr(transformer, "query_expansion", None) is None
+        and not getattr(transformer, "processing_kwargs", None)
         and set(model.preprocess(["a text"], prompt="")) <= _FEATURES
     )
-    mode = getattr(pooling, "pooling_mode", None)
-    return _POOLINGS.get(mode) if plain and isinstance(mode, str) else None

@@ -7,6 +7,7 @@ sentence-transformers.
 import itertools
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -33,66 +34,80 @@ class StaticEncoder(Encoder):
         parameters: number of values in the table.
     """
 
-    def __init__(self, source: Source, given: ModelOptions) -> None:
-        if given.pooling not in (None, "mean") or given.prefix or given.append_eos:
-            raise SpecError(
-                f"{source.label} is a static model, the mean of its tokens' vectors; pooling, "
-                "prefix and append_eos are for transformers"
-            )
-        if given.dtype == "int8":
-            raise SpecError(f"{source.label} is a table of vectors; int8 is for linear layers")
-        self.device, folder = pick_device(given.device), source.own_folder
-        weights, words = (folder.path / name for name in static_files(folder))
-        rows = load_file(weights).get(_TABLE)
-        if rows is None or rows.ndim != 2 or not np.isfinite(rows).all():
-            raise CheckpointError(f"{weights}: expected {_TABLE}, finite, with a row per token")
-        rows = rows.astype(np.float32, copy=False)
-        self._tokenizer = rust_tokenizer(words)
+    def __init__(self, source: Source, options: ModelOptions) -> None:
+        _check_options(source, options)
+        self.device = pick_device(options.device)
+        folder = source.own_folder
+        weights, tokens = (folder.path / name for name in static_files(folder))
+        rows = _read_table(weights)
+        self._tokenizer = rust_tokenizer(tokens)
         check_loaded(self._tokenizer, rows=len(rows), folder=folder)
-        if (count := self._tokenizer.get_vocab_size()) != len(rows):
+        count = self._tokenizer.get_vocab_size()
+        if count != len(rows):
             raise CheckpointError(
-                f"{words}: has {count} tokens, but the table has {len(rows)} rows; the tokenizer "
+                f"{tokens}: has {count} tokens, but the table has {len(rows)} rows; the tokenizer "
                 "belongs to another model"
             )
         self._tokenizer.no_padding()
         self._special = special_tokens(self._tokenizer)
-        self._table = torch.from_numpy(rows).to(self.device, torch_dtype(given.dtype))
-        if (rows == rows.flat[0]).all():
-            _log.warning("%s: the table's values are all equal; copy it again", weights)
-        self.parameters, self.width = self._table.numel(), int(self._table.shape[1])
-        self.max_length: int | None = given.max_length
+        self._table = torch.from_numpy(rows).to(self.device, torch_dtype(options.dtype))
+        self.parameters = self._table.numel()
+        self.width = int(self._table.shape[1])
+        self.max_length: int | None = options.max_length
         if self.max_length is None:
             self._tokenizer.no_truncation()
         else:
             self._tokenizer.enable_truncation(self.max_length)
-        self.normalize = bool(given.normalize)
+        self.normalize = bool(options.normalize)
         self._tokenless = self._has_no_token
-        super().__init__(
-            source,
-            given,
-            settings={
-                "max_length": self.max_length,
-                **self._comparison(source, given),
-                "versions": {"torch": torch.__version__.split(".")[0]},
-            },
-        )
+        settings = {
+            "max_length": self.max_length,
+            **self._comparison(source, options),
+            "versions": {"torch": torch.__version__.split(".")[0]},
+        }
+        super().__init__(source, options, settings=settings)
 
     def _has_no_token(self, text: str) -> bool:
         return not self._tokenizer.encode(text, add_special_tokens=False).ids
 
     def _truncated(self, texts: Sequence[str]) -> int:
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return sum(bool(each.overflowing) for each in encodings)
+        return sum(bool(encoding.overflowing) for encoding in encodings)
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        self.stats.cut += sum(bool(each.overflowing) for each in encodings)
-        rows = [each.ids for each in encodings]
+        self.stats.cut += sum(bool(encoding.overflowing) for encoding in encodings)
+        rows = [encoding.ids for encoding in encodings]
         ends = np.cumsum([0, *map(len, rows)])
-        flat = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64, count=ends[-1])
-        ids, starts = (torch.from_numpy(each).to(self.device) for each in (flat, ends[:-1]))
+        tokens = itertools.chain.from_iterable(rows)
+        flat = np.fromiter(tokens, dtype=np.int64, count=ends[-1])
+        ids = torch.from_numpy(flat).to(self.device)
+        starts = torch.from_numpy(ends[:-1]).to(self.device)
         with torch.inference_mode():
             vectors = F.embedding_bag(ids, self._table, starts, mode="mean").float()
-            vectors = F.normalize(vectors, dim=-1, eps=1e-32) if self.normalize else vectors
+            if self.normalize:
+                vectors = F.normalize(vectors, dim=-1, eps=1e-32)
         array: Vectors = vectors.cpu().numpy()
         return array
+
+
+def _check_options(source: Source, options: ModelOptions) -> None:
+    """Refuse options that a table of vectors lacks."""
+    if options.pooling not in (None, "mean") or options.prefix or options.append_eos:
+        raise SpecError(
+            f"{source.label} is a static model, the mean of its tokens' vectors; pooling, "
+            "prefix and append_eos are for transformers"
+        )
+    if options.dtype == "int8":
+        raise SpecError(f"{source.label} is a table of vectors; int8 is for linear layers")
+
+
+def _read_table(file: Path) -> Vectors:
+    """Return the vectors of the tokens (T, D) in a file of weights."""
+    table = load_file(file).get(_TABLE)
+    if table is None or table.ndim != 2 or not np.isfinite(table).all():
+        raise CheckpointError(f"{file}: expected {_TABLE}, finite, with a row per token")
+    rows: Vectors = table.astype(np.float32, copy=False)
+    if (rows == rows.flat[0]).all():
+        _log.warning("%s: the table's values are all equal; copy it again", file)
+    return rows

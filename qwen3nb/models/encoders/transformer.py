@@ -6,6 +6,7 @@ without a LoRA adapter; and the encoders of other encoder-decoders such as T5Gem
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.padding import LONGEST, UNPADDED, check_repeatable, depends_on_padding
@@ -29,28 +30,20 @@ class TransformerEncoder(Encoder):
         parameters: number of parameters, embeddings included.
     """
 
-    def __init__(self, source: Source, given: ModelOptions) -> None:
-        self.device = runtime.pick_device(given.device)
+    def __init__(self, source: Source, options: ModelOptions) -> None:
+        self.device = runtime.pick_device(options.device)
         stored = source.kind.stored(source)
-        pooling = given.pooling or stored.get("pooling") or source.pooling
+        pooling = options.pooling or stored.get("pooling") or source.pooling
         if pooling is None:
             raise SpecError(
                 f"{source.folder}: a pre-trained model, which does not define a pooling; "
                 f"choose one of: {', '.join(POOLINGS)} (--pooling)"
             )
-        unit = stored.get("normalize", True) if given.normalize is None else given.normalize
-        self.normalize = bool(unit)
-        self.max_length = given.max_length or stored.get("max_length") or MAX_LENGTH
-        dtype = torch_dtype(given.dtype)
-        model = source.kind.model(source, dtype, bidirectional=given.bidirectional)
-        check_length(model, given.max_length, f"{source.label}: max_length")
-        model = model.to(self.device)
-        self.tokenizer = runtime.load_tokenizer(source.tokenizer_folder, model.config)
-        self._special = runtime.special_tokens(self.tokenizer)
-        if given.prefix or given.append_eos:
-            end = self.tokenizer.eos_token if given.append_eos else None
-            surround(self.tokenizer.backend_tokenizer, prefix=given.prefix, end=end)
-        runtime.check_room(self.tokenizer, self.max_length, f"{source.label}: max_length")
+        self.normalize = bool(stored.get("normalize", True))
+        if options.normalize is not None:
+            self.normalize = options.normalize
+        self.max_length = options.max_length or stored.get("max_length") or MAX_LENGTH
+        model = self._load_model(source, options)
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         self.width = int(model.config.get_text_config().hidden_size)
         attention = model.config._attn_implementation
@@ -58,31 +51,44 @@ class TransformerEncoder(Encoder):
             model,
             pooling=pooling,
             normalize=self.normalize,
-            batch_size=given.batch_size,
-            linear="int8" if given.dtype == "int8" else "auto",
+            batch_size=options.batch_size,
+            linear="int8" if options.dtype == "int8" else "auto",
         )
         if self.runner.way == "padded":
-            self._check_padding(source, given)
+            self._check_padding(source, options)
         # BigBird attends to all tokens from its first short text on.
         attention = getattr(model, "attention_type", attention)
-        super().__init__(
-            source,
-            given,
-            settings={
-                "pooling": pooling,
-                **self._comparison(source, given),
-                "max_length": self.max_length,
-                "prefix": given.prefix,
-                "append_eos": given.append_eos,
-                "causal": source.kind.directed and not given.bidirectional,
-                # Packing changes nothing beyond rounding; another kernel in 16 bits does.
-                "attention": self.runner.attention or attention,
-                **({} if self.runner.padding else UNPADDED),
-                "versions": runtime.library_versions(),
-            },
-        )
+        settings = {
+            "pooling": pooling,
+            **self._comparison(source, options),
+            "max_length": self.max_length,
+            "prefix": options.prefix,
+            "append_eos": options.append_eos,
+            "causal": source.kind.directed and not options.bidirectional,
+            # Packing changes nothing beyond rounding; another kernel in 16 bits does.
+            "attention": self.runner.attention or attention,
+            "versions": runtime.library_versions(),
+        }
+        if not self.runner.padding:
+            settings.update(UNPADDED)
+        super().__init__(source, options, settings=settings)
 
-    def _check_padding(self, source: Source, given: ModelOptions) -> None:
+    def _load_model(self, source: Source, options: ModelOptions) -> Any:
+        """Return the transformer on its device, and set its tokenizer."""
+        name = f"{source.label}: max_length"
+        dtype = torch_dtype(options.dtype)
+        model = source.kind.model(source, dtype, bidirectional=options.bidirectional)
+        check_length(model, options.max_length, name)
+        model = model.to(self.device)
+        self.tokenizer = runtime.load_tokenizer(source.tokenizer_folder, model.config)
+        self._special = runtime.special_tokens(self.tokenizer)
+        if options.prefix or options.append_eos:
+            end = self.tokenizer.eos_token if options.append_eos else None
+            surround(self.tokenizer.backend_tokenizer, prefix=options.prefix, end=end)
+        runtime.check_room(self.tokenizer, self.max_length, name)
+        return model
+
+    def _check_padding(self, source: Source, options: ModelOptions) -> None:
         """Run without padding if it changes vectors; see `qwen3nb.models.encoders.padding`."""
         # Without the last positions, which some models leave out.
         positions = getattr(self.runner.model.config, "max_position_embeddings", None)
@@ -94,10 +100,10 @@ class TransformerEncoder(Encoder):
 
         self.runner.batch_size = None
         with refusing(source.own_folder, "it cannot run a text"):
-            self.runner.padding = not depends_on_padding(encode, dtype=given.dtype)
+            self.runner.padding = not depends_on_padding(encode, dtype=options.dtype)
             if not self.runner.padding:
-                check_repeatable(encode, source.label, dtype=given.dtype)
-        self.runner.batch_size = given.batch_size
+                check_repeatable(encode, source.label, dtype=options.dtype)
+        self.runner.batch_size = options.batch_size
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         self.runner.batch_size = self.batch_size

@@ -35,8 +35,9 @@ def with_tokenizer(model: Any, tokenizer: Any) -> SimpleNamespace:
             "expected a model with encode(texts, tokenizer), or a transformers model; got "
             f"{type(model).__name__}"
         )
-    how, normalize = _declared_pooling(model)
+    pooling, normalize = _declared_pooling(model)
     longest = min(_TOKENS, int(getattr(tokenizer, "model_max_length", _TOKENS)))
+    device = getattr(model, "device", "cpu")
 
     def encode(texts: Sequence[str]) -> Vectors:
         import torch
@@ -51,13 +52,14 @@ def with_tokenizer(model: Any, tokenizer: Any) -> SimpleNamespace:
                 truncation=True,
                 max_length=longest,
                 return_tensors="pt",
-            ).to(getattr(model, "device", "cpu"))
+            ).to(device)
             with torch.inference_mode():
                 states = model(**batch).last_hidden_state
-            pooled.append(pool(states, batch["attention_mask"], how=how, normalize=normalize))
+            mask = batch["attention_mask"]
+            pooled.append(pool(states, mask, how=pooling, normalize=normalize))
         return torch.cat(pooled).cpu().numpy()
 
-    return SimpleNamespace(encode=encode, device=getattr(model, "device", "cpu"))
+    return SimpleNamespace(encode=encode, device=device)
 
 
 def _declared_pooling(model: Any) -> tuple[str, bool]:
@@ -69,13 +71,18 @@ def _declared_pooling(model: Any) -> tuple[str, bool]:
         return mode, bool(getattr(model.config, "normalize", False))
     folder = Path(str(getattr(model, "name_or_path", "")))
     try:
-        stored = json.loads((folder / "1_Pooling" / "config.json").read_bytes())
-        flags = {name for name, value in stored.items() if value is True}
-        flags.add(str(stored.get("pooling_mode")))
+        fields = json.loads((folder / "1_Pooling" / "config.json").read_bytes())
+        flags = {name for name, value in fields.items() if value is True}
+        flags.add(str(fields.get("pooling_mode")))
     except (OSError, ValueError, AttributeError):
         return "mean", False
-    found = [name for name, each in POOLINGS.items() if flags & {each.flag, each.stored}]
-    return (found[0] if len(found) == 1 else "mean"), False
+    names = []
+    for name, rule in POOLINGS.items():
+        if rule.flag in flags or rule.stored in flags:
+            names.append(name)
+    if len(names) == 1:
+        return names[0], False
+    return "mean", False
 
 
 class WrappedEncoder(Encoder):
@@ -119,40 +126,37 @@ class WrappedEncoder(Encoder):
             )
         self._model = model
         check_object(model)
-        # A SentenceTransformer would add its default prompt to texts that already have a prompt.
-        named = hasattr(model, "prompts") and hasattr(model, "encode_query")
-        self._options = (
-            {"prompt": "", "batch_size": batch_size, "show_progress_bar": False} if named else {}
-        )
+        self._options: dict[str, Any] = {}
+        prompts: dict[str, str] = {}
         padding = True
-        if named:  # its texts are padded to the longest of a batch
+        if hasattr(model, "prompts") and hasattr(model, "encode_query"):  # a SentenceTransformer
+            # It would add its default prompt to texts that already have a prompt.
+            self._options = {"prompt": "", "batch_size": batch_size, "show_progress_bar": False}
+            default = getattr(model, "default_prompt_name", None)
+            prompts = used_prompts(model.prompts or {}, default=default)
+            # Its texts are padded to the longest of a batch.
             padding = not depends_on_padding(self._embed_any)
         if not padding:
             self._options["batch_size"] = 1
             check_repeatable(self._embed_any, type(model).__name__)
         vector = self._embed_any(["a text"])[0]
-        self.width, self.normalize = len(vector), abs(float(np.linalg.norm(vector)) - 1) < 1e-3
+        self.width = len(vector)
+        self.normalize = abs(float(np.linalg.norm(vector)) - 1) < 1e-3
         self.device = str(getattr(model, "device", "cpu"))
-        kind = f"{type(model).__module__}.{type(model).__qualname__}"
-        super().__init__(
-            Source(
-                spec=kind,
-                kind=IN_MEMORY,
-                label=label or type(model).__name__,
-                prompts=used_prompts(
-                    model.prompts or {}, default=getattr(model, "default_prompt_name", None)
-                )
-                if named
-                else {},
-            ),
-            ModelOptions(
-                batch_size=batch_size, cache=bool(fingerprint), show_progress=show_progress
-            ),
-            settings={
-                "fingerprint": fingerprint or f"none, run {uuid.uuid4().hex}",
-                **({} if padding else UNPADDED),
-            },
+        kind = type(model)
+        source = Source(
+            spec=f"{kind.__module__}.{kind.__qualname__}",
+            kind=IN_MEMORY,
+            label=label or kind.__name__,
+            prompts=prompts,
         )
+        options = ModelOptions(
+            batch_size=batch_size, cache=bool(fingerprint), show_progress=show_progress
+        )
+        settings = {"fingerprint": fingerprint or f"none, run {uuid.uuid4().hex}"}
+        if not padding:
+            settings.update(UNPADDED)
+        super().__init__(source, options, settings=settings)
 
     @property
     def similarity_name(self) -> str:
@@ -164,18 +168,22 @@ class WrappedEncoder(Encoder):
         return beside_blanks(self._embed_any, texts)
 
     def _embed_any(self, texts: Sequence[str]) -> Vectors:
-        given = self._model.encode(list(texts), **self._options)
-        try:  # torch tensors, or rows of one, may be on a GPU or of a dtype that numpy lacks
-            rows = [
-                each.detach().float().cpu() if hasattr(each, "detach") else each for each in given
-            ]
-            vectors = np.asarray(rows)
+        encoded = self._model.encode(list(texts), **self._options)
+        try:
+            vectors = np.asarray([_on_cpu(row) for row in encoded])
         except (TypeError, ValueError):
             vectors = np.empty(0)
         if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.dtype.kind not in "biuf":
             raise EncoderError(
                 f"{type(self._model).__name__}.encode of {len(texts)} texts: expected real numbers "
-                f"({len(texts)}, D), got {getattr(given, 'shape', type(given).__name__)}: "
-                f"{given!r:.60}"
+                f"({len(texts)}, D), got {getattr(encoded, 'shape', type(encoded).__name__)}: "
+                f"{encoded!r:.60}"
             )
         return vectors.astype(np.float32)
+
+
+def _on_cpu(row: Any) -> Any:
+    """Return a vector that NumPy reads; tensors may be on a GPU or of a dtype that it lacks."""
+    if hasattr(row, "detach"):
+        return row.detach().float().cpu()
+    return row
