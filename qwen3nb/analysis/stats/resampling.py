@@ -26,9 +26,12 @@ degrees of freedom). If one cluster holds more than an eighth of the queries, it
 McCaffrey 2002 (CR2, with their degrees of freedom), if that is larger.
 """
 
+from __future__ import annotations
+
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -122,59 +125,129 @@ def max_t_p_values(
         raise ValueError(f"expected at least one resample; got {n_resamples}")
     if not len(pairs):
         return [], []
-    n, first, second = len(scores), *np.array(pairs, dtype=np.intp).T
+    n = len(scores)
+    flips = _SignFlips.of(n, n_resamples, seed)
     scale = _scale(scores, largest)
-    every = n <= _MOST_BITS and 1 << n <= n_resamples
-    flips = 1 << n if every else n_resamples
-    total = _sums(np.full((1, n // 8 + 1), 255, np.uint8), scores, scale)[0]
-    norms = _distances(scores, scale, first, second)
-    weights = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
-    # Each of 2n scores was rounded by up to half a unit, on both sides.
-    least = np.abs(total[first] - total[second]) - 2.0 * n
-    order = np.argsort(least * weights, kind="stable")  # the most significant pair is the last
-    first, second, least, weights = (each[order] for each in (first, second, least, weights))
-    # Statistics that differ only by rounding are tied.
-    least_of_family = least * weights * (1 - 1e-9)
+    ordered = _OrderedPairs.of(scores, scale, np.array(pairs, dtype=np.intp))
+    counts = _count_extreme(ordered, flips, scores, scale)
+    if flips.is_complete:
+        p_values = counts / flips.count
+    else:
+        most = flips.count.bit_length() + 1
+        differing = _differing(scores, scale, ordered.first, ordered.second, most=most)
+        smallest = np.minimum(1.0, np.ldexp(2.0, -differing))
+        p_values = np.maximum((counts + 1) / (flips.count + 1), smallest)
+    raw, adjusted = p_values
+    # No adjusted p-value is below that of a more significant pair.
+    adjusted[::-1] = np.maximum.accumulate(adjusted[::-1])
+    return ordered.unsorted(raw), ordered.unsorted(adjusted)
 
-    def block(start: int) -> NDArray[np.int64]:
-        """Count the flips of a block that are as extreme as the sample, per pair and per family."""
-        count = min(step, flips - start)
-        coins = _every_flip(start, count, n) if every else _coins(seed, start, count, n)
-        sums = np.ascontiguousarray((2 * _sums(coins, scores, scale) - total).T)
-        counts = np.zeros((2, len(first)), dtype=np.int64)
+
+@dataclass(frozen=True)
+class _SignFlips:
+    """Sign flips of n queries: all of them, or random ones."""
+
+    n: int
+    count: int
+    is_complete: bool
+    seed: Seed  # of the random ones
+
+    @classmethod
+    def of(cls, n: int, n_resamples: int, seed: Seed) -> _SignFlips:
+        """Return all sign flips if these are no more than ``n_resamples``."""
+        is_complete = n <= _MOST_BITS and 1 << n <= n_resamples
+        count = 1 << n if is_complete else n_resamples
+        return cls(n, count, is_complete, seed)
+
+    def coins(self, start: int, count: int) -> NDArray[np.uint8]:
+        """Return flips from the ``start``-th on, as packed bits: 1 where the sign stays."""
+        if self.is_complete:
+            return _every_flip(start, count, self.n)
+        return _coins(self.seed, start, count, self.n)
+
+
+@dataclass(frozen=True)
+class _OrderedPairs:
+    """Pairs of systems, the most significant one last."""
+
+    order: NDArray[np.intp]  # place of each pair in the caller's list
+    first: NDArray[np.intp]  # columns of scores
+    second: NDArray[np.intp]
+    differences: Array  # absolute sums of the sample, less what rounding may add
+    weights: Array  # 1 / root of the sum of squares; times a difference, the statistic
+    statistics: Array  # those of the sample; such that differ only by rounding are tied
+    total: Array  # sum of the scores of each system
+
+    @classmethod
+    def of(cls, scores: Array, scale: int, pairs: NDArray[np.intp]) -> _OrderedPairs:
+        """Order the pairs (P, 2) of columns by their statistics."""
+        n, (first, second) = len(scores), pairs.T
+        total = _sums(np.full((1, n // 8 + 1), 255, np.uint8), scores, scale)[0]
+        norms = _distances(scores, scale, first, second)
+        weights = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
+        # Each of 2n scores was rounded by up to half a unit, on both sides.
+        differences = np.abs(total[first] - total[second]) - 2.0 * n
+        order = np.argsort(differences * weights, kind="stable")
+        statistics = differences[order] * weights[order] * (1 - 1e-9)
+        return cls(
+            order,
+            first[order],
+            second[order],
+            differences[order],
+            weights[order],
+            statistics,
+            total,
+        )
+
+    def unsorted(self, values: Array) -> list[float]:
+        """Return values of the pairs in the order of the caller's list."""
+        by_pair = np.empty(len(values))
+        by_pair[self.order] = values
+        return by_pair.tolist()  # type: ignore[no-any-return]
+
+    def count_extreme(self, sums: Array) -> NDArray[np.int64]:
+        """Count flips that are as extreme as the sample, per pair and per family: (2, P).
+
+        Args:
+            sums: of the flipped scores of each system, (S, flips).
+        """
+        counts = np.zeros((2, len(self.first)), dtype=np.int64)
         # No pair is further apart than the extremes; where no flip can reach a pair, all are 0.
         reach = float(np.ptp(sums, axis=0).max()) * (1 + 1e-8)
-        near = least <= reach
-        near |= least_of_family <= reach * weights[near].max(initial=0.0)
+        near = self.differences <= reach
+        near |= self.statistics <= reach * self.weights[near].max(initial=0.0)
         largest = np.zeros(sums.shape[1])  # statistic of the pairs so far
         compared = max(1, _COMPARED // sums.shape[1])
-        for these in np.split(np.flatnonzero(near), range(compared, near.sum(), compared)):
-            if not len(these):
+        for pairs in np.split(np.flatnonzero(near), range(compared, near.sum(), compared)):
+            if not len(pairs):
                 continue
-            statistics = sums[first[these]]
-            statistics -= sums[second[these]]
-            np.abs(statistics, out=statistics)
-            counts[0, these] = _true(statistics >= least[these, None])
-            statistics *= weights[these, None]
-            for row in statistics:  # many times as fast as `np.maximum.accumulate`
+            flipped = sums[self.first[pairs]]
+            flipped -= sums[self.second[pairs]]
+            np.abs(flipped, out=flipped)
+            counts[0, pairs] = _true(flipped >= self.differences[pairs, None])
+            flipped *= self.weights[pairs, None]
+            for row in flipped:  # many times as fast as `np.maximum.accumulate`
                 np.maximum(largest, row, out=row)
                 largest = row
-            counts[1, these] = _true(statistics >= least_of_family[these, None])
+            counts[1, pairs] = _true(flipped >= self.statistics[pairs, None])
         return counts
 
-    step = min(max(_BLOCK // n, _FLIPS[0]), _FLIPS[1])
+
+def _count_extreme(
+    pairs: _OrderedPairs, flips: _SignFlips, scores: Array, scale: int
+) -> NDArray[np.int64]:
+    """Count the flips that are as extreme as the sample, in blocks on all cores."""
+    step = min(max(_BLOCK // flips.n, _FLIPS[0]), _FLIPS[1])
+
+    def count_block(start: int) -> NDArray[np.int64]:
+        coins = flips.coins(start, min(step, flips.count - start))
+        sums = 2 * _sums(coins, scores, scale) - pairs.total
+        return pairs.count_extreme(np.ascontiguousarray(sums.T))
+
     # One thread per block: threads of a product within it would wait for each other.
     with ThreadPoolExecutor(cores()) as pool, _blas().limit(limits=1):
-        counts = sum(pool.map(block, range(0, flips, step)))
-    p_values = np.empty((2, len(first)))
-    if every:
-        p_values[:, order] = counts / flips
-    else:
-        random = (counts + 1) / (flips + 1)
-        differ = _differing(scores, scale, first, second, most=flips.bit_length() + 1)
-        p_values[:, order] = np.maximum(random, np.minimum(1.0, np.ldexp(2.0, -differ)))
-    p_values[1, order[::-1]] = np.maximum.accumulate(p_values[1, order[::-1]])
-    return p_values[0].tolist(), p_values[1].tolist()
+        counts = sum(pool.map(count_block, range(0, flips.count, step)))
+    return np.asarray(counts)
 
 
 def _differing(
