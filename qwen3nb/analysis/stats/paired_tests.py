@@ -18,7 +18,6 @@ References:
     Cohen 1988 (d_z, power).
 """
 
-import itertools
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from qwen3nb.metrics.intervals import Array, Interval
 CONSTANT = "the differences are all the same, so they have no spread to test against"
 SINGLE = "a single query has no spread"
 _SHOWN = 0.8  # share of new samples that show equivalence with the number of queries needed
+_DOUBLINGS = 59  # of the number of queries, at most
 _FAR = 9.0  # standard deviations from the mean beyond which nothing is counted
 _SAMPLES = 2000  # simulated, of rare wins
 _MANY_WINS = 400  # from so many on, their mean is nearly normal
@@ -207,15 +207,18 @@ def effect_sizes(differences: Array) -> list[EffectSize]:
     """Return the effect sizes of many pairs of systems, from differences of scores (pairs, n)."""
     n = differences.shape[1]
     means = differences.mean(axis=1).tolist()
-    spread = differences.std(axis=1, ddof=min(1, n - 1)).tolist()
-    won = np.count_nonzero(differences > 0, axis=1).tolist()
-    lost = np.count_nonzero(differences < 0, axis=1).tolist()
+    deviations = differences.std(axis=1, ddof=min(1, n - 1)).tolist()
+    wins = np.count_nonzero(differences > 0, axis=1).tolist()
+    losses = np.count_nonzero(differences < 0, axis=1).tolist()
     constant, differ = _constant(differences), np.any(differences, axis=1)
-    rows = zip(means, spread, constant.tolist(), differ.tolist(), won, lost, strict=True)
-    return [
-        EffectSize(mean, (None if flat else mean / std) if some else 0.0, up, n - up - down, down)
-        for mean, std, flat, some, up, down in rows
-    ]
+    sizes = []
+    for pair, mean in enumerate(means):
+        d_z: float | None = 0.0
+        if differ[pair]:
+            d_z = None if constant[pair] else mean / deviations[pair]
+        tied = n - wins[pair] - losses[pair]
+        sizes.append(EffectSize(mean, d_z, wins[pair], tied, losses[pair]))
+    return sizes
 
 
 def _constant(differences: Array) -> NDArray[np.bool_]:
@@ -273,22 +276,29 @@ def queries_to_show(
         return None
     if intervals.within(intervals.difference_interval(differences, level=level), margin):
         return n
+    high = 2 * n
+    while not _would_show(differences, high, margin=margin, level=level):
+        high *= 2
+        if high > n << _DOUBLINGS:
+            return None
+    low = high // 2
+
+    def would_show(queries: int) -> bool:
+        return _would_show(differences, queries, margin=margin, level=level)
+
+    return low + bisect_left(range(low, high), True, key=would_show)
+
+
+def _would_show(differences: Array, queries: int, *, margin: float, level: float) -> bool:
+    """Return whether most new samples of so many queries have an interval within ±``margin``."""
+    (ends,) = intervals.difference_intervals(differences[None], level=level, queries=queries)
     deviation = float(differences.std(ddof=1))
-
-    def shown(queries: int) -> bool:
-        (ends,) = intervals.difference_intervals(differences[None], level=level, queries=queries)
-        if ends is None or not deviation:
-            return intervals.within(ends, margin)
-        error = deviation / math.sqrt(queries)
-        # The mean may rise, or fall, until one of the ends is at the margin.
-        rise, fall = margin - ends[1], margin + ends[0]
-        return float(ndtr(rise / error) - ndtr(-fall / error)) >= _SHOWN
-
-    high = next((n << i for i in range(1, 60) if shown(n << i)), None)
-    if high is None:
-        return None
-    few = high // 2
-    return few + bisect_left(range(few, high), True, key=shown)
+    if ends is None or not deviation:
+        return intervals.within(ends, margin)
+    error = deviation / math.sqrt(queries)
+    # The mean may rise, or fall, until one of the ends is at the margin.
+    rise, fall = margin - ends[1], margin + ends[0]
+    return float(ndtr(rise / error) - ndtr(-fall / error)) >= _SHOWN
 
 
 def unseen_outlier_could_turn(differences: Array) -> bool:
@@ -386,7 +396,7 @@ def _wins_significant(
         n: number of queries of each sample.
         alpha: level of the permutation test.
     """
-    means, squares, cubes = (each / n for each in sums)
+    means, squares, cubes = (total / n for total in sums)
     variances = np.maximum(0.0, squares - means**2)
     moments = intervals.Moments(
         means,
@@ -394,8 +404,8 @@ def _wins_significant(
         to_sides=variances - 2 * squares_below / n,
         cubes=cubes - 3 * means * squares + 2 * means**3,
     )
-    one = np.ones(len(wins))
-    lower, _ = intervals.widened_ends(moments, -one, one, level=resampling.LEVEL, queries=n)
+    ones = np.ones(len(wins))
+    lower, _ = intervals.widened_ends(moments, -ones, ones, level=resampling.LEVEL, queries=n)
     p_values = np.ldexp(2.0, -wins)  # two of all signs are as extreme: all alike
     return np.asarray((p_values < alpha) & (lower > 0))
 
@@ -430,7 +440,9 @@ def _detectable(n: int, *, alpha: float, wanted: float) -> float:
         return power(shift / root, deviation=1.0, n=n, alpha=alpha) - wanted
 
     guess = float(scipy.stats.t.ppf(1 - alpha / 2, n - 1) + scipy.stats.t.ppf(wanted, n - 1))
-    high = next(top for top in (guess * 2**i for i in itertools.count(1)) if missing(top) > 0)
+    high = 2 * guess
+    while missing(high) <= 0:
+        high *= 2
     return float(scipy.optimize.brentq(missing, 0.0, high, xtol=1e-10))
 
 

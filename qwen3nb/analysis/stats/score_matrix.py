@@ -124,12 +124,14 @@ class ScoreMatrix:
     @property
     def notes(self) -> tuple[str, ...]:
         """One line per system with unpaired queries."""
-        return tuple(
-            f"{self.task}: {len(ids)} queries of {system} do not pair ({', '.join(ids[:_SHOWN])}"
-            + (f" and {len(ids) - _SHOWN} more)" if len(ids) > _SHOWN else ")")
-            for system, ids in self.unpaired.items()
-            if ids
-        )
+        lines = []
+        for system, ids in self.unpaired.items():
+            if ids:
+                names = ", ".join(ids[:_SHOWN])
+                if len(ids) > _SHOWN:
+                    names = f"{names} and {len(ids) - _SHOWN} more"
+                lines.append(f"{self.task}: {len(ids)} queries of {system} do not pair ({names})")
+        return tuple(lines)
 
 
 def join(
@@ -148,30 +150,38 @@ def join(
     """
     if len(columns) < 2:
         raise ValueError(f"{task}: expected two or more systems; got {list(columns)}")
-    systems = {
-        system: values
-        if isinstance(values, SystemScores)
-        else system_scores(tuple(values), np.array(list(values.values()), dtype=float))
-        for system, values in columns.items()
-    }
-    queries = shared_queries([each.queries for each in systems.values()])
+    systems = {system: _as_scores(values) for system, values in columns.items()}
+    queries = shared_queries([column.queries for column in systems.values()])
     if not queries:
-        sizes = ", ".join(f"{system} has {len(each.queries)}" for system, each in systems.items())
+        sizes = ", ".join(f"{name} has {len(column.queries)}" for name, column in systems.items())
         raise ValueError(f"{task}: no query is shared by all systems ({sizes})")
     scores = np.empty((len(systems), len(queries)))
-    for row, each in zip(scores, systems.values(), strict=True):  # one at a time in memory
-        row[:] = each.on(queries)
-    if len(bad := np.argwhere(~np.isfinite(scores))):
-        system, query = list(columns)[bad[0][0]], queries[bad[0][1]]
-        raise ValueError(f"{task}: {system} has no finite value on query {query!r}")
-    unpaired = {
-        system: () if each.queries == queries else tuple(sorted({*each.queries} - {*queries}))
-        for system, each in systems.items()
-    }
-    names = tuple(clusters[query] for query in queries if query in clusters) if clusters else ()
-    if len(names) < len(queries) or len({*names}) == len(names):
-        names = ()
+    unpaired: dict[str, tuple[str, ...]] = {}
+    for row, (system, column) in enumerate(systems.items()):  # one at a time in memory
+        scores[row] = column.on(queries)
+        bad = np.flatnonzero(~np.isfinite(scores[row]))
+        if len(bad):
+            query = queries[bad[0]]
+            raise ValueError(f"{task}: {system} has no finite value on query {query!r}")
+        unpaired[system] = ()
+        if column.queries != queries:
+            unpaired[system] = tuple(sorted(set(column.queries).difference(queries)))
+    names = _shared_clusters(queries, clusters or {})
     return ScoreMatrix(task, metric, tuple(columns), queries, scores, unpaired, names)
+
+
+def _as_scores(values: SystemScores | Mapping[str, float]) -> SystemScores:
+    if isinstance(values, SystemScores):
+        return values
+    return system_scores(tuple(values), np.array(list(values.values()), dtype=float))
+
+
+def _shared_clusters(queries: Sequence[str], clusters: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the cluster of each query; none if a query lacks one, or none is shared."""
+    names = tuple(clusters[query] for query in queries if query in clusters)
+    if len(names) < len(queries) or len(set(names)) == len(names):
+        return ()
+    return names
 
 
 def shared_queries(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

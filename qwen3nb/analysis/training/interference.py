@@ -9,6 +9,7 @@ with one metric that both tasks have, if they share any. Other data sets are est
 On the tier ``fast``, SciFact, NFCorpus and FiQA2018 are averaged, by nDCG@10, for both tasks.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -100,7 +101,8 @@ class JointComparisons:
     @property
     def has_pairs(self) -> bool:
         """Whether a TIR could be estimated on any task."""
-        return any(task.tir is not None for group in self.groups for task in group.tasks)
+        tasks = itertools.chain.from_iterable(group.tasks for group in self.groups)
+        return any(task.tir is not None for task in tasks)
 
     def verdict(self, *, by: str = "evidence") -> Verdict:
         """Return the weakest verdict of all groups, ``by`` ``evidence`` or ``point``."""
@@ -129,7 +131,7 @@ def compare_joint_runs(
         if run.mode.startswith("joint"):
             joint_runs.setdefault(run.system, []).append(run)
     groups = [_group(joint, specialists, required, gate) for joint in joint_runs.values()]
-    joint_seeds = {run.seed for joint in joint_runs.values() for run in joint}
+    joint_seeds = {run.seed for run in runs if run.mode.startswith("joint")}
     missing = [
         f"{run.name}: no joint run of this seed"
         for run in specialists
@@ -167,7 +169,7 @@ class _Pairing:
     @property
     def runs(self) -> list[Run]:
         """The specialist and the joint run of each seed in turn."""
-        return [run for pair in self.pairs for run in pair]
+        return list(itertools.chain.from_iterable(self.pairs))
 
 
 @dataclass(frozen=True)
@@ -187,15 +189,13 @@ def _group(
     """Compare the runs of one joint configuration with the specialists."""
     pairings = [_pair(task, joint_runs, specialists, required) for task in SPECIALISTS]
     datasets: dict[str, list[_DataSet]] = {}
-    missing = [line for pairing in pairings for line in pairing.missing]
+    notes: list[str] = []
     for pairing in pairings:
-        datasets[pairing.task], notes = _data_sets(pairing)
-        missing += notes
-    metric = common_metric(
-        {task: [dataset.metric for dataset in found] for task, found in datasets.items()}
-    )
-    averaged, notes = _averaged(datasets, metric)
-    missing += notes
+        datasets[pairing.task], lacking = _data_sets(pairing)
+        notes += lacking
+    metric = common_metric({task: _metrics(found) for task, found in datasets.items()})
+    averaged, not_averaged = _averaged(datasets, metric)
+    notes += not_averaged
     estimates, tasks, left_out = [], [], []
     for pairing in pairings:
         task, seeds = pairing.task, pairing.seeds
@@ -214,11 +214,19 @@ def _group(
         overall=mean_estimate(tasks, left_out=left_out, gate=gate),
         tasks=tuple(task.estimate for task in tasks),
         datasets=tuple(estimates),
-        refused=tuple(line for pairing in pairings for line in pairing.refused),
-        missing=tuple(missing),
+        refused=_lines(pairing.refused for pairing in pairings),
+        missing=(*_lines(pairing.missing for pairing in pairings), *notes),
         metric=metric,
         averaged={task: _labels(found) for task, found in averaged.items() if found},
     )
+
+
+def _lines(parts: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(itertools.chain.from_iterable(parts))
+
+
+def _metrics(datasets: Iterable[_DataSet]) -> list[str]:
+    return [dataset.metric for dataset in datasets]
 
 
 def _labels(datasets: Iterable[_DataSet]) -> tuple[str, ...]:
@@ -233,11 +241,10 @@ def _averaged(
 
     These are the data sets with the common metric; those of both tasks, if there are any.
     """
-    alike = {
-        task: [dataset for dataset in found if dataset.metric == metric]
-        for task, found in datasets.items()
-    }
-    shared = set.intersection(*(set(_labels(found)) for found in alike.values()))
+    labels = []
+    for found in datasets.values():
+        labels.append({dataset.label for dataset in found if dataset.metric == metric})
+    shared = set.intersection(*labels)
     averaged: dict[str, list[_DataSet]] = {task: [] for task in datasets}
     notes = []
     for task, found in datasets.items():
@@ -260,7 +267,7 @@ def common_metric(metrics: Mapping[str, Sequence[str]]) -> str:
     >>> common_metric({"reranking": ["nDCG@10"], "embedding": ["Spearman", "Spearman", "nDCG@10"]})
     'nDCG@10'
     """
-    candidates = [metric for names in metrics.values() for metric in names]
+    candidates = list(itertools.chain.from_iterable(metrics.values()))
 
     def frequency(metric: str) -> tuple[int, int]:
         tasks = sum(metric in names for names in metrics.values())
@@ -386,7 +393,8 @@ def _data_sets(pairing: _Pairing) -> tuple[list[_DataSet], list[str]]:
     """Return the data sets that all pairs have by one metric, and a note on each of the others."""
     task, runs = pairing.task, pairing.runs
     datasets, notes = [], []
-    for name in dict.fromkeys(name for run in runs for name in run.scores[task]):
+    names = itertools.chain.from_iterable(run.scores[task] for run in runs)
+    for name in dict.fromkeys(names):
         scores, lacking = [], []
         for run in runs:
             score = run.scores[task].get(name)
