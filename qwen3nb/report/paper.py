@@ -95,22 +95,25 @@ class PaperContents:
         return bool(self.models or self.tasks)
 
     @cached_property
-    def _shown(self) -> list[Result]:
+    def _records(self) -> list[Result]:
         """The newest selected records, without adapters, which have their own tables."""
-        models, tasks = self.models, self.tasks
-        newest = latest(r for r in self.results if models or r.training is None)
-        names = model_names(newest)
-        kept = [each for each in newest if not models or names[each.model.identity] in models]
-        for name in models:
-            one_of("model with results", name, sorted(names.values()))
-        for name in tasks:
-            one_of("task with results", name, sorted({each.task.key for each in kept}))
-        keys = tasks or TIERS[self._tier].task_keys
-        return [each for each in kept if each.task.key in keys]
+        records = latest(
+            record for record in self.results if self.models or record.training is None
+        )
+        names = model_names(records)
+        if self.models:
+            for name in self.models:
+                one_of("model with results", name, sorted(names.values()))
+            records = [record for record in records if names[record.model.identity] in self.models]
+        measured = sorted({record.task.key for record in records})
+        for name in self.tasks:
+            one_of("task with results", name, measured)
+        tasks = self.tasks or TIERS[self._tier].task_keys
+        return [record for record in records if record.task.key in tasks]
 
     @cached_property
     def _comparison(self) -> Comparison:
-        return compare(self._shown, tier=self._tier, tasks=self.tasks, seed=self.seed)
+        return compare(self._records, tier=self._tier, tasks=self.tasks, seed=self.seed)
 
     @cached_property
     def _interference(self) -> Interference:
@@ -118,8 +121,10 @@ class PaperContents:
 
     def data_used(self) -> DataUsed:
         """The data of the scores that the paper shows."""
-        data = DataUsed.of(self._shown)
-        return data if self._is_part else data | self._interference.data
+        data = DataUsed.of(self._records)
+        if self._is_part:
+            return data
+        return data | self._interference.data
 
     def figures(self) -> list[Figure]:
         """Return every figure; names of figures of one model contain the model's.
@@ -127,32 +132,38 @@ class PaperContents:
         Raises:
             ValueError: no records on the tier, or of a model or task; lists the available ones.
         """
-        trained: list[Figure] = []
-        if not self._is_part:
-            courses, joint = trainings([]), self._interference
-            reranked = reranking(self.results)
-            drawn = (
-                courses.figure(),
-                courses.conflicts(),
-                joint.figure(),
-                configurations_figure(joint.scores),
-                reranked.figure() if reranked.results else None,
-            )
-            trained = [*filter(None, drawn)]
-        shown = self._shown_beside(trained)
-        if not shown:
-            return trained
-        figures = [
-            leaderboard(shown, tier=self._tier, tasks=self.tasks).figure(),
-            *filter(None, (self._comparison.figure(), self._comparison.pairs_figure())),
-            *trained,
-        ]
-        names = model_names(shown)
-        for identity, name in names.items() if self.models or len(names) <= MANY else ():
-            own, _ = newest_records(each for each in shown if each.model.identity == identity)
-            if figure := per_query_figure(own, metric=METRIC):
-                figures.append(replace(figure, name=f"{figure.name}-{name}"))
+        of_trainings = self._figures_of_trainings()
+        records = self._records_beside(of_trainings)
+        if not records:
+            return of_trainings
+        board = leaderboard(records, tier=self._tier, tasks=self.tasks)
+        of_models = (board.figure(), self._comparison.figure(), self._comparison.pairs_figure())
+        figures = [figure for figure in of_models if figure is not None] + of_trainings
+        names = model_names(records)
+        if self.models or len(names) <= MANY:
+            for identity, name in names.items():
+                of_model = [record for record in records if record.model.identity == identity]
+                newest, _ = newest_records(of_model)
+                figure = per_query_figure(newest, metric=METRIC)
+                if figure:
+                    figures.append(replace(figure, name=f"{figure.name}-{name}"))
         return figures
+
+    def _figures_of_trainings(self) -> list[Figure]:
+        """Return the figures of trainings, adapters and rerankers; none of a selection."""
+        if self._is_part:
+            return []
+        courses, joint = trainings([]), self._interference
+        figures = [
+            courses.figure(),
+            courses.conflicts(),
+            joint.figure(),
+            configurations_figure(joint.scores),
+        ]
+        reranked = reranking(self.results)
+        if reranked.results:
+            figures.append(reranked.figure())
+        return [figure for figure in figures if figure is not None]
 
     def tables(self) -> list[Table]:
         """Return every table, each with name and caption.
@@ -160,45 +171,50 @@ class PaperContents:
         Raises:
             ValueError: as for `figures`.
         """
-        trained: list[Table] = []
-        if not self._is_part:
-            joint = self._interference
-            tables = (joint.configurations(), joint.differences_table(), joint.table())
-            trained = [table for table in tables if table.rows]
-        shown, tier, tasks = self._shown_beside(trained), self._tier, self.tasks
-        if not shown:
-            return trained
+        of_adapters = self._tables_of_adapters()
+        records = self._records_beside(of_adapters)
+        if not records:
+            return of_adapters
         comparison = self._comparison
-        board = leaderboard(shown, tier=tier, tasks=tasks, comparison=comparison).table()
-        if TIERS[tier].benchmarks and not tasks:
-            board, compared = transposed(board, first="mean"), list(self._of_benchmarks())
-        else:
-            keys = dict.fromkeys(each.task for each in comparison.tasks if each.with_baseline)
-            compared = [comparison.differences_table(task=each) for each in keys]
-        cost = replace(cost_table(shown), name="cost", caption="Cost of the results.")
-        return [board, cost, *compared, *trained]
+        board = leaderboard(records, tier=self._tier, tasks=self.tasks, comparison=comparison)
+        cost = replace(cost_table(records), name="cost", caption="Cost of the results.")
+        if TIERS[self._tier].benchmarks and not self.tasks:
+            first = transposed(board.table(), first="mean")
+            return [first, cost, *self._of_benchmarks(), *of_adapters]
+        tasks = dict.fromkeys(task.task for task in comparison.tasks if task.with_baseline)
+        differences = [comparison.differences_table(task=task) for task in tasks]
+        return [board.table(), cost, *differences, *of_adapters]
 
-    def _shown_beside(self, others: Sequence[object]) -> list[Result]:
+    def _tables_of_adapters(self) -> list[Table]:
+        """Return the tables of adapters that have rows; none of a selection."""
+        if self._is_part:
+            return []
+        joint = self._interference
+        tables = (joint.configurations(), joint.differences_table(), joint.table())
+        return [table for table in tables if table.rows]
+
+    def _records_beside(self, others: Sequence[object]) -> list[Result]:
         """Return the records; may be empty only if nothing is selected and there are ``others``."""
-        shown = self._shown
-        if not shown and (self._is_part or self.tier or not others):
+        if not self._records and (self._is_part or self.tier or not others):
             raise ValueError(
                 f"no results on the tier {self._tier!r}; run `qwen3nb eval --tier {self._tier}` "
                 "first"
             )
-        return shown
+        return self._records
 
     def _of_benchmarks(self) -> Iterator[Table]:
         """Yield the tables of all tasks by benchmark and type, and the differences by type."""
         comparison = self._comparison
-        tables = leaderboard(self._shown, tier=self._tier).task_tables()
-        if tables is None:
+        sections = leaderboard(self._records, tier=self._tier).task_tables()
+        if sections is None:
             return
-        for name, table in tables.tables:
-            shown = transposed(table, first="type of task") if table.name == "types" else table
-            yield replace(shown, caption=f"{name}.")
+        for name, table in sections.tables:
+            if table.name == "types":
+                table = transposed(table, first="type of task")
+            yield replace(table, caption=f"{name}.")
         for kind, tasks in comparison.by_type().items():
-            if keys := [each.task for each in tasks if each.with_baseline]:
+            keys = [task.task for task in tasks if task.with_baseline]
+            if keys:
                 table = comparison.differences_table(task=keys)
                 caption = f"{kind}: {table.caption[0].lower()}{table.caption[1:]}"
                 yield replace(table, name=f"differences-{kind}", caption=caption)
