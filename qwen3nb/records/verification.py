@@ -203,7 +203,7 @@ def _aggregate_problems(result: Result, name: str, aggregate: Aggregate) -> Iter
     columns, parts = aggregate.columns, aggregate.parts
     try:
         samples = [result.scores.sample(columns, part) for part in parts or ("",)]
-        parallel = aggregate.interval == PARALLEL
+        parallel = aggregate.interval in PARALLEL.values()
         computed = aggregate_samples(
             samples, how=aggregate.how, columns=columns, parts=parts, parallel=parallel
         )
