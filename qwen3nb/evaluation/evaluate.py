@@ -124,7 +124,7 @@ def evaluate(
         "fresh": fresh,
         "runs": runs,
         "strict": strict,
-        "batch_size": int(batch_size or getattr(model, "batch_size", BATCH_SIZE)),
+        "batch_size": batch_size or getattr(model, "batch_size", None) or BATCH_SIZE,
         "show_progress": show_progress,
     }
     if relevance_threshold > 1 and (data is None or isinstance(data, Domain)):

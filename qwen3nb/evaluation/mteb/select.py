@@ -47,17 +47,20 @@ def tier_tasks(tier: str) -> list[Any]:
 
 def split_groups(tasks: Iterable[Any]) -> list[Any]:
     """Replace tasks that consist of others by their parts; keep the first of equal keys."""
-    parts = (part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task])
     unique: dict[str, Any] = {}
-    for part in parts:
-        unique.setdefault(task_key(part), part)
+    for task in tasks:
+        for part in getattr(task.metadata, "tasks", None) or [task]:
+            unique.setdefault(task_key(part), part)
     return list(unique.values())
 
 
 def task_key(task: Any, *, limit: int = 0) -> str:
     """Return the name of a task with its selection; see `qwen3nb.records.TaskInfo.key`."""
-    selected = selection(task, limit=limit)
-    return f"{task.metadata.name}-{selected}" if selected else str(task.metadata.name)
+    name = str(task.metadata.name)
+    part = selection(task, limit=limit)
+    if not part:
+        return name
+    return f"{name}-{part}"
 
 
 def selection(task: Any, *, limit: int = 0) -> str:
@@ -87,16 +90,16 @@ def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
         tasks = split_names(tasks) or None
     if tasks is None:
         return tier_tasks(tier)
-    return split_groups(_named(each) if isinstance(each, str) else each for each in tasks)
+    return split_groups(_named(task) if isinstance(task, str) else task for task in tasks)
 
 
 def check_types(types: Iterable[str], tasks: Iterable[Any]) -> list[str]:
     """Return the ``types`` that none of the tasks has; refuse one that MTEB does not know."""
     present = {task.metadata.type for task in tasks}
-    absent = [name for name in types if name not in present]
-    for name in absent:
-        _check_known("type", name, (every.type for every in _metadata()))
-    return absent
+    missing = [name for name in types if name not in present]
+    for name in missing:
+        _check_known("type", name, (metadata.type for metadata in _metadata()))
+    return missing
 
 
 def choose_tasks(
@@ -126,59 +129,93 @@ def choose_tasks(
     Raises:
         ValueError: unknown name, type, benchmark, split or subset, or an empty selection.
     """
-    names, types, languages, splits, subsets = (
-        split_names(each) if isinstance(each, str) else list(each)
-        for each in (tasks, types, languages, splits, subsets)
-    )
-    mteb, origin = load_library("mteb"), benchmark or " ".join(names) or "MTEB"
-    found: list[Any]
-    if benchmark:
-        _check_known("benchmark", benchmark, (each.name for each in mteb.get_benchmarks()))
-        every = mteb.get_benchmark(benchmark).tasks
-        found = [task for task in every if names in ([], [ALL]) or task.metadata.name in names]
-    elif names and names != [ALL]:
-        found = [_named(name) for name in names]
-    elif tier and not names:
-        origin = f"the tier {tier} (tasks {ALL!r} selects from all of MTEB)"
-        found = tier_tasks(tier)
-    else:
-        found = list(mteb.get_tasks())
-    check_types(types, found)
-    narrowed = bool(languages or splits or subsets)
-    found = split_groups(found) if narrowed else found
-    found = [task for task in found if not types or task.metadata.type in types]
-    if not found:
+    names = _as_list(tasks)
+    tasks_found, origin = _candidates(tier, names, benchmark)
+    types = _as_list(types)
+    check_types(types, tasks_found)
+    conditions = {
+        "languages": _as_list(languages),
+        "eval_splits": _as_list(splits),
+        "hf_subsets": _as_list(subsets),
+    }
+    is_narrowed = any(conditions.values())
+    if is_narrowed:
+        tasks_found = split_groups(tasks_found)
+    if types:
+        tasks_found = [task for task in tasks_found if task.metadata.type in types]
+    if not tasks_found:
         of_type = f" is of the type {', '.join(types)}" if types else ""
         raise ValueError(f"no task in {origin}{of_type}")
-    wanted = {"eval_splits": splits, "hf_subsets": subsets, "languages": languages}
-    for attribute, values in ((name, each) for name, each in wanted.items() if each):
-        known = {value for task in found for value in getattr(task, attribute)}
-        for each in values:
-            one_of(f"{_WORDS[attribute]} of {origin}", each, sorted(known))
-        found = [task for task in found if set(values) & set(getattr(task, attribute))]
-    return [_narrowed(task, languages, splits, subsets) for task in found] if narrowed else found
+    if not is_narrowed:
+        return tasks_found
+    for attribute in ("eval_splits", "hf_subsets", "languages"):
+        tasks_found = _having(tasks_found, attribute, conditions[attribute], origin)
+    return [_narrowed(task, *conditions.values()) for task in tasks_found]
+
+
+def _as_list(names: str | Sequence[str]) -> list[str]:
+    if isinstance(names, str):
+        return split_names(names)
+    return list(names)
+
+
+def _candidates(tier: str, names: Sequence[str], benchmark: str) -> tuple[list[Any], str]:
+    """Return the tasks of a benchmark, of names, of a tier or of all of MTEB, and their origin."""
+    mteb = load_library("mteb")
+    if benchmark:
+        _check_known("benchmark", benchmark, (one.name for one in mteb.get_benchmarks()))
+        tasks = list(mteb.get_benchmark(benchmark).tasks)
+        if names and names != [ALL]:
+            tasks = [task for task in tasks if task.metadata.name in names]
+        return tasks, benchmark
+    if names and names != [ALL]:
+        return [_named(name) for name in names], " ".join(names)
+    if tier and not names:
+        origin = f"the tier {tier} (tasks {ALL!r} selects from all of MTEB)"
+        return tier_tasks(tier), origin
+    return list(mteb.get_tasks()), " ".join(names) or "MTEB"
+
+
+def _having(tasks: list[Any], attribute: str, values: Sequence[str], origin: str) -> list[Any]:
+    """Return the tasks with any of these splits, subsets or languages; all if none are given.
+
+    Raises:
+        ValueError: no task has one of them; lists the choices.
+    """
+    if not values:
+        return tasks
+    choices: set[str] = set()
+    for task in tasks:
+        choices.update(getattr(task, attribute))
+    for value in values:
+        one_of(f"{_WORDS[attribute]} of {origin}", value, sorted(choices))
+    return [task for task in tasks if set(values) & set(getattr(task, attribute))]
 
 
 def _narrowed(
     task: Any, languages: Sequence[str], splits: Sequence[str], subsets: Sequence[str]
 ) -> Any:
     """Return a new task object, restricted further than ``task``."""
-    spoken = task.metadata.hf_subsets_to_langscripts
-    kept = [
-        each
-        for each in task.hf_subsets
-        if (not subsets or each in subsets)
-        and (not languages or {code.split("-")[0] for code in spoken[each]} & set(languages))
-    ]
-    if not kept:
+    names = list(task.hf_subsets)
+    if subsets:
+        names = [name for name in names if name in subsets]
+    if languages:
+        names = [name for name in names if _languages_of(task, name) & set(languages)]
+    if not names:
         raise ValueError(
             f"{task.metadata.name}: none of the subsets {', '.join(subsets)} is in "
             f"{', '.join(languages)}"
         )
     narrowed = copy.copy(task)
-    narrowed.hf_subsets = kept
-    narrowed._eval_splits = [each for each in task.eval_splits if not splits or each in splits]
+    narrowed.hf_subsets = names
+    if splits:
+        narrowed.filter_eval_splits([split for split in task.eval_splits if split in splits])
     return narrowed
+
+
+def _languages_of(task: Any, subset: str) -> set[str]:
+    """Return the three-letter codes of a subset's languages."""
+    return {code.split("-")[0] for code in task.metadata.hf_subsets_to_langscripts[subset]}
 
 
 def _named(name: str) -> Any:
@@ -192,7 +229,7 @@ def _named(name: str) -> Any:
     try:
         return load_library("mteb").get_task(name)
     except KeyError:
-        _check_known("task", name, (every.name for every in _metadata()))
+        _check_known("task", name, (metadata.name for metadata in _metadata()))
         raise
 
 
@@ -203,13 +240,16 @@ def _metadata() -> list[Any]:
 
 
 def _check_known(what: str, name: str, names: Iterable[str]) -> None:
-    known = sorted(set(names))
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else "."
-        raise ValueError(
-            f"unknown {what} {name!r}{hint} `qwen3nb tasks` lists all {len(known)}"
-        ) from None
+    choices = sorted(set(names))
+    if name in choices:
+        return
+    similar = difflib.get_close_matches(name, choices, n=3)
+    hint = "."
+    if similar:
+        hint = f"; did you mean {' or '.join(similar)}?"
+    raise ValueError(
+        f"unknown {what} {name!r}{hint} `qwen3nb tasks` lists all {len(choices)}"
+    ) from None
 
 
 @contextmanager
@@ -288,22 +328,27 @@ def drawn(count: int, limit: int) -> list[int]:
 
 
 def _less_to_search(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
-    judged, candidates = data["relevant_docs"], data.get("top_ranked")
-    answered = [i for i, query in enumerate(data["queries"]["id"]) if query in judged]
-    queries = data["queries"].select([answered[i] for i in drawn(len(answered), limit)])
-    kept = set(queries["id"])
-    needed = {document for query in kept for document in judged[query]}
+    judgements, candidates = data["relevant_docs"], data.get("top_ranked")
+    answered = [row for row, query in enumerate(data["queries"]["id"]) if query in judgements]
+    sample = [answered[number] for number in drawn(len(answered), limit)]
+    queries = data["queries"].select(sample)
+    names = set(queries["id"])
+    judgements_left = {query: judgements[query] for query in judgements if query in names}
+    needed: set[str] = set()
+    for documents in judgements_left.values():
+        needed.update(documents)
     if candidates:
-        needed |= {document for query in kept for document in candidates.get(query, ())}
-        candidates = {q: documents for q, documents in candidates.items() if q in kept}
+        candidates = {query: candidates[query] for query in candidates if query in judgements_left}
+        for documents in candidates.values():
+            needed.update(documents)
     ids = data["corpus"]["id"]
-    others = [i for i, document in enumerate(ids) if document not in needed]
-    stay = {others[i] for i in drawn(len(others), limit)}
-    rows = [i for i, document in enumerate(ids) if i in stay or document in needed]
+    others = [row for row, document in enumerate(ids) if document not in needed]
+    sampled = {others[number] for number in drawn(len(others), limit)}
+    rows = [row for row, document in enumerate(ids) if row in sampled or document in needed]
     return {
         **data,
         "queries": queries,
         "corpus": data["corpus"].select(rows),
-        "relevant_docs": {query: judged[query] for query in judged if query in kept},
+        "relevant_docs": judgements_left,
         "top_ranked": candidates,
     }

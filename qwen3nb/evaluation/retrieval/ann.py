@@ -39,7 +39,9 @@ class AnnPoint:
     @property
     def name(self) -> str:
         """Family and setting."""
-        return f"{self.family} {self.parameter} {self.value}" if self.parameter else self.family
+        if not self.parameter:
+            return self.family
+        return f"{self.family} {self.parameter} {self.value}"
 
 
 @dataclass(frozen=True)
@@ -114,45 +116,29 @@ def ann_suite(
         ValueError: unknown index or parameter, or a value out of range.
         DataError: the task cannot be used.
     """
-    known = sorted({parameter for parameter, _ in FAMILIES.values() if parameter})
-    if unknown := sorted(set(grids or {}) - {*known}):
-        raise ValueError(f"unknown parameter {unknown[0]!r}; choose from {', '.join(known)}")
+    values = dict(grids or {})
+    parameters = sorted({parameter for parameter, _ in FAMILIES.values() if parameter})
+    for parameter in sorted(values):
+        if parameter not in parameters:
+            raise ValueError(
+                f"unknown parameter {parameter!r}; choose from {', '.join(parameters)}"
+            )
     collection = find_collections(task)[0]
     unit = encoder.similarity_name == "cosine"
     scaled = partial(truncate_dimensions, dimension=encoder.dimension, unit=unit)
     queries = scaled(encoder.encode(list(collection.queries.values()), role="query"))
-    counts, texts = tuple(count or cores() for count in threads), collection.documents.values()
+    texts = collection.documents.values()
     points: list[AnnPoint] = []
     with stored_vectors(
         encoder, texts, total=len(texts), role="passage", transform=scaled
     ) as vectors:
         exact = _search(queries, vectors, k=max(k, DEPTH + 1))
+        counts = [count or cores() for count in threads]
+        bench = _Bench(collection, vectors, queries, exact, k, counts)
         for family in indexes:
             index = faiss_index.build_index(vectors, family=family, seed=seed, device=device)
-            for value in index.values((grids or {}).get(FAMILIES[family][0])):
-                scores, ids = index.search(queries, max(k, DEPTH + 1), value)
-                # Recall is measured on the timed search; nDCG may need a deeper one.
-                near = index.search(queries, k, value)[1]
-                recall = faiss_index.recall_at_k(near, vectors, queries, k=k, truth=exact.ids)
-                points.append(
-                    AnnPoint(
-                        family=index.family,
-                        made=index.made,
-                        parameter=FAMILIES[index.family][0],
-                        value=value,
-                        build_seconds=index.build_seconds,
-                        size=index.size,
-                        device=index.device,
-                        recall=dict(zip(collection.queries, recall.tolist(), strict=True)),
-                        ndcg=_ndcg(collection, Hits(ids, scores)),
-                        speeds=tuple(
-                            faiss_index.measure_speed(
-                                partial(index.search, k=k, value=value), queries, threads=count
-                            )
-                            for count in counts
-                        ),
-                    )
-                )
+            parameter, _ = FAMILIES[family]
+            points += [bench.point(index, value) for value in index.values(values.get(parameter))]
         return AnnSuite(
             label=encoder.label,
             task=collection.name,
@@ -166,6 +152,45 @@ def ann_suite(
             compressed=compress(collection, vectors, queries, dimensions=dimensions, unit=unit),
             clusters=query_clusters(collection),
             data=DataUsed.of_revisions([(collection.name, collection.substitute)]),
+        )
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What every index is measured on."""
+
+    collection: TestCollection
+    vectors: VectorStore  # of the documents
+    queries: Vectors
+    exact: Hits
+    k: int
+    threads: Sequence[int]
+
+    def point(self, index: faiss_index.AnnIndex, value: int | None) -> AnnPoint:
+        """Measure recall, nDCG and speed of an index at one setting."""
+        scores, ids = index.search(self.queries, max(self.k, DEPTH + 1), value)
+        # Recall is measured on the timed search; nDCG may need a deeper one.
+        _, nearest = index.search(self.queries, self.k, value)
+        recall = faiss_index.recall_at_k(
+            nearest, self.vectors, self.queries, k=self.k, truth=self.exact.ids
+        )
+        search_once = partial(index.search, k=self.k, value=value)
+        speeds = [
+            faiss_index.measure_speed(search_once, self.queries, threads=count)
+            for count in self.threads
+        ]
+        parameter, _ = FAMILIES[index.family]
+        return AnnPoint(
+            family=index.family,
+            made=index.made,
+            parameter=parameter,
+            value=value,
+            build_seconds=index.build_seconds,
+            size=index.size,
+            device=index.device,
+            recall=dict(zip(self.collection.queries, recall.tolist(), strict=True)),
+            ndcg=_ndcg(self.collection, Hits(ids, scores)),
+            speeds=tuple(speeds),
         )
 
 
@@ -187,9 +212,10 @@ def compress(
     """
     documents, full = VectorStore.of(vectors), vectors.shape[1]
     points = []
-    for dimension in [full, *sorted((d for d in set(dimensions) if d < full), reverse=True)]:
-        cut = partial(truncate_dimensions, dimension=dimension, unit=unit)
-        truncated, query_vectors = documents.mapped(cut), cut(queries)
+    shorter = [dimension for dimension in set(dimensions) if dimension < full]
+    for dimension in [full, *sorted(shorter, reverse=True)]:
+        truncate = partial(truncate_dimensions, dimension=dimension, unit=unit)
+        truncated, query_vectors = documents.mapped(truncate), truncate(queries)
         kinds = {
             "float32": (truncated, query_vectors, 4 * dimension),
             "int8": (truncated.mapped(_int8(truncated)), query_vectors, dimension),

@@ -92,24 +92,32 @@ def find_trained(
             f"{base}: {len(finals)} adapters, each with its own configuration; expected one for "
             f"{training}"
         )
-    adapters = []
-    for final in finals:
-        folder = final.resolve().parent.parent
-        match = _SEED.fullmatch(folder.name)
-        if match is None:
-            raise DataError(f"{folder}: expected a folder seed_<n>, with checkpoints/{final.name}")
-        file = folder / "config.yaml" if training is None else Path(training)
-        if not file.is_file():
-            raise DataError(f"{file}: file not found; expected the training configuration")
-        settings = read_settings(file)
-        if not isinstance(settings, dict):
-            raise DataError(f"{file}: expected a mapping; got {type(settings).__name__}")
-        named = str((settings.get("training") or {}).get("mode") or folder.parent.name)
-        mode = next((each for each in MODES if named.startswith(each)), None)
-        if mode is None:
-            raise DataError(f"{folder}: mode {named!r}; expected one of {', '.join(MODES)}")
-        adapters.append(TrainedAdapter(folder.parent.name, int(match[1]), mode, final, settings))
-    return adapters
+    return [_trained_adapter(final, training) for final in finals]
+
+
+def _trained_adapter(final: Path, training: Path | str | None) -> TrainedAdapter:
+    """Return the adapter in a folder, with its training configuration.
+
+    Raises:
+        DataError: the folder is not as a training leaves it, or the configuration is no mapping.
+    """
+    folder = final.resolve().parent.parent
+    seed = _SEED.fullmatch(folder.name)
+    if seed is None:
+        raise DataError(f"{folder}: expected a folder seed_<n>, with checkpoints/{final.name}")
+    file = folder / "config.yaml"
+    if training is not None:
+        file = Path(training)
+    if not file.is_file():
+        raise DataError(f"{file}: file not found; expected the training configuration")
+    settings = read_settings(file)
+    if not isinstance(settings, dict):
+        raise DataError(f"{file}: expected a mapping; got {type(settings).__name__}")
+    name = str((settings.get("training") or {}).get("mode") or folder.parent.name)
+    for mode in MODES:
+        if name.startswith(mode):
+            return TrainedAdapter(folder.parent.name, int(seed[1]), mode, final, settings)
+    raise DataError(f"{folder}: mode {name!r}; expected one of {', '.join(MODES)}")
 
 
 def evaluate_trained(
@@ -145,50 +153,76 @@ def evaluate_trained(
         ValueError: neither data nor a tier, or both.
         EvaluationError: data sets or tasks failed; the records of the others are saved.
     """
-    listed, tasks = list(data), list(embedding_tasks)
-    groups: tuple[tuple[str, ...], ...] = (
-        ("max_length", "budget"),
-        ("device", "dtype"),
-        ("msmarco", "depth"),
-    )
-    of_pairs, placed, of_search = (
-        {name: options.pop(name) for name in names if name in options} for names in groups
-    )
+    data_sets, tasks = list(data), list(embedding_tasks)
+    pair_options = _taken(options, "max_length", "budget")
+    device_options = _taken(options, "device", "dtype")
+    search_options = _taken(options, "msmarco", "depth")
+    adapters = find_trained(outputs, training=training)
+    changes = {adapter.folder: adapter_change(adapter.folder) for adapter in adapters}
+    _warn_of_equals(adapters, changes)
     runs: list[tuple[str, EvaluationRun]] = []
-    trained = find_trained(outputs, training=training)
-    changes = {adapter.folder: adapter_change(adapter.folder) for adapter in trained}
-    _warn_of_equals(trained, changes)
-    for each in trained:
-        own = tier or ("" if listed else str(each.setting("eval", "eval_tier") or ""))
-        run: dict[str, Any] = {**options, "seed": each.seed, "strict": False}
-        spec, adapter = (each.folder, None) if base is None else (base, each.folder)
-        instruction = str(each.setting("data", "instruction_prefix") or INSTRUCTION)
-        how = {"instruction": instruction, **placed}
+    for adapter in adapters:
+        name = f"{adapter.configuration}/seed_{adapter.seed}: "
+        own_tier = tier
+        if not tier and not data_sets:
+            own_tier = str(adapter.setting("eval", "eval_tier") or "")
+        run = {**options, "seed": adapter.seed, "strict": False, "tier": own_tier}
+        instruction = str(adapter.setting("data", "instruction_prefix") or INSTRUCTION)
+        model_options = {"instruction": instruction, **device_options}
         reranker = load_reranker(
-            spec, adapter=adapter, template="double-newline", **how, **of_pairs
+            adapter.folder if base is None else base,
+            adapter=None if base is None else adapter.folder,
+            template="double-newline",
+            **model_options,
+            **pair_options,
         )
-        snapshot = _snapshot(each, "reranking", changes[each.folder])
-        run |= {"tier": own, "config": {"training": snapshot}}
-        done = [rerank(reranker, listed or None, **of_search, **run)]
-        if each.embeds and (tasks or own):
-            shown = options.get("show_progress", True)
-            encoder = load_encoder(each.folder, base=base, show_progress=shown, **how)
-            run["config"] = {"training": _snapshot(each, "embedding", changes[each.folder])}
-            of_tier = [*TIERS["fast"].reranking] if own == "fast" else None
-            done.append(evaluate(encoder, tasks=tasks or of_tier, **run))
-        _write_back(each, [result for one in done for result in one])
-        runs += [(f"{each.configuration}/seed_{each.seed}: ", one) for one in done]
-    joined = EvaluationRun(
-        Results([result for _, one in runs for result in one]),
-        tuple(f"{name}{item}" for name, one in runs for item in one.reused),
-        {f"{name}{item}": why for name, one in runs for item, why in one.skipped.items()},
-        {f"{name}{item}": trace for name, one in runs for item, trace in one.failures.items()},
-        label=str(outputs),
+        run["config"] = {"training": _snapshot(adapter, "reranking", changes[adapter.folder])}
+        reranking = rerank(reranker, data_sets or None, **search_options, **run)
+        runs.append((name, reranking))
+        results = list(reranking)
+        if adapter.embeds and (tasks or own_tier):
+            show_progress = options.get("show_progress", True)
+            encoder = load_encoder(
+                adapter.folder, base=base, show_progress=show_progress, **model_options
+            )
+            run["config"] = {"training": _snapshot(adapter, "embedding", changes[adapter.folder])}
+            tier_tasks = list(TIERS["fast"].reranking) if own_tier == "fast" else None
+            embedding = evaluate(encoder, tasks=tasks or tier_tasks, **run)
+            runs.append((name, embedding))
+            results += embedding
+        _write_back(adapter, results)
+    outcome = _joined(runs, label=str(outputs), folder=Run(output=options.get("output")).folder)
+    outcome.raise_failures()
+    return outcome
+
+
+def _taken(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Remove options of these names from ``options``, and return them."""
+    return {name: options.pop(name) for name in names if name in options}
+
+
+def _joined(
+    runs: Iterable[tuple[str, EvaluationRun]], *, label: str, folder: Path
+) -> EvaluationRun:
+    """Join the evaluations of all adapters; each name of an item begins with the adapter's."""
+    results: list[Result] = []
+    reused: list[str] = []
+    skipped: dict[str, str] = {}
+    failures: dict[str, str] = {}
+    for name, run in runs:
+        results += run
+        reused += [name + item for item in run.reused]
+        skipped |= {name + item: reason for item, reason in run.skipped.items()}
+        failures |= {name + item: trace for item, trace in run.failures.items()}
+    return EvaluationRun(
+        Results(results),
+        tuple(reused),
+        skipped,
+        failures,
+        label=label,
         kind="evaluations",
-        folder=str(Run(output=options.get("output")).folder),
+        folder=str(folder),
     )
-    joined.raise_failures()
-    return joined
 
 
 def _warn_of_equals(
@@ -205,7 +239,7 @@ def _warn_of_equals(
             )
 
 
-def _snapshot(each: TrainedAdapter, kind: str, change: tuple[float, ...]) -> dict[str, Any]:
+def _snapshot(adapter: TrainedAdapter, kind: str, change: tuple[float, ...]) -> dict[str, Any]:
     """Return training settings and kind of evaluation, which must match in comparisons.
 
     ``change`` is that of `adapter_change`.
@@ -213,24 +247,25 @@ def _snapshot(each: TrainedAdapter, kind: str, change: tuple[float, ...]) -> dic
     Raises:
         DataError: a damaged log; see `json_lines`.
     """
-    log = each.seed_folder / "train_log.jsonl"
+    log = adapter.seed_folder / "train_log.jsonl"
     entries = json_lines(log)[0] if log.exists() else ()
-    steps = (entry.get("global_step", entry.get("step")) for entry in entries)
+    steps = [entry.get("global_step", entry.get("step")) for entry in entries]
+    numbers = [step for step in steps if type(step) is int]  # may be missing in a log
     return {
         "kind": kind,
-        "configuration": each.configuration,
-        "seed": each.seed,
-        "mode": each.mode,
-        "rank": each.setting("lora", "rank"),
-        "base": each.setting("model", "base_model_name"),
-        "data_seed": each.setting("data", "seed", each.seed),
-        "steps": max((n for n in steps if type(n) is int), default=None),  # may be missing in a log
+        "configuration": adapter.configuration,
+        "seed": adapter.seed,
+        "mode": adapter.mode,
+        "rank": adapter.setting("lora", "rank"),
+        "base": adapter.setting("model", "base_model_name"),
+        "data_seed": adapter.setting("data", "seed", adapter.seed),
+        "steps": max(numbers, default=None),
         "change": list(change),
-        "settings": each.settings,
+        "settings": adapter.settings,
     }
 
 
-def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
+def _write_back(adapter: TrainedAdapter, results: Iterable[Result]) -> None:
     """Write one file per data set, in the format of the training's analysis."""
     for result in results:
         main = result.task.main_metric
@@ -238,8 +273,8 @@ def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
             "dataset": result.data.collection or result.task.key,
             "per_query": dict(result.per_query.get(main, {})),
             "aggregate": {main.lower(): result.main.value},
-            "config": each.settings,
+            "config": adapter.settings,
             "model": result.model.identity,
             "revision": result.task.substitute or result.task.revision,
         }
-        write_json(each.seed_folder / "results" / f"{result.task.key}.json", value)
+        write_json(adapter.seed_folder / "results" / f"{result.task.key}.json", value)
