@@ -9,7 +9,6 @@ little from a second thread, and lose much if other processes run on the machine
 """
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -23,13 +22,12 @@ import click
 from qwen3nb import paths
 from qwen3nb.checkpoints.folder import list_checkpoints, open_checkpoint
 from qwen3nb.checkpoints.provenance import read_provenance
-from qwen3nb.cluster.processes import guarded
+from qwen3nb.cluster.processes import start_guarded
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.execution.sweep import Job, failures_text, sweep
 from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import new_folder, read_json, sha256_file, sha256_json, write_json
-from qwen3nb.utils.signals import heed_children
 from qwen3nb.utils.terminal import say
 
 # The encoder that the book and its card are about: the best on the development pairs, the average
@@ -72,9 +70,10 @@ def run_demo(*, at_once: int = 0) -> Path:
     outcomes = sweep(jobs, at_once=at_once)
     # Run alone: other processes would distort the times.
     outcomes += sweep([Job("speed", {})], at_once=1)
-    if failed := [outcome for outcome in outcomes if outcome.status == "failed"]:
-        counts = f"{len(failed)} of {len(outcomes)} notebooks failed"
-        raise DemoError(f"{counts}\n{failures_text(failed)}")
+    failures = [outcome for outcome in outcomes if outcome.status == "failed"]
+    if failures:
+        counts = f"{len(failures)} of {len(outcomes)} notebooks failed"
+        raise DemoError(f"{counts}\n{failures_text(failures)}")
     _say("running the lessons and the pages that compare; building the book")
     card = demo / "encoder" / MODEL
     page = build_book(tier="smoke", model=card, lessons=True, at_once=at_once)
@@ -90,15 +89,18 @@ def _jobs(demo: Path) -> list[Job]:
     """
     from qwen3nb.demo.train_lora import LORA
 
-    encoders = sorted(each for each in (demo / "encoder").iterdir() if each.is_dir())
-    ablated: dict[str, Any] = {"training": paths.shown(demo / "contrastive")}
-    ablated |= {"append_eos": False, "normalization": False}  # 16 combinations
-    jobs = [Job("ablation", ablated)]
-    jobs += [Job("eval", {"checkpoint": name}) for name in _BASELINES]
-    jobs += [Job("eval", {"checkpoint": paths.shown(folder)}) for folder in encoders]
+    training = paths.shown(demo / "contrastive")
+    encoders = sorted(folder for folder in (demo / "encoder").iterdir() if folder.is_dir())
+    jobs = [
+        # 16 combinations
+        Job("ablation", {"training": training, "append_eos": False, "normalization": False})
+    ]
+    for model in (*_BASELINES, *(paths.shown(encoder) for encoder in encoders)):
+        jobs.append(Job("eval", {"checkpoint": model}))
     jobs.append(Job("eval", {"checkpoint": paths.shown(demo / "decoder"), "pooling": "mean"}))
     jobs.append(Job("eval", {"checkpoint": _FUSION}))
-    jobs += [Job(name, {"checkpoint": "all-MiniLM-L6-v2"}) for name in ("probes", "ann")]
+    jobs.append(Job("probes", {"checkpoint": "all-MiniLM-L6-v2"}))
+    jobs.append(Job("ann", {"checkpoint": "all-MiniLM-L6-v2"}))
     jobs.append(Job("extract", {"training": "demo"}))
     if paths.mirror() is not None:
         jobs.append(Job("reproduce", {}))
@@ -136,13 +138,12 @@ def _in_parallel() -> None:
     Raises:
         DemoError: a step failed; its error is on the terminal.
     """
-    heed_children()
     running = {}
     for position, step in enumerate(STEPS):
         # Each step draws its progress bar on its own line.
         environment = {**os.environ, **_TRAINING, "TQDM_POSITION": str(position)}
         command = [sys.executable, "-m", "qwen3nb.demo.pipeline", step]
-        running[step] = subprocess.Popen(guarded(command), env=environment, start_new_session=True)
+        running[step] = start_guarded(command, environment=environment)
     try:
         failed = [step for step, process in running.items() if process.wait()]
     finally:
@@ -234,19 +235,20 @@ def _extract(demo: Path) -> None:
     """
     from qwen3nb.report.card import extract
 
-    train, contrastive = demo / "train", demo / "contrastive"
-    sources = {source.name: source for source in (train / "init", list_checkpoints(train)[-1])}
-    for source in (*list_checkpoints(contrastive)[1::2], contrastive / "average"):
-        sources[f"contrastive-{source.name}"] = source
-    for name, source in sources.items():
+    checkpoints = [demo / "train" / "init", list_checkpoints(demo / "train")[-1]]
+    sources = {checkpoint.name: checkpoint for checkpoint in checkpoints}
+    contrastive = demo / "contrastive"
+    for checkpoint in (*list_checkpoints(contrastive)[1::2], contrastive / "average"):
+        sources[f"contrastive-{checkpoint.name}"] = checkpoint
+    for name, checkpoint in sources.items():
         folder = demo / "encoder" / name
         provenance = read_provenance(folder)
-        digest = open_checkpoint(source).weights.digest
+        digest = open_checkpoint(checkpoint).weights.digest
         if provenance is None or provenance["source"]["digest"] != digest:
-            done = extract(source, folder, label=f"demo-{name}")
+            extraction = extract(checkpoint, folder, label=f"demo-{name}")
             _note(
-                f"{paths.shown(folder)}: {done.parameters:,} parameters, differs from its source "
-                f"by at most {done.max_difference:.1e}"
+                f"{paths.shown(folder)}: {extraction.parameters:,} parameters, "
+                f"differs from its source by at most {extraction.max_difference:.1e}"
             )
 
 

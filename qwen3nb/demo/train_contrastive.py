@@ -62,13 +62,12 @@ def train_contrastive(
     """Train from the checkpoint ``start``; write ``checkpoint-N`` and ``average`` to ``folder``."""
     shutil.copytree(start.parent / "tokenizer", folder / "tokenizer", dirs_exist_ok=True)
     tokenizer = Tokenizer.from_file(str(start / "tokenizer.json"))
-    others, count = pairs.development, min(settings.development, len(pairs.development))
-    spread = [others[index * len(others) // count] for index in range(count)]
+    development = _spread(pairs.development, settings.development)
     # Each summary should retrieve its own text.
     search = TestCollection.from_texts(
-        [pair.summary for pair in spread],
-        [pair.text for pair in spread],
-        [[index] for index in range(len(spread))],
+        [pair.summary for pair in development],
+        [pair.text for pair in development],
+        [[index] for index in range(len(development))],
         name="development",
     )
     evaluator = TrainingEvaluator(search, name=METRIC, tokenizer=start)
@@ -84,7 +83,7 @@ def train_contrastive(
         settings=settings,
         model=model,
         train_dataset=_tokenized(tokenizer, pairs.train, length=settings.length),
-        eval_dataset=_tokenized(tokenizer, spread, length=settings.length),
+        eval_dataset=_tokenized(tokenizer, development, length=settings.length),
         data_collator=partial(_collate, pad=token_id(tokenizer, END)),
     )
     best = select_checkpoints(folder, best=settings.averaged, metric=METRIC, lower_is_better=False)
@@ -107,11 +106,18 @@ def train_contrastive(
 
 def _tokenized(tokenizer: Tokenizer, pairs: Sequence[DocstringPair], *, length: int) -> list[_Row]:
     """Return token ids of both sides of each pair, at most ``length``."""
-    sides = [
-        [each.ids[:length] for each in tokenizer.encode_batch(texts)]
-        for texts in ([pair.summary for pair in pairs], [pair.text for pair in pairs])
-    ]
-    return [dict(zip(_SIDES, both, strict=True)) for both in zip(*sides, strict=True)]
+    summaries = tokenizer.encode_batch([pair.summary for pair in pairs])
+    texts = tokenizer.encode_batch([pair.text for pair in pairs])
+    rows: list[_Row] = []
+    for summary, text in zip(summaries, texts, strict=True):
+        rows.append({"summary": summary.ids[:length], "text": text.ids[:length]})
+    return rows
+
+
+def _spread(pairs: Sequence[DocstringPair], most: int) -> list[DocstringPair]:
+    """Return at most this many pairs, evenly spread."""
+    count = min(most, len(pairs))
+    return [pairs[index * len(pairs) // count] for index in range(count)]
 
 
 def _collate(rows: Sequence[_Row], *, pad: int) -> dict[str, Tensor]:
@@ -126,33 +132,40 @@ def _collate(rows: Sequence[_Row], *, pad: int) -> dict[str, Tensor]:
 class _ContrastiveTrainer(Trainer):
     """The Trainer with InfoNCE as its loss, in training and on the development pairs."""
 
-    def __init__(self, settings: ContrastiveSettings, **options: Any) -> None:
+    def __init__(self, settings: ContrastiveSettings, **options: object) -> None:
         super().__init__(**options)
         self._settings = settings
         self.tokens = 0
 
-    def compute_loss(self, model: Any, inputs: dict[str, Tensor], *_: Any, **__: Any) -> Tensor:
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Tensor], *_: object, **__: object
+    ) -> Tensor:
         """InfoNCE over the batch."""
-        queries, documents = (_embed(model, inputs, side) for side in _SIDES)
-        self.tokens += sum(int(inputs[f"{side}_mask"].sum()) for side in _SIDES)
+        queries = _embed(model, inputs, "summary")
+        documents = _embed(model, inputs, "text")
+        for side in _SIDES:
+            self.tokens += int(inputs[f"{side}_mask"].sum())
         return self._info_nce(queries, documents)
 
-    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+    def evaluate(self, *_: object, **__: object) -> dict[str, float]:
         """Log the mean loss on the development pairs, with batches and length as in training.
 
         Callbacks add their own metrics.
         """
-        rows, size = list(self.eval_dataset), self._settings.batch
+        rows = list(self.eval_dataset)
+        losses = []
         self.model.eval()
         with torch.inference_mode():
-            batches = [self.data_collator(rows[at : at + size]) for at in range(0, len(rows), size)]
-            parts = [[_embed(self.model, batch, side) for batch in batches] for side in _SIDES]
-            losses = [float(self._info_nce(*both)) for both in zip(*parts, strict=True)]
+            for start in range(0, len(rows), self._settings.batch):
+                batch = self.data_collator(rows[start : start + self._settings.batch])
+                queries = _embed(self.model, batch, "summary")
+                documents = _embed(self.model, batch, "text")
+                losses.append(float(self._info_nce(queries, documents)))
         self.model.train()
-        measured = {"eval_loss": sum(losses) / len(losses)}
-        self.log(measured)
-        self.callback_handler.on_evaluate(self.args, self.state, self.control, measured)
-        return measured
+        metrics = {"eval_loss": sum(losses) / len(losses)}
+        self.log(metrics)
+        self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
 
     def _info_nce(self, queries: Tensor, documents: Tensor) -> Tensor:
         scores = queries @ documents.T / self._settings.temperature
@@ -164,11 +177,13 @@ def _embed(model: Any, batch: dict[str, Tensor], side: str) -> Tensor:
 
     Texts of similar length are batched, to reduce padding.
     """
-    ids, mask = batch[side], batch[f"{side}_mask"]
+    ids = batch[side]
+    mask = batch[f"{side}_mask"]
     order = mask.sum(dim=1).argsort()
-    means = []
+    sums = []
     for part in order.split(_TOGETHER):
-        kept = mask[part, : int(mask[part].sum(dim=1).max())]
-        states = model.encode(ids[part, : kept.shape[1]], kept)
-        means.append((states * kept.unsqueeze(-1)).sum(dim=1))
-    return F.normalize(torch.cat(means)[order.argsort()], dim=-1)
+        longest = int(mask[part].sum(dim=1).max())
+        part_mask = mask[part, :longest]
+        states = model.encode(ids[part, :longest], part_mask)
+        sums.append((states * part_mask.unsqueeze(-1)).sum(dim=1))
+    return F.normalize(torch.cat(sums)[order.argsort()], dim=-1)

@@ -23,7 +23,7 @@ losses, which are computed separately to measure their cosine.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from torch.nn import functional as F
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from qwen3nb import paths
+from qwen3nb.datasets.pydocs.build import Entry
 from qwen3nb.demo import trainer
 from qwen3nb.demo.train_ul2 import training_texts, unmeasured
 from qwen3nb.models.modeling.tiny_tokenizer import END, write_tokenizer
@@ -110,54 +111,66 @@ def _batches(folder: Path, settings: PairSettings, *, seed: int) -> list[Batch]:
     pairs = PairTokens(
         tokenizer, template=_TEMPLATE, instruction=INSTRUCTION, max_length=settings.window
     )
-    others, seen = unmeasured()
-    entries = [entry for entry in others if not {entry.summary, entry.text} & seen]
+    others, texts_of_tier = unmeasured()
+    entries = [entry for entry in others if not {entry.summary, entry.text} & texts_of_tier]
     generator = np.random.default_rng(seed)
-    return [
-        _batch(tokenizer, pairs, [entries[i] for i in picks], settings.length)
-        for picks in generator.integers(0, len(entries), size=(settings.steps, settings.batch))
-    ]
+    batches = []
+    for picks in generator.integers(0, len(entries), size=(settings.steps, settings.batch)):
+        chosen = [entries[pick] for pick in picks]
+        batches.append(_batch(tokenizer, pairs, chosen, settings.length))
+    return batches
 
 
-def _batch(tokenizer: Any, pairs: PairTokens, entries: Sequence[Any], length: int) -> Batch:
-    rows, labels = [], []
-    for index, entry in enumerate(entries):
-        other = entries[(index + 1) % len(entries)]
+def _batch(tokenizer: Any, pairs: PairTokens, entries: Sequence[Entry], length: int) -> Batch:
+    """Pair each summary with its own text and with that of the next entry."""
+    rows: list[list[int]] = []
+    labels = []
+    for entry, other in zip(entries, [*entries[1:], entries[0]], strict=True):
         tokens = pairs.rows(entry.summary, [entry.text, other.text])
         rows += [[*tokens.shared, *rest] for rest in tokens.rests]
         labels += [1, int(other.text == entry.text)]
-    end = tokenizer.eos_token_id
-
-    def texts(values: list[str]) -> list[list[int]]:
-        ids = tokenizer(values, truncation=True, max_length=length - 1).input_ids
-        return [[*row, end] for row in ids]
-
     queries = [f"Instruct: {INSTRUCTION}\nQuery:{entry.summary}" for entry in entries]
-    return Batch(rows, labels, texts(queries), texts([entry.text for entry in entries]))
+    documents = [entry.text for entry in entries]
+    return Batch(
+        rows,
+        labels,
+        _token_ids(tokenizer, queries, length),
+        _token_ids(tokenizer, documents, length),
+    )
 
 
-def _losses(
-    model: Any, words: list[int], batch: Batch, temperature: float
-) -> dict[str, Callable[[], Tensor]]:
-    """Return functions that compute the losses of a language model on a batch.
+def _token_ids(tokenizer: Any, texts: list[str], length: int) -> list[list[int]]:
+    """Return at most ``length`` token ids of each text, the last one the end of the text."""
+    rows = tokenizer(texts, truncation=True, max_length=length - 1).input_ids
+    return [[*row, tokenizer.eos_token_id] for row in rows]
 
-    Ranking: cross-entropy of the logits of the two ``words``. Embedding: InfoNCE over the batch.
-    """
 
-    def ranking() -> Tensor:
-        rows = model.get_output_embeddings().weight[words]
-        logits = last_states(model.model, batch.pairs) @ rows.T
+@dataclass(frozen=True)
+class _Losses:
+    """The losses of a language model on batches."""
+
+    model: Any
+    words: list[int]  # token ids of no and yes
+    temperature: float
+
+    def loss(self, name: str, batch: Batch) -> Tensor:
+        """Return a loss by its name in the log."""
+        if name == "loss_rerank":
+            return self._ranking(batch)
+        return self._embedding(batch)
+
+    def _ranking(self, batch: Batch) -> Tensor:
+        """Cross-entropy of the logits of the two words."""
+        rows = self.model.get_output_embeddings().weight[self.words]
+        logits = last_states(self.model.model, batch.pairs) @ rows.T
         return F.cross_entropy(logits, torch.tensor(batch.labels))
 
-    def embedding() -> Tensor:
-        queries, documents = (
-            F.normalize(last_states(model.model, rows), dim=-1)
-            for rows in (batch.queries, batch.documents)
-        )
-        scores = queries @ documents.T / temperature
+    def _embedding(self, batch: Batch) -> Tensor:
+        """InfoNCE over the batch."""
+        queries = F.normalize(last_states(self.model.model, batch.queries), dim=-1)
+        documents = F.normalize(last_states(self.model.model, batch.documents), dim=-1)
+        scores = queries @ documents.T / self.temperature
         return F.cross_entropy(scores, torch.arange(len(scores)))
-
-    return {"loss_rerank": ranking, "loss_emb": embedding}
 
 
 def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
@@ -189,16 +202,17 @@ def _train(
     ``backward`` returns the losses, and stores gradients in the weights. The learning rate rises
     linearly over a tenth of the steps, then follows a cosine.
     """
-    weights, steps = list(weights), settings.steps
-    warm = max(1, steps // 10)
+    weights = list(weights)
+    warm_up = max(1, settings.steps // 10)
 
-    def share(step: int) -> float:
-        if step < warm:
-            return (step + 1) / warm
-        return 0.5 * (1 + float(np.cos(np.pi * (step - warm) / max(1, steps - warm))))
+    def share_of_peak(step: int) -> float:
+        if step < warm_up:
+            return (step + 1) / warm_up
+        progress = (step - warm_up) / max(1, settings.steps - warm_up)
+        return 0.5 * (1 + float(np.cos(np.pi * progress)))
 
     optimiser = torch.optim.AdamW(weights, lr=settings.learning_rate, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, share)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, share_of_peak)
     with trainer.faster_linear_layers():
         for batch in training:
             losses = backward(batch)
@@ -215,30 +229,30 @@ def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
     write_tokenizer([*texts, *[prompt, "yes", "no"] * 50], folder, vocabulary=settings.vocabulary)
     training = _batches(folder, settings, seed=settings.seed)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    words, end = tokenizer.convert_tokens_to_ids(_WORDS), tokenizer.convert_tokens_to_ids(END)
+    words = tokenizer.convert_tokens_to_ids(_WORDS)
+    end = tokenizer.convert_tokens_to_ids(END)
     spread = settings.hidden**-0.5
     sizes = trainer.toy_sizes(len(tokenizer), settings.hidden, settings.layers, spread, end)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = trainer.toy_qwen3(sizes)
+    losses_of_model = _Losses(model, words, settings.temperature)
 
     def backward(batch: Batch) -> dict[str, float]:
-        losses = {
-            name: loss()
-            for name, loss in _losses(model, words, batch, settings.temperature).items()
-        }
+        ranking = losses_of_model.loss("loss_rerank", batch)
+        embedding = losses_of_model.loss("loss_emb", batch)
         model.zero_grad()
-        sum(losses.values()).backward()  # type: ignore[union-attr]
-        return {name: float(loss.detach()) for name, loss in losses.items()}
+        (ranking + embedding).backward()
+        return {"loss_rerank": float(ranking.detach()), "loss_emb": float(embedding.detach())}
 
     bar = tqdm(training, desc="training: base model of the adapters", unit="step")
-    seen = [losses for _, losses in _train(model.parameters(), bar, settings, backward)]
+    history = [losses for _, losses in _train(model.parameters(), bar, settings, backward)]
     with trainer.quietly():
         model.save_pretrained(folder)
     facts = {
         "objective": "yes or no about a pair, and InfoNCE, added",
         "data": "PyDocs without the functions of the smoke tier's sample",
-        "last losses": _means(seen[-max(1, len(seen) // 10) :]),
+        "last losses": _means(history[-max(1, len(history) // 10) :]),
     }
     trainer.describe(folder, settings, facts)
     return folder
@@ -255,8 +269,9 @@ def train_adapters(
             started = time.perf_counter()
             folder = outputs / f"{mode}_r{settings.rank}" / f"seed_{seed}"
             losses = _train_adapter(base, folder, mode, seed, settings, training)
-            shown = ", ".join(f"{name} {value:.2f}" for name, value in losses.items())
-            say(f"{folder.parent.name} seed {seed}: {shown}, {time.perf_counter() - started:.0f} s")
+            seconds = time.perf_counter() - started
+            values = ", ".join(f"{name} {value:.2f}" for name, value in losses.items())
+            say(f"{folder.parent.name} seed {seed}: {values}, {seconds:.0f} s")
             folders.append(folder / "checkpoints" / "final")
     return folders
 
@@ -270,7 +285,6 @@ def _train_adapter(
     training: Sequence[Batch],
 ) -> dict[str, float]:
     """Train, write all files, and return the mean losses of the last steps."""
-    import yaml
     from peft import LoraConfig, get_peft_model
 
     words = AutoTokenizer.from_pretrained(base).convert_tokens_to_ids(_WORDS)
@@ -278,54 +292,105 @@ def _train_adapter(
     with trainer.quietly(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         adapter = get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora)
-    model = adapter.get_base_model()
-    weights = {name: each for name, each in adapter.named_parameters() if each.requires_grad}
-    gradients: dict[str, Sequence[Tensor]] = {}
+    losses_of_model = _Losses(adapter.get_base_model(), words, settings.temperature)
+    training_of_mode = _AdapterTraining(adapter, losses_of_model, _MODES[mode], settings)
+    training_of_mode.run(training)
+    _save_adapter(adapter, folder / "checkpoints" / "final", base)
+    _write_config(folder / "config.yaml", base, mode, seed, settings)
+    _write_rows(folder / "train_log.jsonl", training_of_mode.log)
+    _write_rows(folder / "gradient_conflicts.jsonl", training_of_mode.conflicts)
+    return training_of_mode.recent_losses
 
-    def backward(batch: Batch) -> dict[str, float]:
-        values, losses = {}, _losses(model, words, batch, settings.temperature)
-        for name in _MODES[mode]:
-            loss = losses[name]()
-            gradients[name] = torch.autograd.grad(loss, list(weights.values()))
+
+class _AdapterTraining:
+    """The training of an adapter: its steps, and what is logged of them."""
+
+    def __init__(
+        self, adapter: Any, losses: _Losses, names: Sequence[str], settings: LoraSettings
+    ) -> None:
+        self._losses = losses
+        self._names = names  # of the losses
+        self._settings = settings
+        self._weights: dict[str, Tensor] = {}
+        for name, weight in adapter.named_parameters():
+            if weight.requires_grad:
+                self._weights[name] = weight
+        self._gradients: dict[str, Sequence[Tensor]] = {}  # by loss, of the last step
+        self._history: list[dict[str, float]] = []
+        self.log: list[dict[str, float]] = []
+        self.conflicts: list[dict[str, Any]] = []
+
+    @property
+    def recent_losses(self) -> dict[str, float]:
+        """Mean losses of the last 50 steps."""
+        return _means(self._history[-50:])
+
+    def run(self, training: Iterable[Batch]) -> None:
+        """Take a step per batch."""
+        steps = _train(self._weights.values(), training, self._settings, self._backward)
+        for step, (rate, losses) in enumerate(steps, start=1):
+            self._history.append(losses)
+            if step % self._settings.log_every == 0:
+                means = self.recent_losses
+                self.log.append({"step": step, "loss": sum(means.values()), "lr": rate, **means})
+                if len(self._gradients) == 2:
+                    self.conflicts.append({"step": step, "per_layer": self._cosines()})
+
+    def _backward(self, batch: Batch) -> dict[str, float]:
+        """Compute the gradient of each loss, and store their sum in the weights."""
+        values = {}
+        for name in self._names:
+            loss = self._losses.loss(name, batch)
+            self._gradients[name] = torch.autograd.grad(loss, list(self._weights.values()))
             values[name] = float(loss.detach())
-        for weight, *parts in zip(weights.values(), *gradients.values(), strict=True):
+        for weight, *parts in zip(self._weights.values(), *self._gradients.values(), strict=True):
             weight.grad = torch.stack(parts).sum(dim=0)
         return values
 
-    log, conflicts, recent = [], [], []
-    steps = _train(weights.values(), training, settings, backward)
-    for step, (rate, losses) in enumerate(steps, start=1):
-        recent.append(losses)
-        if step % settings.log_every == 0:
-            means = _means(recent[-50:])
-            log.append({"step": step, "loss": sum(means.values()), "lr": rate, **means})
-            if len(gradients) == 2:
-                pairs = zip(weights, *gradients.values(), strict=True)
-                cosines = {
-                    f"model.{name}": float(F.cosine_similarity(a.flatten(), b.flatten(), dim=0))
-                    for name, a, b in pairs
-                }
-                conflicts.append({"step": step, "per_layer": cosines})
-    final, name = folder / "checkpoints" / "final", paths.shown(base)
+    def _cosines(self) -> dict[str, float]:
+        """Return the cosine of the two gradients of each weight."""
+        first, second = self._gradients.values()
+        cosines = {}
+        for name, a, b in zip(self._weights, first, second, strict=True):
+            cosine = F.cosine_similarity(a.flatten(), b.flatten(), dim=0)
+            cosines[f"model.{name}"] = float(cosine)
+        return cosines
+
+
+def _save_adapter(adapter: Any, folder: Path, base: Path) -> None:
+    """Save an adapter; it names its base relative to the root, to keep checkouts movable."""
     with trainer.quietly():
-        adapter.save_pretrained(str(final))
-    # The path of the base model relative to the root, to keep checkouts movable.
-    file = final / "adapter_config.json"
-    write_json(file, {**read_json(file), "base_model_name_or_path": name}, indent=2)
+        adapter.save_pretrained(str(folder))
+    file = folder / "adapter_config.json"
+    config = read_json(file)
+    config["base_model_name_or_path"] = paths.shown(base)
+    write_json(file, config, indent=2)
+
+
+def _write_config(file: Path, base: Path, mode: str, seed: int, settings: LoraSettings) -> None:
+    """Write the configuration of a training, in the form of the design documents."""
+    import yaml
+
     config = {
-        "model": {"base_model_name": name, "torch_dtype": "float32"},
+        "model": {"base_model_name": paths.shown(base), "torch_dtype": "float32"},
         "lora": {"rank": settings.rank, "alpha": settings.alpha, "target_modules": _TARGETS},
         "data": {"dataset_name": "PyDocs", "instruction_prefix": INSTRUCTION, "seed": seed},
         "training": {"mode": mode, **asdict(settings), "seeds": list(settings.seeds)},
         "seed": seed,
     }
-    write_text(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-    for kind, rows in (("train_log", log), ("gradient_conflicts", conflicts)):
-        if rows:
-            lines = (json.dumps(row, allow_nan=False) + "\n" for row in rows)
-            write_text(folder / f"{kind}.jsonl", "".join(lines))
-    return _means(recent[-50:])
+    write_text(file, yaml.safe_dump(config, sort_keys=False))
 
 
-def _means(losses: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {name: sum(each[name] for each in losses) / len(losses) for name in losses[0]}
+def _write_rows(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as JSON Lines; no file without rows."""
+    if rows:
+        lines = [json.dumps(row, allow_nan=False) + "\n" for row in rows]
+        write_text(file, "".join(lines))
+
+
+def _means(losses: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each loss."""
+    means = {}
+    for name in losses[0]:
+        means[name] = sum(step[name] for step in losses) / len(losses)
+    return means

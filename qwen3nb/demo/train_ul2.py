@@ -71,16 +71,22 @@ def unmeasured() -> tuple[list[Entry], set[str]]:
 
     sample = pydocs_sample().entries
     measured = {entry.name for entry in sample}
-    texts = {text for entry in sample for text in (entry.summary, entry.text)}
-    texts |= {text for row in author_sts() for text in row[:2]}
-    return [each for each in load_pydocs().entries if each.name not in measured], texts
+    texts: set[str] = set()
+    for entry in sample:
+        texts.update((entry.summary, entry.text))
+    for first, second, _ in author_sts():
+        texts.update((first, second))
+    others = [entry for entry in load_pydocs().entries if entry.name not in measured]
+    return others, texts
 
 
 def training_texts() -> tuple[list[str], list[str]]:
     """Return the texts for training and those for the evaluation loss."""
-    entries, seen = unmeasured()
-    texts = [text for each in entries for text in (each.summary, each.text) if text not in seen]
-    return [t for i, t in enumerate(texts) if i % 20], texts[::20]
+    entries, texts_of_tier = unmeasured()
+    texts = []
+    for entry in entries:
+        texts += [text for text in (entry.summary, entry.text) if text not in texts_of_tier]
+    return [text for index, text in enumerate(texts) if index % 20], texts[::20]
 
 
 def seq2seq_config(tokenizer: Tokenizer, settings: Ul2Settings) -> Qwen3Seq2SeqConfig:
@@ -104,7 +110,8 @@ def token_id(tokenizer: Tokenizer, token: str) -> int:
 
 
 def _sizes(tokenizer: Tokenizer, settings: Ul2Settings) -> dict[str, Any]:
-    rows, end = tokenizer.get_vocab_size(with_added_tokens=True), token_id(tokenizer, END)
+    rows = tokenizer.get_vocab_size(with_added_tokens=True)
+    end = token_id(tokenizer, END)
     return toy_sizes(rows, settings.hidden, settings.layers, settings.spread, end)
 
 
@@ -117,20 +124,23 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
     with quietly():
         model.save_pretrained(folder / "init")
     shutil.copytree(folder / "tokenizer", folder / "init", dirs_exist_ok=True)
-    examples = [
-        _denoised(own, tokenizer, count=count, settings=settings, seed=settings.seed + offset)
-        for offset, (own, count) in enumerate(
-            [(texts, settings.steps * settings.batch), (held_out, 4 * settings.batch)]
-        )
-    ]
+    count = settings.steps * settings.batch
+    examples = _denoised(texts, tokenizer, count=count, settings=settings, seed=settings.seed)
+    check = _denoised(
+        held_out,
+        tokenizer,
+        count=4 * settings.batch,
+        settings=settings,
+        seed=settings.seed + 1,
+    )
     train(
         Trainer,
         folder,
         settings,
         name="UL2",
         model=model,
-        train_dataset=examples[0],
-        eval_dataset=examples[1],
+        train_dataset=examples,
+        eval_dataset=check,
         data_collator=partial(_collate, pad=token_id(tokenizer, END)),
     )
     facts = {
@@ -138,7 +148,7 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
         "denoisers": DENOISERS,
         "data": "PyDocs without the functions of the smoke tier's sample",
         "texts": len(texts),
-        "tokens_seen": sum(len(source) + len(target) for source, target in examples[0]),
+        "tokens_seen": sum(len(source) + len(target) for source, target in examples),
     }
     describe(folder, settings, facts)
     return folder
@@ -151,13 +161,12 @@ def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
     end = token_id(tokenizer, END)
     set_seed(settings.seed)
     model = toy_qwen3(_sizes(tokenizer, settings), use_cache=False)
-    ids = [_ids(tokenizer, own, settings.length - 1) for own in (texts, held_out)]
+    ids = _ids(tokenizer, texts, settings.length - 1)
+    held_out_ids = _ids(tokenizer, held_out, settings.length - 1)
     generator = np.random.default_rng(settings.seed)
-    picks = generator.integers(0, len(ids[0]), size=settings.steps * settings.batch)
-    rows, check = (
-        [([*row, end], [*row, end]) for row in own]
-        for own in ([ids[0][pick] for pick in picks], ids[1][: 4 * settings.batch])
-    )
+    picks = generator.integers(0, len(ids), size=settings.steps * settings.batch)
+    rows = [_example(ids[pick], end) for pick in picks]
+    check = [_example(row, end) for row in held_out_ids[: 4 * settings.batch]]
     train(
         Trainer,
         folder,
@@ -174,12 +183,18 @@ def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
     return folder
 
 
+def _example(row: list[int], end: int) -> Example:
+    """Return an example of a language model, whose target is its source."""
+    return [*row, end], [*row, end]
+
+
 def _ids(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[list[int]]:
-    return [
-        encoding.ids[:length]
-        for encoding in tokenizer.encode_batch(list(texts))
-        if len(encoding.ids) >= 4
-    ]
+    """Return at most ``length`` token ids of each text with at least four."""
+    rows = []
+    for encoding in tokenizer.encode_batch(list(texts)):
+        if len(encoding.ids) >= 4:
+            rows.append(encoding.ids[:length])
+    return rows
 
 
 def _denoised(
@@ -220,8 +235,13 @@ def denoise(
     if denoiser["rate"] is None:
         source, target = hide_suffix(ids, sentinel=sentinels[0], generator=generator)
     else:
-        how = {key: denoiser[key] for key in ("rate", "span")}
-        source, target = hide_spans(ids, sentinels=sentinels, generator=generator, **how)
+        source, target = hide_spans(
+            ids,
+            rate=denoiser["rate"],
+            span=denoiser["span"],
+            sentinels=sentinels,
+            generator=generator,
+        )
     return [*modes[denoiser["mode"]], *source, end], [*target, end]
 
 
@@ -243,17 +263,21 @@ def hide_spans(
     generator: np.random.Generator,
 ) -> tuple[list[int], list[int]]:
     """Mask ``rate`` of the tokens in spans of about ``span``, never the first token."""
-    hidden = min(max(1, round(len(ids) * rate)), len(ids) - 1)
-    count = min(max(1, round(hidden / span)), len(sentinels), len(ids) - hidden)
-    gone = _parts(hidden, count, generator)
-    kept = _parts(len(ids) - hidden, count, generator)
+    masked = min(max(1, round(len(ids) * rate)), len(ids) - 1)
+    count = min(max(1, round(masked / span)), len(sentinels), len(ids) - masked)
+    masked_lengths = _parts(masked, count, generator)
+    visible_lengths = _parts(len(ids) - masked, count, generator)
     source: list[int] = []
     target: list[int] = []
     start = 0
-    for sentinel, stay, leave in zip(sentinels, kept, gone, strict=False):
-        source += [*ids[start : start + stay], sentinel]
-        target += [sentinel, *ids[start + stay : start + stay + leave]]
-        start += stay + leave
+    for sentinel, visible_length, masked_length in zip(
+        sentinels, visible_lengths, masked_lengths, strict=False
+    ):
+        middle = start + visible_length
+        end = middle + masked_length
+        source += [*ids[start:middle], sentinel]
+        target += [sentinel, *ids[middle:end]]
+        start = end
     return source, target
 
 
