@@ -316,7 +316,7 @@ def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
             short_task(score.task),
             score.difference,
             score.interval,
-            note=f"to {score.reference}",
+            note=f"to {score.baseline}",
             clear=score.significant,
         )
         for score in in_order

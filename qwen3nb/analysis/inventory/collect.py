@@ -67,8 +67,8 @@ def collect(folders: Iterable[Path], records: Iterable[Result] = ()) -> Collecti
             raise FileNotFoundError(f"{folder}: no such folder of results")
         for file in _json_files(folder):
             reader.read(file)
-    results = str(paths.results())
     for record in records:
+        results = str(paths.results())
         reader.scores += record_scores(record, source=_source(record), folder=results)
     flags = [*reader.flags, *find_anomalies(reader.scores)]
     return Collection(tuple(reader.scores), tuple(flags))
