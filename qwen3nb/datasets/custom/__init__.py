@@ -1,1 +1,1 @@
-"""Your own data: queries in TOML; documents in JSONL, CSV, SQLite or DuckDB."""
+"""Your own data: queries in TOML; documents in any format of `formats`."""

@@ -301,7 +301,16 @@ def rows_of_file(file: Path, request: RowRequest) -> Iterator[PlacedRow]:
     file_format = find_format(file)
     if file_format is None:
         raise DataError(f"{file}: expected {_names_of_formats(FORMATS)}")
-    yield from file_format.rows(file, request)
+    for place, row in file_format.rows(file, request):
+        if file_format.is_table:
+            _check_columns(place, row, request.columns)
+        yield place, row
+
+
+def _check_columns(place: str, row: Row, columns: Iterable[str]) -> None:
+    for column in columns:
+        if column not in row:
+            raise DataError(f"{place}: no column {column!r}; columns: {listed(row)}")
 
 
 def all_suffixes() -> list[str]:

@@ -97,7 +97,7 @@ def load_domain(
             (see `qwen3nb.datasets.custom.golden_sets`), or its queries as a list of dictionaries or
             a data frame: ``{"id": "q1", "query": "sort a list",
             "expected": ["list.sort"]}``.
-        documents: a JSONL, CSV, SQLite or DuckDB file (see `qwen3nb.datasets.custom.documents`), or
+        documents: a file of any format (see `qwen3nb.datasets.custom.documents`), or
             its rows as a list of dictionaries or a data frame: ``{"id": "list.sort", "text": …}``.
         layout: the columns that make up a document.
         boost: whether stars and recency change scores, if the layout has them.

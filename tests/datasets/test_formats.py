@@ -1,0 +1,51 @@
+"""A format of own data is one class: the handbook's is read for documents, queries and pairs."""
+
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers import REPOSITORY
+
+from qwen3nb.datasets.custom import formats
+from qwen3nb.datasets.custom.documents import DocumentLayout, read_documents
+from qwen3nb.datasets.custom.queries import read_queries
+from qwen3nb.datasets.pairs import load_word_pairs
+from qwen3nb.datasets.rows import DataError
+
+
+@pytest.fixture
+def parquet(monkeypatch):
+    """The example of the handbook, as it stands there."""
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(class Parquet.*?)```", text, re.DOTALL)
+    names = dict(vars(formats))
+    exec(example, names)  # noqa: S102 - our own handbook
+    monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, names["Parquet"]()))
+
+
+def test_a_new_format_is_one_class(parquet, tmp_path):
+    pq.write_table(pa.table({"id": ["a", "b"], "text": ["sort", "join"]}), tmp_path / "d.parquet")
+    assert read_documents(tmp_path / "d.parquet").texts == {"a": "sort", "b": "join"}
+    with pytest.raises(DataError, match=r"d\.parquet: row 1: no column 'title'; columns: id, text"):
+        read_documents(tmp_path / "d.parquet", DocumentLayout(text="{title}"))
+
+    judgements = {"query": ["how", "how"], "docid": ["a", "b"], "rating": [3, 0]}
+    pq.write_table(pa.table(judgements), tmp_path / "q.parquet")
+    (query,) = read_queries(tmp_path / "q.parquet").queries
+    assert (query.text, query.grades) == ("how", {"a": 3, "b": 0})
+
+    pairs = {"word1": ["tiger"], "word2": ["cat"], "score": [7.35]}
+    pq.write_table(pa.table(pairs), tmp_path / "p.parquet")
+    assert load_word_pairs(tmp_path / "p.parquet") == [("tiger", "cat", 7.35)]
+
+
+def test_formats_of_one_document_hold_documents_too(tmp_path):
+    (tmp_path / "d.json").write_text('[{"id": "a", "text": "sort"}]')
+    (tmp_path / "d.yaml").write_text("- {id: a, text: sort}")
+    (tmp_path / "d.tsv").write_text("id\ttext\na\tsort\n")
+    for name in ("d.json", "d.yaml", "d.tsv"):
+        assert read_documents(tmp_path / name).texts == {"a": "sort"}
+    (tmp_path / "d.json").write_text('[{"id": "a", "text": "sort"}, 1]')
+    with pytest.raises(DataError, match=r"d\.json: entry 2: expected an object; got 1"):
+        read_documents(tmp_path / "d.json")
