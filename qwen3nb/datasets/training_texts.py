@@ -46,10 +46,11 @@ def strings_of(value: object, notes: Counter[str] | None = None) -> Iterator[str
 def other_readings(text: str) -> Iterator[str]:
     """Yield a text without broken words, without its markup, and the strings of JSON in it."""
     whole_words = text
-    if _BROKEN.search(text) is not None:
+    if _may_have_broken_words(text) and _BROKEN.search(text):
         whole_words = _BROKEN.sub("", text)
         yield whole_words
-    if _MARKUP.search(whole_words) is not None:
+    has_marks = "<" in whole_words or "&" in whole_words  # faster than a search
+    if has_marks and _MARKUP.search(whole_words):
         yield html.unescape(_TAG.sub(" ", _WITHIN.sub("", whole_words)))
     if not text.lstrip().startswith(("{", "[")):
         return
@@ -59,6 +60,11 @@ def other_readings(text: str) -> Iterator[str]:
         return  # a text like any other
     yield from strings_of(value)
     yield from lists_of_words(value)
+
+
+def _may_have_broken_words(text: str) -> bool:
+    """Return whether a text may have what `_BROKEN` finds; much faster than a search."""
+    return "\n" in text or not text.isascii()
 
 
 def lists_of_words(value: object) -> Iterator[str]:
