@@ -82,23 +82,23 @@ class ApproximateSearch(Answer):
 
         The fewer queries, the wider the interval, and the more vectors are not shown to.
         """
-        whole, *compressed = self.suite.compressed
+        full, *compressed = self.suite.compressed
         sample = f"n = {self.suite.queries}"
         good = []
         for vectors in compressed:
-            loss = self._difference(vectors.ndcg, whole.ndcg)
+            loss = self._difference(vectors.ndcg, full.ndcg)
             if no_worse(loss.interval, _MARGIN):
                 good.append((vectors, loss))
         if not good:
             return (
                 f"No smaller vectors are shown to lose less than {_MARGIN:g} in {_METRIC} "
-                f"({sample}); whole ones take {whole.size:,} bytes per document."
+                f"({sample}); whole ones take {full.size:,} bytes per document."
             )
         smallest, loss = min(good, key=lambda pair: pair[0].size)
         return (
             f"The smallest vectors that are shown to lose less than {_MARGIN:g} in {_METRIC} take "
             f"{smallest.size:,} bytes per document ({smallest.kind} of {smallest.dimension} "
-            f"dimensions: {_effect_text(loss)}, {sample}); whole ones take {whole.size:,}."
+            f"dimensions: {_effect_text(loss)}, {sample}); whole ones take {full.size:,}."
         )
 
     def _difference(
@@ -211,12 +211,12 @@ class ApproximateSearch(Answer):
 
     def compression(self) -> Table:
         """A row per number of dimensions, a column per kind: the loss in nDCG@10."""
-        suite, whole = self.suite, self.suite.compressed[0]
+        suite, full = self.suite, self.suite.compressed[0]
         rows: dict[int, dict[str, Any]] = {}
         for vectors in suite.compressed:
             row = rows.setdefault(vectors.dimension, {"dimensions": vectors.dimension})
             bits = plural(8 * vectors.size // vectors.dimension, "bit")
-            row[f"{vectors.kind}\n{bits} per dimension"] = self._loss_cell(vectors, whole)
+            row[f"{vectors.kind}\n{bits} per dimension"] = self._loss_cell(vectors, full)
         heads = list(dict.fromkeys(head for row in rows.values() for head in row))
         return Table.of(
             [[row.get(head) for head in heads] for row in rows.values()],
@@ -233,10 +233,10 @@ class ApproximateSearch(Answer):
             data=self.data,
         )
 
-    def _loss_cell(self, vectors: Compressed, whole: Compressed) -> Cell:
-        if vectors is whole:
-            return Cell(f"{fmean(whole.ndcg.values()):.3f}", "itself", strong=True)
-        return difference_cell(self._difference(vectors.ndcg, whole.ndcg))
+    def _loss_cell(self, vectors: Compressed, full: Compressed) -> Cell:
+        if vectors is full:
+            return Cell(f"{fmean(full.ndcg.values()):.3f}", "itself", strong=True)
+        return difference_cell(self._difference(vectors.ndcg, full.ndcg))
 
     def to_frame(self) -> DataFrame:
         """Return a row per query: the recall of each index and setting."""

@@ -132,7 +132,7 @@ class ContaminationAnswer(Answer):
     def to_json(self) -> str:
         """Return what was read, what was found, and the scores, as strict JSON."""
         training = self.training
-        read = {
+        files_read = {
             "files": len(training.sources),
             "rows": training.rows,
             "texts": training.texts,
@@ -143,7 +143,7 @@ class ContaminationAnswer(Answer):
             dict(zip(_SCORE_COLUMNS, vars(score).values(), strict=True)) for score in self.scores
         ]
         return json_text(
-            {"training": read, "texts": list(map(asdict, self.texts)), "scores": scores}
+            {"training": files_read, "texts": list(map(asdict, self.texts)), "scores": scores}
         )
 
 

@@ -89,18 +89,18 @@ def _same_scores(scores: Sequence[Score]) -> Iterator[Flag]:
             runs.setdefault(run, []).append(score)
     measured = [score for group in runs.values() for score in group]
     frequency = Counter((_family(score), _mean_on(score)) for score in measured)
-    alike: dict[tuple[Hashable, str, Hashable], list[Score]] = {}
+    equal_runs: dict[tuple[Hashable, str, Hashable], list[Score]] = {}
     for group in runs.values():
         means = {score.task: score.value for score in group if not score.per_query and score.value}
         if len(means) >= _TASKS:
             key = (_family(group[0]), ", ".join(sorted(means)), tuple(sorted(means.items())))
-            alike.setdefault(key, []).append(group[0])
+            equal_runs.setdefault(key, []).append(group[0])
         for score in group:
             is_unique = frequency[_family(score), _mean_on(score)] < 2  # no need to read its scores
             if not is_unique and _is_varied(score):
                 key = (_family(score), score.task, tuple(sorted(score.per_query.items())))
-                alike.setdefault(key, []).append(score)
-    for (_, tasks, _), group in alike.items():
+                equal_runs.setdefault(key, []).append(score)
+    for (_, tasks, _), group in equal_runs.items():
         if len({score.identity or score.run for score in group}) > 1:
             names = ", ".join(score.run for score in group)
             text = (

@@ -109,13 +109,13 @@ class _Reader:
             if _is_record(content):
                 self.scores += self._scores_of_record(file)
                 return
-            found = foreign_scores(file, content)
+            foreign = foreign_scores(file, content)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split()).removeprefix(f"{file}: ")
             self._flag("unreadable", file, reason)
             return
-        self.scores += found.scores
-        for text in found.contradictions:
+        self.scores += foreign.scores
+        for text in foreign.contradictions:
             self._flag("inconsistent", file, text)
 
     def _flag(self, kind: str, file: Path, text: str) -> None:

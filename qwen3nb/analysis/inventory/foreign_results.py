@@ -156,7 +156,7 @@ def _mteb_scores(file: Path, result: _MTEBFile) -> ForeignScores:
     system = model.name or file.parent.parent.name.replace("__", "/", 1)
     if file.parent.parent.name == "experiments":  # settings of a model, in folders of their own
         system = f"{system} ({file.parent.name})"
-    found = ForeignScores()
+    collected = ForeignScores()
     for split, subsets in result.scores.items():
         task = result.task_name
         if len(result.scores) > 1:
@@ -174,8 +174,8 @@ def _mteb_scores(file: Path, result: _MTEBFile) -> ForeignScores:
             origin="mteb",
             revision=result.dataset_revision or "",
         )
-        found.scores.append(score)
-    return found
+        collected.scores.append(score)
+    return collected
 
 
 def _mteb_model(file: Path) -> _MTEBModel:
@@ -245,10 +245,10 @@ def _adapter_run(file: Path) -> _AdapterRun:
 
 
 def _reranking_scores(file: Path, results: _RerankingFile) -> ForeignScores:
-    run, found = _adapter_run(file), ForeignScores()
+    run, collected = _adapter_run(file), ForeignScores()
     for name, queries in results.per_dataset.items():
-        _add_score(found, run, name, queries, "reranking")
-    return found
+        _add_score(collected, run, name, queries, "reranking")
+    return collected
 
 
 def _embedding_scores(file: Path, results: _EmbeddingFile) -> ForeignScores:
@@ -263,23 +263,23 @@ def _embedding_scores(file: Path, results: _EmbeddingFile) -> ForeignScores:
 def _data_set_scores(file: Path, result: _DataSetFile) -> ForeignScores:
     """Return the score of a file of its own; reranked ones are named with their first stage."""
     is_reranked = "." in file.stem  # such as SciFact.bm25-100
-    found = ForeignScores()
+    collected = ForeignScores()
     kind = "reranking" if is_reranked else "embedding"
-    _add_score(found, _adapter_run(file), file.stem, result, kind)
-    found.scores = [
+    _add_score(collected, _adapter_run(file), file.stem, result, kind)
+    collected.scores = [
         replace(
             score,
             identity=result.model or "",
             revision=result.revision or "",
             collection=result.dataset if is_reranked else "",
         )
-        for score in found.scores
+        for score in collected.scores
     ]
-    return found
+    return collected
 
 
 def _add_score(
-    found: ForeignScores, run: _AdapterRun, task: str, queries: _Queries, kind: str
+    collected: ForeignScores, run: _AdapterRun, task: str, queries: _Queries, kind: str
 ) -> None:
     """Add the score of one data set, after comparing its mean with the scores of its queries."""
     metric = next(iter(queries.aggregate))
@@ -289,11 +289,11 @@ def _add_score(
     if stored is not None and queries.per_query:
         value = _mean(queries.per_query.values())
         if not math.isclose(value, stored, rel_tol=0, abs_tol=1e-6):
-            found.contradictions.append(
+            collected.contradictions.append(
                 f"{task} has mean {stored:.6f}, its queries give {value:.6f}"
             )
     name = "nDCG@10" if metric == _RERANKING_METRIC else metric
-    found.scores.append(run.score(task, name, value, kind, queries.per_query))
+    collected.scores.append(run.score(task, name, value, kind, queries.per_query))
 
 
 def _folder_facts(folder: Path) -> dict[str, Any]:

@@ -141,10 +141,10 @@ def _kind(result: Result, training: Mapping[str, Any]) -> str:
 def training_facts(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the known facts of a training, from its configuration, nested or flat."""
     settings = config.get("settings")  # our own records contain the configuration
-    whole = config
+    merged = config
     if isinstance(settings, Mapping):
-        whole = {**config, **settings}
-    facts = {name: _first_value(whole, key_paths) for name, key_paths in _KEY_PATHS.items()}
+        merged = {**config, **settings}
+    facts = {name: _first_value(merged, key_paths) for name, key_paths in _KEY_PATHS.items()}
     for name in _RECORDED_FACTS:
         facts[name] = config.get(name)
     return {name: fact for name, fact in facts.items() if fact is not None}

@@ -300,8 +300,8 @@ def _influence(specialist: Array, joint: Array, parts: Sequence[QueryScores]) ->
     moves = []
     for part in parts:
         share = part.scores / (len(parts) * len(part.scores))
-        moved = (share[:, 0] * joint / specialist - share[:, 1]) / specialist
-        moves.append((part.queries, moved.mean(axis=1)))
+        per_seed = (share[:, 0] * joint / specialist - share[:, 1]) / specialist
+        moves.append((part.queries, per_seed.mean(axis=1)))
     return _sums(moves)
 
 

@@ -97,11 +97,11 @@ def trajectories(
     The revision of a task's data with most records is used.
     """
     records = from_oldest(results)
-    found = []
+    all_trajectories = []
     for task in dict.fromkeys(tasks):
         on_task = [record for record in records if record.task.key == task]
-        found += _trajectories_on(on_task, task, metric)
-    return found
+        all_trajectories += _trajectories_on(on_task, task, metric)
+    return all_trajectories
 
 
 def _trajectories_on(records: Sequence[Result], task: str, metric: str) -> list[Trajectory]:
@@ -162,14 +162,14 @@ def gain_and_best(
     columns = {f"step {step}": scores[step] for step in sorted(scores)}
     matrix = join(columns, task="checkpoints")
     order = np.argsort(-matrix.scores.mean(axis=1), kind="stable")
-    best, *others = (matrix.systems[row] for row in order)
+    best, *rivals = (matrix.systems[row] for row in order)
 
-    def difference(first: str, second: str) -> PairedDifference:
-        pair = {first: columns[first], second: columns[second]}
+    def difference(system: str, reference: str) -> PairedDifference:
+        pair = {system: columns[system], reference: columns[reference]}
         return differences.paired_difference(pair, clusters=clusters, seed=seed)
 
-    over_others = differences.corrected([difference(best, other) for other in others])
-    return difference(matrix.systems[-1], matrix.systems[0]), over_others[0]
+    over_rivals = differences.corrected([difference(best, rival) for rival in rivals])
+    return difference(matrix.systems[-1], matrix.systems[0]), over_rivals[0]
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def training_summaries(
     trajectories: Sequence[Trajectory], *, seed: int
 ) -> tuple[TrainingSummary, ...]:
     """Summarise the trainings with two or more steps with scores per query."""
-    with_seeds = {each.training for each in trajectories if len(each.records) > 1}
+    with_seeds = {trajectory.training for trajectory in trajectories if len(trajectory.records) > 1}
     summaries = []
     for trajectory in trajectories:
         for training_seed, steps in trajectory.scores.items():

@@ -191,8 +191,8 @@ def _group(
     datasets: dict[str, list[_DataSet]] = {}
     notes: list[str] = []
     for pairing in pairings:
-        datasets[pairing.task], lacking = _data_sets(pairing)
-        notes += lacking
+        datasets[pairing.task], unpaired = _data_sets(pairing)
+        notes += unpaired
     metric = common_metric({task: _metrics(found) for task, found in datasets.items()})
     averaged, not_averaged = _averaged(datasets, metric)
     notes += not_averaged
@@ -367,24 +367,24 @@ def clusters_of(scores: Iterable[Score]) -> Mapping[str, str]:
     return clustered[-1].clusters
 
 
-def with_clusters(scores: Iterable[Score], others: Iterable[Score]) -> list[Score]:
+def with_clusters(scores: Iterable[Score], donors: Iterable[Score]) -> list[Score]:
     """Give scores of older records, which lack clusters, those of the same data.
 
-    The clusters are those of the newest of the ``others`` on the task, or on the task that a
+    The clusters are those of the newest of the ``donors`` on the task, or on the task that a
     reranking starts from (``SciFact.bm25-100``: ``SciFact``), that has one for each query.
     """
-    clustered = [other for other in others if other.clusters]
+    clustered = [donor for donor in donors if donor.clusters]
     completed = []
     for score in scores:
         if score.per_query and not score.clusters:
-            donors = [other for other in clustered if _has_clusters_for(other, score)]
-            score = replace(score, clusters=clusters_of(donors))
+            matching = [donor for donor in clustered if _has_clusters_for(donor, score)]
+            score = replace(score, clusters=clusters_of(matching))
         completed.append(score)
     return completed
 
 
 def _has_clusters_for(donor: Score, score: Score) -> bool:
-    """Whether a score on the same data has a cluster for each query of the other."""
+    """Whether a score on the same data has a cluster for each query of the donor."""
     on_same_data = score.task == donor.task or score.task.startswith(f"{donor.task}.")
     return on_same_data and score.per_query.keys() <= donor.clusters.keys()
 
@@ -395,16 +395,16 @@ def _data_sets(pairing: _Pairing) -> tuple[list[_DataSet], list[str]]:
     datasets, notes = [], []
     names = itertools.chain.from_iterable(run.scores[task] for run in runs)
     for name in dict.fromkeys(names):
-        scores, lacking = [], []
+        scores, unscored = [], []
         for run in runs:
             score = run.scores[task].get(name)
             if score is None or score.value is None:
-                lacking.append(run.name)
+                unscored.append(run.name)
             else:
                 scores.append(score)
         metrics = list(dict.fromkeys(score.metric for score in scores))
-        if lacking:
-            notes.append(f"{task}: {name} is left out, no score of {', '.join(lacking)}")
+        if unscored:
+            notes.append(f"{task}: {name} is left out, no score of {', '.join(unscored)}")
         elif len(metrics) > 1:
             notes.append(f"{task}: {name} is left out, its runs have {' and '.join(metrics)}")
         else:
