@@ -176,9 +176,9 @@ def _one_line(context: click.Context, _: click.Parameter, values: Sequence[str])
     return prompts_line(prompts)
 
 
-def seed_option(what: str) -> Decorator:
-    """Return the option ``--seed`` with ``what`` as its help."""
-    return option("--seed", least=0, default=0, help=what)
+def seed_option(meaning: str) -> Decorator:
+    """Return the option ``--seed`` with ``meaning`` as its help."""
+    return option("--seed", least=0, default=0, help=meaning)
 
 
 def set_variables(values: Mapping[str, str]) -> None:
@@ -221,10 +221,10 @@ def pass_names(names: Sequence[str]) -> None:
     Raises:
         UsageError: a variable that is not set.
     """
-    absent = [name for name in names if name not in os.environ]
-    if absent:
+    unset = [name for name in names if name not in os.environ]
+    if unset:
         raise click.UsageError(
-            f"--pass-env names a variable of the environment; {', '.join(absent)} is not set"
+            f"--pass-env names a variable of the environment; {', '.join(unset)} is not set"
         )
     if names:
         every_name = dict.fromkeys([*passed_names(), *names])

@@ -166,8 +166,8 @@ def _check_task_names(names: Sequence[str]) -> None:
         choose_tasks(tasks=unknown)
 
 
-_POSITIVE = Option(minimum=1, listed=True)
-_NOT_NEGATIVE = Option(minimum=0, listed=True)
+_POSITIVE = Option(minimum=1, takes_list=True)
+_NOT_NEGATIVE = Option(minimum=0, takes_list=True)
 # By name of a parameter, what it accepts.
 RULES: Mapping[str, Option] = {
     **OPTIONS,
@@ -184,13 +184,13 @@ RULES: Mapping[str, Option] = {
     "depth": _POSITIVE,
     "dimensions": _NOT_NEGATIVE,
     "ef_search": _POSITIVE,
-    "indexes": Option(listed=True, check=_check_index),
+    "indexes": Option(takes_list=True, check=_check_index),
     "k": _POSITIVE,
     "limit": _NOT_NEGATIVE,
     "nprobe": _POSITIVE,
     "output_dir": Option(check=_check_output_dir),
     "outputs": Option(check=_check_outputs),
-    "poolings": Option(choices=tuple(POOLINGS), listed=True),
+    "poolings": Option(choices=tuple(POOLINGS), takes_list=True),
     "prompts": Option(check=_check_prompts),
     "prompts_by": Option(choices=("client", "server")),
     "queries": _NOT_NEGATIVE,
@@ -521,13 +521,13 @@ def unread_parameters(notebook: Notebook, declared: Declared) -> dict[str, str]:
             return {}
         names_in_magics = set(re.findall(r"\w+", _magics(source)))
         read_names = [(names_in_magics, set[str]()), *map(_names, statements)]
-        for read, stored in read_names:
-            for name in read & undecided:
+        for names_read, names_set in read_names:
+            for name in names_read & undecided:
                 del reasons[name]
-            undecided -= read
-            for name in stored & undecided:
+            undecided -= names_read
+            for name in names_set & undecided:
                 reasons[name] = "a cell sets it before it is read"
-            undecided -= stored
+            undecided -= names_set
     return reasons
 
 
@@ -541,19 +541,19 @@ def _magics(source: str) -> str:
 
 def _names(statement: ast.stmt) -> tuple[set[str], set[str]]:
     """Return the names that a statement reads, and those that it sets without a condition."""
-    read, stored = set(), set()
+    names_read, names_set = set(), set()
     for node in ast.walk(statement):
         if not isinstance(node, ast.Name):
             continue
         if isinstance(node.ctx, ast.Store):
-            stored.add(node.id)
+            names_set.add(node.id)
         else:
-            read.add(node.id)
+            names_read.add(node.id)
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-        read.add(statement.target.id)
+        names_read.add(statement.target.id)
     if not isinstance(statement, ast.Assign | ast.AnnAssign):
-        stored = set()
-    return read, stored
+        names_set = set()
+    return names_read, names_set
 
 
 def unread_text(notebook: Notebook, declared: Declared) -> str:
@@ -561,27 +561,27 @@ def unread_text(notebook: Notebook, declared: Declared) -> str:
     reasons = unread_parameters(notebook, declared)
     if not reasons:
         return ""
-    listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-    return f"warning: parameters without effect: {listed}"
+    text = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    return f"warning: parameters without effect: {text}"
 
 
-def check_parameters(declared: Declared, given: Values) -> dict[str, Any]:
+def check_parameters(declared: Declared, arguments: Values) -> dict[str, Any]:
     """Return the values of all declared parameters, with defaults, including the default model.
 
     Paths are relative to the study; see `qwen3nb.execution.study_paths`.
 
     Unknown names, wrong types and invalid choices are in one ParameterError.
     """
-    problems = _mistyped(given, declared)
+    problems = _mistyped(arguments, declared)
     if problems:
         raise ParameterError("\n".join(problems))
     values = {name: parameter.default for name, parameter in declared.items()}
-    values |= in_study(given)
+    values |= in_study(arguments)
     if values.get("checkpoint") == "":
         from qwen3nb.models.kinds.resolve import default_model
 
         values["checkpoint"] = once(default_model)[0]
-    problems = _invalid(values, declared) + _secret(given)
+    problems = _invalid(values, declared) + _secret(arguments)
     if problems:
         raise ParameterError("\n".join(problems))
     return values
@@ -604,10 +604,10 @@ def _invalid(values: Values, declared: Declared) -> list[str]:
     return problems
 
 
-def _mistyped(given: Values, declared: Declared) -> list[str]:
+def _mistyped(arguments: Values, declared: Declared) -> list[str]:
     """Return messages on wrong names and types of values."""
     problems = []
-    for name, value in given.items():
+    for name, value in arguments.items():
         if name not in declared:
             problems.append(_unknown(name, declared))
             continue
@@ -630,11 +630,11 @@ def _unknown(name: str, declared: Declared) -> str:
     return f"unknown parameter {name!r}{hint} The parameters are: {names}"
 
 
-def _secret(given: Values) -> list[str]:
+def _secret(arguments: Values) -> list[str]:
     """Return messages on values that contain a secret."""
     secrets = once(known_secrets)
     problems = []
-    for name, value in given.items():
+    for name, value in arguments.items():
         kinds = secrets.kinds(str(value))
         if kinds:
             problems.append(
@@ -644,10 +644,10 @@ def _secret(given: Values) -> list[str]:
     return problems
 
 
-def typed_parameters(declared: Declared, given: Mapping[str, str]) -> dict[str, Any]:
+def typed_parameters(declared: Declared, texts: Mapping[str, str]) -> dict[str, Any]:
     """Convert strings from the command line to declared types, or raise ParameterError."""
     typed: dict[str, Any] = {}
-    for name, text in given.items():
+    for name, text in texts.items():
         kind = declared[name].type if name in declared else "str"
         try:
             typed[name] = _TYPES[kind][1](text)

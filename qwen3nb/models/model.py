@@ -267,11 +267,11 @@ class Model(ModelOptions):
 
     def _load_checked(self) -> LoadedModel:
         """Check the files of a model, then load its weights."""
-        found = self._found()  # again: its files may have changed since the value was made
-        source = self._in_use(found)
+        as_stored = self._found()  # again: its files may have changed since the value was made
+        source = self._in_use(as_stored)
         if source.kind.library:
             load_library(source.kind.library)
-        warning = prompt_warning(found, parse_prompts(self.prompts))
+        warning = prompt_warning(as_stored, parse_prompts(self.prompts))
         if warning and not self.prefix:
             _log.warning(warning)
         if self.bidirectional and not source.kind.directed:
@@ -317,24 +317,24 @@ class Model(ModelOptions):
             source = fetch_model(source)
         return source.kind.prompted(source)
 
-    def _in_use(self, found: Source) -> Source:
+    def _in_use(self, source: Source) -> Source:
         """Return a source with the prompts and the label that these options give it."""
-        if found.kind.searches and (found.kind.weightless or found.parts):
-            return replace(found, label=self.name or found.label)
+        if source.kind.searches and (source.kind.weightless or source.parts):
+            return replace(source, label=self.name or source.label)
         prompts = parse_prompts(self.prompts)
         suffix = ""
         if prompts is None:
-            prompts = found.prompts
-        elif prompts != found.prompts:
+            prompts = source.prompts
+        elif prompts != source.prompts:
             suffix = "-prompts" if prompts else "-no-prompts"
         if self.dtype == "int8":
             suffix += "-int8"
         if self.cache_dtype == "float16":
             suffix += "-float16-vectors"
-        instruction = found.instruction if self.instruction is None else self.instruction
+        instruction = source.instruction if self.instruction is None else self.instruction
         return replace(
-            found,
-            label=self.name or f"{found.label}{suffix}",
+            source,
+            label=self.name or f"{source.label}{suffix}",
             prompts=prompts,
             instruction=instruction,
         )

@@ -18,7 +18,7 @@ class Option:
     plain: str | int | None = None
     choices: Collection[str] = ()  # the allowed texts; empty: any
     minimum: int | None = None  # the smallest allowed number
-    listed: bool = False  # whether a text may name several values, separated by commas
+    takes_list: bool = False  # whether a text may name several values, separated by commas
     check: Callable[[Any], object] | None = None  # raises ValueError or OSError if invalid
 
     @property
@@ -33,7 +33,7 @@ class Option:
         if value == self.plain:
             return
         values = [value]
-        if self.listed and isinstance(value, str):
+        if self.takes_list and isinstance(value, str):
             values = split_names(value) or [value]
         for entry in values:
             self._validate_one(name, entry)
@@ -53,5 +53,5 @@ class OptionFields(TypedDict, total=False):
     plain: str | int | None
     choices: Collection[str]
     minimum: int | None
-    listed: bool
+    takes_list: bool
     check: Callable[[Any], object] | None

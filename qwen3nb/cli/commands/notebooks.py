@@ -101,7 +101,7 @@ def _notebook(name: Path | str) -> Path:
 
 def _type(parameter: params.Parameter) -> Any:
     rule = params.RULES.get(parameter.name, Option())
-    if rule.choices and not rule.listed:
+    if rule.choices and not rule.takes_list:
         return click.Choice(rule.plain_choices)
     if parameter.type == "int" and rule.minimum is not None:
         return click.IntRange(min=rule.minimum)

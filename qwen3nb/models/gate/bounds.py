@@ -18,11 +18,11 @@ from qwen3nb.models.types import CheckpointError
 _Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
-def _refused(effect: str, wanted: str) -> Any:
+def _refused(effect: str, expected: str) -> Any:
     """Return the type of a setting that must not be set, with the effect that it would have."""
 
     def refuse(value: object) -> None:
-        raise ValueError(f"is set, so {effect}; expected {wanted}")
+        raise ValueError(f"is set, so {effect}; expected {expected}")
 
     return Annotated[Any, AfterValidator(refuse)]
 
@@ -35,7 +35,7 @@ def _inside(name: object) -> object:
 
 
 _FLOATS = "the original model, of plain float weights, or no such key if the weights are floats"
-_OWN = "no such key, if the classes of transformers compute the same"
+_STOCK = "no such key, if the classes of transformers compute the same"
 _COUNTS = r"n_layers?|\w*_(layers|experts|groups|group_num)"
 # Patterns of names of settings, and their allowed values other than null.
 _BOUNDS: Mapping[str, Any] = {
@@ -63,9 +63,9 @@ _BOUNDS: Mapping[str, Any] = {
         "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"
     ],
     # transformers would load, build or run something not checked here.
-    r"auto_map": _refused("code in the folder is the model, and it is never run", _OWN),
+    r"auto_map": _refused("code in the folder is the model, and it is never run", _STOCK),
     r"(compression|quantization)_config": _refused("the weights are quantised", _FLOATS),
-    r"fusion_config": _refused("modules would be replaced", _OWN),
+    r"fusion_config": _refused("modules would be replaced", _STOCK),
     r"transformers_weights": _refused("weights of another name would be read", _FLOATS),
     r"fast_tokenizer_files": _refused("other files are read", "tokenizer.json, and no such key"),
     r"(vocab|merges|tokenizer|spm)_file|(source|target)_spm": Annotated[

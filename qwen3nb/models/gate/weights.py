@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 
 _POSITIONS = ("position_embeddings", "wpe")  # modules with a row per position
-_SHOWN = 3
+_MOST_LISTED = 3
 ZEROS = 0.25  # share of exact zeros above which a matrix is reported
 _SAMPLED = 4_000  # values of a matrix
 _log = logging.getLogger(__name__)
@@ -65,23 +65,23 @@ def check_weights(
         auto = "AutoModelForCausalLM"
     with refusing(file, "no model can be built from it"):
         model, report = _dry_run(folder, auto)
-    missing = set(report["missing_keys"])
+    missing_weights = set(report["missing_keys"])
     if not head and not whole:
         part = model.get_encoder() if encoder else model
-        missing = _used(missing, model, part)
+        missing_weights = _used(missing_weights, model, part)
     problems = [
         f"{name}: shape {list(shape)}, config.json expects {list(expected)}"
         for name, shape, expected in sorted(report["mismatched_keys"])
     ]
-    problems += [f"{name}: missing" for name in sorted(missing)]
+    problems += [f"{name}: missing" for name in sorted(missing_weights)]
     problems += [f"{name}: unexpected" for name in _own(report["unexpected_keys"], model, folder)]
     if problems:
-        listed = "; ".join(problems[:_SHOWN])
-        if len(problems) > _SHOWN:
-            listed += f" (and {len(problems) - _SHOWN} more)"
+        text = "; ".join(problems[:_MOST_LISTED])
+        if len(problems) > _MOST_LISTED:
+            text += f" (and {len(problems) - _MOST_LISTED} more)"
         raise CheckpointError(
             f"{folder}: the weights in {folder.weights.files[0].name} do not match config.json: "
-            f"{listed}. Copy both from the same checkpoint again, "
+            f"{text}. Copy both from the same checkpoint again, "
             "unwrapped if names begin with a wrapper's"
         )
     constants = {name.rpartition(".")[2] for name, _ in model.named_buffers()}
@@ -90,13 +90,13 @@ def check_weights(
 
 
 def check_encoder(
-    folder: ModelFolder, used: Mapping[str, str], **settings: Any
+    folder: ModelFolder, sources: Mapping[str, str], **settings: Any
 ) -> Qwen3EncoderConfig:
     """Check the encoder in a Qwen3 encoder-decoder, and return its configuration.
 
     Args:
         folder: the encoder-decoder; its decoder is not used, and not checked.
-        used: names of its tensors, see `qwen3nb.checkpoints.names.encoder_tensors`.
+        sources: names of its tensors, see `qwen3nb.checkpoints.names.encoder_tensors`.
         settings: of `qwen3nb.models.modeling.configuration.encoder_config`.
 
     Raises:
@@ -108,7 +108,7 @@ def check_encoder(
     from qwen3nb.models.modeling.configuration import encoder_config
     from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
-    entries = {new: folder.weights.tensors[name] for new, name in used.items()}
+    entries = {new: folder.weights.tensors[name] for new, name in sources.items()}
     with refusing(folder, "no encoder can be built from it"), torch.device("meta"):
         config = encoder_config(folder.config, **settings)
         model = Qwen3EncoderModel(config)
@@ -250,8 +250,8 @@ def quiet_transformers(level: int) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _used(missing: Collection[str], model: Any, part: Any) -> set[str]:
-    """Return the ``missing`` weights on which the last hidden states of ``part`` depend.
+def _used(missing_weights: Collection[str], model: Any, part: Any) -> set[str]:
+    """Return the ``missing_weights`` on which the last hidden states of ``part`` depend.
 
     They do not depend on weights outside of ``part``, nor on a pooler, without which transformers
     can build the same model.
@@ -259,13 +259,13 @@ def _used(missing: Collection[str], model: Any, part: Any) -> set[str]:
     weights = dict(model.named_parameters(remove_duplicate=False))
     in_part = {id(weight) for weight in part.parameters()}
     without_pooler = "add_pooling_layer" in inspect.signature(type(model)).parameters
-    used = set()
-    for name in missing:
+    used_weights = set()
+    for name in missing_weights:
         if without_pooler and name.startswith("pooler."):
             continue
         if name not in weights or id(weights[name]) in in_part:
-            used.add(name)
-    return used
+            used_weights.add(name)
+    return used_weights
 
 
 def _own(unexpected: Collection[str], model: Any, folder: ModelFolder) -> list[str]:

@@ -128,9 +128,9 @@ class ApiEncoder(Encoder):
         self.endpoint = Endpoint.parse(source.spec)
         self._client = _client(self.endpoint)
         self._tokens = 0
-        first = self._first_vector()
-        self.width = first.shape[1]
-        self.normalize = abs(float(np.linalg.norm(first)) - 1) < 1e-3
+        vector = self._first_vector()
+        self.width = vector.shape[1]
+        self.normalize = abs(float(np.linalg.norm(vector)) - 1) < 1e-3
         if options.normalize is not None:
             self.normalize = options.normalize
         similarity = "dot" if options.normalize is False else "cosine"
@@ -286,10 +286,10 @@ class ApiEncoder(Encoder):
             return reason
         try:
             rows = self._client.get(f"{self.endpoint.url}/models").json()["data"]
-            served = ", ".join(_clean(str(row["id"])) for row in rows[:20])
+            names = ", ".join(_clean(str(row["id"])) for row in rows[:20])
         except Exception:  # noqa: BLE001 - a list that not every server has; the 404 is the error
             return f"{reason}; expected the address that has /embeddings: http://…/v1, or http://…/"
-        return f"it has no model {self.endpoint.model!r}; it has {served} ({reason})"
+        return f"it has no model {self.endpoint.model!r}; it has {names} ({reason})"
 
 
 def _refuse_options(source: Source, options: ModelOptions) -> None:
@@ -351,9 +351,10 @@ def _stated_tokens(usage: Any) -> int:
 
     It is no part of the vectors, so a wrong one must not lose them.
     """
-    stated = usage if isinstance(usage, dict) else {}
+    if not isinstance(usage, dict):
+        return 0
     for name in ("total_tokens", "prompt_tokens"):
-        tokens: Any = stated.get(name)
+        tokens: Any = usage.get(name)
         is_number = isinstance(tokens, int | float) and not isinstance(tokens, bool)
         if is_number and 0 < tokens <= _MOST_TOKENS:
             return int(tokens)

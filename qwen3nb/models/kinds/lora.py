@@ -359,12 +359,12 @@ def _adapted(
                 f"{file}: {_tensor_name(error.args[0])} is missing, though it is in "
                 "modules_to_save of adapter_config.json"
             ) from None
-    missing = [name for name in report.missing_keys if ".lora_" in name]
+    missing_keys = [name for name in report.missing_keys if ".lora_" in name]
     if report.unexpected_keys:
         raise _other_base(file, report.unexpected_keys, "has no module in the base")
-    if missing:
+    if missing_keys:
         target = "is missing, though it is a target of adapter_config.json"
-        raise _other_base(file, missing, target)
+        raise _other_base(file, missing_keys, target)
     return adapted
 
 
@@ -585,10 +585,10 @@ def _check_vocabulary(folder: ModelFolder, base: ModelFolder) -> None:
         return
     if folder.sha256(TOKENIZER) == base.sha256(TOKENIZER):
         return
-    ours = rust_tokenizer(folder.path / TOKENIZER).get_vocab()
-    theirs = rust_tokenizer(base.path / TOKENIZER).get_vocab()
-    different = sorted(dict(ours.items() ^ theirs.items()))
-    added = sorted(ours.keys() - theirs.keys())
+    vocabulary = rust_tokenizer(folder.path / TOKENIZER).get_vocab()
+    base_vocabulary = rust_tokenizer(base.path / TOKENIZER).get_vocab()
+    different = sorted(dict(vocabulary.items() ^ base_vocabulary.items()))
+    added = sorted(vocabulary.keys() - base_vocabulary.keys())
     if different != added:
         raise SpecError(
             f"{folder.path / TOKENIZER}: the token {different[0]!r:.60} is not the same in the "

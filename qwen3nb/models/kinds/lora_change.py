@@ -58,9 +58,9 @@ def change_of(
         a = pair["A"]  # (r, I)
         b = scales[module] * pair["B"]  # (O, r)
         squared_norm += float(np.sum((b.T @ b) * (a @ a.T)))
-        left = _random(f"{module} outputs", len(b)) @ b
-        right = a @ _random(f"{module} inputs", a.shape[1]).T
-        projections += np.einsum("pr,rp->p", left, right)
+        outputs = _random(f"{module} outputs", len(b)) @ b
+        inputs = a @ _random(f"{module} inputs", a.shape[1]).T
+        projections += np.einsum("pr,rp->p", outputs, inputs)
     if config.get("init_lora_weights") in _WITH_BASE:
         squared_norm += 1.0
     norm = math.sqrt(max(squared_norm, 0.0))
@@ -77,10 +77,10 @@ def has_no_effect(change: Sequence[float]) -> bool:
     return change[0] == 0
 
 
-def are_equal(first: Sequence[float], second: Sequence[float]) -> bool:
+def are_equal(change: Sequence[float], other_change: Sequence[float]) -> bool:
     """Return whether two adapters of one base are equal after merging."""
-    if len(first) != len(second):
+    if len(change) != len(other_change):
         return False
-    largest_norm = max(first[0], second[0])
-    differences = np.abs(np.subtract(first, second))
+    largest_norm = max(change[0], other_change[0])
+    differences = np.abs(np.subtract(change, other_change))
     return bool((differences <= _EQUAL * largest_norm).all())

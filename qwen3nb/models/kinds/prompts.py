@@ -42,7 +42,7 @@ FILE = "config_sentence_transformers.json"
 ROLES = ("query", "passage")
 _SLOT = "{instruction}"
 _DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"
-_NAMED = re.compile(r"([A-Za-z][\w.()-]*)=(.*)", flags=re.DOTALL)
+_NAME_AND_TEXT = re.compile(r"([A-Za-z][\w.()-]*)=(.*)", flags=re.DOTALL)
 _NEXT = re.compile(r";\s*(?=[A-Za-z][\w.()-]*=)")
 NO_PROMPTS = "none"
 _SET = re.compile(r"\d+|[^=]+\.toml")
@@ -59,18 +59,20 @@ def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
     >>> named_prompts({"query": "query: ", "STS12-document": "d ", "document": ""})
     {'query': 'query: ', 'STS12-passage': 'd '}
     """
-    named: dict[str, str] = {}
+    renamed: dict[str, str] = {}
     for name, text in prompts.items():
         if not isinstance(text, str):
             raise SpecError(f"prompt {name!r} is {text!r:.80}; expected a string")
-        ours = _renamed(name, _DOCUMENT, _PASSAGE)
-        if named.setdefault(ours, text) != text:
-            raise SpecError(f"two prompts for {ours!r}: {named[ours]!r} and {text!r}; give one")
+        role_name = _renamed(name, _DOCUMENT, _PASSAGE)
+        if renamed.setdefault(role_name, text) != text:
+            raise SpecError(
+                f"two prompts for {role_name!r}: {renamed[role_name]!r} and {text!r}; give one"
+            )
     roles = ("query", _PASSAGE, _SYMMETRIC)
-    return {name: text for name, text in named.items() if text or name not in roles}
+    return {name: text for name, text in renamed.items() if text or name not in roles}
 
 
-def parse_prompts(given: Mapping[str, str] | str | None) -> dict[str, str] | None:
+def parse_prompts(prompts: Mapping[str, str] | str | None) -> dict[str, str] | None:
     r"""Return the `named_prompts` given by a user, possibly in one line; None for the model's own.
 
     A line consists of ``NAME=TEXT``, separated by ``;``; in a text, ``\n`` is a line break. A JSON
@@ -83,23 +85,23 @@ def parse_prompts(given: Mapping[str, str] | str | None) -> dict[str, str] | Non
     Raises:
         SpecError: invalid syntax, or a name that looks like a mistyped role.
     """
-    if given is None:
+    if prompts is None:
         return None
-    if not isinstance(given, str):
-        return named_prompts(given)
-    text = given.strip()
+    if not isinstance(prompts, str):
+        return named_prompts(prompts)
+    text = prompts.strip()
     if not text:
         return None
     if text == NO_PROMPTS:
         return {}
     if text.startswith("{"):
-        prompts = _from_json(given)
+        parsed = _from_json(prompts)
     else:
-        prompts = _from_line(given)
-    warnings = mistyped_roles(prompts)
+        parsed = _from_line(prompts)
+    warnings = mistyped_roles(parsed)
     if warnings:
         raise SpecError(warnings[0])
-    return prompts
+    return parsed
 
 
 def _from_json(text: str) -> dict[str, str]:
@@ -112,7 +114,7 @@ def _from_json(text: str) -> dict[str, str]:
 def _from_line(line: str) -> dict[str, str]:
     prompts: dict[str, str] = {}
     for part in _NEXT.split(line):
-        match = _NAMED.fullmatch(part)
+        match = _NAME_AND_TEXT.fullmatch(part)
         if match is None:
             raise SpecError(
                 f"prompts {line!r:.80}: expected NAME=TEXT, such as query='query: ', where NAME is "
@@ -125,13 +127,13 @@ def _from_line(line: str) -> dict[str, str]:
     return named_prompts(prompts)
 
 
-def names_prompt_set(given: Any) -> bool:
-    """Return whether ``given`` names a set of prompts; see `read_prompts`.
+def names_prompt_set(prompts: object) -> bool:
+    """Return whether ``prompts`` names a set of prompts; see `read_prompts`.
 
     >>> names_prompt_set("15"), names_prompt_set("my/prompts.toml"), names_prompt_set("query=a: ")
     (True, True, False)
     """
-    return isinstance(given, str) and _SET.fullmatch(given.strip()) is not None
+    return isinstance(prompts, str) and _SET.fullmatch(prompts.strip()) is not None
 
 
 def prompts_line(prompts: Mapping[str, str]) -> str:
@@ -232,8 +234,8 @@ def used_prompts(prompts: Mapping[str, Any], *, default: str | None) -> dict[str
     requested.
     """
     stored = {name: text for name, text in prompts.items() if text is not None}
-    ours = re.compile(f"(.*-)?{_PASSAGE}|{_SYMMETRIC}")
-    prompts_in_use = {name: text for name, text in stored.items() if not ours.fullmatch(name)}
+    our_names = re.compile(f"(.*-)?{_PASSAGE}|{_SYMMETRIC}")
+    prompts_in_use = {name: text for name, text in stored.items() if not our_names.fullmatch(name)}
     if default is not None:
         if default not in ("query", _DOCUMENT, *stored):
             raise SpecError(
@@ -250,10 +252,10 @@ def exported_prompts(prompts: Mapping[str, str]) -> dict[str, Any]:
     >>> exported_prompts({"passage": "passage: "})
     {'prompts': {'document': 'passage: '}, 'default_prompt_name': None}
     """
-    named = named_prompts(prompts)
+    renamed = named_prompts(prompts)
     return {
-        "prompts": {_renamed(name, _PASSAGE, _DOCUMENT): text for name, text in named.items()},
-        "default_prompt_name": _SYMMETRIC if _SYMMETRIC in named else None,
+        "prompts": {_renamed(name, _PASSAGE, _DOCUMENT): text for name, text in renamed.items()},
+        "default_prompt_name": _SYMMETRIC if _SYMMETRIC in renamed else None,
     }
 
 
@@ -272,33 +274,33 @@ def prompt_families() -> Mapping[str, Mapping[str, Any]]:
     )
 
 
-def prompt_warning(source: Source, given: Mapping[str, str] | None = None) -> str:
+def prompt_warning(source: Source, prompts: Mapping[str, str] | None = None) -> str:
     """Return a warning for a model that is used without the prompts of its family, or "".
 
-    With ``given`` prompts, the warning is about those that differ from the authors' in white space
+    With other ``prompts``, the warning is about those that differ from the authors' in white space
     alone, such as ``query:`` without the blank after it.
 
     The family follows from the hub id, the folder's name or ``_name_or_path`` in ``config.json``.
-    Models of unknown families or of this package get no warning, and without ``given`` none with
+    Models of unknown families or of this package get no warning, and without ``prompts`` none with
     prompts of their own.
     """
     if not source.kind.of_others:
         return ""
     family = _family_of(source)
-    if given is not None:
+    if prompts is not None:
         expected = source.prompts
         if not expected and family:
             expected = prompt_families()[family]["prompts"]
-        return _blank_warning(source.label, given, expected)
+        return _blank_warning(source.label, prompts, expected)
     if source.prompts or not family:
         return ""
-    prompts = prompt_families()[family]["prompts"]
+    prescribed = prompt_families()[family]["prompts"]
     card = prompt_families()[family]["card"]
-    prescribed = ", ".join(f"{text!r} for a {role}" for role, text in prompts.items())
+    listed_prompts = ", ".join(f"{text!r} for a {role}" for role, text in prescribed.items())
     return (
         f"{source.label}: used without prompts, but the authors of {family} prescribe "
-        f"{prescribed} ({card}), so its scores may be too low. Give "
-        f"`{_prompt_options(prompts)}`, or `--prompt {NO_PROMPTS}` to use none"
+        f"{listed_prompts} ({card}), so its scores may be too low. Give "
+        f"`{_prompt_options(prescribed)}`, or `--prompt {NO_PROMPTS}` to use none"
     )
 
 
@@ -321,16 +323,16 @@ def _prompt_options(prompts: Mapping[str, str]) -> str:
     return " ".join(words).replace("\n", r"\n")
 
 
-def _blank_warning(label: str, given: Mapping[str, str], expected: Mapping[str, str]) -> str:
+def _blank_warning(label: str, prompts: Mapping[str, str], expected: Mapping[str, str]) -> str:
     """Return a warning about prompts that differ from the expected ones in white space alone."""
     corrected = {}
-    for role, text in given.items():
-        right = expected.get(role, text)
-        if text != right and "".join(text.split()) == "".join(right.split()):
-            corrected[role] = right
+    for role, text in prompts.items():
+        prescribed = expected.get(role, text)
+        if text != prescribed and "".join(text.split()) == "".join(prescribed.split()):
+            corrected[role] = prescribed
     if not corrected:
         return ""
-    differences = ", ".join(f"{given[role]!r} for {text!r}" for role, text in corrected.items())
+    differences = ", ".join(f"{prompts[role]!r} for {text!r}" for role, text in corrected.items())
     return (
         f"{label}: the prompts differ in a blank from those of its authors: {differences}. "
         f"Its scores may be too low; give `{_prompt_options(corrected)}`"
@@ -361,11 +363,11 @@ class _Set(TypedDict, total=False):
 _WORD = re.compile(r"\{(\w+)\}")
 
 
-def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt]:
+def read_prompts(name: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt]:
     """Return the prompts of a set for a type of task.
 
     Args:
-        given: number of prompts of the stored set, such as ``15``, or the path of a TOML file like
+        name: number of prompts of the stored set, such as ``15``, or the path of a TOML file like
             ``prompts.toml`` next to this module, which has the words of types that it lacks.
         task_type: MTEB's, such as ``STS``.
 
@@ -373,12 +375,12 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
         SpecError: no such file or number, an invalid file, an unknown type or word, or two prompts
             with the same name or text.
     """
-    given = given.strip()
-    file = prompts_file(given)
+    name = name.strip()
+    file = prompts_file(name)
     try:
         entries = read_toml(file, _Set, refusal=SpecError)
     except OSError as error:
-        raise SpecError(f"no set of prompts {given!r}: {error.strerror}") from None
+        raise SpecError(f"no set of prompts {name!r}: {error.strerror}") from None
     try:
         words = _words_of(task_type, entries.get("types", {}))
         prompts = [_filled(prompt, words) for prompt in entries.get("prompts", [])]
@@ -389,10 +391,10 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
     if not prompts or min(len(names), len(texts)) < len(prompts):
         raise SpecError(f"{file}: expected [[prompts]], each with a unique name and text")
     count = len(prompts)
-    if given.isdecimal():
-        count = int(given)
+    if name.isdecimal():
+        count = int(name)
     if not 1 <= count <= len(prompts):
-        raise SpecError(f"prompts is {given}; expected 1 to {len(prompts)}, or a TOML file")
+        raise SpecError(f"prompts is {name}; expected 1 to {len(prompts)}, or a TOML file")
     return prompts[:count]
 
 
@@ -417,11 +419,11 @@ def _filled(prompt: QueryPrompt, words: Mapping[str, str]) -> QueryPrompt:
     return replace(prompt, text=_WORD.sub(word, prompt.text))
 
 
-def prompts_file(given: str) -> Path:
+def prompts_file(name: str) -> Path:
     """Return the file of a set, relative to the working directory or to the study."""
-    if given.strip().isdecimal():
+    if name.strip().isdecimal():
         return _STORED
-    file = Path(given.strip()).expanduser()
+    file = Path(name.strip()).expanduser()
     if file.is_file():
         return file
     return paths.root() / file

@@ -304,7 +304,7 @@ def adapter_source(path: Path, *, base: str | Path | None = None) -> Source:
         name = str(config.get("base_model_name_or_path") or "")
     else:
         name = str(base)
-    base_source = _adapter_base(path, name, given=base is not None)
+    base_source = _adapter_base(path, name, by_user=base is not None)
     if base_source.on_hub:
         base_source = fetch_model(base_source)
     if not base_source.kind.adaptable or base_source.folder is None:
@@ -421,21 +421,21 @@ def _label(folder: ModelFolder) -> str:
     return safe_label(label).strip("-.") or "model"
 
 
-def _adapter_base(folder: Path, name: str, *, given: bool) -> Source:
+def _adapter_base(folder: Path, name: str, *, by_user: bool) -> Source:
     """Return the source of an adapter's base.
 
     Args:
         folder: the folder of the adapter.
         name: a folder or a spec.
-        given: whether a user gave it, not the adapter.
+        by_user: whether a user gave it, not the adapter.
     """
     if not 0 < len(name) <= 1000:
         raise SpecError(f"{folder}: adapter_config.json names no base; give it as base")
-    if not given and not Path(name).is_absolute():
-        for above in folder.resolve().parents:
-            _refuse_adapter(folder, name, above / name)
-            if (above / name / "config.json").is_file():
-                return find_source(str(above / name))
+    if not by_user and not Path(name).is_absolute():
+        for parent in folder.resolve().parents:
+            _refuse_adapter(folder, name, parent / name)
+            if (parent / name / "config.json").is_file():
+                return find_source(str(parent / name))
     local = _existing(name)
     if local is not None:
         _refuse_adapter(folder, name, local)
@@ -446,7 +446,7 @@ def _adapter_base(folder: Path, name: str, *, given: bool) -> Source:
             f"adapter_config.json names {name!r:.200}, which is neither a folder nor a known "
             "model; give its folder as base (--base, or base=)"
         )
-        if given:
+        if by_user:
             reason = str(error)
         raise SpecError(f"{folder}: its base was not found: {reason}") from None
 

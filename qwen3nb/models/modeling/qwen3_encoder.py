@@ -229,8 +229,10 @@ def causal_leak(
     bidirectional one. transformers before 5.2 silently runs ``is_causal: false`` models causally,
     so `load_encoder` and the extraction measure this instead of trusting the configuration.
     """
-    first = torch.arange(1, 7).remainder(vocabulary).unsqueeze(0)
-    second = first.clone()
-    second[0, of] = (second[0, of] + vocabulary // 2) % vocabulary
-    before, after = (run(ids, torch.ones_like(ids))[0, on].float() for ids in (first, second))
+    ids = torch.arange(1, 7).remainder(vocabulary).unsqueeze(0)
+    changed_ids = ids.clone()
+    changed_ids[0, of] = (changed_ids[0, of] + vocabulary // 2) % vocabulary
+    mask = torch.ones_like(ids)
+    before = run(ids, mask)[0, on].float()
+    after = run(changed_ids, mask)[0, on].float()
     return float((before - after).abs().max())

@@ -91,11 +91,11 @@ class _MergedAttention(qwen3.Qwen3Attention):
         own_key = self.k_norm(heads(self.k_proj(hidden_states))).transpose(1, 2)
         query, own_key = qwen3.apply_rotary_pos_emb(query, own_key, *position_embeddings)
         source_key = self.k_norm(heads(self.k_proj(encoder_hidden_states))).transpose(1, 2)
-        both = torch.cat([hidden_states, encoder_hidden_states], dim=1)
+        all_states = torch.cat([hidden_states, encoder_hidden_states], dim=1)
         attended = F.scaled_dot_product_attention(
             query,
             torch.cat([own_key, source_key], dim=2),
-            heads(self.v_proj(both)).transpose(1, 2),
+            heads(self.v_proj(all_states)).transpose(1, 2),
             attn_mask=attention_mask,
             dropout_p=self.attention_dropout if self.training else 0.0,
             scale=self.scaling,
@@ -124,10 +124,10 @@ class _Decoder(nn.Module):
         length = ids.shape[1]
         position_ids = torch.arange(length, device=ids.device).unsqueeze(0)
         rotary = self.rotary_emb(states, position_ids)
-        own = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
-        own = own.expand(len(ids), 1, length, length)
-        other = (source_mask != 0)[:, None, None, :].expand(-1, 1, length, -1)
-        mask = torch.cat([own, other], dim=-1)
+        causal = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
+        causal = causal.expand(len(ids), 1, length, length)
+        over_source = (source_mask != 0)[:, None, None, :].expand(-1, 1, length, -1)
+        mask = torch.cat([causal, over_source], dim=-1)
         for layer in self.layers:
             states = layer(
                 states,

@@ -61,14 +61,14 @@ def _set_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[i
     from tokenizers import processors
 
     names = {token: tokenizer.id_to_token(token) for token in (*before, *after)}
-    first = [_special(names[token]) for token in before]
-    last = [_special(names[token]) for token in after]
+    start = [_special(names[token]) for token in before]
+    end = [_special(names[token]) for token in after]
     text = {"Sequence": {"id": "A", "type_id": 0}}
     other_text = {"Sequence": {"id": "B", "type_id": 1}}
     template = {
         "type": "TemplateProcessing",
-        "single": [*first, text, *last],
-        "pair": [*first, text, other_text, *last],
+        "single": [*start, text, *end],
+        "pair": [*start, text, other_text, *end],
         "special_tokens": {
             name: {"id": name, "ids": [token], "tokens": [name]} for token, name in names.items()
         },
