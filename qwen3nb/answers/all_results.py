@@ -8,6 +8,7 @@ Each contains ``model``, ``model_path`` and ``config`` of the newest record, or 
 ``failures``.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -49,14 +50,14 @@ class Summary:
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as a dictionary for JSON."""
         means = {
-            each.column.name: {
-                "metric": each.column.measure,
-                "over": each.column.over,
-                "value": each.value,
-                "interval": each.interval,
-                "missing": list(each.missing),
+            mean.column.name: {
+                "metric": mean.column.measure,
+                "over": mean.column.over,
+                "value": mean.value,
+                "interval": mean.interval,
+                "missing": list(mean.missing),
             }
-            for each in self.means
+            for mean in self.means
         }
         value = {**vars(self), "means": means, "substitutes": sorted(self.data.substitutes)}
         del value["data"]
@@ -78,37 +79,63 @@ def summarise(
     Raises:
         ValueError: the records are of several models.
     """
-    results = list(results)
-    names = model_names(results)
+    records = list(results)
+    names = list(model_names(records).values())
     if len(names) > 1:
-        several = ", ".join(sorted(names.values()))
-        raise ValueError(f"expected results of one model, got {several}")
-    records = {record.task.key: record for record in newest_records(results)[0]}
-    means = tuple(
-        benchmark_means.column_mean(column, records.values())
-        for benchmark in BENCHMARKS.values()
-        if set(benchmark.task_keys) <= {*requested}
-        for column in benchmark_means.benchmark_columns(benchmark)
-    )
-    types = _by_type(records)
-    by_type = {
-        name: fmean(values) for name, values in types.items() if len(_metrics(records, name)) == 1
-    }
-    everything = [value for values in types.values() for value in values]
-    metrics = _metrics(records)
-    is_averaged = bool(everything) and not means and len(metrics) == 1
-    why = reasons or {}
+        raise ValueError(f"expected results of one model, got {', '.join(sorted(names))}")
+    by_task = {record.task.key: record for record in newest_records(records)[0]}
+    means = _benchmark_means(by_task, requested)
+    scores = _scores_by_type(by_task)
+    by_type = {}
+    for kind, values in scores.items():
+        if len(_metrics(by_task, kind)) == 1:
+            by_type[kind] = fmean(values)
+    metrics = _metrics(by_task)
+    over_tasks = over_types = None
+    if scores and not means and len(metrics) == 1:
+        over_tasks = fmean(itertools.chain(*scores.values()))
+        over_types = fmean(by_type.values())
+    missing = {}
+    for key in requested:
+        if key not in by_task:
+            missing[key] = (reasons or {}).get(key, "not run")
     return Summary(
-        label=next(iter(names.values()), ""),
+        label=names[0] if names else "",
         means=means,
         by_type=by_type,
-        tasks={name: len(values) for name, values in types.items()},
-        over_tasks=fmean(everything) if is_averaged else None,
-        over_types=fmean(by_type.values()) if is_averaged else None,
-        missing={key: why.get(key, "not run") for key in requested if key not in records},
-        data=DataUsed.of(records.values()),
+        tasks={kind: len(values) for kind, values in scores.items()},
+        over_tasks=over_tasks,
+        over_types=over_types,
+        missing=missing,
+        data=DataUsed.of(by_task.values()),
         metrics=metrics,
     )
+
+
+def _benchmark_means(
+    by_task: Mapping[str, Result], requested: Sequence[str]
+) -> tuple[benchmark_means.BenchmarkMean, ...]:
+    """Return the means of the benchmarks that were requested as a whole."""
+    means = []
+    for benchmark in BENCHMARKS.values():
+        if set(benchmark.task_keys) <= set(requested):
+            for column in benchmark_means.benchmark_columns(benchmark):
+                means.append(benchmark_means.column_mean(column, by_task.values()))
+    return tuple(means)
+
+
+def _scores_by_type(by_task: Mapping[str, Result]) -> dict[str, list[float]]:
+    """Return the main scores of the tasks by type; a group needs all its parts."""
+    groups: dict[str, list[Result]] = {}
+    for key, record in by_task.items():
+        groups.setdefault(GROUP_OF.get(key, key), []).append(record)
+    scores: dict[str, list[float]] = {}
+    for name, parts in groups.items():
+        values = [benchmark_means.main_score(part) for part in parts]
+        known = [value for value in values if value is not None]
+        if len(known) == len(GROUPS.get(name, parts)):
+            scores.setdefault(str(parts[0].task.type), []).append(fmean(known))
+    return dict(sorted(scores.items()))
 
 
 def _metrics(records: Mapping[str, Result], kind: str = "") -> tuple[str, ...]:
@@ -116,19 +143,6 @@ def _metrics(records: Mapping[str, Result], kind: str = "") -> tuple[str, ...]:
     tasks = [record.task for record in records.values() if kind in ("", record.task.type)]
     names = {task.mteb.metric if task.mteb else task.main_metric for task in tasks}
     return tuple(sorted(names))
-
-
-def _by_type(records: Mapping[str, Result]) -> dict[str, list[float]]:
-    """Return the main scores of the tasks by type; a group needs all its parts."""
-    parts: dict[str, list[Result]] = {}
-    for key, record in records.items():
-        parts.setdefault(GROUP_OF.get(key, key), []).append(record)
-    types: dict[str, list[float]] = {}
-    for name, own in parts.items():
-        scores = [value for each in own if (value := benchmark_means.main_score(each)) is not None]
-        if len(scores) == len(GROUPS.get(name, own)):
-            types.setdefault(str(own[0].task.type), []).append(fmean(scores))
-    return dict(sorted(types.items()))
 
 
 def write_all_results(folder: Path | str | None = None) -> Path:
@@ -142,7 +156,7 @@ def write_all_results(folder: Path | str | None = None) -> Path:
         config: dict[str, Any] = {}
         if records:  # the model of the last evaluation first
             last = newest(records)
-            records.sort(key=lambda each: each.model.identity != last.model.identity)
+            records.sort(key=lambda record: record.model.identity != last.model.identity)
             config = {name: value for name, value in last.config.items() if name not in _ROWS}
         value = all_results(records, config=config, failures=load_failures(base))
         return write_json(base / SUMMARY, value)
@@ -161,27 +175,26 @@ def all_results(
     ``config`` has the parameters of the run, ``failures`` reasons by task or model. Means are over
     the tasks ``requested`` by their keys, or those of each model; ``when`` is stated in it.
     """
-    listed = list(results)
-    names = model_names(listed)
-    by_model: dict[str, list[Result]] = {names[each.model.identity]: [] for each in listed}
-    for result in newest_records(listed)[0]:
-        by_model[names[result.model.identity]].append(result)
-    summaries = {
-        name: summarise(own, requested=requested or [each.task.key for each in own])
-        for name, own in by_model.items()
-    }
+    records = list(results)
+    names = model_names(records)
+    by_model: dict[str, list[Result]] = {names[record.model.identity]: [] for record in records}
+    for record in newest_records(records)[0]:
+        by_model[names[record.model.identity]].append(record)
+    scores, summaries = {}, {}
+    for name, of_model in by_model.items():
+        tasks = [record.task.key for record in of_model]
+        summary = summarise(of_model, requested=requested or tasks)
+        summaries[name] = replace(summary, label=name).as_dict()
+        scores[name] = {record.task.key: scores_of(record) for record in of_model}
     public, _ = known_secrets().removed({"config": dict(config), "failures": dict(failures)})
     value = {
         "schema": SUMMARY_SCHEMA,
         "model": next(iter(by_model), ""),
-        "model_path": listed[0].model.spec if listed else "",
+        "model_path": records[0].model.spec if records else "",
         "timestamp": (when or datetime.now(UTC)).isoformat(timespec="seconds"),
         "config": public["config"],
-        "results": {
-            name: {result.task.key: scores_of(result) for result in own}
-            for name, own in by_model.items()
-        },
-        "summary": {name: replace(own, label=name).as_dict() for name, own in summaries.items()},
+        "results": scores,
+        "summary": summaries,
         "failures": public["failures"],
     }
     return {**value, "checksum": checksum(value)}

@@ -4,12 +4,18 @@ The page contains them as output of a custom type in a hidden cell, ignored by b
 terminal thus shows the numbers of the page, even of a reused page, without computing them.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.analysis.comparison.alignment import baselines, possible_baselines, system_names
+from qwen3nb.analysis.comparison.alignment import (
+    baselines,
+    possible_baselines,
+    system_name,
+    system_names,
+)
 from qwen3nb.answers.against_baseline import AgainstBaseline, strongest
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.records.record import Result
@@ -36,14 +42,14 @@ class RunTrace:
         and the records are the model's. A label ``named`` by the user, in the run or in
         ``_config.yml``, comes first.
         """
-        models, tasks = {each.model for each in self.scores}, {each.task for each in self.scores}
+        models = {score.model for score in self.scores}
+        tasks = {score.task for score in self.scores}
         by_task: dict[str, list[Result]] = {}
-        for record in latest(each for each in results if each.task.key in tasks):
+        for record in latest(result for result in results if result.task.key in tasks):
             by_task.setdefault(record.task.key, []).append(record)
         others = [
             record
-            for records in by_task.values()
-            for record in records
+            for record in itertools.chain(*by_task.values())
             if record.model.label not in models
         ]
         possible = possible_baselines(others, named=named)
@@ -51,20 +57,19 @@ class RunTrace:
         order = baselines(possible, names, named=named)
         follows = []
         for task, records in sorted(by_task.items()):
-            named_here = {
-                names[each.model.identity, each.seed]: each
-                for each in possible
-                if each.task.key == task and each.main.value is not None
+            by_name = {
+                system_name(record, names): record
+                for record in possible
+                if record.task.key == task and record.main.value is not None
             }
-            ordered = [named_here[name] for name in order if name in named_here]
-            baseline = strongest(ordered, named)
+            in_order = [by_name[name] for name in order if name in by_name]
+            baseline = strongest(in_order, named)
             if baseline is not None:
-                name = names[baseline.model.identity, baseline.seed]
-                follows.append([task, name, _digest(records)])
+                follows.append([task, system_name(baseline, names), _digest(records)])
                 continue
-            own = [record for record in records if record.model.label in models]
-            if own:
-                follows.append([task, "", _digest(own)])
+            of_models = [record for record in records if record.model.label in models]
+            if of_models:
+                follows.append([task, "", _digest(of_models)])
         return follows
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
@@ -73,7 +78,7 @@ class RunTrace:
 
 def _digest(records: Iterable[Result]) -> str:
     """Return a digest that changes with any of the records."""
-    made = sorted([each.model.identity, str(each.seed), each.finished] for each in records)
+    made = sorted([record.model.identity, str(record.seed), record.finished] for record in records)
     return sha256_json(made)[:16]
 
 
@@ -81,7 +86,7 @@ def read_trace(page: Path | Mapping[str, Any]) -> RunTrace | None:
     """Return the scores in a page (a file or a parsed notebook), or None."""
     for output in _outputs(page):
         if (value := output.get("data", {}).get(_TYPE)) is not None:
-            scores = tuple(_score(each) for each in value["scores"])
+            scores = tuple(map(_score, value["scores"]))
             return RunTrace(scores, tuple(value["reused"]), value["skipped"])
     return None
 
@@ -105,7 +110,10 @@ def read_finished(page: Path) -> str:
 def _outputs(page: Path | Mapping[str, Any]) -> list[dict[str, Any]]:
     if isinstance(page, Path):
         page = read_json(page) if page.is_file() else {"cells": []}
-    return [each for cell in page["cells"] for each in cell.get("outputs", ())]
+    outputs = []
+    for cell in page["cells"]:
+        outputs += cell.get("outputs", ())
+    return outputs
 
 
 def _score(value: dict[str, Any]) -> AgainstBaseline:

@@ -92,17 +92,19 @@ def tier_columns(tier: str) -> tuple[MeanColumn, ...]:
 
 def benchmark_columns(benchmark: Benchmark) -> tuple[MeanColumn, ...]:
     """Return a benchmark's means: over its tasks, over its types if it has several, by type."""
-    tasks = benchmark.tasks
-    kinds = list(benchmark.types.values())
-    several = len(kinds) > 1
-    columns = [_over([tasks], benchmark, benchmark.name + " Mean (Task)" * several)]
-    if left_out := _WITHOUT.get(benchmark.name):
+    tasks, types = benchmark.tasks, benchmark.types
+    has_types = len(types) > 1
+    name = f"{benchmark.name} Mean (Task)" if has_types else benchmark.name
+    columns = [_over([tasks], benchmark, name)]
+    left_out = _WITHOUT.get(benchmark.name)
+    if left_out:
         rest = tuple(task for task in tasks if task != left_out)
         name = f"{benchmark.name} without {left_out.replace('MSMARCO', 'MS MARCO')}"
         columns.append(_over([rest], benchmark, name))
-    if several:  # with the names on MTEB's leaderboard
-        columns.append(_over(kinds, benchmark, f"{benchmark.name} Mean (TaskType)"))
-        columns += [_over([tasks], benchmark, kind) for kind, tasks in benchmark.types.items()]
+    if has_types:  # with the names on MTEB's leaderboard
+        name = f"{benchmark.name} Mean (TaskType)"
+        columns.append(_over(list(types.values()), benchmark, name))
+        columns += [_over([of_type], benchmark, kind) for kind, of_type in types.items()]
     return tuple(columns)
 
 
@@ -121,7 +123,9 @@ def _over(parts: Sequence[Sequence[str]], benchmark: Benchmark, name: str) -> Me
                 share = 1 / (len(parts) * len(tasks) * len(keys))
                 weights[key] = weights.get(key, 0.0) + share
     count = sum(map(len, parts))
-    over = f"{len(parts)} types" if len(parts) > 1 else f"{count} task{'s' if count > 1 else ''}"
+    over = "1 task" if count == 1 else f"{count} tasks"
+    if len(parts) > 1:
+        over = f"{len(parts)} types"
     return MeanColumn(benchmark.name, name, over, weights, benchmark.metric, count)
 
 
@@ -131,17 +135,24 @@ def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
     Its interval combines those of the tasks, whose queries are independent.
     """
     by_task = {record.task.key: record for record in records}
-    scores = {
-        key: task_score(by_task[key], column.metric) if key in by_task else None
-        for key in column.weights
-    }
-    known = {key: each for key, each in scores.items() if each and each.value is not None}
-    if missing := tuple(key for key in scores if key not in known):
-        return BenchmarkMean(column, None, None, missing)
-    values, weights = [_value(each) for each in known.values()], [*column.weights.values()]
+    scores: list[Aggregate] = []
+    missing: list[str] = []
+    for key in column.weights:
+        score = task_score(by_task[key], column.metric) if key in by_task else None
+        if score is None or score.value is None:
+            missing.append(key)
+        else:
+            scores.append(score)
+    if missing:
+        return BenchmarkMean(column, None, None, tuple(missing))
+    values, weights = list(map(_value, scores)), list(column.weights.values())
     mean = math.fsum(map(operator.mul, weights, values))
-    ends = [(s.low, s.high) for s in known.values() if s.low is not None and s.high is not None]
-    if len(ends) < len(known):
+    ends = [
+        (score.low, score.high)
+        for score in scores
+        if score.low is not None and score.high is not None
+    ]
+    if len(ends) < len(scores):
         return BenchmarkMean(column, mean, None, ())
     interval = mean_of_intervals(values, ends, weights=np.array(weights))
     return BenchmarkMean(column, mean, interval, ())
@@ -158,10 +169,10 @@ def task_score(record: Result, metric: str = "") -> Aggregate | None:
     value = main_score(record)
     if value is None or record.main.value is None:
         return None
-    if abs(value - record.main.value) <= _AGREE:
-        return record.main
-    same = (each for each in record.metrics.values() if abs(_value(each) - value) <= _AGREE)
-    return next(same, None) or reported(value, n=record.main.n)
+    for score in (record.main, *record.metrics.values()):
+        if abs(value - _value(score)) <= _AGREE:
+            return score
+    return reported(value, n=record.main.n)
 
 
 def main_score(record: Result) -> float | None:
@@ -175,9 +186,9 @@ def ranked_columns(tier: str) -> dict[str, MeanColumn]:
     columns = {}
     for name in TIERS[tier].benchmarks:
         benchmark = BENCHMARKS[name]
-        for kind in benchmark.types:
+        for kind, tasks in benchmark.types.items():
             title = name if len(benchmark.types) == 1 else f"{name}: {kind}"
-            columns[title] = _over([benchmark.types[kind]], benchmark, kind)
+            columns[title] = _over([tasks], benchmark, kind)
     return columns
 
 
@@ -189,17 +200,20 @@ def column_matrices(
         results, metric=column.metric or None, tasks=list(column.weights), names=names
     )
     matrices = rankable(matrices)
-    have = {matrix.task for matrix in matrices}
-    whole = {key for keys in column.entries().values() if have >= {*keys} for key in keys}
+    tasks = {matrix.task for matrix in matrices}
+    whole: set[str] = set()
+    for keys in column.entries().values():
+        if tasks.issuperset(keys):
+            whole.update(keys)
     return [matrix for matrix in matrices if matrix.task in whole]
 
 
 def rankable(matrices: Iterable[ScoreMatrix]) -> list[ScoreMatrix]:
     """Return the tasks to rank on, dropping the sparsest until two systems have all of them."""
-    left = list(matrices)
-    while left and len(set.intersection(*(set(each.systems) for each in left))) < 2:
-        left.remove(min(left, key=lambda matrix: len(matrix.systems)))
-    return left
+    rest = list(matrices)
+    while rest and len(set.intersection(*(set(matrix.systems) for matrix in rest))) < 2:
+        rest.remove(min(rest, key=lambda matrix: len(matrix.systems)))
+    return rest
 
 
 def units_of(tasks: Iterable[str], name: str) -> list[str]:
@@ -215,10 +229,10 @@ def counted_tasks(tasks: Iterable[str], name: str) -> str:
     >>> counted_tasks(["NQ", "FEVER"], "BEIR")
     '2 of 15 tasks'
     """
-    count = len({*units_of(tasks, name)})
+    count = len(set(units_of(tasks, name)))
     whole = max(count, len(_tasks_of(name)))
     size = str(count) if count == whole else f"{count} of {whole}"
-    return f"{size} task{'s' if whole > 1 else ''}"
+    return f"{size} task" if whole == 1 else f"{size} tasks"
 
 
 def _tasks_of(title: str) -> tuple[str, ...]:
@@ -299,34 +313,46 @@ def mean_comparisons(
     comparisons = []
     for title, column in ranked_columns(tier).items():
         parts = column_matrices(results, column, names=names)
-        if not parts:
-            continue
         if not procedure.clusters:
             parts = [replace(part, clusters=()) for part in parts]
-        total = math.fsum(column.weights[each.task] for each in parts)
-        shares = tuple(column.weights[each.task] / total for each in parts)
-        ids = tuple(f"{part.task}/{query}" for part in parts for query in part.queries)
-        clusters = {
-            f"{part.task}/{query}": f"{part.task}/{cluster}"
-            for part in parts
-            for query, cluster in zip(part.queries, part.clusters or part.queries, strict=True)
-        }
-        systems, unranked = ranking.common_systems(parts)  # whose scores are scaled when needed
-        own, rows = by_id(ids)
-        columns = {s: SystemScores(own, partial(_scaled, parts, shares, s, rows)) for s in systems}
-        tasks = counted_tasks([each.task for each in parts], title)
-        comparisons.append(
-            MeanComparison(
-                title,
-                f"mean {column.measure} of {tasks}",
-                next((name for name in baselines if name in columns), ""),
-                columns,
-                procedure,
-                ranking.left_out_notes(unranked, parts),
-                clusters,
-                unranked=tuple(unranked),
-                parts=tuple(parts),
-                shares=shares,
-            )
-        )
+        if parts:
+            comparisons.append(_mean_comparison(title, column, parts, baselines, procedure))
     return tuple(comparisons)
+
+
+def _mean_comparison(
+    title: str,
+    column: MeanColumn,
+    parts: Sequence[ScoreMatrix],
+    baselines: Sequence[str],
+    procedure: differences.Procedure,
+) -> MeanComparison:
+    """Compare systems on the mean of tasks; the scores are scaled when they are needed."""
+    total = math.fsum(column.weights[part.task] for part in parts)
+    shares = tuple(column.weights[part.task] / total for part in parts)
+    ids: list[str] = []
+    clusters: dict[str, str] = {}
+    for part in parts:
+        for query, cluster in zip(part.queries, part.clusters or part.queries, strict=True):
+            ids.append(f"{part.task}/{query}")
+            clusters[ids[-1]] = f"{part.task}/{cluster}"
+    queries, rows = by_id(tuple(ids))
+    systems, unranked = ranking.common_systems(parts)
+    columns = {
+        system: SystemScores(queries, partial(_scaled, parts, shares, system, rows))
+        for system in systems
+    }
+    present = [name for name in baselines if name in columns]
+    tasks = counted_tasks([part.task for part in parts], title)
+    return MeanComparison(
+        title,
+        f"mean {column.measure} of {tasks}",
+        present[0] if present else "",
+        columns,
+        procedure,
+        ranking.left_out_notes(unranked, parts),
+        clusters,
+        unranked=tuple(unranked),
+        parts=tuple(parts),
+        shares=shares,
+    )

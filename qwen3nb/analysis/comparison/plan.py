@@ -16,7 +16,7 @@ import json
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations, count
@@ -401,48 +401,58 @@ class Comparison(Protocol):
 
 def deviations(plan: Plan, comparison: Comparison) -> list[str]:
     """Say what a comparison does otherwise than planned; empty if nothing."""
-    how = comparison.procedure
-    names = {name: label for label, name in comparison.labels.items()}
     models = {record.model.label for record in comparison.records.values()}
-    wanted = plan.labels
-    main_metrics = {
-        task: record.task.main_metric for (task, _), record in comparison.records.items()
+    tasks = {task.task: task for task in (*comparison.tasks, *comparison.correlations)}
+    choices = _choices(plan, comparison)
+    metrics = {task: record.task.main_metric for (task, _), record in comparison.records.items()}
+    few_queries = []
+    for name, task in tasks.items():
+        choices[f"metric of {name}"] = (plan.metric or metrics[name], task.metric)
+        if models == plan.labels:  # else the models say it
+            choices[f"pairs tested on {name}"] = (plan.family, task.family)
+        needed = plan.queries.get(name, 0)
+        fewest = min((pair.n for pair in task.with_baseline), default=needed)
+        if fewest < needed:
+            few_queries.append(f"{name} ({fewest:,} instead of {needed:,})")
+    lists = {
+        "models missing": plan.labels - models,
+        "models not planned, which widen the family": models - plan.labels,
+        "tasks missing": set(plan.tasks) - set(tasks),
+        "tasks not planned": set(tasks) - set(plan.tasks),
+        "tasks with fewer queries than planned": few_queries,
+        "measured before the plan, on the same tasks": _measured_before(plan, tasks, models),
     }
-    tasks = {each.task: each for each in (*comparison.tasks, *comparison.correlations)}
-    choices: dict[str, tuple[object, object]] = {
-        "alpha": (plan.alpha, how.alpha),
-        "margin": (plan.margin, how.margin),
-        "correction": (plan.correction, how.correction),
-        "baseline": (plan.baseline, names.get(comparison.baseline, comparison.baseline)),
+    sentences = []
+    for noun, (planned, used) in choices.items():
+        if planned != used:
+            sentences.append(f"{noun}: {planned} planned, {used} used")
+    for noun, names in lists.items():
+        if names:
+            sentences.append(f"{noun}: {_some(names)}")
+    return sentences
+
+
+def _choices(plan: Plan, comparison: Comparison) -> dict[str, tuple[object, object]]:
+    """Return what was planned and what was used, by name."""
+    procedure = comparison.procedure
+    labels = {name: label for label, name in comparison.labels.items()}
+    baseline = labels.get(comparison.baseline, comparison.baseline)
+    return {
+        "alpha": (plan.alpha, procedure.alpha),
+        "margin": (plan.margin, procedure.margin),
+        "correction": (plan.correction, procedure.correction),
+        "baseline": (plan.baseline, baseline),
     }
-    lists: dict[str, set[str]] = {
-        "models missing": wanted - models,
-        "models not planned, which widen the family": models - wanted,
-        "tasks missing": {*plan.tasks} - {*tasks},
-        "tasks not planned": {*tasks} - {*plan.tasks},
-        "tasks with fewer queries than planned": (fewer := set()),
-        "measured before the plan, on the same tasks": {
-            f"{model} on {task}"
-            for task in tasks
-            for model in plan.measured.get(task, ())
-            if model in models
-        },
-    }
-    for task, each in tasks.items():
-        choices[f"metric of {task}"] = (plan.metric or main_metrics[task], each.metric)
-        if models == wanted:  # else the models say it
-            choices[f"pairs tested on {task}"] = (plan.family, each.family)
-        needed = plan.queries.get(task, 0)
-        if (least := min((pair.n for pair in each.with_baseline), default=needed)) < needed:
-            fewer.add(f"{task} ({least:,} instead of {needed:,})")
-    return [
-        *(
-            f"{what}: {planned} planned, {used} used"
-            for what, (planned, used) in choices.items()
-            if planned != used
-        ),
-        *(f"{what}: {_some(each)}" for what, each in lists.items() if each),
-    ]
+
+
+def _measured_before(plan: Plan, tasks: Iterable[str], models: Container[str]) -> list[str]:
+    """Name the planned models of a comparison that had records when the plan was made."""
+    names = []
+    for task in tasks:
+        for model in plan.measured.get(task, ()):
+            if model in models:
+                names.append(f"{model} on {task}")
+    return names
 
 
 @dataclass(frozen=True)

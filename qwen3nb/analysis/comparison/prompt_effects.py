@@ -23,6 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ from qwen3nb.records.store import PROMPTS, load_results, placed, result_files
 from qwen3nb.records.verification import unchanged_record
 
 Factors = tuple[str, ...]
+Axes = tuple[int, ...]  # of the factors of an effect
 _LEVELS_OF_TEST = 8  # fewest levels of a factor for tests of normality, and
 _NORMAL, _FAR_FROM_NORMAL = 0.05, 1e-5  # their levels
 _LEAST_FREEDOM = 0.25  # share of the degrees of freedom below which there are no intervals
@@ -75,33 +77,45 @@ def variance_components(
     factors come first, in their order; the last component is of all factors.
     """
     values = np.asarray(scores, dtype=np.float64)
-    sizes = range(1, values.ndim + 1)
-    sets = [each for size in sizes for each in itertools.combinations(range(values.ndim), size)]
-    df = {each: math.prod(values.shape[axis] - 1 for axis in each) for each in sets}
-    squares = {each: _sum_of_squares(values, each) / df[each] for each in sets}
+    effects: list[Axes] = []
+    for size in range(1, values.ndim + 1):
+        effects += itertools.combinations(range(values.ndim), size)
+    df = {effect: math.prod(values.shape[axis] - 1 for axis in effect) for effect in effects}
+    squares = {effect: _sum_of_squares(values, effect) / df[effect] for effect in effects}
+    estimates = {effect: float(_component(squares, effect, values.shape)) for effect in effects}
+    total = math.fsum(max(0.0, estimate) for estimate in estimates.values())
+    freedom, holds = _usable_degrees(values, df)
     generator = np.random.default_rng(seed)
-    freedom: dict[tuple[int, ...], float] = dict(df)
+    drawn = {
+        effect: squares[effect] * degrees / generator.chisquare(degrees, DRAWS)
+        for effect, degrees in freedom.items()
+    }
+    draws = np.stack([_component(drawn, effect, values.shape) for effect in effects])
+    draws = np.maximum(draws, 0.0)
+    sums = draws.sum(axis=0)
+    shares = np.divide(draws, sums, out=np.zeros_like(draws), where=sums > 0)
+    components = []
+    for effect, drawn_shares in zip(effects, shares, strict=True):
+        interval = None
+        if holds:
+            interval = resampling.percentile_interval(drawn_shares, level=LEVEL)
+        share = max(0.0, estimates[effect]) / total if total else 0.0
+        names = tuple(factors[axis] for axis in effect)
+        components.append(Component(names, estimates[effect], share, interval, df[effect]))
+    return components
+
+
+def _usable_degrees(values: Array, df: Mapping[Axes, int]) -> tuple[dict[Axes, float], bool]:
+    """Return the degrees of freedom that kurtosis leaves, and whether intervals can be trusted."""
+    freedom: dict[Axes, float] = dict(df)
     holds = True
     for axis in range(values.ndim):
         others = tuple(other for other in range(values.ndim) if other != axis)
-        share, far = _usable_freedom(values.mean(axis=others))
+        share, is_far = _usable_freedom(values.mean(axis=others))
         freedom[axis,] = df[axis,] * share
-        holds = holds and not (far and share < _LEAST_FREEDOM)
-    drawn = {each: squares[each] * f / generator.chisquare(f, DRAWS) for each, f in freedom.items()}
-    estimates = {each: _component(squares, each, values.shape) for each in sets}
-    draws = np.maximum(np.stack([_component(drawn, each, values.shape) for each in sets]), 0.0)
-    total = math.fsum(max(0.0, float(each)) for each in estimates.values())
-    shares = np.divide(draws, draws.sum(axis=0), out=np.zeros_like(draws), where=draws.sum(0) > 0)
-    return [
-        Component(
-            tuple(factors[axis] for axis in each),
-            float(estimates[each]),
-            max(0.0, float(estimates[each])) / total if total else 0.0,
-            resampling.percentile_interval(share, level=LEVEL) if holds else None,
-            df[each],
-        )
-        for each, share in zip(sets, shares, strict=True)
-    ]
+        if is_far and share < _LEAST_FREEDOM:
+            holds = False
+    return freedom, holds
 
 
 def _usable_freedom(means: Array) -> tuple[float, bool]:
@@ -183,29 +197,36 @@ def read_prompt_scores() -> list[PromptScores]:
     A model's prompts are those of all sets. Of several contents of a model, as of a checkpoint that
     was overwritten, the newest counts. Prompts that a seed lacks are left out.
     """
-    every = paths.results()
+    folder = paths.results()
     defaults = {
-        (each.model.identity, each.seed, each.task.key): each
-        for each in load_results(every)
-        if each.main.value is not None
+        (record.model.identity, record.seed, record.task.key): record
+        for record in load_results(folder)
+        if record.main.value is not None
     }
-    found = {}
-    for file in result_files(every / PROMPTS):
+    # By label, task and seed: the records by the identity of the model without the prompt.
+    by_use: dict[tuple[str, str, int], dict[str, list[Result]]] = {}
+    for record in from_oldest(_prompt_records(folder / PROMPTS)):
+        identity, task = prompt_of(record).of, record.task.key
+        if (identity, record.seed, task) not in defaults or record.main.value is None:
+            continue
+        contents = by_use.setdefault((record.model.label, task, record.seed), {})
+        # Put last: the content of the newest record is the last.
+        contents[identity] = [*contents.pop(identity, []), record]
+    runs: dict[tuple[str, str], list[tuple[Result, dict[str, Result]]]] = {}
+    for (label, task, seed), contents in by_use.items():
+        identity, records = list(contents.items())[-1]
+        by_text = {prompt_of(record).text: record for record in records}
+        runs.setdefault((label, task), []).append((defaults[identity, seed, task], by_text))
+    return [_joined(label, of_task) for (label, _), of_task in sorted(runs.items())]
+
+
+def _prompt_records(folder: Path) -> list[Result]:
+    """Return the records of sets of prompts; those that cannot be read are left out."""
+    records = {}
+    for file in result_files(folder):
         with suppress(ResultError):  # `verify` and the status page name it
-            found[file] = _without_details(unchanged_record(file))
-    records = placed(found, every / PROMPTS)
-    contents: dict[tuple[str, str, int], dict[str, list[Result]]] = {}
-    for result in from_oldest(records):
-        use, of = (result.model.label, result.task.key, result.seed), prompt_of(result).of
-        if (of, result.seed, result.task.key) in defaults and result.main.value is not None:
-            own = contents.setdefault(use, {})
-            own[of] = [*own.pop(of, []), result]  # the content of the newest record is the last
-    seeds: dict[tuple[str, str], list[tuple[Result, dict[str, Result]]]] = {}
-    for (label, task, seed), content in contents.items():
-        of, results = list(content.items())[-1]
-        by_text = {prompt_of(each).text: each for each in results}
-        seeds.setdefault((label, task), []).append((defaults[of, seed, task], by_text))
-    return [_joined(label, runs) for (label, _), runs in sorted(seeds.items())]
+            records[file] = _without_details(unchanged_record(file))
+    return placed(records, folder)
 
 
 def prompt_of(result: Result) -> UsedPrompt:
@@ -236,24 +257,35 @@ def _without_details(result: Result) -> Result:
 
 def _joined(label: str, runs: Sequence[tuple[Result, dict[str, Result]]]) -> PromptScores:
     """Join seeds, each of which has the record of its default and those of prompts, by text."""
-    (first, known), *others = runs
-    texts = [text for text in known if all(text in by_text for _, by_text in others)]
+    (default, by_text), *others = runs
+    texts = [text for text in by_text if all(text in other for _, other in others)]
     if not texts:  # of seeds without a common prompt, the newest counts
-        last = newest(first for first, _ in runs)
+        last = newest(record for record, _ in runs)
         return _joined(label, [run for run in runs if run[0] is last])
-    records = tuple(tuple(by_text[text] for _, by_text in runs) for text in texts)  # (P, S)
-    metric, every = first.task.main_metric, [each for row in records for each in row]
-    means = all(each.main.how == "mean" and each.scores.counts.get(metric) for each in every)
+    records = tuple(tuple(of_seed[text] for _, of_seed in runs) for text in texts)  # (P, S)
+    metric = default.task.main_metric
     return PromptScores(
         label,
-        first.task.key,
+        default.task.key,
         metric,
-        tuple(QueryPrompt(prompt_of(known[text]).name, text) for text in texts),
-        float(np.mean([default.main.value for default, _ in runs])),
-        np.array([np.mean([each.main.value for each in row]) for row in records]),
-        shared_queries([_answered(metric, each) for each in every]) if means else (),
+        tuple(QueryPrompt(prompt_of(by_text[text]).name, text) for text in texts),
+        _mean_value([record for record, _ in runs]),
+        np.array([_mean_value(of_prompt) for of_prompt in records]),
+        _common_queries(metric, list(itertools.chain(*records))),
         records,
     )
+
+
+def _mean_value(records: Sequence[Result]) -> float:
+    return float(np.mean([record.main.value for record in records]))
+
+
+def _common_queries(metric: str, records: Sequence[Result]) -> tuple[str, ...]:
+    """Return the queries with a score in all records; none if the metric is no mean of them."""
+    for record in records:
+        if record.main.how != "mean" or not record.scores.counts.get(metric):
+            return ()
+    return shared_queries([_answered(metric, record) for record in records])
 
 
 def _answered(metric: str, result: Result) -> tuple[str, ...]:
@@ -288,7 +320,8 @@ def place(scores: PromptScores) -> tuple[int, float]:
 
     This is the share of the others with a lower score, ties counting half.
     """
-    higher, lower = (int(np.sum(each)) for each in _sides(scores.default, scores.values))
+    is_higher, is_lower = _sides(scores.default, scores.values)
+    higher, lower = int(is_higher.sum()), int(is_lower.sum())
     ties = len(scores.values) - higher - lower
     return higher + 1, (lower + ties / 2) / len(scores.values)
 
@@ -300,28 +333,37 @@ def _sides(value: float, others: Array) -> tuple[NDArray[np.bool_], NDArray[np.b
 
 def prompt_pairs(every: Sequence[PromptScores], *, seed: int = 0) -> list[PromptPair]:
     """Compare every two models on each task; with equal scores, the first by name is the first."""
-    tasks: dict[tuple[str, str], list[tuple[int, PromptScores]]] = {}
-    for at, each in enumerate(every):
-        tasks.setdefault((each.task, each.metric), []).append((at, each))
+    by_task: dict[tuple[str, str], list[int]] = {}
+    for position, scores in enumerate(every):
+        by_task.setdefault((scores.task, scores.metric), []).append(position)
     pairs = {}
-    for own in tasks.values():
-        means = {each: _means(each) for _, each in own}  # read once
-        for (i, a), (j, b) in itertools.combinations(own, 2):
-            first, second = (b, a) if b.default > a.default else (a, b)
-            best = int(np.argmax(second.values))
-            reverses = bool(_sides(first.default, second.values)[0][best])
-            if first.queries is second.queries or first.queries == second.queries:
-                probability = float(_share(means[first], means[second])[0])
-            else:
-                probability, _ = superiority(first, second, seed=seed)
-            name = second.prompts[best].name if reverses else ""
-            pairs[i, j] = PromptPair(first, second, name, probability, seed)
-    return [pairs[each] for each in sorted(pairs)]
+    for positions in by_task.values():
+        means = {position: _means(every[position]) for position in positions}  # read once
+        for i, j in itertools.combinations(positions, 2):
+            better, worse = (j, i) if every[j].default > every[i].default else (i, j)
+            pairs[i, j] = _compared(every[better], every[worse], means[better], means[worse], seed)
+    return [pairs[positions] for positions in sorted(pairs)]
 
 
-def _means(each: PromptScores) -> Array:
+def _compared(
+    first: PromptScores, second: PromptScores, first_means: Array, second_means: Array, seed: int
+) -> PromptPair:
+    """Compare two models of which the first has the higher score with its own prompts."""
+    best = int(np.argmax(second.values))
+    is_higher, _ = _sides(first.default, second.values)
+    reversed_by = second.prompts[best].name if is_higher[best] else ""
+    if first.queries is second.queries or first.queries == second.queries:
+        probability = float(_share(first_means, second_means)[0])
+    else:
+        probability, _ = superiority(first, second, seed=seed)
+    return PromptPair(first, second, reversed_by, probability, seed)
+
+
+def _means(scores: PromptScores) -> Array:
     """Return the means (1, P) over queries and seeds; the values if there are no queries."""
-    return each.scores.mean(axis=2).mean(axis=0)[None] if each.queries else each.values[None]
+    if not scores.queries:
+        return scores.values[None]
+    return scores.scores.mean(axis=2).mean(axis=0)[None]
 
 
 def superiority(

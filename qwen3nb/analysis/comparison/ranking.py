@@ -11,12 +11,13 @@ References:
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from qwen3nb.analysis.comparison.differences import (
     ALPHA,
@@ -98,46 +99,26 @@ def rank_systems(
         ValueError: no task, or fewer than two systems with all tasks.
     """
     systems, unranked = common_systems(matrices)
-    shares = np.asarray(weights or [1.0] * len(matrices)) / (sum(weights) or len(matrices))
-    columns = [matrix.of(systems).T for matrix in matrices]
-    seeds = [resampling.draw_seed(seed, matrix.sampled) for matrix in matrices]
-    # Exact sums: equal scores have equal means in any order of queries.
-    each = [[math.fsum(scores) / len(scores) for scores in column.T] for column in columns]
-    means = shares @ np.array(each)
-    of_units = unit_means(np.array(each), shares, units or [m.task for m in matrices])
-    borda, first = borda_ranks(of_units), _shares_first(of_units, seed=seed)
-    order = [int(i) for i in np.argsort(-means, kind="stable")]
+    shares = _shares(matrices, weights)
+    scores = [matrix.of(systems) for matrix in matrices]
+    on_tasks = np.array([_exact_means(of_task) for of_task in scores])
+    means = shares @ on_tasks
+    on_units = unit_means(on_tasks, shares, units or [matrix.task for matrix in matrices])
     if not p_values:
-        flipped = [m.units(c.T, centred=False) for m, c in zip(matrices, columns, strict=True)]
-        _, p_values = mean_p_values(flipped, seeds, shares, n_resamples=n_resamples)
-    pairs = itertools.combinations(range(len(systems)), 2)
-    low = [(pair, p) for pair, p in zip(pairs, p_values, strict=True) if p < ALPHA]
-    named = [(systems[i], systems[j]) for (i, j), _ in low]
-    differ = np.zeros((len(systems), len(systems)), dtype=bool)
-    for ((i, j), p), (_, ends) in zip(low, paired_over_tasks(matrices, named, shares), strict=True):
-        differ[i, j] = differ[j, i] = significant(p, ends)
-    groups = tie_groups(order, differ)
-    better = differ & (means[:, None] > means)
-    standings = [
-        Standing(
-            system=systems[i],
-            mean=float(means[i]),
-            rank=1 + int((means > means[i]).sum()),
-            rank_interval=(1 + int(better[:, i].sum()), len(order) - int(better[i].sum())),
-            groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
-            borda=borda[i],
-            like_these=on_tasks_like_these(of_units[:, i]),
-            first=first[i] if len(of_units) >= FEWEST_TASKS else None,
-        )
-        for i in order
-    ]
+        seeds = [resampling.draw_seed(seed, matrix.sampled) for matrix in matrices]
+        sampled = [
+            matrix.units(of_task, centred=False)
+            for matrix, of_task in zip(matrices, scores, strict=True)
+        ]
+        _, p_values = mean_p_values(sampled, seeds, shares, n_resamples=n_resamples)
+    differ = _differing_pairs(matrices, systems, p_values, shares)
     return Ranking(
-        standings=tuple(standings),
+        standings=tuple(_standings(systems, means, on_units, differ, seed)),
         tasks=tuple(matrix.task for matrix in matrices),
         left_out=left_out_notes(unranked, matrices),
         unranked={system: tuple(tasks) for system, tasks in unranked.items()},
         queries=tuple(len(matrix.queries) for matrix in matrices),
-        units=len(of_units),
+        units=len(on_units),
         name=name,
         family=len(p_values),
         correction=correction,
@@ -145,11 +126,66 @@ def rank_systems(
     )
 
 
+def _shares(matrices: Sequence[ScoreMatrix], weights: Sequence[float]) -> Array:
+    """Return the weights of the tasks (T,), by default equal, scaled to add up to 1."""
+    if not weights:
+        return np.full(len(matrices), 1.0) / len(matrices)
+    return np.asarray(weights) / sum(weights)
+
+
+def _exact_means(scores: Array) -> list[float]:
+    """Return the mean of each row: exact sums do not depend on the order of queries."""
+    return [math.fsum(of_system) / len(of_system) for of_system in scores]
+
+
+def _differing_pairs(
+    matrices: Sequence[ScoreMatrix],
+    systems: Sequence[str],
+    p_values: Sequence[float],
+    shares: Array,
+) -> NDArray[np.bool_]:
+    """Return which pairs of systems are significantly different (S, S), by test and interval."""
+    pairs = itertools.combinations(range(len(systems)), 2)
+    small = [(pair, p) for pair, p in zip(pairs, p_values, strict=True) if p < ALPHA]
+    names = [(systems[i], systems[j]) for (i, j), _ in small]
+    paired = paired_over_tasks(matrices, names, shares)
+    differ = np.zeros((len(systems), len(systems)), dtype=bool)
+    for ((i, j), p), (_, interval) in zip(small, paired, strict=True):
+        differ[i, j] = differ[j, i] = significant(p, interval)
+    return differ
+
+
+def _standings(
+    systems: Sequence[str], means: Array, on_units: Array, differ: NDArray[np.bool_], seed: int
+) -> Iterator[Standing]:
+    """Yield the systems from the best to the worst."""
+    order = [int(row) for row in np.argsort(-means, kind="stable")]
+    groups = tie_groups(order, differ)
+    better = differ & (means[:, None] > means)
+    borda = borda_ranks(on_units)
+    shares_first = _shares_first(on_units, seed=seed)
+    has_many_tasks = len(on_units) >= FEWEST_TASKS
+    for row in order:
+        shown_better, shown_worse = int(better[:, row].sum()), int(better[row].sum())
+        yield Standing(
+            system=systems[row],
+            mean=float(means[row]),
+            rank=1 + int((means > means[row]).sum()),
+            rank_interval=(1 + shown_better, len(order) - shown_worse),
+            groups=tuple(number for number, group in enumerate(groups, 1) if row in group),
+            borda=borda[row],
+            like_these=on_tasks_like_these(on_units[:, row]),
+            first=shares_first[row] if has_many_tasks else None,
+        )
+
+
 def over_tasks(columns: Sequence[Array], shares: Array) -> Interval:
     """Interval of a mean over tasks; a task with a single query counts as exact."""
-    values = [float(each.mean()) for each in columns]
-    ends = [intervals.mean_interval(each, level=resampling.LEVEL)[1] for each in columns]
-    return intervals.mean_of_intervals(values, ends, weights=shares)
+    means, ends = [], []
+    for scores in columns:
+        means.append(float(scores.mean()))
+        ends.append(intervals.mean_interval(scores, level=resampling.LEVEL)[1])
+    return intervals.mean_of_intervals(means, ends, weights=shares)
 
 
 def paired_over_tasks(
@@ -159,25 +195,29 @@ def paired_over_tasks(
 
     A task with a single query counts as exact.
     """
-    tasks = [over_pairs(m, pairs, partial(_of_block, m)) for m in matrices]
-    return [
-        ([*means], intervals.mean_of_intervals(values, ends, weights=shares))
-        for means, values, ends in (zip(*own, strict=True) for own in zip(*tasks, strict=True))
-    ]
+    by_task = [over_pairs(matrix, pairs, partial(_described, matrix)) for matrix in matrices]
+    differences = []
+    for of_pair in zip(*by_task, strict=True):
+        means, unit_values, ends = zip(*of_pair, strict=True)
+        interval = intervals.mean_of_intervals(unit_values, ends, weights=shares)
+        differences.append((list(means), interval))
+    return differences
 
 
-def _of_block(matrix: ScoreMatrix, block: Array) -> list[tuple[float, float, Interval | None]]:
+def _described(matrix: ScoreMatrix, block: Array) -> list[tuple[float, float, Interval | None]]:
     """Return the means of differences, those of their sampling units, and the intervals."""
     units = matrix.units(block)
-    means = (each.mean(axis=1).tolist() for each in (block, units))
-    return list(
-        zip(*means, intervals.difference_intervals(units, level=resampling.LEVEL), strict=True)
-    )
+    ends = intervals.difference_intervals(units, level=resampling.LEVEL)
+    means, of_units = block.mean(axis=1).tolist(), units.mean(axis=1).tolist()
+    return list(zip(means, of_units, ends, strict=True))
 
 
 def unit_means(means: Array, shares: Array, units: Sequence[str]) -> Array:
     """Average the means of tasks (T, S) by group: (U, S), in the order of the groups."""
-    weights = np.array([[unit == name for unit in units] for name in dict.fromkeys(units)]) * shares
+    groups = list(dict.fromkeys(units))
+    weights = np.zeros((len(groups), len(units)))
+    for task, unit in enumerate(units):
+        weights[groups.index(unit), task] = shares[task]
     return np.asarray(weights @ means / weights.sum(axis=1, keepdims=True))
 
 
@@ -280,13 +320,16 @@ def mean_p_values(
     The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
     size; tasks with the same queries share the sign flips.
     """
-    sizes = {drawn: each.shape[1] for drawn, each in zip(seeds, tasks, strict=True)}
+    sizes: dict[tuple[int, int], int] = {}  # number of queries by the seed of their flips
+    for scores, seed in zip(tasks, seeds, strict=True):
+        sizes[seed] = scores.shape[1]
     starts = dict(zip(sizes, itertools.accumulate(sizes.values(), initial=0), strict=False))
-    every = np.zeros((len(tasks[0]), sum(sizes.values())))
-    for each, drawn, share in zip(tasks, seeds, shares, strict=True):
-        start, size = starts[drawn], sizes[drawn]
-        for row, scores in zip(every[:, start : start + size], each, strict=True):
-            row += len(tasks) * share * scores / size
-    pairs = list(itertools.combinations(range(len(every)), 2))
-    flips = [number for drawn in sizes for number in drawn]
-    return resampling.max_t_p_values(every.T, pairs, n_resamples=n_resamples, seed=flips)
+    systems = len(tasks[0])
+    weighted = np.zeros((systems, sum(sizes.values())))
+    for scores, seed, share in zip(tasks, seeds, shares, strict=True):
+        columns = slice(starts[seed], starts[seed] + sizes[seed])
+        for row in range(systems):  # one at a time, which bounds the memory
+            weighted[row, columns] += len(tasks) * share * scores[row] / sizes[seed]
+    pairs = list(itertools.combinations(range(systems), 2))
+    numbers = [number for seed in sizes for number in seed]
+    return resampling.max_t_p_values(weighted.T, pairs, n_resamples=n_resamples, seed=numbers)

@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
@@ -313,6 +313,16 @@ def _rendered(figure: MplFigure, kind: str, *, fonttype: str, part: Bbox | None 
     return buffer.getvalue()
 
 
+class FigureFields(TypedDict, total=False):
+    """The fields of a figure besides what draws it."""
+
+    name: str
+    caption: str
+    alt: str
+    columns: int
+    data: DataUsed
+
+
 @dataclass(frozen=True)
 class ForestRow:
     """One row of a forest plot: label, estimate and interval."""
@@ -326,44 +336,56 @@ class ForestRow:
     marker: str = "o"  # distinguishes models without colour
 
 
-def forest_figure(rows: Sequence[ForestRow], *, xlabel: str, **figure: Any) -> Figure:
+def forest_figure(
+    rows: Sequence[ForestRow], *, xlabel: str, **fields: Unpack[FigureFields]
+) -> Figure:
     """Draw a forest plot of differences: a row each, with interval and numbers on the right.
 
-    A row without a value shows its note; ``xlabel`` names the quantity and its unit. ``figure`` has
-    other fields of `Figure`; by default, the alternative text has the rows in words.
+    A row without a value shows its note; ``xlabel`` names the quantity and its unit. ``fields`` are
+    those of `Figure`; by default, the alternative text has the rows in words.
     """
-
-    def draw(width: float) -> MplFigure:
-        from matplotlib.ticker import MaxNLocator
-
-        narrow, upwards = width < 5, rows[::-1]
-        labels = row_names([row.label for row in upwards], most=26 if narrow else 52)
-        height = 0.27 if any("\n" in label for label in labels) else 0.21
-        figure, (axis,), _ = panels(1, width, height=height * len(rows) + 0.75)
-        axis.axvline(0, color=GREY, linewidth=1)
-        for y, row in enumerate(upwards):
-            look: dict[str, Any] = {"color": row.color or COLORS[0], "marker": row.marker}
-            look |= {"filled": row.clear, "alpha": 1.0 if row.clear else 0.6}
-            if row.value is not None:
-                draw_estimate(axis, y, row.value, row.interval, **look)
-        axis.set_ylim(-0.6, len(rows) - 0.4)
-        axis.xaxis.set_major_locator(MaxNLocator(4 if narrow else 7))
-        axis.set_xlabel("\n".join(wrap(plain(xlabel, most=90), 38 if narrow else 90)))
-        grid(axis)
-        axis.set_yticks(range(len(rows)), labels)
-        axis.tick_params(axis="y", length=0)
-        _shrink_wrapped(axis)
-        axis.spines["left"].set_visible(False)
-        beside = axis.secondary_yaxis("right")
-        numbers = [_numbers(row, short=narrow) for row in upwards]
-        beside.set_yticks(range(len(rows)), numbers)
-        beside.tick_params(axis="y", length=0, labelsize=SMALL)
-        beside.spines["right"].set_visible(False)
-        return figure
-
     words = "; ".join(f"{row.label}: {_numbers(row)}" for row in rows).replace(r"\$", "$")
-    own = {"name": "forest", "alt": f"Forest plot of {xlabel}. {words}."}
-    return Figure(draw=draw, **own | figure)
+    fields.setdefault("name", "forest")
+    fields.setdefault("alt", f"Forest plot of {xlabel}. {words}.")
+    return Figure(draw=partial(_draw_forest, rows, xlabel), **fields)
+
+
+def _draw_forest(rows: Sequence[ForestRow], xlabel: str, width: float) -> MplFigure:
+    from matplotlib.ticker import MaxNLocator
+
+    narrow = width < 5
+    upwards = rows[::-1]
+    labels = row_names([row.label for row in upwards], most=26 if narrow else 52)
+    pitch = 0.21
+    if any("\n" in label for label in labels):
+        pitch = 0.27
+    figure, (axis,), _ = panels(1, width, height=pitch * len(rows) + 0.75)
+    axis.axvline(0, color=GREY, linewidth=1)
+    for height, row in enumerate(upwards):
+        if row.value is not None:
+            draw_estimate(
+                axis,
+                height,
+                row.value,
+                row.interval,
+                color=row.color or COLORS[0],
+                marker=row.marker,
+                filled=row.clear,
+                alpha=1.0 if row.clear else 0.6,
+            )
+    axis.set_ylim(-0.6, len(rows) - 0.4)
+    axis.xaxis.set_major_locator(MaxNLocator(4 if narrow else 7))
+    axis.set_xlabel("\n".join(wrap(plain(xlabel, most=90), 38 if narrow else 90)))
+    grid(axis)
+    axis.set_yticks(range(len(rows)), labels)
+    axis.tick_params(axis="y", length=0)
+    _shrink_wrapped(axis)
+    axis.spines["left"].set_visible(False)
+    beside = axis.secondary_yaxis("right")
+    beside.set_yticks(range(len(rows)), [_numbers(row, short=narrow) for row in upwards])
+    beside.tick_params(axis="y", length=0, labelsize=SMALL)
+    beside.spines["right"].set_visible(False)
+    return figure
 
 
 def _numbers(row: ForestRow, *, short: bool = False) -> str:
@@ -371,6 +393,9 @@ def _numbers(row: ForestRow, *, short: bool = False) -> str:
     most = 20 if short else 44
     if row.value is None:
         return plain(row.note or "no value", most=most)
-    text = effect_text(row.value, None if short else row.interval)
-    note = f"  {row.note}" if row.note and not short else ""
-    return plain(text.replace("-", "−") + note, most=most)
+    if short:
+        return plain(effect_text(row.value, None).replace("-", "−"), most=most)
+    text = effect_text(row.value, row.interval).replace("-", "−")
+    if row.note:
+        text += f"  {row.note}"
+    return plain(text, most=most)

@@ -6,8 +6,8 @@ The marker also identifies a model in print without colour, and for colour-blind
 import colorsys
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypedDict
 
 from qwen3nb import paths
 
@@ -16,9 +16,16 @@ _MARKERS = ("o", "^", "D", "v", "<", ">", "h", "p", "d", "8")  # filled; open on
 _WEIGHT = (0.2126, 0.7152, 0.0722)  # of red, green and blue in luminance, ITU-R BT.709
 
 
+class Style(TypedDict):
+    """How a model is drawn: arguments of `draw_estimate` and fields of `ForestRow`."""
+
+    color: str
+    marker: str
+
+
 # Frequent baselines have the same style in every study. Colours have a contrast of 3 to white and
 # dark pages.
-_FIXED: dict[str, dict[str, Any]] = {
+_FIXED: dict[str, Style] = {
     "random": {"color": "#8A8F98", "marker": "X"},
     "bm25": {"color": "#8C6D46", "marker": "s"},
     "all-MiniLM-L6-v2": {"color": "#2E95BF", "marker": "*"},
@@ -27,23 +34,25 @@ _FIXED: dict[str, dict[str, Any]] = {
 }
 
 
-def model_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the style of each label: ``color`` and ``marker``.
+def model_styles(labels: Iterable[str]) -> dict[str, Style]:
+    """Return the style of each label.
 
     A label's hash selects its colour and marker; if taken, the next free ones are used. All models
     with records in `paths.results` are considered, so a model has the same style in every figure.
     """
     wanted = list(dict.fromkeys(labels))
-    # Folders of records are named by the model and a digest.
-    folders = (folder.parent.name for folder in paths.results().glob("*/seed_*"))
-    known = (re.sub(r"-[0-9a-f]{8}$", "", name) for name in folders)
-    everyone = sorted({*known, *wanted} - set(_FIXED))
-    looks = zip(everyone, _spread(everyone, _FREE), _spread(everyone, _MARKERS), strict=True)
-    styles = _FIXED | {
-        label: {"color": _shade(color, turn) if turn else color, "marker": marker}
-        for label, (color, turn), (marker, _) in looks
-    }
+    others = sorted({*_recorded_labels(), *wanted} - set(_FIXED))
+    styles = dict(_FIXED)
+    colors, markers = _spread(others, _FREE), _spread(others, _MARKERS)
+    for label, (color, turn), (marker, _) in zip(others, colors, markers, strict=True):
+        styles[label] = {"color": _shade(color, turn) if turn else color, "marker": marker}
     return {label: styles[label] for label in wanted}
+
+
+def _recorded_labels() -> Iterator[str]:
+    """Yield the labels of models with records, whose folders have the label and a digest."""
+    for folder in paths.results().glob("*/seed_*"):
+        yield re.sub(r"-[0-9a-f]{8}$", "", folder.parent.name)
 
 
 def model_colors(labels: Iterable[str]) -> dict[str, str]:
@@ -56,24 +65,28 @@ def _spread(labels: Sequence[str], choices: Sequence[str]) -> list[tuple[str, in
 
     Every choice is used once before any is used twice.
     """
-    taken: dict[str, int] = dict.fromkeys(choices, 0)
+    uses = dict.fromkeys(choices, 0)
     spread = []
     for label in labels:
         start = int(hashlib.sha256(label.encode()).hexdigest(), 16) % len(choices)
-        order = [*choices[start:], *choices[:start]]
-        least = min(taken.values())
-        choice = next(each for each in order if taken[each] == least)
-        spread.append((choice, taken[choice]))
-        taken[choice] += 1
+        in_turn = [*choices[start:], *choices[:start]]
+        choice = min(in_turn, key=lambda choice: uses[choice])  # the first of those used least
+        spread.append((choice, uses[choice]))
+        uses[choice] += 1
     return spread
 
 
 def _shade(color: str, turn: int) -> str:
     """Return ``color`` with its hue rotated and about the same luminance."""
     red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    hue, _, full = colorsys.rgb_to_hls(red, green, blue)
+    hue, _, saturation = colorsys.rgb_to_hls(red, green, blue)
     turned = (hue + 0.055 * turn) % 1
-    shades = [colorsys.hls_to_rgb(turned, step / 100, full * 0.7) for step in range(30, 70)]
-    # A gamma of 2.2: a medium luminance is legible on white and on dark.
-    closest = min(shades, key=lambda s: abs(sum(_WEIGHT[i] * s[i] ** 2.2 for i in range(3)) - 0.2))
+    shades = [colorsys.hls_to_rgb(turned, step / 100, saturation * 0.7) for step in range(30, 70)]
+    # A medium luminance is legible on white and on dark.
+    closest = min(shades, key=lambda shade: abs(_luminance(shade) - 0.2))
     return "#" + "".join(f"{round(255 * part):02X}" for part in closest)
+
+
+def _luminance(color: tuple[float, float, float]) -> float:
+    """Return the relative luminance of a colour, with a gamma of 2.2."""
+    return sum(weight * part**2.2 for weight, part in zip(_WEIGHT, color, strict=True))
