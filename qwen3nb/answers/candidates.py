@@ -216,7 +216,10 @@ class Candidates(Answer):
                 f"If what has no judgement is not relevant, {difference.first} is "
                 f"{self.comparison.verdict(difference)}: {evidence(difference)}"
             )
-        yield "If that is so, write complete = true under [settings] of the queries"
+        yield (
+            "If that is so, evaluate with --complete, or write complete = true under [settings] of "
+            "the queries"
+        )
 
     @property
     def headline(self) -> str:

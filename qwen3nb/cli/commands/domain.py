@@ -36,6 +36,11 @@ _NOTES = 10  # printed; a record keeps all
     type=click.IntRange(1, 3),
     help="Lowest grade that counts as relevant in binary metrics; by default the file's, or 2.",
 )
+@opt.option(
+    "--complete",
+    is_flag=True,
+    help="Every relevant document has a grade: what has none is not relevant.",
+)
 @opt.option("--documents", required=True, type=opt.FILE, help="JSONL, CSV, SQLite or DuckDB.")
 @opt.model_option(
     "models",
@@ -88,6 +93,7 @@ def domain(
     boost: bool,
     name: str | None,
     relevance_threshold: int | None,
+    complete: bool,
     tested: Sequence[str],
     alpha: float,
     margin: float,
@@ -127,6 +133,7 @@ def domain(
         on=on.date() if on else None,
         name=name,
         relevance_threshold=relevance_threshold,
+        complete=complete,
     )
     _print_collection(collection)
     candidates = [model_entry(spec, query_file) for spec in models] or list(query_file.by_use)

@@ -89,6 +89,7 @@ def load_domain(
     on: date | None = None,
     name: str | None = None,
     relevance_threshold: int | None = None,
+    complete: bool = False,
 ) -> Domain:
     """Read, check and join queries and documents.
 
@@ -105,6 +106,8 @@ def load_domain(
         name: name of the task; by default the name of the document file.
         relevance_threshold: lowest grade that counts as relevant in binary metrics; None for that
             of the file, which is 2 unless it says otherwise.
+        complete: whether every relevant document has a grade, so that one without is not relevant;
+            a file may say so, too.
 
     Raises:
         DataError: an invalid file, no query with a relevant document, most judged documents
@@ -151,7 +154,7 @@ def load_domain(
         counts=nonzero(counts),
         clusters=with_copies(_clusters(scored), texts),
         itself=itself,
-        complete=queries.settings.complete,
+        complete=complete or queries.settings.complete,
     )
 
 
