@@ -58,7 +58,8 @@ def fuse_layers(
     for parent in list(model.modules()):
         _fuse_activation(parent, model)
         for name, child in list(parent.named_children()):
-            if (fused := _equivalent(child)) is not None:
+            fused = _equivalent(child)
+            if fused is not None:
                 setattr(parent, name, fused)
     for layer in model.modules():
         if type(layer).__name__ in _SEVERAL:
@@ -84,10 +85,12 @@ def _equivalent(layer: Any) -> nn.Module | None:
     if kind in _DECODERS:
         return _DecoderLayer(layer)
     if kind in _ATTENTIONS and layer.config._attn_implementation in ALL_ATTENTION_FUNCTIONS:
-        return _RotaryAttention(layer) if getattr(layer, "sliding_window", None) is None else None
+        if getattr(layer, "sliding_window", None) is not None:
+            return None
+        return _RotaryAttention(layer)
     if kind in _GATED and _ACTIVATIONS.get(str(layer.config.hidden_act)) == "silu":
         parts = layer.gate_proj, layer.up_proj, layer.down_proj
-        if all(isinstance(each, PrepackedLinear) for each in parts):
+        if all(isinstance(part, PrepackedLinear) for part in parts):
             return _SwiGLU(*parts)
     return None
 
@@ -136,8 +139,9 @@ class _RotaryAttention(_Successor):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Return states (N, T, H) of normed states (N, T, H), and weights if there are any."""
-        query, key, value = (heads_of(self, part, hidden_states) for part in "qkv")
-        query, key = (rotated(each, *position_embeddings) for each in (query, key))
+        query = rotated(heads_of(self, "q", hidden_states), *position_embeddings)
+        key = rotated(heads_of(self, "k", hidden_states), *position_embeddings)
+        value = heads_of(self, "v", hidden_states)
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, self.layer_idx)
         attend = ALL_ATTENTION_FUNCTIONS[self.config._attn_implementation]
@@ -151,8 +155,9 @@ def heads_of(attention: Any, part: str, states: Tensor) -> Tensor:
     """Return the ``part`` ``q``, ``k`` or ``v`` of normed ``states`` (N, T, H), as (N, h, T, D)."""
     projected = getattr(attention, f"{part}_proj")(states)
     heads: Tensor = projected.unflatten(-1, (-1, attention.head_dim))
-    if hasattr(attention, norm := f"{part}_norm"):
-        heads = getattr(attention, norm)(heads)
+    norm = getattr(attention, f"{part}_norm", None)
+    if norm is not None:
+        heads = norm(heads)
     return heads.transpose(1, 2)
 
 

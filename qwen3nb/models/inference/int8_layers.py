@@ -53,8 +53,8 @@ Range = tuple[Tensor, Tensor]  # the least and the largest state of each channel
 def calibration_rows(model: Any) -> Rows:
     """Return the tokens, for a sentence-transformers ``model``, of what ranges are measured on."""
     texts = Path(__file__).with_name("int8_texts.txt").read_text(encoding="utf-8").splitlines()
-    most = min(_TOKENS, model[0].model.config.max_position_embeddings - 2)
-    rows: Rows = model.tokenizer(texts, truncation=True, max_length=most)["input_ids"]
+    length = min(_TOKENS, model[0].model.config.max_position_embeddings - 2)
+    rows: Rows = model.tokenizer(texts, truncation=True, max_length=length)["input_ids"]
     return rows
 
 
@@ -63,30 +63,39 @@ def fix_layers(model: Any, rows: Rows, *, activation: Activation | None) -> None
 
     Nothing happens without rows, or with another ``activation`` than a GELU.
     """
-    found = [
-        (parent, name, layer)
-        for parent in model.modules()
-        for name, layer in parent.named_children()
-        if type(layer).__name__ in _LAYERS
-    ]
-    if found and rows and activation in ("gelu", "gelu_tanh") and runs_in_int8():
-        ranges = _ranges(model, rows)
-        for parent, name, layer in found:
-            setattr(parent, name, _Layer(layer, POST[activation], ranges))
+    if not rows or activation not in ("gelu", "gelu_tanh"):
+        return
+    layers = []
+    for parent in model.modules():
+        for name, layer in parent.named_children():
+            if type(layer).__name__ in _LAYERS:
+                layers.append((parent, name, layer))
+    if not layers or not runs_in_int8():
+        return
+    ranges = _ranges(model, rows)
+    for parent, name, layer in layers:
+        setattr(parent, name, _Layer(layer, POST[activation], ranges))
 
 
 @torch.inference_mode()
 def _ranges(model: Any, rows: Rows) -> dict[nn.Module, Range]:
     """Return the range of each linear layer's input, the same whatever the number of threads."""
-    found: dict[nn.Module, Range] = {}
+    ranges: dict[nn.Module, Range] = {}
 
-    def note(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        low, high = (each(inputs[0].flatten(0, -2), 0) for each in (torch.amin, torch.amax))
-        before = found.get(layer, (low, high))
-        found[layer] = torch.minimum(low, before[0]), torch.maximum(high, before[1])
+    def widen(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        states = inputs[0].flatten(0, -2)
+        low = torch.amin(states, 0)
+        high = torch.amax(states, 0)
+        if layer in ranges:
+            lowest, highest = ranges[layer]
+            low = torch.minimum(low, lowest)
+            high = torch.maximum(high, highest)
+        ranges[layer] = (low, high)
 
-    linears = [each for each in model.modules() if type(each) is nn.Linear]
-    hooks = [each.register_forward_pre_hook(note) for each in linears]
+    hooks = []
+    for module in model.modules():
+        if type(module) is nn.Linear:
+            hooks.append(module.register_forward_pre_hook(widen))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -96,7 +105,7 @@ def _ranges(model: Any, rows: Rows) -> dict[nn.Module, Range]:
         torch.set_num_threads(threads)
         for hook in hooks:
             hook.remove()
-    return found
+    return ranges
 
 
 class _Codes(nn.Module):
@@ -105,12 +114,14 @@ class _Codes(nn.Module):
     def __init__(self, linears: Sequence[nn.Linear], low: Tensor, high: Tensor) -> None:
         """Cover states from ``low`` to ``high``, each (H,)."""
         super().__init__()
-        weights = torch.cat([each.weight for each in linears]).abs().amax(0).clamp_min(_TINY)
+        stacked = torch.cat([linear.weight for linear in linears])
+        weights = stacked.abs().amax(0).clamp_min(_TINY)
         reach = ((high - low) / 2).clamp_min(_TINY)
         steps = reach**_SHARE / weights ** (1 - _SHARE)
         self.steps = steps * (reach / steps).max() / LARGEST
         zeros = ((low + high) / 2 / self.steps).round()
-        self._middles, self._factor = zeros * self.steps, 1 / self.steps
+        self._middles = zeros * self.steps
+        self._factor = 1 / self.steps
         self._shift = _WHOLE + OFFSET - zeros
 
     def forward(self, states: Tensor) -> Tensor:
@@ -134,18 +145,21 @@ class FixedLinear(Int8Linear):
     ) -> None:
         """Round ``weight`` (O, I); ``after`` is what becomes of a result."""
         super().__init__(weight, bias)
-        self._zero, self._after = zero, after
+        self._zero = zero
+        self._after = after
 
     def forward(  # type: ignore[override]
         self, codes: Tensor, *, onto: Tensor | None = None
     ) -> Tensor:
         """Return states or codes (T, O); with ``onto`` (T, O), add states to it."""
-        given = codes, 1.0, self._zero, self._weight, self._scales, self._zeros
+        operands = (codes, 1.0, self._zero, self._weight, self._scales, self._zeros)
+        pointwise = torch.ops.onednn.qlinear_pointwise
         if onto is None:
-            out: Tensor = torch.ops.onednn.qlinear_pointwise(*given, self._added, *self._after)
+            out: Tensor = pointwise(*operands, self._added, *self._after)
             return out
-        added = *self._after[:3], 1.0, 0, "sum", 1.0, *self._after[3:]
-        torch.ops.onednn.qlinear_pointwise.binary(*given, onto, self._added, *added)
+        scale, zero, dtype, *activation = self._after
+        onto_sum = (scale, zero, dtype, 1.0, 0, "sum", 1.0, *activation)
+        pointwise.binary(*operands, onto, self._added, *onto_sum)
         return onto
 
 
@@ -156,49 +170,79 @@ class _Layer(nn.Module):
         self, layer: Any, activation: tuple[str, str], ranges: dict[nn.Module, Range]
     ) -> None:
         super().__init__()
-        own, first, second = layer.attention.self, layer.intermediate.dense, layer.output
-        query, key, value, mixing = own.query, own.key, own.value, layer.attention.output
-        self._size = own.attention_head_size
-        self.codes = _Codes((query, key, value), *ranges[query])
-        self.inner = _Codes([first], *ranges[first])
-        # Values are in the units of the codes of their mixture, so that these need no scale, and
-        # queries in powers of 2. A bias of keys would add the same to all scores of a query.
-        low, high = ranges[mixing.dense]
-        step = float(((high.max() - low.min()) / (2 * LARGEST)).clamp_min(_TINY))
-        middle, scale = float((low.min() + high.max()) / 2), own.scaling / _LN2
-        after: After = 1.0, 0, attention_dtype() or torch.float32, *_STATES[3:]
-        self.projections = nn.ModuleList(
+        attention = layer.attention.self
+        mixing = layer.attention.output
+        inner = layer.intermediate.dense
+        output = layer.output
+        self._size = attention.attention_head_size
+        projections = (attention.query, attention.key, attention.value)
+        self.codes = _Codes(projections, *ranges[attention.query])
+        self.inner = _Codes([inner], *ranges[inner])
+        step, middle = _one_range(*ranges[mixing.dense])
+        self.projections = self._projections(attention, step, middle)
+        weight = mixing.dense.weight
+        self.out = FixedLinear(weight * step, mixing.dense.bias + weight.sum(1) * middle)
+        self.norms = nn.ModuleList([mixing.LayerNorm, output.LayerNorm])
+        self.parts = nn.ModuleList()
+        largest = ranges[output.dense][1]
+        order = largest.argsort(descending=True, stable=True)
+        count = max(16, len(largest) // _OUTLIERS // 16 * 16)
+        self._add_part(inner, output.dense, largest, order[:count], activation, output.dense.bias)
+        self._add_part(inner, output.dense, largest, order[count:], activation, None)
+
+    def _projections(self, attention: Any, step: float, middle: float) -> nn.ModuleList:
+        """Return what gives queries, keys and values from codes.
+
+        Values are in the units of the codes of their mixture, so that these need no scale, and
+        queries in powers of 2. A bias of keys would add the same to all scores of a query.
+        """
+        query, key, value = attention.query, attention.key, attention.value
+        scale = attention.scaling / _LN2
+        after: After = (1.0, 0, attention_dtype() or torch.float32, *_STATES[3:])
+        return nn.ModuleList(
             [
                 self.codes.absorbed(query.weight * scale, query.bias * scale, after),
                 FixedLinear(key.weight * self.codes.steps, None, after=after),
                 self.codes.absorbed(value.weight / step, (value.bias - middle) / step, after),
             ]
         )
-        weight, bias = mixing.dense.weight, mixing.dense.bias
-        self.out = FixedLinear(weight * step, bias + weight.sum(1) * middle)
-        self.norms = nn.ModuleList([mixing.LayerNorm, second.LayerNorm])
-        self.parts = nn.ModuleList()
-        most = ranges[second.dense][1]
-        order = most.argsort(descending=True, stable=True)
-        count = max(16, len(most) // _OUTLIERS // 16 * 16)
-        for channels, added in ((order[:count], second.dense.bias), (order[count:], None)):
-            step = (float(most[channels].max()) * _MARGIN - _LEAST) / 255
-            zero = round(-_LEAST / step)
-            after = step, zero, torch.uint8, activation[0], [], activation[1]
-            weight, bias = first.weight[channels], first.bias[channels]
-            self.parts.append(self.inner.absorbed(weight, bias, after))
-            weight = second.dense.weight[:, channels] * step
-            self.parts.append(FixedLinear(weight, added, zero=zero))
+
+    def _add_part(
+        self,
+        inner: nn.Linear,
+        outer: nn.Linear,
+        largest: Tensor,
+        channels: Tensor,
+        activation: tuple[str, str],
+        bias: Tensor | None,
+    ) -> None:
+        """Add the two products of some inner channels, with the range of the largest of them."""
+        step = (float(largest[channels].max()) * _MARGIN - _LEAST) / 255
+        zero = round(-_LEAST / step)
+        after: After = (step, zero, torch.uint8, activation[0], [], activation[1])
+        self.parts.append(self.inner.absorbed(inner.weight[channels], inner.bias[channels], after))
+        weight = outer.weight[:, channels] * step
+        self.parts.append(FixedLinear(weight, bias, zero=zero))
 
     def forward(self, states: Tensor, *_: Any, packing: Any, **__: Any) -> Tensor:
         """Return states (1, T, H) of states (1, T, H)."""
         total = states[0]
         codes = self.codes(total)
-        heads = (each(codes).unflatten(1, (-1, self._size)) for each in self.projections)
-        mixed = packing.attend(*(e.transpose(0, 1)[None] for e in heads), scale=_LN2)
+        heads = []
+        for projection in self.projections:
+            projected = projection(codes).unflatten(1, (-1, self._size))
+            heads.append(projected.transpose(0, 1)[None])
+        mixed = packing.attend(*heads, scale=_LN2)
         codes = _rounded(mixed[0].flatten(1).float().add_(_WHOLE + OFFSET))
         total = self.norms[0](self.out(codes, onto=total))
         codes = self.inner(total)
         for first, second in zip(self.parts[::2], self.parts[1::2], strict=True):
             total = second(first(codes), onto=total)
         return self.norms[1](total).unsqueeze(0)
+
+
+def _one_range(low: Tensor, high: Tensor) -> tuple[float, float]:
+    """Return the step and the middle of codes for all channels together."""
+    lowest, highest = low.min(), high.max()
+    step = float(((highest - lowest) / (2 * LARGEST)).clamp_min(_TINY))
+    return step, float((lowest + highest) / 2)

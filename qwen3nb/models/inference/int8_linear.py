@@ -50,8 +50,10 @@ class Codes(NamedTuple):
 
 def to_codes(states: Tensor) -> Codes:
     """Return ``states`` (..., I) in 8 bits, each token in its own range."""
-    least, most = states.amin(-1, keepdim=True), states.amax(-1, keepdim=True)
-    middles, reach = (least + most).div_(2), (most - least).div_(2).clamp_min_(_TINY)
+    lowest = states.amin(-1, keepdim=True)
+    highest = states.amax(-1, keepdim=True)
+    middles = (lowest + highest).div_(2)
+    reach = (highest - lowest).div_(2).clamp_min_(_TINY)
     signed = (states - middles).mul_(LARGEST / reach).round_().to(torch.int8)
     return Codes(signed.view(torch.uint8).add_(OFFSET), reach.div_(LARGEST), middles)
 
@@ -79,18 +81,17 @@ class Int8Linear(PrepackedLinear):
         ``times`` (..., O) is multiplied with the result, in place of an activation.
         """
         codes, scales, middles = states if isinstance(states, Codes) else to_codes(states)
-        weight = self._weight, self._scales, self._zeros
-        product = torch.ops.onednn.qlinear_pointwise(
-            *(codes, 1.0, OFFSET, *weight, None, 1.0, 0, torch.float32, "none", [], "")
-        )
+        operands = (codes, 1.0, OFFSET, self._weight, self._scales, self._zeros, None)
+        as_states = (1.0, 0, torch.float32, "none", [], "")
+        product = torch.ops.onednn.qlinear_pointwise(*operands, *as_states)
         out = torch.addcmul(self._added, middles, self._sums).addcmul_(product, scales)
         if times is not None:
             return out.mul_(times)
         if self.activation == "silu":
             return F.silu(out, inplace=True)
         if self.activation != "none":
-            how = "tanh" if self.activation == "gelu_tanh" else "none"
-            torch.ops.aten.gelu_(out, approximate=how)
+            approximation = "tanh" if self.activation == "gelu_tanh" else "none"
+            torch.ops.aten.gelu_(out, approximate=approximation)
         return out
 
 
@@ -133,7 +134,7 @@ def attention_dtype() -> torch.dtype | None:
 
 def share_codes(layer: nn.Module) -> None:
     """Let the linear layers that ``layer`` calls on its input round it once, not each."""
-    if any(isinstance(each, Int8Linear) for each in layer.children()):
+    if any(isinstance(child, Int8Linear) for child in layer.children()):
         layer.register_forward_pre_hook(_rounded)
 
 

@@ -122,18 +122,18 @@ def prepack(model: nn.Module, *, force: bool = False) -> bool:
     Raises:
         ValueError: ``QWEN3NB_LINEAR`` names oneDNN, and it cannot run these layers.
     """
-    layers = [
-        (parent, name, child)
-        for parent in model.modules()
-        for name, child in parent.named_children()
-        if type(child) is nn.Linear
-    ]
-    kinds = {(p.device.type, p.dtype) for p in model.parameters()}
-    dtype = next(iter(kinds))[1] if len(kinds) == 1 else None
-    if not layers or kinds != {("cpu", dtype)} or dtype not in _TOLERANCES:
+    layers = []
+    for parent in model.modules():
+        for name, child in parent.named_children():
+            if type(child) is nn.Linear:
+                layers.append((parent, name, child))
+    dtype = _dtype_on_cpu(model)
+    if not layers or dtype not in _TOLERANCES:
         return False
-    if not force and (linear_library() if dtype == torch.float32 else _choice()) == "mkl":
-        return False
+    if not force:
+        library = linear_library() if dtype == torch.float32 else _choice()
+        if library == "mkl":
+            return False
     shapes = {(child.in_features, child.out_features) for _, _, child in layers}
     if not _usable(shapes, dtype):
         if _choice() == "onednn":
@@ -142,6 +142,16 @@ def prepack(model: nn.Module, *, force: bool = False) -> bool:
     for parent, name, child in layers:
         setattr(parent, name, PrepackedLinear(child.weight, child.bias))
     return True
+
+
+def _dtype_on_cpu(model: nn.Module) -> torch.dtype | None:
+    """Return the dtype of all weights; None unless they are on a CPU and of one."""
+    dtypes = set()
+    for parameter in model.parameters():
+        if parameter.device.type != "cpu":
+            return None
+        dtypes.add(parameter.dtype)
+    return dtypes.pop() if len(dtypes) == 1 else None
 
 
 @torch.inference_mode()

@@ -75,19 +75,23 @@ class PackedLayout:
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None) -> Tensor:
         """Return attention (1, T, heads, D) of (1, heads, T, D), within each text."""
         if self.kernel is not None:
-            q, k, v = (each[0].transpose(0, 1) for each in (query, key, value))
-            longest, causal = self.groups[0][2], self.causal
-            out = self.kernel(q, k, v, self.limits, longest, scale=scale, causal=causal)
+            q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
+            longest = self.groups[0][2]
+            out = self.kernel(q, k, v, self.limits, longest, scale=scale, causal=self.causal)
             return out.unsqueeze(0)
         if self.buckets is not None:
-            default = query.shape[-1] ** -0.5
-            return self.buckets.attend(query, key, value, scale=default if scale is None else scale)
+            if scale is None:
+                scale = query.shape[-1] ** -0.5
+            return self.buckets.attend(query, key, value, scale=scale)
         parts = []
         for group in self.groups:
-            q, k, v = (_view(each, *group) for each in (query, key, value))
+            _, _, length = group
+            q, k, v = (_view(states, *group) for states in (query, key, value))
             part = scaled_dot_product_attention(
-                *(q, k, v),
-                is_causal=self.causal and group[2] > 1,
+                q,
+                k,
+                v,
+                is_causal=self.causal and length > 1,
                 scale=scale,
                 enable_gqa=q.shape[1] != k.shape[1],
             )
@@ -118,37 +122,44 @@ class Packing:
         """
         lengths = torch.tensor([len(row) for row in rows])
         ends = lengths.cumsum(0)
-        groups, start = [], 0
-        for length, same in groupby(lengths.tolist()):
-            texts = len(list(same))
-            groups.append((start, texts, length))
-            start += texts * length
-        buckets = None
-        if self.products:
-            heads = int(model.config.num_attention_heads)
-            shared = int(getattr(model.config, "num_key_value_heads", None) or heads)
-            buckets = BucketLayout.of(
-                lengths.tolist(),
-                heads=(heads, shared),
-                causal=self.causal,
-                dtype=self.dtype or model.dtype,
-            )
+        limits = torch.nn.functional.pad(ends, (1, 0)).int()
         layout = PackedLayout(
-            tuple(groups),
+            _groups(lengths.tolist()),
             causal=self.causal,
-            limits=sent(torch.nn.functional.pad(ends, (1, 0)).int(), model.device),
+            limits=sent(limits, model.device),
             kernel=self.kernel,
-            buckets=buckets,
+            buckets=self._buckets(model, lengths.tolist()),
             dtype=self.dtype,
         )
         ids = torch.tensor([list(chain.from_iterable(rows))])
-        positions = torch.arange(start) - (ends - lengths).repeat_interleave(lengths) + self.first
+        starts = (ends - lengths).repeat_interleave(lengths)
+        positions = torch.arange(ids.shape[1]) - starts + self.first
         output = model(
             input_ids=sent(ids, model.device),
             position_ids=sent(positions.unsqueeze(0), model.device),
             packing=layout,
         )
         return output.last_hidden_state[0], layout
+
+    def _buckets(self, model: Any, lengths: Sequence[int]) -> BucketLayout | None:
+        """Return the layout of texts for attention by products; None for PyTorch's own."""
+        if not self.products:
+            return None
+        heads = int(model.config.num_attention_heads)
+        key_heads = int(getattr(model.config, "num_key_value_heads", None) or heads)
+        dtype = self.dtype or model.dtype
+        return BucketLayout.of(lengths, heads=(heads, key_heads), causal=self.causal, dtype=dtype)
+
+
+def _groups(lengths: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
+    """Return first token, number and length of the texts of each run of equal length."""
+    groups = []
+    start = 0
+    for length, group in groupby(lengths):
+        texts = len(list(group))
+        groups.append((start, texts, length))
+        start += texts * length
+    return tuple(groups)
 
 
 def packing_of(model: Any, *, kernel: Kernel | None = None) -> Packing | None:
@@ -190,8 +201,10 @@ def _attention(
     """
     if packing is None:
         raise ValueError("this model was prepared for packed texts and needs their layout")
-    states = (each.to(packing.dtype or each.dtype) for each in (query, key, value))
-    return packing.attend(*states, scale=scaling).to(query.dtype), None
+    dtype = query.dtype
+    if packing.dtype is not None:
+        query, key, value = (states.to(packing.dtype) for states in (query, key, value))
+    return packing.attend(query, key, value, scale=scaling).to(dtype), None
 
 
 def pool_packed(states: Tensor, layout: PackedLayout, *, how: str, normalize: bool) -> Tensor:

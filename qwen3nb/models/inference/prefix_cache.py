@@ -54,7 +54,7 @@ class _Memory:
 
     def __init__(self, prefix: Prefix, *, keep: bool = False, products: bool = False) -> None:
         self.prefix = prefix
-        self.kept: dict[int, Pair] | None = {} if keep else None
+        self.new_pairs: dict[int, Pair] | None = {} if keep else None
         self._products = products and bool(prefix.layers)
         self._mask: Tensor | None = None
         self._space: Tensor | None = None
@@ -82,22 +82,22 @@ class _Memory:
             mask = self._visible(query, keys)
         else:
             mask = _up_to(last + keys - tokens, keys, dtype=query.dtype)
-        if self._products:
-            if self._space is None:  # scores of every layer; the last one needs least
-                self._space = query.new_empty(query[..., 0].numel() * (len(self.prefix.ids) + keys))
-            prefix, space = self.prefix.layers[layer], self._space
-            return attend_after(prefix, query, key, value, bias=mask, scale=scale, space=space)
-        return _attend(query, key, value, mask=mask, scale=scale).transpose(1, 2)
+        if not self._products:
+            return _attend(query, key, value, mask=mask, scale=scale).transpose(1, 2)
+        if self._space is None:  # scores of every layer; the last one needs least
+            rows = query[..., 0].numel()
+            self._space = query.new_empty(rows * (len(self.prefix.ids) + keys))
+        prefix = self.prefix.layers[layer]
+        return attend_after(prefix, query, key, value, bias=mask, scale=scale, space=self._space)
 
     def with_prefix(self, layer: int, key: Tensor, value: Tensor) -> Pair:
         """Return keys and values (N, key heads, P + T, D); store them if ``keep`` is set."""
         if self.prefix.layers:
-            key, value = (
-                torch.cat([old.expand(len(new), -1, -1, -1), new], dim=2)
-                for old, new in zip(self.prefix.layers[layer], (key, value), strict=True)
-            )
-        if self.kept is not None:
-            self.kept[layer] = (key, value)
+            prefix_key, prefix_value = self.prefix.layers[layer]
+            key = torch.cat([prefix_key.expand(len(key), -1, -1, -1), key], dim=2)
+            value = torch.cat([prefix_value.expand(len(value), -1, -1, -1), value], dim=2)
+        if self.new_pairs is not None:
+            self.new_pairs[layer] = (key, value)
         return key, value
 
     def _visible(self, query: Tensor, keys: int) -> Tensor:
@@ -123,11 +123,12 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, scale: f
     slow one that takes both would store every weight.
     """
     groups = query.shape[1] // key.shape[1]
-    gqa = groups > 1 and query.device.type == "cpu"
-    if groups > 1 and not gqa:
-        key, value = (each.repeat_interleave(groups, dim=1) for each in (key, value))
+    in_groups = groups > 1 and query.device.type == "cpu"
+    if groups > 1 and not in_groups:
+        key = key.repeat_interleave(groups, dim=1)
+        value = value.repeat_interleave(groups, dim=1)
     return scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, scale=scale, enable_gqa=gqa
+        query, key, value, attn_mask=mask, scale=scale, enable_gqa=in_groups
     )
 
 
@@ -145,11 +146,13 @@ class _LastLayer:
 
     def states(self, states: Tensor, rotary: Pair, memory: _Memory, last: Tensor) -> Tensor:
         """Return the state (N, H) of token ``last`` (N,) of each text in ``states`` (N, T, H)."""
-        attention, rows = self.layer.self_attn, torch.arange(len(states), device=states.device)
+        attention = self.layer.self_attn
+        rows = torch.arange(len(states), device=states.device)
         normed = self.layer.input_layernorm(states)
         key, value = self._keys(normed, rotary)
-        own = tuple(part[0, last].unsqueeze(1) for part in rotary)
-        query = rotated(heads_of(attention, "q", normed[rows, last].unsqueeze(1)), *own)
+        cos, sin = rotary
+        query = heads_of(attention, "q", normed[rows, last].unsqueeze(1))
+        query = rotated(query, cos[0, last].unsqueeze(1), sin[0, last].unsqueeze(1))
         scale = attention.scaling
         out = memory.attend(self.index, query, key, value, scale=scale, last=last)
         residual = states[rows, last] + attention.o_proj(out.flatten(1))
@@ -171,10 +174,11 @@ class PrefixModel:
         check_causal(model.config)
         attend_with(model, ATTENTION, _attention)
         self._products = runs_as_products(model)
-        *first, last = model.layers
-        self._last = _LastLayer(last, model.norm, len(first))
-        model.layers, model.norm = torch.nn.ModuleList(first), torch.nn.Identity()
-        model.config.num_hidden_layers = len(first)
+        *layers, last = model.layers
+        self._last = _LastLayer(last, model.norm, len(layers))
+        model.layers = torch.nn.ModuleList(layers)
+        model.norm = torch.nn.Identity()
+        model.config.num_hidden_layers = len(layers)
         self.model = model
 
     @torch.inference_mode()
@@ -185,8 +189,8 @@ class PrefixModel:
         memory = _Memory(prefix, keep=True)
         states, rotary = self._run(torch.tensor([list(ids)]), memory)
         self._last.remember(states, rotary, memory)
-        kept = memory.kept or {}
-        return Prefix((*prefix.ids, *ids), tuple(kept[layer] for layer in sorted(kept)))
+        pairs = memory.new_pairs or {}
+        return Prefix((*prefix.ids, *ids), tuple(pairs[layer] for layer in sorted(pairs)))
 
     @torch.inference_mode()
     def last_states(self, prefix: Prefix, rests: Sequence[Sequence[int]]) -> Tensor:
@@ -215,13 +219,14 @@ class PrefixModel:
 
 def check_causal(config: Any) -> None:
     """Refuse a model whose prefix cannot be cached, with a `SpecError` that says why."""
-    rope, odd = rope_type(config), other_layers(config)
+    rope = rope_type(config)
+    windows = other_layers(config)
     if config.model_type not in _FAMILIES:
         why = f"is of type {config.model_type!r}, expected one of {', '.join(_FAMILIES)}"
     elif getattr(config, "is_causal", True) is False:
         why = "is bidirectional; a reranker is a causal language model"
-    elif odd:
-        why = f"has layers with {', '.join(sorted(odd))}, expected full attention only"
+    elif windows:
+        why = f"has layers with {', '.join(sorted(windows))}, expected full attention only"
     elif rope not in FIXED_ROPES:
         why = f"has {rope!r} rotary positions, expected one of {', '.join(FIXED_ROPES)}"
     else:

@@ -90,51 +90,65 @@ class BucketLayout:
         Returns None if the scores of the longest need too much memory. Those of `CPU_TOKENS` or
         fewer share a pass, so they never do: a text is computed as it is alone.
         """
-        parts, tokens, results, first, rows = [], [], [], 0, 0
-        (h, k), longest = heads, _padded(lengths[0])
+        h, k = heads
+        longest = _padded(lengths[0])
         if longest > CPU_TOKENS and not has_room(longest * h, longest):
             return None
-        for length, own in _pieces(lengths, h):
-            starts = first + own.cumsum(0) - own
-            first += int(own.sum())
-            parts.append(_bucket(own, length, causal=causal, dtype=dtype))
-            texts, positions = parts[-1].texts, torch.arange(length)
-            at = starts.unsqueeze(1) + torch.minimum(positions, own.unsqueeze(1) - 1)
-            tokens.append(torch.cat([at, at[:1].expand(texts - len(own), -1)]))
-            row = torch.arange(rows, rows + len(own) * h * length).view(-1, h, length).mT
-            results.append(row[positions < own.unsqueeze(1)].flatten())
-            rows += texts * h * length
+        buckets, tokens, results = [], [], []
+        first = 0
+        rows = 0
+        for length, counts in _pieces(lengths, h):
+            bucket = _bucket(counts, length, causal=causal, dtype=dtype)
+            positions = torch.arange(length)
+            starts = first + counts.cumsum(0) - counts
+            ends = counts.unsqueeze(1)
+            places = starts.unsqueeze(1) + torch.minimum(positions, ends - 1)
+            copies = places[:1].expand(bucket.texts - len(counts), -1)
+            tokens.append(torch.cat([places, copies]))
+            row = torch.arange(rows, rows + len(counts) * h * length).view(-1, h, length).mT
+            results.append(row[positions < ends].flatten())
+            buckets.append(bucket)
+            first += int(counts.sum())
+            rows += bucket.texts * h * length
+        space = max(bucket.texts * h * bucket.length**2 for bucket in buckets)
         return cls(
-            tuple(parts),
+            tuple(buckets),
             heads,
-            queries=torch.cat([_rows(each, h) for each in tokens]),
-            keys=torch.cat([_rows(each, k) for each in tokens]),
+            queries=torch.cat([_rows(places, h) for places in tokens]),
+            keys=torch.cat([_rows(places, k) for places in tokens]),
             results=torch.cat(results),
-            space=torch.empty(max(p.texts * h * p.length**2 for p in parts), dtype=dtype),
+            space=torch.empty(space, dtype=dtype),
         )
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float) -> Tensor:
         """Return attention (1, T, h, D) of queries (1, h, T, D), keys and values (1, k, T, D)."""
         h, k = self.heads
         size = query.shape[-1]
-        q, keys, values = (
-            each[0].transpose(0, 1).reshape(-1, size).index_select(0, rows)
-            for each, rows in ((query, self.queries), (key, self.keys), (value, self.keys))
-        )
-        out = torch.empty_like(q)
+        queries = _gathered(query, self.queries)
+        keys = _gathered(key, self.keys)
+        values = _gathered(value, self.keys)
+        out = torch.empty_like(queries)
         start = 0
-        for part in self.parts:
-            n, positions = part.texts * k, part.texts * part.length
-            mine, shared = (slice(start * each, (start + positions) * each) for each in (h, k))
-            scores = self.space[: positions * h * part.length].view(n, -1, part.length)
-            left, right, summed, result = (
-                each.view(n, -1, size)
-                for each in (q[mine], keys[shared], values[shared], out[mine])
-            )
-            sums = _weights(partial(part.fill, scores, left, right), scores, scale)
-            _product(scores, summed, out=result).div_(sums)
-            start += positions
+        for bucket in self.parts:
+            groups = bucket.texts * k
+            end = start + bucket.texts * bucket.length
+            of_queries = slice(start * h, end * h)
+            of_keys = slice(start * k, end * k)
+            numbers = (end - start) * h * bucket.length
+            scores = self.space[:numbers].view(groups, -1, bucket.length)
+            left = queries[of_queries].view(groups, -1, size)
+            right = keys[of_keys].view(groups, -1, size)
+            sums = _weights(partial(bucket.fill, scores, left, right), scores, scale)
+            summed = values[of_keys].view(groups, -1, size)
+            _product(scores, summed, out=out[of_queries].view(groups, -1, size)).div_(sums)
+            start = end
         return out.index_select(0, self.results).view(1, -1, h, size)
+
+
+def _gathered(states: Tensor, rows: Tensor) -> Tensor:
+    """Return rows of (T * heads, D) of states (1, heads, T, D)."""
+    size = states.shape[-1]
+    return states[0].transpose(0, 1).reshape(-1, size).index_select(0, rows)
 
 
 def has_room(queries: int, keys: int) -> bool:
@@ -160,24 +174,28 @@ def attend_after(
     N * h * R * (P + T) numbers is overwritten with scores.
     """
     texts, heads, rows, size = query.shape
-    k, own, shared = key.shape[1], key.shape[2], prefix[0].shape[2]
-    q = query.unflatten(1, (k, -1)).permute(1, 0, 2, 3, 4).reshape(k, -1, size)
-    key, value = (each.transpose(0, 1).reshape(-1, own, size) for each in (key, value))
-    width = shared + own
+    k, tokens = key.shape[1], key.shape[2]
+    prefix_keys, prefix_values = prefix[0][0], prefix[1][0]
+    start = prefix_keys.shape[1]  # of the scores of a text's own tokens
+    queries = query.unflatten(1, (k, -1)).permute(1, 0, 2, 3, 4).reshape(k, -1, size)
+    keys = key.transpose(0, 1).reshape(-1, tokens, size)
+    values = value.transpose(0, 1).reshape(-1, tokens, size)
+    width = start + tokens
     scores = space[: texts * heads * rows * width].view(k, -1, width)
-    to_prefix, to_own = scores[..., :shared], scores[..., shared:].unflatten(1, (texts, -1))
+    to_prefix = scores[..., :start]
+    to_text = scores[..., start:].unflatten(1, (texts, -1))
 
     def fill(scale: float) -> None:
-        _product(q, prefix[0][0].mT, out=to_prefix, scale=scale)
-        each = q.reshape(k * texts, -1, size)
-        _product(each, key.mT, out=to_own.flatten(0, 1), scale=scale)
-        to_own.unflatten(2, (-1, rows)).add_(bias)
+        _product(queries, prefix_keys.mT, out=to_prefix, scale=scale)
+        by_text = queries.reshape(k * texts, -1, size)
+        _product(by_text, keys.mT, out=to_text.flatten(0, 1), scale=scale)
+        to_text.unflatten(2, (-1, rows)).add_(bias)
 
     sums = _weights(fill, scores, scale)
-    out = _product(to_prefix, prefix[1][0], out=q.new_empty(q.shape))
-    _product(to_own.flatten(0, 1), value, out=out.view(k * texts, -1, size), plus=1.0)
-    # (k, N, h / k, R, D)
-    return out.div_(sums).view(k, texts, -1, rows, size).permute(1, 3, 0, 2, 4).flatten(2, 3)
+    out = _product(to_prefix, prefix_values, out=queries.new_empty(queries.shape))
+    _product(to_text.flatten(0, 1), values, out=out.view(k * texts, -1, size), plus=1.0)
+    by_group = out.div_(sums).view(k, texts, -1, rows, size)  # (k, N, h / k, R, D)
+    return by_group.permute(1, 3, 0, 2, 4).flatten(2, 3)
 
 
 def _product(
@@ -187,8 +205,9 @@ def _product(
     product = _onednn_product() if out.dtype == torch.float32 else None  # else PyTorch calls it
     if product is None:
         return torch.baddbmm(out, left, right, beta=plus, alpha=scale, out=out)
+    references = [byref(c_void_p(tensor._cdata)) for tensor in (left, right, out)]
     with record_function("bmm"):  # as a profiler knows the product, which is not an operator
-        product(*(byref(c_void_p(each._cdata)) for each in (left, right, out)), plus, scale)
+        product(*references, plus, scale)
     return out
 
 
@@ -221,10 +240,12 @@ def _weights(fill: Callable[[float], None], scores: Tensor, scale: float) -> Ten
     fill(scale * log2(e))
     _to_powers(scores.view(-1))
     sums = scores.sum(-1, keepdim=True)
-    least, most = map(float, sums.aminmax())
-    if _SUMS[0] < least and most < _SUMS[1]:
+    lowest, highest = _SUMS
+    smallest, largest = map(float, sums.aminmax())
+    if lowest < smallest and largest < highest:
         return sums
-    usable, powers = (sums > _SUMS[0]) & (sums < _SUMS[1]), scores.clone()
+    usable = (sums > lowest) & (sums < highest)
+    powers = scores.clone()
     fill(scale)
     torch.softmax(scores, -1, out=scores)
     torch.where(usable, powers, scores, out=scores)  # no row depends on another
@@ -250,10 +271,11 @@ def _padded(length: int) -> int:
 
 def _pieces(lengths: Sequence[int], heads: int) -> Iterator[tuple[int, Tensor]]:
     """Yield the padded length and the lengths of texts that share a product."""
-    for length, same in groupby(lengths, key=_padded):
-        own, fill = torch.tensor(list(same)), max(1, _POSITIONS // length)
+    for length, group in groupby(lengths, key=_padded):
+        fill = max(1, _POSITIONS // length)
         texts = max(1, _SCORES // (heads * length**2 * fill)) * fill
-        yield from ((length, each) for each in own.split(texts))
+        for counts in torch.tensor(list(group)).split(texts):
+            yield length, counts
 
 
 def _rows(tokens: Tensor, heads: int) -> Tensor:
@@ -267,17 +289,20 @@ def _bucket(lengths: Tensor, length: int, *, causal: bool, dtype: torch.dtype) -
     if not causal and bool((lengths == length).all()):
         return _Bucket(texts, length, None)
     positions = torch.arange(length)
-    seen = positions < torch.cat([lengths, lengths[:1].expand(texts - len(lengths))]).unsqueeze(1)
-    mask = seen[:, None, None]
-    # Texts of a bucket differ in their last positions only.
-    mask = mask & (positions <= positions.unsqueeze(1)) if causal else mask[..., -_STEP:]
+    copies = lengths[:1].expand(texts - len(lengths))
+    is_token = positions < torch.cat([lengths, copies]).unsqueeze(1)
+    mask = is_token[:, None, None]
+    if causal:
+        mask = mask & (positions <= positions.unsqueeze(1))
+    else:  # texts of a bucket differ in their last positions only
+        mask = mask[..., -_STEP:]
     bias = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -torch.inf)
     return _Bucket(texts, length, bias)
 
 
 def runs_as_products(model: Any) -> bool:
     """Return whether attention of ``model`` is faster as products: where it runs in oneDNN."""
-    prepacked = any(isinstance(each, PrepackedLinear) for each in model.modules())
+    prepacked = any(isinstance(layer, PrepackedLinear) for layer in model.modules())
     return prepacked and has_fast_products(model.dtype)
 
 
@@ -292,7 +317,9 @@ def has_fast_products(dtype: torch.dtype) -> bool:
     if dtype == torch.bfloat16:
         return bool(torch.cpu._is_avx512_bf16_supported())
     random = torch.Generator().manual_seed(0)  # does not touch the global generator
-    one, other = (torch.randn(24, 64, 64, generator=random) for _ in range(2))
+    left = torch.randn(24, 64, 64, generator=random)
+    right = torch.randn(24, 64, 64, generator=random)
     with torch.inference_mode():
-        product = _product(one, other, out=torch.empty_like(one))
-    return torch.allclose(product.double(), one.double() @ other.double(), rtol=0, atol=_EXACT)
+        product = _product(left, right, out=torch.empty_like(left))
+    expected = left.double() @ right.double()
+    return torch.allclose(product.double(), expected, rtol=0, atol=_EXACT)

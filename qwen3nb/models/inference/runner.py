@@ -39,7 +39,13 @@ from torch import Tensor
 
 from qwen3nb.models.inference.fused_layers import fuse_layers
 from qwen3nb.models.inference.int8_linear import attention_dtype, no_int8
-from qwen3nb.models.inference.packing import packing_of, pool_packed, prepare, varlen_kernel
+from qwen3nb.models.inference.packing import (
+    Packing,
+    packing_of,
+    pool_packed,
+    prepare,
+    varlen_kernel,
+)
 from qwen3nb.models.inference.product_attention import has_fast_products, runs_as_products
 from qwen3nb.models.inference.token_budget import (
     INT8_TIMES,
@@ -97,36 +103,36 @@ class Runner:
             SpecError: ``int8`` on a machine, or for a model, that it does not fit.
         """
         one_of("linear", linear, _LINEARS)
-        self.model, self.pooling, self.normalize = model, pooling, normalize
+        in_int8 = linear == "int8"
+        self.model = model
+        self.pooling = pooling
+        self.normalize = normalize
         self.batch_size = batch_size
         self.padding = True
         model.config.use_cache = False  # encoding does not need cached keys and values
-        device = model.device.type
-        least = budget or tokens_per_pass(model)
-        times = INT8_TIMES if linear == "int8" and not budget else 1
-        self._budget = TokenBudget(times * least, least=least)
+        on_cpu = model.device.type == "cpu"
+        tokens = budget or tokens_per_pass(model)
+        times = INT8_TIMES if in_int8 and not budget else 1
+        self._budget = TokenBudget(times * tokens, least=tokens)
         kernel = varlen_kernel(model)
-        usable = packed and (device == "cpu" or kernel is not None)
-        self._packing = packing_of(model, kernel=kernel) if usable else None
-        self.way = "padded" if self._packing is None else "varlen" if kernel else "packed"
-        if linear == "int8" and self.way != "packed":
+        self._packing = None
+        if packed and (on_cpu or kernel is not None):
+            self._packing = packing_of(model, kernel=kernel)
+        self.way = _way_of(self._packing)
+        if in_int8 and self.way != "packed":
             raise SpecError(no_int8(model))
         self.attention = "varlen" if self.way == "varlen" else None
         # An unknown model may access the insides of its linear layers, so only known ones change.
-        self.onednn = (
-            self._packing is not None
-            and linear != "torch"
-            and fuse_layers(
-                model, force=linear == "onednn", int8=linear == "int8", examples=examples
-            )
-        )
-        if device == "cpu":
+        self.onednn = False
+        if self._packing is not None and linear != "torch":
+            force = linear == "onednn"
+            self.onednn = fuse_layers(model, force=force, int8=in_int8, examples=examples)
+        if on_cpu:
             keep_memory()
         if self._packing is not None:
-            dtype = attention_dtype() if linear == "int8" else None
-            products = runs_as_products(model) if dtype is None else has_fast_products(dtype)
-            self._packing = replace(self._packing, products=products, dtype=dtype)
-            self.attention = "bfloat16" if dtype is not None else self.attention
+            self._packing = _with_products(self._packing, model, in_int8=in_int8)
+            if self._packing.dtype is not None:
+                self.attention = "bfloat16"
             prepare(model)
 
     @property
@@ -140,7 +146,8 @@ class Runner:
         Its vectors keep their lengths. ``causal`` is None, or is `causal`, if it is not packed.
         """
         other = copy.copy(self)
-        other.pooling, other.normalize = pooling, False
+        other.pooling = pooling
+        other.normalize = False
         if self._packing is not None and causal is not None:
             other._packing = replace(self._packing, causal=causal)
         return other
@@ -176,8 +183,8 @@ class Runner:
             by_length.setdefault(len(row), []).append(index)
         result = np.zeros((len(rows), self._hidden), dtype=np.float32)
         for length in sorted(by_length, reverse=True):
-            same = by_length[length]
-            result[same] = self._vectors([rows[index] for index in same], done)
+            indices = by_length[length]
+            result[indices] = self._vectors([rows[index] for index in indices], done)
         return result
 
     @property
@@ -188,7 +195,7 @@ class Runner:
     def _vectors(self, rows: Rows, done: Callable[[int], None] | None) -> Vectors:
         """Return the vectors of rows that may be padded; see `vectors`."""
         result = np.zeros((len(rows), self._hidden), dtype=np.float32)
-        full = [index for index, row in enumerate(rows) if len(row)]
+        filled = [index for index, row in enumerate(rows) if len(row)]
         running: list[tuple[list[int], Callable[[], Vectors]]] = []
 
         def finish() -> None:
@@ -197,15 +204,19 @@ class Runner:
             if done is not None:
                 done(len(batch))
 
+        def start(batch: list[int]) -> Callable[[], Vectors]:
+            return self._start([rows[filled[row]] for row in batch])
+
+        is_padded = self._packing is None
         for batch, fetch in self._budget.passes(
-            [len(rows[index]) for index in full],
-            lambda batch: self._start([rows[full[row]] for row in batch]),
+            [len(rows[index]) for index in filled],
+            start,
             error=EncoderError,
-            padded=self._packing is None,
-            size=self.batch_size if self._packing is None else None,
+            padded=is_padded,
+            size=self.batch_size if is_padded else None,
             parallel=self.way == "packed",
         ):
-            running.append(([full[row] for row in batch], fetch))
+            running.append(([filled[row] for row in batch], fetch))
             if len(running) > 1:
                 finish()
         while running:
@@ -252,6 +263,21 @@ class Runner:
             return self._pooled([*rows, *rows])[:1]
         states, layout = self._packing.states(self.model, rows)
         return pool_packed(states, layout, how=self.pooling, normalize=self.normalize)
+
+
+def _way_of(packing: Packing | None) -> str:
+    """Return how a model runs: ``padded``, ``varlen`` or ``packed``."""
+    if packing is None:
+        return "padded"
+    return "packed" if packing.kernel is None else "varlen"
+
+
+def _with_products(packing: Packing, model: Any, *, in_int8: bool) -> Packing:
+    """Return how a model runs packed, with the faster of two kinds of attention."""
+    dtype = attention_dtype() if in_int8 else None
+    if dtype is None:
+        return replace(packing, products=runs_as_products(model))
+    return replace(packing, products=has_fast_products(dtype), dtype=dtype)
 
 
 def _in_advance(

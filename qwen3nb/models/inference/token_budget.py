@@ -49,7 +49,8 @@ class TokenBudget:
 
     def __init__(self, tokens: int, *, least: int | None = None) -> None:
         """Start with ``tokens``; with passes side by side, the last ones have ``least``."""
-        self.tokens, self._least = tokens, least or tokens
+        self.tokens = tokens
+        self._least = least or tokens
 
     def passes(
         self,
@@ -78,22 +79,23 @@ class TokenBudget:
         waiting = list(range(len(lengths)))
         while waiting:
             finished: set[int] = set()
-            counts = [lengths[index] for index in waiting]
             divided = batches_by_tokens(
-                counts,
+                [lengths[index] for index in waiting],
                 budget=self.tokens,
                 size=size,
                 padded=padded,
                 shares=2 * torch.get_num_threads() if parallel else 0,
                 least=self._least,
             )
-            batches = [[waiting[row] for row in batch] for batch in divided]
+            batches = []
+            for rows in divided:
+                batches.append([waiting[row] for row in rows])
             calls = [partial(forward, indices) for indices in batches]
             workers = _workers(len(batches)) if parallel else 1
             with closing(in_order(calls, workers=workers)) as results:
                 for indices, fetch in zip(batches, results, strict=True):
-                    own = [lengths[index] for index in indices]
-                    result = self._attempt(fetch, own, padded, error)
+                    counts = [lengths[index] for index in indices]
+                    result = self._attempt(fetch, counts, padded, error)
                     if result is None:
                         break
                     finished.update(indices)
@@ -125,7 +127,8 @@ class TokenBudget:
         _logger.warning(
             "out of memory with %d tokens; continuing with %d per pass, which changes results by "
             "rounding at most",
-            *(tokens, self.tokens),
+            tokens,
+            self.tokens,
         )
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -177,8 +180,9 @@ def in_order(
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether memory ran out; not every library has a class of errors for it."""
-    known = any(message in str(error) for message in _MESSAGES)
-    return known or isinstance(error, torch.OutOfMemoryError)
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return any(message in str(error) for message in _MESSAGES)
 
 
 def tokens_per_pass(model: Any) -> int:
@@ -198,7 +202,8 @@ def fitting_tokens(free: int, config: Any, *, size: int) -> int:
     a number, and two states in float32 to be pooled. What is left over is for padding, masks and
     fragmentation; where that is not enough, `TokenBudget` halves.
     """
-    hidden, heads = int(config.hidden_size), int(config.num_attention_heads)
+    hidden = int(config.hidden_size)
+    heads = int(config.num_attention_heads)
     head = getattr(config, "head_dim", None) or hidden // heads
     groups = getattr(config, "num_key_value_heads", None) or heads
     inner = getattr(config, "intermediate_size", None) or 4 * hidden
