@@ -20,6 +20,7 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -104,43 +105,53 @@ def task_texts(task: Any) -> list[Texts]:
     load_here(task)
     key = task_key(task)
     if task.metadata.type not in SEARCH_TYPES:
-
-        def strings() -> Iterator[tuple[str, str]]:
-            for part in task_slices(task):
-                each: Any = part.data
-                if task.metadata.type == "PairClassification" and len(each) == 1:  # row of lists
-                    each = list(zip(*each[0].values(), strict=True))
-                for name, row in zip(numbered(range(len(each))), each, strict=True):
-                    yield from ((part.prefix + name, text) for text in strings_of(row))
-
-        return [Texts(key, "queries", strings)]
+        return [Texts(key, "queries", partial(_row_texts, task))]
     task.convert_v1_dataset_format_to_v2(num_proc=None)
-
-    def read(table: str, joined: Callable[[Any], str]) -> Iterator[tuple[str, str]]:
-        for part in task_slices(task):
-            for row in part.data[table]:
-                grouped = table == "queries" and by_reader(task)  # as they are scored
-                name = row["id"].rpartition("_")[0] if grouped else row["id"]
-                yield part.prefix + name, joined(row)
-
     return [
-        Texts(key, "queries", lambda: read("queries", joined_query)),
-        Texts(key, "documents", lambda: read("corpus", joined_document)),
+        Texts(key, "queries", partial(_query_texts, task)),
+        Texts(key, "documents", partial(_document_texts, task)),
     ]
+
+
+def _row_texts(task: Any) -> Iterator[tuple[str, str]]:
+    """Yield each text of the rows of a task, with the id of its row."""
+    for part in task_slices(task):
+        rows: Any = part.data
+        if task.metadata.type == "PairClassification" and len(rows) == 1:  # row of lists
+            rows = list(zip(*rows[0].values(), strict=True))
+        for name, row in zip(numbered(range(len(rows))), rows, strict=True):
+            for text in strings_of(row):
+                yield part.prefix + name, text
+
+
+def _query_texts(task: Any) -> Iterator[tuple[str, str]]:
+    """Yield id and text of each query; those of one reader have one id, as they are scored."""
+    for part in task_slices(task):
+        for row in part.data["queries"]:
+            name = row["id"]
+            if by_reader(task):
+                name = name.rpartition("_")[0]
+            yield part.prefix + name, joined_query(row)
+
+
+def _document_texts(task: Any) -> Iterator[tuple[str, str]]:
+    for part in task_slices(task):
+        for row in part.data["corpus"]:
+            yield part.prefix + row["id"], joined_document(row)
 
 
 def without(record: Result, queries: Collection[str]) -> Result:
     """Return a record of the other queries alone."""
-    columns = {
-        column: {query: value for query, value in values.items() if query not in queries}
-        for column, values in record.per_query.items()
-    }
-    metrics = {
-        name: each
-        if each.how == REPORTED
-        else aggregate(columns, how=each.how, columns=each.columns, parts=each.parts)
-        for name, each in record.metrics.items()
-    }
+    columns = {}
+    for column, scores in record.per_query.items():
+        columns[column] = {query: score for query, score in scores.items() if query not in queries}
+    metrics = {}
+    for name, metric in record.metrics.items():
+        metrics[name] = metric
+        if metric.how != REPORTED:
+            metrics[name] = aggregate(
+                columns, how=metric.how, columns=metric.columns, parts=metric.parts
+            )
     return replace(record, per_query=columns, metrics=metrics)
 
 
@@ -159,26 +170,26 @@ class _Index:
         self._first = np.full(len(self._hashes), _NEVER, dtype=np.int64)  # number of the line
         bits = min(28, max(16, len(self._hashes).bit_length() + 4))
         self._shift = np.uint64(64 - bits)
-        self._there = np.zeros(1 << bits, dtype=bool)  # by the first bits of a hash
-        self._there[self._hashes >> self._shift] = True
+        self._occurs = np.zeros(1 << bits, dtype=bool)  # by the first bits of a hash
+        self._occurs[self._hashes >> self._shift] = True
 
-    def _known(self, hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Which of ``hashes`` are there, and at which place."""
-        which = np.flatnonzero(self._there[hashes >> self._shift])
-        place = np.searchsorted(self._hashes[:-1], hashes[which])
-        there = self._hashes[place] == hashes[which]
-        return which[there], place[there]
+    def _positions(self, hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the rows of ``hashes`` that the tasks have, and their positions among these."""
+        rows = np.flatnonzero(self._occurs[hashes >> self._shift])
+        positions = np.searchsorted(self._hashes[:-1], hashes[rows])
+        is_equal = self._hashes[positions] == hashes[rows]
+        return rows[is_equal], positions[is_equal]
 
     def see(self, hashes: Hashes, lines: NDArray[np.int64]) -> None:
         """Note those of ``hashes`` that are there, of training data in lines of these numbers."""
-        which, place = self._known(hashes)
-        np.minimum.at(self._first, place, lines[which])
+        rows, positions = self._positions(hashes)
+        np.minimum.at(self._first, positions, lines[rows])
 
     def where(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the first line of each hash, or `_NEVER`."""
-        which, place = self._known(hashes)
+        rows, positions = self._positions(hashes)
         lines = np.full(len(hashes), _NEVER, dtype=np.int64)
-        lines[which] = self._first[place]
+        lines[rows] = self._first[positions]
         return lines
 
 
@@ -215,21 +226,26 @@ def look_up(training: TrainingData, sources: Sequence[Texts]) -> list[Contaminat
 
 
 def _index(sources: Iterable[Texts]) -> _Index:
-    kept: list[Hashes] = []
-    grams: list[Hashes] = []  # of documents
+    """Hash the texts of tasks; of documents a sample that fits `MOST_HASHES`."""
+    others: list[Hashes] = []
+    document_grams: list[Hashes] = []
     lengths, sampled = {0, GRAM}, 1
     for source in sources:
         for _, texts in _batches(source.read()):
             for length, hashes, _ in _looked_for(source, texts, sampled):
-                of_documents = length and source.what == "documents"
-                (grams if of_documents else kept).append(hashes)
-                lengths |= {length} if len(hashes) else set()
-            while sum(map(len, grams)) > MOST_HASHES:
-                grams = [np.unique(np.concatenate(grams))]
-                if len(grams[0]) > MOST_HASHES // 2:
+                if len(hashes):
+                    lengths.add(length)
+                if length and source.what == "documents":
+                    document_grams.append(hashes)
+                else:
+                    others.append(hashes)
+            while sum(len(hashes) for hashes in document_grams) > MOST_HASHES:
+                unique = np.unique(np.concatenate(document_grams))
+                if len(unique) > MOST_HASHES // 2:
                     sampled *= 2
-                    grams = [grams[0][_in_sample(grams[0], sampled)]]
-    return _Index([*kept, *grams], lengths, sampled)
+                    unique = unique[_in_sample(unique, sampled)]
+                document_grams = [unique]
+    return _Index([*others, *document_grams], lengths, sampled)
 
 
 def _in_sample(hashes: Hashes, sampled: int) -> Any:
@@ -243,39 +259,58 @@ def _looked_for(
 
     They are the sequences of 13 words, of documents a sample, and whole texts of fewer words.
     """
+    share = 1
+    if source.what == "documents":
+        share = sampled
     for length, hashes, text in _sequences(texts, source.lengths):
         if length < GRAM:
-            kept = np.bincount(text)[text] == 1
+            selected = np.bincount(text)[text] == 1
         else:
-            kept = _in_sample(hashes, sampled if source.what == "documents" else 1)
-        yield length, hashes[kept], text[kept]
+            selected = _in_sample(hashes, share)
+        yield length, hashes[selected], text[selected]
 
 
 def _seen(source: Texts, index: _Index, place: Callable[[int], str]) -> Contamination:
     """Look at the texts of a task once more: which of them were seen?"""
     ids: set[str] = set()
-    worded: set[str] = set()
-    found: dict[str, Found] = {}
+    ids_with_words: set[str] = set()
+    hits: dict[str, Found] = {}
     for names, texts in _batches(source.read()):
         ids.update(names)
-        worded.update(name for name, text in zip(names, texts, strict=True) if _words(text))
-        first = np.full((len(KINDS), len(texts)), _NEVER, dtype=np.int64)
-        for length, hashes, text in _looked_for(source, texts, index.sampled):
-            np.minimum.at(first[(length > 0) + (length == GRAM)], text, index.where(hashes))
-        for i in np.flatnonzero((first < _NEVER).any(axis=0)).tolist():
-            kind = int(np.argmax(first[:, i] < _NEVER))
-            new = Found(names[i], texts[i], KINDS[kind], place(int(first[kind, i])))
-            found[new.id] = min(found.get(new.id, new), new, key=_rank)
+        ids_with_words.update(name for name, text in zip(names, texts, strict=True) if _words(text))
+        first_lines = _first_lines(source, texts, index)
+        for row in np.flatnonzero((first_lines < _NEVER).any(axis=0)).tolist():
+            kind = int(np.argmax(first_lines[:, row] < _NEVER))
+            line = int(first_lines[kind, row])
+            hit = Found(names[row], texts[row], KINDS[kind], place(line))
+            if hit.id not in hits or _rank(hit) < _rank(hits[hit.id]):
+                hits[hit.id] = hit
+    counts = dict.fromkeys(KINDS, 0)
+    for hit in hits.values():
+        counts[hit.how] += 1
     return Contamination(
         task=source.task,
         texts=source.what,
         number=len(ids),
-        found={kind: sum(each.how == kind for each in found.values()) for kind in KINDS},
-        hits=tuple(sorted(found)),
-        examples=tuple(sorted(found.values(), key=_rank)[:_EXAMPLES]),
+        found=counts,
+        hits=tuple(sorted(hits)),
+        examples=tuple(sorted(hits.values(), key=_rank)[:_EXAMPLES]),
         sampled=index.sampled if source.what == "documents" else 1,
-        wordless=len(ids - worded),
+        wordless=len(ids - ids_with_words),
     )
+
+
+def _first_lines(source: Texts, texts: Sequence[str], index: _Index) -> NDArray[np.int64]:
+    """Return where texts were first seen, (kinds, texts): as a whole, in part, or by 13 words."""
+    lines = np.full((len(KINDS), len(texts)), _NEVER, dtype=np.int64)
+    for length, hashes, text in _looked_for(source, texts, index.sampled):
+        kind = 1
+        if length == 0:
+            kind = 0
+        elif length == GRAM:
+            kind = 2
+        np.minimum.at(lines[kind], text, index.where(hashes))
+    return lines
 
 
 def _rank(found: Found) -> int:

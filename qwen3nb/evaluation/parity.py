@@ -106,7 +106,10 @@ class Change(NamedTuple):
 
     def applied(self, setup: Setup) -> Setup:
         """Return the setup with this change."""
-        return replace(setup, **self.fields, texts=setup.texts + (self.text,) * bool(self.text))
+        texts = setup.texts
+        if self.text:
+            texts = (*texts, self.text)
+        return replace(setup, **self.fields, texts=texts)
 
 
 @dataclass(frozen=True)
@@ -375,109 +378,147 @@ class _Findings:
     def _search(self) -> tuple[Setup, list[Change]]:
         """Return the setup that explains most, and its changes from ours.
 
-        A change must gain a decimal digit in all, and halve the error of half of the probes that it
-        moves. If plain texts stay unexplained, none counts: then it is another model.
+        One change is added at a time. If plain texts stay unexplained, none counts: then it is
+        another model.
         """
         base = self.ours.base
-        setup, taken = base, list[Change]()
-        while np.nanmax(self.errors(setup)) > _EQUAL and len(taken) < _MOST:
-            now, most, best = _digits(self.errors(setup)), 1.0, None
-            for change in self._changes(setup):
-                gains = now - _digits(self.errors(change.applied(setup)))
-                moved = gains[np.abs(gains) > 1e-3]
-                if gains.sum() > most and np.median(moved) > 0.3:
-                    most, best = float(gains.sum()), change
-            if best is None:
+        setup, changes = base, list[Change]()
+        while np.nanmax(self.errors(setup)) > _EQUAL and len(changes) < _MOST:
+            change = self._best_change(setup)
+            if change is None:
                 break
-            setup, taken = best.applied(setup), [*taken, best]
+            setup = change.applied(setup)
+            changes.append(change)
         if min(self.typical(self.errors(setup))) > _NEAR:
             return base, []
-        for each in taken[:-1]:
-            others, without = [other for other in taken if other is not each], base
+        for change in changes[:-1]:
+            others = [other for other in changes if other is not change]
+            setup_without = base
             for other in others:
-                without = other.applied(without)
-            if (_digits(self.errors(without)) - _digits(self.errors(setup))).sum() < 1:
-                setup, taken = without, others
-        return setup, taken
+                setup_without = other.applied(setup_without)
+            if self._gains(setup_without, setup).sum() < 1:  # a later one makes it needless
+                setup, changes = setup_without, others
+        return setup, changes
+
+    def _best_change(self, setup: Setup) -> Change | None:
+        """Return the change that explains most; None if none does.
+
+        It must gain a decimal digit in all, and halve the error of half of the probes that it
+        moves.
+        """
+        most, best = 1.0, None
+        for change in self._changes(setup):
+            gains = self._gains(setup, change.applied(setup))
+            moved = gains[np.abs(gains) > 1e-3]
+            if gains.sum() > most and np.median(moved) > 0.3:
+                most, best = float(gains.sum()), change
+        return best
+
+    def _gains(self, first: Setup, second: Setup) -> Array:
+        """Return the decimal digits (N,) that the errors of a setup gain by another."""
+        return _digits(self.errors(first)) - _digits(self.errors(second))
 
     def _changes(self, setup: Setup) -> Iterator[Change]:
         """Yield the hypotheses about all that is not changed yet."""
         base = self.ours.base
-        for role, other in (("query", "passage"), ("passage", "query")):
-            own, others = getattr(base, role), getattr(base, other)
-            for detail, prompt in {
-                f"{own!r} is missing": "",
-                f"{own!r} is doubled": own + own,
-                f"{own!r} without white space at its ends": own.strip(),
-                f"{others!r}, that of the other role": others,
-            }.items():
-                if prompt != own == getattr(setup, role):
-                    yield Change(f"{role} prompt", detail, {role: prompt})
+        yield from _prompt_changes("query", setup, base.query, base.passage)
+        yield from _prompt_changes("passage", setup, base.passage, base.query)
+        prompts = base.query + base.passage
         for text, (name, change) in _TEXTS.items():
-            moved = change(base.query + base.passage) != base.query + base.passage
-            yield from (Change(name, each, text=each) for each in (text, text + _TOO)[: 1 + moved])
+            yield Change(name, text, text=text)
+            if change(prompts) != prompts:
+                yield Change(name, text + _TOO, text=text + _TOO)
         if self.ours.varies:
             yield Change("special tokens", _PLAIN, text=_PLAIN)
-            yield from self._model_changes(setup)
+            yield from self._pooling_changes(setup)
+            yield from self._token_changes(setup)
+            yield from self._length_changes(setup)
 
-    def _model_changes(self, setup: Setup) -> Iterator[Change]:
-        base, tokenizer = self.ours.base, self.ours.encoder.tokenizer
-        for pooling in POOLINGS:
-            if setup.pooling == base.pooling != pooling:
-                yield Change("pooling", f"{pooling}, ours is {base.pooling}", {"pooling": pooling})
+    def _pooling_changes(self, setup: Setup) -> Iterator[Change]:
+        """Yield other poolings, and the other direction of attention."""
+        base = self.ours.base
+        if setup.pooling == base.pooling:
+            for pooling in POOLINGS:
+                if pooling != base.pooling:
+                    detail = f"{pooling}, ours is {base.pooling}"
+                    yield Change("pooling", detail, {"pooling": pooling})
         if base.causal is not None and setup.causal == base.causal:
-            ways = ("bidirectional", "causal")
-            detail = f"{ways[not base.causal]}, ours is {ways[base.causal]}"
+            detail = "causal, ours is bidirectional"
+            if base.causal:
+                detail = "bidirectional, ours is causal"
             yield Change("attention", detail, {"causal": not base.causal})
-        start, end = tokenizer.bos_token_id or tokenizer.cls_token_id, tokenizer.eos_token_id
-        for name, side, usual in (("start token", "before", start), ("end token", "after", end)):
-            own = getattr(base, side)
-            shown = repr(tokenizer.decode(list(own) or usual or 0))
-            options = {f"{shown} is missing": (), f"{shown} is doubled": own + own}
-            if not own:
-                options = {} if usual is None else {f"{shown} is added": (usual,)}
-            for detail, ids in options.items():
-                if getattr(setup, side) == own:
-                    yield Change(name, detail, {side: ids})
-        errors, room = self.errors(setup), self.ours.room
+
+    def _token_changes(self, setup: Setup) -> Iterator[Change]:
+        """Yield start and end tokens that are missing, doubled or added."""
+        tokenizer = self.ours.encoder.tokenizer
+        start = tokenizer.bos_token_id or tokenizer.cls_token_id
+        sides = {"before": ("start token", start), "after": ("end token", tokenizer.eos_token_id)}
+        for side, (name, usual) in sides.items():
+            tokens = getattr(self.ours.base, side)
+            if getattr(setup, side) != tokens:
+                continue
+            if tokens:
+                text = repr(tokenizer.decode(list(tokens)))
+                yield Change(name, f"{text} is missing", {side: ()})
+                yield Change(name, f"{text} is doubled", {side: tokens + tokens})
+            elif usual is not None:
+                text = repr(tokenizer.decode(usual))
+                yield Change(name, f"{text} is added", {side: (usual,)})
+
+    def _length_changes(self, setup: Setup) -> Iterator[Change]:
+        """Yield other maximum lengths, if long texts differ more than short ones."""
+        ours, room = self.ours.base.length, self.ours.room
+        errors = self.errors(setup)
         short = np.nanmedian(errors[~self.long])
-        if setup.length == base.length and (errors[self.long] > 2 * short + _EQUAL).any():
-            near = range(base.length - 2, base.length + 3)
-            lengths = {*_LENGTHS, *near, room} - {base.length}
-            for length in sorted((each for each in lengths if 8 <= each <= room), reverse=True):
-                for cut, shown in _CUTS.items():
-                    none, some = f"none up to {room} tokens", f"at {length} tokens{shown}"
-                    detail = f"{none if length == room else some}, ours at {base.length}"
-                    yield Change("truncation", detail, {"length": length, "cut": cut})
+        if setup.length != ours or not (errors[self.long] > 2 * short + _EQUAL).any():
+            return
+        lengths = {*_LENGTHS, *range(ours - 2, ours + 3), room} - {ours}
+        for length in sorted(lengths, reverse=True):
+            if not 8 <= length <= room:
+                continue
+            for cut, what in _CUTS.items():
+                detail = f"at {length} tokens{what}, ours at {ours}"
+                if length == room:
+                    detail = f"none up to {room} tokens, ours at {ours}"
+                yield Change("truncation", detail, {"length": length, "cut": cut})
 
     def _unexplained(self, setup: Setup, rounded: Callable[[], _Reference]) -> Iterator[Cause]:
         """Yield a cause for what no hypothesis explains, if anything is left."""
         errors = self.errors(setup)
-        both = self.typical(errors)
-        typical, role, left = min(both), int(np.argmax(both)), np.ones_like(self.long)
+        typical_errors = self.typical(errors)
+        typical, worse_role = min(typical_errors), int(np.argmax(typical_errors))
         if typical > _NEAR:
             yield Cause("another model", f"cosine {1 - typical:.2f} at best, or too many causes")
             return
-        if typical < _EQUAL < both[role] / _ALIKE:
-            left = self.queries != role
-            yield Cause(f"{('passage', 'query')[role]} prompt", "another text, which is not found")
+        probes = np.ones_like(self.long)
+        if typical < _EQUAL < typical_errors[worse_role] / _ALIKE:
+            probes = self.queries != worse_role
+            role = ("passage", "query")[worse_role]
+            yield Cause(f"{role} prompt", "another text, which is not found")
         if typical > _EXACT:
-            low, high = np.nanpercentile(errors[left & ~self.long], (10, 90))
-            shown = f"1 - cosine is left at {low:.0e} to {high:.0e}"
-            if nodes := _rounding_nodes(self.where):
-                yield Cause("quantised activations", f"{nodes}, of fixed ranges; {shown}")
-                return
-            if high > _ALIKE * low:
-                yield Cause("several causes", f"or int8 of fixed ranges; {shown}")
-                return
-            if typical > _COARSE and high > _EVEN * low:
-                yield Cause("another model", f"or a part of ours; {shown}")
+            cause = self._small_error(errors[probes & ~self.long], typical)
+            if cause is not None:
+                yield cause
                 return
             yield self._precision(setup, typical, rounded())
-        odd = left & (errors > max(_EQUAL, 30 * typical))
-        if names := _names(self.probes, odd):
+        odd = probes & (errors > max(_EQUAL, 30 * typical))
+        names = _names(self.probes, odd)
+        if names:
             name = "tokenizer" if odd[~self.long].any() else "truncation"
             yield Cause(name, f"in a way that was not tried; seen on: {names}")
+
+    def _small_error(self, errors: Array, typical: float) -> Cause | None:
+        """Return why texts differ a little, and unevenly; None if it may be precision."""
+        low, high = np.nanpercentile(errors, (10, 90))
+        rest = f"1 - cosine is left at {low:.0e} to {high:.0e}"
+        nodes = _rounding_nodes(self.where)
+        if nodes:
+            return Cause("quantised activations", f"{nodes}, of fixed ranges; {rest}")
+        if high > _ALIKE * low:
+            return Cause("several causes", f"or int8 of fixed ranges; {rest}")
+        if typical > _COARSE and high > _EVEN * low:
+            return Cause("another model", f"or a part of ours; {rest}")
+        return None
 
     def _precision(self, setup: Setup, typical: float, rounded: _Reference) -> Cause:
         """Return how many bits an error is like, by what our model in bfloat16 would have."""
@@ -490,11 +531,31 @@ class _Findings:
         return Cause("precision", f"1 - cosine is {typical:.0e} for any text, as with {like}")
 
 
+def _prompt_changes(role: str, setup: Setup, prompt: str, other: str) -> Iterator[Change]:
+    """Yield what may have happened to the prompt of a role; ``other`` is the other role's."""
+    if getattr(setup, role) != prompt:
+        return
+    prompts = {
+        f"{prompt!r} is missing": "",
+        f"{prompt!r} is doubled": prompt + prompt,
+        f"{prompt!r} without white space at its ends": prompt.strip(),
+        f"{other!r}, that of the other role": other,
+    }
+    for detail, changed in prompts.items():
+        if changed != prompt:
+            yield Change(f"{role} prompt", detail, {role: changed})
+
+
 def _rounding_nodes(where: Any) -> str:
     """Return how many nodes of a graph's file round activations; empty for none, or no file."""
-    name, spelling = _ROUNDING.get(Path(str(where)).suffix, ("", b""))
-    count = Path(where).read_bytes().count(spelling) if name and Path(where).is_file() else 0
-    return f"{count} {name} nodes in {where}" if count else ""
+    file = Path(str(where))
+    if file.suffix not in _ROUNDING or not file.is_file():
+        return ""
+    name, spelling = _ROUNDING[file.suffix]
+    count = file.read_bytes().count(spelling)
+    if not count:
+        return ""
+    return f"{count} {name} nodes in {where}"
 
 
 def _names(probes: Sequence[Probe], chosen: NDArray[np.bool_]) -> str:
