@@ -202,18 +202,20 @@ def mean_of_intervals(
     >>> mean_of_intervals([0.5], [(0.4, 0.7)])
     (0.4, 0.7)
     """
-    known = [each or (value, value) for value, each in zip(values, ends, strict=True)]
+    intervals = [interval or (value, value) for value, interval in zip(values, ends, strict=True)]
     if len(values) == 1:
-        return known[0]
-    shares = np.full(len(values), 1 / len(values)) if weights is None else weights
-    sides = np.abs(np.asarray(known) - np.asarray(values)[:, None])
-    parts = shares[:, None] * sides
+        return intervals[0]
+    if weights is None:
+        weights = np.full(len(values), 1 / len(values))
+    distances = np.abs(np.asarray(intervals) - np.asarray(values)[:, None])
+    weighted = weights[:, None] * distances
     if correlations is None:
-        below, above = np.sqrt((parts**2).sum(axis=0))
+        squares = (weighted**2).sum(axis=0)
     else:
-        squares = np.einsum("is,ij,js->s", parts, correlations, parts)
-        below, above = np.sqrt(np.maximum(0.0, squares))
-    mean = float(shares @ np.asarray(values))
+        products = np.einsum("is,ij,js->s", weighted, correlations, weighted)
+        squares = np.maximum(0.0, products)
+    below, above = np.sqrt(squares)
+    mean = float(weights @ np.asarray(values))
     return mean - float(below), mean + float(above)
 
 
@@ -224,19 +226,22 @@ def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | N
     of a share, mean (1 − mean), is estimated from n values. With few values it is likely too small,
     because rare ones are missing; it is therefore shrunk towards 1.
     """
-    n, parts, scores = len(truth), [], []
-    for label in np.union1d(truth, predicted):
-        actual, assigned = truth == label, predicted == label
-        size = actual.astype(float) + assigned
-        scores.append(2 * (actual & assigned).sum() / size.sum())
-        parts.append((2 * (actual & assigned) - scores[-1] * size) / size.mean())
+    n = len(truth)
     if n < 2:
         return None
-    mean, variance = float(np.mean(scores)), float((np.mean(parts, axis=0) ** 2).mean())
+    scores, influences = [], []
+    for label in np.union1d(truth, predicted):
+        score, influence = _f1(truth == label, predicted == label)
+        scores.append(score)
+        influences.append(influence)
+    mean = float(np.mean(scores))
+    variance = float((np.mean(influences, axis=0) ** 2).mean())
     largest = mean * (1 - mean)
-    if variance == 0 and largest > _TINY:
-        return mean, mean
-    ratio = variance / largest if largest > _TINY else 1.0
+    ratio = 1.0
+    if largest > _TINY:
+        if variance == 0:
+            return mean, mean
+        ratio = variance / largest
     if ratio < 1:
         ratio = min(1.0, ratio + (1 - ratio) * (1.0 + ratio / 2) / math.sqrt(n))
     freedom = max(1, n - len(scores))
@@ -246,6 +251,16 @@ def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | N
     return max(0.0, min(centre - half, mean)), min(1.0, max(centre + half, mean))
 
 
+def _f1(
+    actual: NDArray[np.bool_], assigned: NDArray[np.bool_]
+) -> tuple[np.float64, NDArray[np.float64]]:
+    """F1 of one class, and its influence values (n,), from membership in truth and prediction."""
+    size = actual.astype(float) + assigned
+    hits = actual & assigned
+    score = 2 * hits.sum() / size.sum()
+    return score, (2 * hits - score * size) / size.mean()
+
+
 def correlation_interval(first: Array, second: Array, *, how: str, level: float) -> Interval | None:
     """Interval of the ``pearson`` or ``spearman`` correlation of two columns (n,)."""
     n = len(first)
@@ -253,9 +268,11 @@ def correlation_interval(first: Array, second: Array, *, how: str, level: float)
         return None
     r, influence = correlation_influence(first, second, how=how)
     inner = _inside(r, n)
-    own = float(influence.std()) / (1 - inner**2)
-    usual = math.sqrt(1 + inner**2 / 2) if how == "spearman" else 1.0
-    half = float(ndtri((1 + level) / 2)) * max(own, usual) / math.sqrt(n - 3)
+    spread = float(influence.std()) / (1 - inner**2)
+    normal_spread = 1.0
+    if how == "spearman":
+        normal_spread = math.sqrt(1 + inner**2 / 2)
+    half = float(ndtri((1 + level) / 2)) * max(spread, normal_spread) / math.sqrt(n - 3)
     centre = math.atanh(inner)
     return min(math.tanh(centre - half), r), max(math.tanh(centre + half), r)
 
@@ -266,15 +283,19 @@ def correlation_influence(first: Array, second: Array, *, how: str) -> tuple[flo
     The standard deviation of the influence values, over the root of n, is the standard error; that
     of the difference of two systems' influence values gives the error of their difference.
     """
-    ranked = how == "spearman"
-    pair = [scipy.stats.rankdata(each) if ranked else each for each in (first, second)]
-    a, b = ((each - each.mean()) / each.std() for each in pair)
+    if how == "spearman":
+        first, second = scipy.stats.rankdata(first), scipy.stats.rankdata(second)
+    a, b = _standardised(first), _standardised(second)
     r = max(-1.0, min(1.0, float((a * b).mean())))
     inner = _inside(r, len(a))
-    if not ranked:
+    if how != "spearman":
         return r, _jackknife(a, b, inner) * (1 - inner**2)
     moved = a * b - inner / 2 * (a**2 + b**2) + _rank_influence(a, b) + _rank_influence(b, a)
     return r, moved - inner * (_rank_influence(a, a) + _rank_influence(b, b))
+
+
+def _standardised(values: Array) -> Array:
+    return np.asarray((values - values.mean()) / values.std())
 
 
 def _inside(r: float, n: int) -> float:
@@ -294,15 +315,15 @@ def _jackknife(a: Array, b: Array, r: float) -> Array:
 
 def _rank_influence(ranks: Array, other: Array) -> Array:
     """Influence of values on the others' ranks: mean of (1[r_i <= r_j] - F(r_j)) other_j."""
-    order = np.argsort(ranks, kind="stable")
-    sums = np.concatenate([[0.0], np.cumsum(other[order])])
-    ascending = ranks[order]
-    below = sums[np.searchsorted(ascending, ranks, side="left")]
-    upto = sums[np.searchsorted(ascending, ranks, side="right")]
     n = len(ranks)
-    above = (sums[-1] - (below + upto) / 2) / n
+    order = np.argsort(ranks, kind="stable")
+    ascending = ranks[order]
+    sums = np.concatenate([[0.0], np.cumsum(other[order])])
+    sums_below = sums[np.searchsorted(ascending, ranks, side="left")]
+    sums_up_to = sums[np.searchsorted(ascending, ranks, side="right")]
+    means_above = (sums[-1] - (sums_below + sums_up_to) / 2) / n
     scale = n / scipy.stats.rankdata(ranks).std()  # from shares of n to standard deviations
-    return np.asarray((above - above.mean()) * scale)
+    return np.asarray((means_above - means_above.mean()) * scale)
 
 
 def _quantile(freedom: int, level: float) -> float:
@@ -349,6 +370,13 @@ def few_queries_sentence(scores: Iterable[Scored]) -> str:
 
 def interval_words(methods: Iterable[str]) -> str:
     """Name the methods of the intervals shown together, as in ``Wilson's and Fisher's z``."""
-    given = {*methods}
-    names = list(dict.fromkeys(name for method, name in INTERVALS.items() if method in given))
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]])) or "none"
+    shown_methods = set(methods)
+    names: list[str] = []
+    for method, name in INTERVALS.items():
+        if method in shown_methods and name not in names:
+            names.append(name)
+    if not names:
+        return "none"
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} and {names[-1]}"

@@ -45,7 +45,7 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         return {query: row for row, query in enumerate(self.queries)}
 
     def _named(self, documents: NDArray[np.int32]) -> list[str]:
-        return [self.names[each] for each in documents.tolist()]
+        return [self.names[position] for position in documents.tolist()]
 
     def part(self, query: str) -> slice:
         """Return the slice of the documents and scores of ``query``.
@@ -68,9 +68,10 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         """
         part = self.part(query)
         documents, scores = self.documents[part], self.scores[part]
-        bad = np.flatnonzero(~np.isfinite(scores))
-        if len(bad):
-            name, score = self.names[documents[bad[0]]], float(scores[bad[0]])
+        finite = np.isfinite(scores)
+        if not finite.all():
+            row = int(finite.argmin())
+            name, score = self.names[documents[row]], float(scores[row])
             raise ValueError(f"document {name!r}: expected a finite score; got {score}")
         with np.errstate(over="ignore"):
             order = np.lexsort((documents, scores.astype(np.float32)))
@@ -85,15 +86,24 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
 
     def of_queries(self, queries: Iterable[str]) -> Self:
         """Return the run of ``queries``, in their order; missing queries have no documents."""
-        wanted = tuple(queries)
-        if wanted == self.queries:
+        selected = tuple(queries)
+        if selected == self.queries:
             return self
-        parts = [self.part(query) if query in self else slice(0, 0) for query in wanted]
-        lengths = [part.stop - part.start for part in parts]
-        rows = np.r_[(slice(0), *parts)]
-        documents, scores = self.documents[rows], self.scores[rows]
+        parts = []
+        for query in selected:
+            part = slice(0, 0)
+            if query in self:
+                part = self.part(query)
+            parts.append(part)
+        rows = np.concatenate(
+            [np.empty(0, np.int64), *(np.arange(part.start, part.stop) for part in parts)]
+        )
         return replace(
-            self, queries=wanted, offsets=_ends(lengths), documents=documents, scores=scores
+            self,
+            queries=selected,
+            offsets=_ends([part.stop - part.start for part in parts]),
+            documents=self.documents[rows],
+            scores=self.scores[rows],
         )
 
 
@@ -130,24 +140,30 @@ class RunBuilder:
         documents = np.frombuffer(self._documents, dtype=np.int32)
         scores = np.frombuffer(self._scores, dtype=np.float64)
         names = tuple(sorted(self._names))
-        position = np.empty(len(names), dtype=np.int32)
-        position[[self._names[name] for name in names]] = np.arange(len(names), dtype=np.int32)
-        documents, scores = self.in_order(documents), self.in_order(scores)
-        offsets = _ends(np.bincount(rows, minlength=len(self._queries)))
-        return RunArrays(tuple(self._queries), offsets, names, position[documents], scores)
+        numbers = [self._names[name] for name in names]
+        positions = np.empty(len(names), dtype=np.int32)
+        positions[numbers] = np.arange(len(names), dtype=np.int32)
+        return RunArrays(
+            tuple(self._queries),
+            _ends(np.bincount(rows, minlength=len(self._queries))),
+            names,
+            positions[self.in_order(documents)],
+            self.in_order(scores),
+        )
 
     def in_order(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return a value per added row (N,) in the order of the run."""
         rows = np.frombuffer(self._rows, dtype=np.int32)
-        ordered = np.all(rows[1:] >= rows[:-1])
-        return values if ordered else values[np.argsort(rows, kind="stable")]
+        if np.all(rows[1:] >= rows[:-1]):
+            return values
+        return values[np.argsort(rows, kind="stable")]
 
 
-def _numbers(names: Collection[str], known: dict[str, int]) -> Iterator[int]:
+def _numbers(names: Collection[str], numbers: dict[str, int]) -> Iterator[int]:
     """Yield the number of each name; a new name gets the next number."""
     for name in dict.fromkeys(names):
-        known.setdefault(name, len(known))
-    return map(known.__getitem__, names)
+        numbers.setdefault(name, len(numbers))
+    return map(numbers.__getitem__, names)
 
 
 def _ends(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
