@@ -325,13 +325,14 @@ def _read(files: Iterable[Path], reader: Callable[[Path], Log], problems: list[s
 
 def _last_checkpoints(base: Path) -> list[Path]:
     """Return the last checkpoint with a log of transformers' Trainer, of each training."""
-    steps = {}
+    last: dict[Path, tuple[int, Path]] = {}
     for file in base.rglob("checkpoint-*/trainer_state.json"):
-        step = step_of(file.parent)
+        checkpoint = file.parent
+        step = step_of(checkpoint)
         if step is not None:
-            steps[file.parent] = step
-    last = {folder.parent: folder for folder in sorted(steps, key=steps.__getitem__)}
-    return [last[training] for training in sorted(last)]
+            earlier = last.get(checkpoint.parent, (step, checkpoint))
+            last[checkpoint.parent] = max(earlier, (step, checkpoint))
+    return [checkpoint for _, (_, checkpoint) in sorted(last.items())]
 
 
 def _log_of_trainer(checkpoint: Path) -> TrainingLog:

@@ -11,6 +11,7 @@ Kinds of flags::
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from qwen3nb.analysis.inventory.scores import Score
 
@@ -76,38 +77,51 @@ def _revisions(scores: Sequence[Score]) -> Iterator[Flag]:
         yield Flag("inconsistent", text, tuple(files))
 
 
+class _Numbers(NamedTuple):
+    """Numbers of a run that no other weights should have."""
+
+    family: tuple[str, str]
+    tasks: str
+    values: tuple[tuple[str, float], ...]  # by task, or by query
+
+
 def _same_scores(scores: Sequence[Score]) -> Iterator[Flag]:
     """Flag runs of different weights with identical scores.
 
     Scores agree either on ten or more queries of a task, if they vary, or, without per-query
     scores, in the means of two or more tasks.
     """
+    runs: dict[_Numbers, list[Score]] = {}
+    for numbers, score in _numbers_of_runs(scores):
+        runs.setdefault(numbers, []).append(score)
+    for numbers, group in runs.items():
+        if len({score.identity or score.run for score in group}) > 1:
+            names = ", ".join(score.run for score in group)
+            text = (
+                f"{names}: identical scores on {numbers.tasks} although the weights differ; "
+                "at most one of them was measured"
+            )
+            yield Flag("same scores", text, tuple(score.source for score in group))
+
+
+def _numbers_of_runs(scores: Sequence[Score]) -> Iterator[tuple[_Numbers, Score]]:
+    """Yield the means of each run, and its scores per query where another has the same mean."""
     runs: dict[Hashable, list[Score]] = {}
     for score in scores:
         if score.main:  # Recall@100 of 100 candidates is the same for every model
             run = (_family(score), score.system, score.identity, score.seed)
             runs.setdefault(run, []).append(score)
-    measured = [score for group in runs.values() for score in group]
-    frequency = Counter((_family(score), _mean_on(score)) for score in measured)
-    equal_runs: dict[tuple[Hashable, str, Hashable], list[Score]] = {}
+    frequency = Counter((_family(score), _mean_on(score)) for score in scores if score.main)
     for group in runs.values():
         means = {score.task: score.value for score in group if not score.per_query and score.value}
         if len(means) >= _TASKS:
-            key = (_family(group[0]), ", ".join(sorted(means)), tuple(sorted(means.items())))
-            equal_runs.setdefault(key, []).append(group[0])
+            values = tuple(sorted(means.items()))
+            yield _Numbers(_family(group[0]), ", ".join(sorted(means)), values), group[0]
         for score in group:
             is_unique = frequency[_family(score), _mean_on(score)] < 2  # no need to read its scores
             if not is_unique and _is_varied(score):
-                key = (_family(score), score.task, tuple(sorted(score.per_query.items())))
-                equal_runs.setdefault(key, []).append(score)
-    for (_, tasks, _), group in equal_runs.items():
-        if len({score.identity or score.run for score in group}) > 1:
-            names = ", ".join(score.run for score in group)
-            text = (
-                f"{names}: identical scores on {tasks} although the weights differ; "
-                "at most one of them was measured"
-            )
-            yield Flag("same scores", text, tuple(score.source for score in group))
+                values = tuple(sorted(score.per_query.items()))
+                yield _Numbers(_family(score), score.task, values), score
 
 
 def _family(score: Score) -> tuple[str, str]:

@@ -203,7 +203,7 @@ class _OrderedPairs:
         """Return values of the pairs in the order of the caller's list."""
         by_pair = np.empty(len(values))
         by_pair[self.order] = values
-        return by_pair.tolist()  # type: ignore[no-any-return]
+        return by_pair.tolist()
 
     def count_extreme(self, sums: Array) -> NDArray[np.int64]:
         """Count flips that are as extreme as the sample, per pair and per family: (2, P).
