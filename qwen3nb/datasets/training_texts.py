@@ -16,11 +16,12 @@ _LONGEST_WORD = 200  # letters of a word in a list of words
 _MARKUP = re.compile(r"<[^<>]*>|&#?\w+;")
 # Tags within words; others stand between words.
 _WITHIN = re.compile(
-    r"</?(?:a|abbr|b|code|em|font|i|mark|s|small|span|strong|su[bp]|tt|u)\b[^<>]*>"
+    r"</?(?:a|abbr|b|code|em|font|i|mark|s|small|span|strong|su[bp]|tt|u|wbr)\b[^<>]*>"
 )
 _TAG = re.compile(r"<[^<>]*>")
-# A word broken at the end of a line, and characters within words that nobody sees.
-_BROKEN = re.compile(r"(?<=\w)[-\u2010\u2011]\s*\n\s*(?=\w)|[\u00ad\u200b\u2060]\s*")
+# A word broken at the end of a line, also as in mails, and characters within words that nobody
+# sees.
+_BROKEN = re.compile(r"(?<=\w)[-=\\\u2010\u2011]\s*\n\s*(?=\w)|[\u00ad\u200b\u2060]\s*")
 
 
 def strings_of(value: object, notes: Counter[str] | None = None) -> Iterator[str]:
@@ -51,7 +52,8 @@ def other_readings(text: str) -> Iterator[str]:
         yield whole_words
     has_marks = "<" in whole_words or "&" in whole_words  # faster than a search
     if has_marks and _MARKUP.search(whole_words):
-        yield html.unescape(_TAG.sub(" ", _WITHIN.sub("", whole_words)))
+        without_tags = _TAG.sub(" ", _WITHIN.sub("", whole_words))
+        yield _BROKEN.sub("", html.unescape(without_tags))
     if not text.lstrip().startswith(("{", "[")):
         return
     try:

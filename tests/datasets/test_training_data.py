@@ -147,6 +147,9 @@ FORMS = {
     "utf16.zip": zipped({"a.txt": "\n".join(PLANTED).encode("utf-16")}),
     "broken.txt": "\n\n".join(map(broken, PLANTED)).encode(),
     "broken.jsonl": lines([{"text": broken(text, "-\n  ")} for text in PLANTED]),
+    "mail.eml": "\n\n".join(broken(text, "=\n") for text in PLANTED).encode(),
+    "shy.html": "".join(f"<p>{broken(text, '&shy;')}</p>\n" for text in PLANTED).encode(),
+    "wbr.html": "".join(f"<p>{broken(text, '<wbr/>')}</p>\n" for text in PLANTED).encode(),
     "soft.jsonl": lines([{"text": broken(text, "\u00ad")} for text in PLANTED]),
     "softer.txt": "\n\n".join(broken(text, "\u00ad\n") for text in PLANTED).encode(),
     "hyphen.html": "".join(
