@@ -13,9 +13,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from qwen3nb.checkpoints.folder import check_inside, trainer_state
+from qwen3nb.checkpoints.folder import TrainerState, check_inside
 from qwen3nb.checkpoints.types import CheckpointError
 
 # Words in the names of metrics that measure an error.
@@ -38,9 +37,8 @@ def logged_name(metric: str, checkpoints: Sequence[Path]) -> str:
     """
     logged: set[str] = set()
     for checkpoint in checkpoints:
-        for entry in trainer_state(checkpoint).get("log_history", ()):
-            if isinstance(entry, dict):
-                logged.update(entry)
+        for entry in TrainerState.of(checkpoint).entries:
+            logged.update(entry)
     for name in (metric, f"eval_{metric}", metric.removeprefix("eval_")):
         if name in logged:
             return name
@@ -65,7 +63,7 @@ def lower_is_better(metric: str, checkpoints: Sequence[Path]) -> bool:
         if isinstance(greater, bool) and _concerns(settings, metric):
             return not greater
     for checkpoint in reversed(checkpoints):
-        lower = _from_best_metric(trainer_state(checkpoint), metric)
+        lower = _from_best_metric(TrainerState.of(checkpoint), metric)
         if lower is not None:
             return lower
     return named_as_error(metric)
@@ -79,7 +77,7 @@ def named_as_error(metric: str) -> bool:
     return not words.isdisjoint(_ERRORS)
 
 
-def _trainer_settings(checkpoints: Sequence[Path]) -> Iterator[Mapping[str, Any]]:
+def _trainer_settings(checkpoints: Sequence[Path]) -> Iterator[Mapping[str, object]]:
     """Yield the settings of a training that are stored as JSON, those of the last step first."""
     folders = list(reversed(checkpoints))
     folders += {checkpoint.parent for checkpoint in checkpoints}
@@ -92,7 +90,7 @@ def _trainer_settings(checkpoints: Sequence[Path]) -> Iterator[Mapping[str, Any]
                     yield settings
 
 
-def _concerns(settings: Mapping[str, Any], metric: str) -> bool:
+def _concerns(settings: Mapping[str, object], metric: str) -> bool:
     """Return whether ``greater_is_better`` is about this metric; an unnamed one may be a loss."""
     best_by = settings.get("metric_for_best_model")
     if not isinstance(best_by, str):
@@ -100,17 +98,16 @@ def _concerns(settings: Mapping[str, Any], metric: str) -> bool:
     return best_by.removeprefix("eval_") == metric.removeprefix("eval_")
 
 
-def _from_best_metric(state: Mapping[str, Any], metric: str) -> bool | None:
+def _from_best_metric(state: TrainerState, metric: str) -> bool | None:
     """Return whether the Trainer's best value is the least of the metric; None if not known."""
-    best = _number(state.get("best_metric"))
+    best = _number(state.best_metric)
     if best is None:
         return None
     values: list[float] = []
-    for entry in state.get("log_history", ()):
-        if isinstance(entry, dict):
-            value = _number(entry.get(metric))
-            if value is not None:
-                values.append(value)
+    for entry in state.entries:
+        value = _number(entry.get(metric))
+        if value is not None:
+            values.append(value)
     if not values or min(values) == max(values):
         return None
     if best == min(values):

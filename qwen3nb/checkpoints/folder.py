@@ -26,9 +26,11 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pydantic import BaseModel
+
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 from qwen3nb.checkpoints.weights import Weights, read_safetensors, read_torch
-from qwen3nb.utils.atomic_files import file_stamp, sha256_file, without_ctime
+from qwen3nb.utils.atomic_files import FileStamp, file_stamp, sha256_file, without_ctime
 from qwen3nb.utils.journal import remembered_digest
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
@@ -99,11 +101,11 @@ class ModelFolder(os.PathLike[str]):
         """
         self.path = Path(path)
         self._root = self.path
-        self.stamps: dict[Path, list[Any]] = {}
+        self.stamps: dict[Path, FileStamp] = {}
         if whole is not None:
             self._root = whole.path
             self.stamps = whole.stamps
-        self._parsed: dict[str, Any] = {}
+        self._parsed: dict[str, object] = {}
         self._digests: dict[str, str] = {}
         self._weights: dict[str, Weights] = {}
 
@@ -280,7 +282,7 @@ class ModelFolder(os.PathLike[str]):
                 return file
         return None
 
-    def _stamps_now(self) -> Iterator[tuple[Path, list[Any]]]:
+    def _stamps_now(self) -> Iterator[tuple[Path, FileStamp]]:
         """Yield each file that was read, and its present stamp; an empty one if it is gone."""
         for file in self.stamps:
             try:
@@ -337,7 +339,7 @@ class ModelFolder(os.PathLike[str]):
             return ""
         return f" Folders in it that have one: {', '.join(names)}."
 
-    def _module(self, file: Path, entry: dict[str, Any]) -> SentenceModule:
+    def _module(self, file: Path, entry: Mapping[str, Any]) -> SentenceModule:
         for key in ("name", "path", "type"):
             if not isinstance(entry.get(key), str):
                 raise CheckpointError(
@@ -562,9 +564,11 @@ def metric_of(folder: Path, metric: str = "eval_loss") -> float:
         CheckpointError: the file cannot be read.
     """
     file = folder / "trainer_state.json"
-    state = trainer_state(folder)
-    step = state.get("global_step", step_of(folder))
-    log = [entry for entry in state.get("log_history", ()) if isinstance(entry, dict)]
+    state = TrainerState.of(folder)
+    step = state.global_step
+    if step is None:
+        step = step_of(folder)
+    log = state.entries
     values = [entry[metric] for entry in log if entry.get("step") == step and metric in entry]
     if not values:
         names: set[str] = set()
@@ -579,6 +583,24 @@ def metric_of(folder: Path, metric: str = "eval_loss") -> float:
         message = f"{file}: {metric} at step {step} is {value!r:.40}, expected a number"
         raise MetricError(message, reason=reason)
     return float(value)
+
+
+class TrainerState(BaseModel):
+    """What is read of a training's ``trainer_state.json``; other fields are ignored."""
+
+    global_step: object = None
+    best_metric: object = None  # the value of the metric that the Trainer kept
+    log_history: list[object] = []
+
+    @classmethod
+    def of(cls, folder: Path) -> TrainerState:
+        """Read the state in a checkpoint; without a file, it is empty. See `trainer_state`."""
+        return cls.model_validate(trainer_state(folder))
+
+    @property
+    def entries(self) -> list[dict[str, object]]:
+        """The entries of the log."""
+        return [entry for entry in self.log_history if isinstance(entry, dict)]
 
 
 def trainer_state(folder: Path) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def read_provenance(folder: Path | ModelFolder, *, name: str = PROVENANCE) -> di
         raise CheckpointError(f"{error}; {_TO_DO}") from None
 
 
-def with_checksums(fields: Mapping[str, Any], folder: Path, *, weights: str) -> dict[str, Any]:
+def with_checksums(fields: Mapping[str, object], folder: Path, *, weights: str) -> dict[str, Any]:
     """Return ``fields`` with the checksums of ``folder``, whose other files are complete."""
     files: dict[str, str] = {}
     for file in sorted(folder.rglob("*")):
@@ -65,7 +65,7 @@ def published(provenance: Mapping[str, Any]) -> dict[str, Any]:
     return _sealed(fields, provenance["checksums"])
 
 
-def _sealed(fields: Mapping[str, Any], sums: Mapping[str, Any]) -> dict[str, Any]:
+def _sealed(fields: Mapping[str, object], sums: Mapping[str, object]) -> dict[str, Any]:
     checksums = dict(sums)
     checksums.pop("self", None)
     digest = sha256_json({**fields, "checksums": checksums})

@@ -26,6 +26,7 @@ from qwen3nb.utils.journal import remembered_digest
 from qwen3nb.utils.strict_json import parse_json
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 T = TypeVar("T")
@@ -187,7 +188,7 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
     return entries
 
 
-def torch_dtypes() -> dict[str, Any]:
+def torch_dtypes() -> dict[str, torch.dtype]:
     """Return the torch dtype for each name in `MEANS`."""
     import torch
 

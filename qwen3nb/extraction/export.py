@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from qwen3nb.checkpoints.folder import TOKENIZER_FILES, ModelFolder, copy_present
 from qwen3nb.checkpoints.types import CheckpointError
@@ -170,9 +170,9 @@ def _end_warnings(
     return warnings
 
 
-def listed_modules(kinds: Sequence[str]) -> list[dict[str, Any]]:
+def listed_modules(kinds: Sequence[str]) -> list[dict[str, object]]:
     """Return the content of sentence-transformers' ``modules.json`` for names of classes."""
-    modules: list[dict[str, Any]] = []
+    modules: list[dict[str, object]] = []
     for index, kind in enumerate(kinds):
         path = f"{index}_{kind}"
         if index == 0:
@@ -206,7 +206,7 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
     # deprecation warning; with the old one alone, sentence-transformers before 5.4 would load the
     # model, most often with a transformers that runs it causally.
     rule = POOLINGS[options.pooling]
-    pooling: dict[str, Any] = dict.fromkeys(_BEFORE_5_4, False) | {
+    pooling: dict[str, object] = dict.fromkeys(_BEFORE_5_4, False) | {
         rule.flag: True,
         "embedding_dimension": config.hidden_size,
         "pooling_mode": rule.stored,

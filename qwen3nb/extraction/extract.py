@@ -8,14 +8,14 @@ removed and the extraction fails.
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import torch
 import transformers
 
 import qwen3nb
 from qwen3nb import paths
-from qwen3nb.checkpoints.folder import SINGLE, ModelFolder, open_checkpoint, trainer_state
+from qwen3nb.checkpoints.folder import SINGLE, ModelFolder, TrainerState, open_checkpoint
 from qwen3nb.checkpoints.names import EMBEDDINGS, MODEL_TYPES, encoder_tensors
 from qwen3nb.checkpoints.provenance import AVERAGING, PROVENANCE, read_provenance, with_checksums
 from qwen3nb.checkpoints.types import CheckpointError
@@ -171,7 +171,7 @@ def _provenance(
     *,
     config: Qwen3EncoderConfig,
     options: ExportOptions,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     import sentence_transformers
 
     return {
@@ -184,7 +184,7 @@ def _provenance(
         "source": {
             "folder": paths.shown(source.path),
             "digest": source.weights.digest,
-            "step": trainer_state(source.path).get("global_step"),
+            "step": TrainerState.of(source.path).global_step,
             "averaging": source.object(AVERAGING) or None,
         },
         "verification": extraction.verification.as_dict(),

@@ -32,6 +32,7 @@ _BESIDE = "model.onnx_data"
 _PAGE = 4096  # bytes; alignment of weights next to the graph, for memory mapping
 _OPSET, _IR = 17, 8  # read by runtimes since 2022
 _INPUTS, _OUTPUT = ("input_ids", "attention_mask"), "last_hidden_state"
+Attribute = int | list[int]  # of an operation
 _LEAST = float(np.finfo(np.float32).min)
 
 
@@ -74,7 +75,7 @@ class _Graph:
         self._config = source.config
         self._nodes: list[Any] = []
         self._weights: list[Any] = []
-        self._constants: dict[tuple[Any, ...], str] = {}
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def model(self) -> Any:
         """Return the whole model, as protocol buffer."""
@@ -171,10 +172,10 @@ class _Graph:
     def _linear(self, states: str, name: str) -> str:
         return self._op("MatMul", states, self._weight(f"{name}.weight", transposed=True))
 
-    def _op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+    def _op(self, kind: str, *inputs: str, **attributes: Attribute) -> str:
         return self._ops(kind, 1, *inputs, **attributes)[0]
 
-    def _ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> Sequence[str]:
+    def _ops(self, kind: str, count: int, *inputs: str, **attributes: Attribute) -> Sequence[str]:
         from onnx import helper
 
         names = [f"{kind}_{len(self._nodes)}_{index}" for index in range(count)]

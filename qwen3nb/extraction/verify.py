@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModel
+from transformers import AutoModel, PreTrainedModel
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
@@ -65,14 +65,14 @@ class Verification:
     rounding: float  # largest difference caused by the export's dtype; 0 for float32
     leak: float  # change of the first state when only the last token changes
     lengths: tuple[int, ...]  # number of tokens of each compared input
-    probe: dict[str, Any]  # a fixed input and its vector, for ``check_encoder.py``
+    probe: Mapping[str, object]  # a fixed input and its vector, for ``check_encoder.py``
     # of the ONNX graph, if there is one: the ``max_difference`` relative to the largest state of
     # the source (at least 1), the ``leak``, and the shapes of the ``batches``
     graph: Mapping[str, Any] | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the verification as stored in the provenance."""
-        fields: dict[str, Any] = {
+        fields: dict[str, object] = {
             "max_difference": self.max_difference,
             "bound": MAX_DIFFERENCE,
             "sentence_transformers_difference": self.sentence_transformers_difference,
@@ -202,7 +202,7 @@ class _Comparison:
     batches: tuple[tuple[int, int], ...]  # shapes (B, T)
 
 
-def _compare_export(export: Path, reference: Reference) -> tuple[float, float, dict[str, Any]]:
+def _compare_export(export: Path, reference: Reference) -> tuple[float, float, dict[str, object]]:
     """Return the largest difference of the export's states, the leak, and the probe."""
     model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
     name = f"{reference.source}: the export"
@@ -289,7 +289,7 @@ def _checked_leak(
 
 
 @torch.inference_mode()
-def _probe(model: Any) -> dict[str, Any]:
+def _probe(model: PreTrainedModel) -> dict[str, object]:
     """Return a fixed input, another last token and the mean vector, for ``check_encoder.py``."""
     rows = model.config.vocab_size
     ids = [(11 * index + 5) % rows for index in range(12)]

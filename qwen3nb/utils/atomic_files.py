@@ -11,6 +11,8 @@ their file system shares locks, as NFS does from version 4. Where a file cannot 
 created, there are no turns: files are still replaced atomically, and the last writer wins.
 """
 
+from __future__ import annotations
+
 import errno
 import hashlib
 import io
@@ -24,9 +26,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from filelock import FileLock, Timeout, lock_descriptor
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 _NEW, _OLD = ".tmp", ".old"
 _ABANDONED = 7 * 24 * 3600  # seconds
@@ -140,7 +145,7 @@ class _NamedOutput(io.FileIO):
         super().__init__(handle, "w")
         self._path = path
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Buffer) -> int:
         with named(self._path):
             return super().write(data)
 
@@ -218,7 +223,7 @@ def write_text(path: Path, text: str) -> Path:
     return write_bytes(path, text.encode("utf-8"))
 
 
-def write_json(path: Path, value: Any, *, indent: int | None = 1, replace: bool = True) -> Path:
+def write_json(path: Path, value: object, *, indent: int | None = 1, replace: bool = True) -> Path:
     """Write strict JSON, atomically; see `new_file`.
 
     Raises:
@@ -331,12 +336,12 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: object) -> bytes:
     """Serialise a JSON value canonically: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def sha256_json(value: Any) -> str:
+def sha256_json(value: object) -> str:
     """Hex digest of ``canonical(value)``."""
     return hashlib.sha256(canonical(value)).hexdigest()
 
@@ -347,7 +352,10 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def file_stamp(file: Path) -> list[Any]:
+FileStamp = list[str | int]
+
+
+def file_stamp(file: Path) -> FileStamp:
     """Return a file's path, inode, size and times, which change whenever its content does."""
     status = file.stat()
     return [
@@ -359,7 +367,7 @@ def file_stamp(file: Path) -> list[Any]:
     ]
 
 
-def without_ctime(stamp: list[Any]) -> list[Any]:
+def without_ctime(stamp: FileStamp) -> FileStamp:
     """Return a `file_stamp` without the ctime, which also links, permissions and names change."""
     return stamp[:-1]
 

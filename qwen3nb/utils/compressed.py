@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +19,7 @@ _MAGIC = {
 }
 # By suffix, and Arrow's name of those that Python cannot unpack.
 _ARROW = {".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".br": "brotli"}
-_PYTHON: dict[str, Any] = {
+_PYTHON: dict[str, Callable[..., Any]] = {
     ".gz": gzip.open,
     ".bz2": bz2.open,
     ".xz": lzma.open,

@@ -47,7 +47,7 @@ class Journal:
             elif line.endswith(b"]"):
                 self.damaged.append(number)
 
-    def _store(self, key: str, value: Any) -> None:
+    def _store(self, key: str, value: object) -> None:
         """Store a value in the order of the last line of each key."""
         self._values.pop(key, None)
         self._values[key] = value
@@ -60,7 +60,7 @@ class Journal:
         """Return the value stored under ``key``, or None."""
         return self._values.get(key)
 
-    def add(self, key: str, value: Any) -> None:
+    def add(self, key: str, value: object) -> None:
         """Store ``value`` durably before returning."""
         append(self.file, key, value)
         self._store(key, value)
@@ -74,7 +74,7 @@ def noted(file: Path, key: str) -> Iterator[None]:
     append(file, key, True)
 
 
-def append(file: Path, key: str, value: Any) -> None:
+def append(file: Path, key: str, value: object) -> None:
     """Append to a journal without reading it."""
     data = canonical([key, value])
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -135,14 +135,14 @@ def read_toml(
     raise refusal(f"{file}: {reason}")
 
 
-def field_problem(error: ValidationError, value: Any, *, within: Iterable[str] = ()) -> str:
+def field_problem(error: ValidationError, value: object, *, within: Iterable[str] = ()) -> str:
     """Return the first of `field_problems`."""
     return field_problems(error, value, within=within)[0]
 
 
 def field_problems(
     error: ValidationError,
-    value: Any,
+    value: object,
     *,
     within: Iterable[str] = (),
     known: Mapping[str, Iterable[str]] | None = None,
