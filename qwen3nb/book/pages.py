@@ -11,9 +11,9 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -144,31 +144,69 @@ def finish_pages(outdir: Path) -> list[str]:
     return problems
 
 
+@dataclass
+class _Ids:
+    """The ids of a page: all that it has, and those of figures and tables so far."""
+
+    page: set[str]
+    used: set[str] = field(default_factory=set)
+
+    def unique(self, name: str, *, is_new: bool) -> str:
+        """Return ``name``, with a number if another element of the page has it."""
+        candidate, number = name, 2
+        while name and self._is_taken(candidate, name, is_new):
+            candidate = f"{name}-{number}"
+            number += 1
+        if candidate:
+            self.used.add(candidate)
+            self.page.add(candidate)
+        return candidate
+
+    def _is_taken(self, candidate: str, name: str, is_new: bool) -> bool:
+        if candidate in self.used:
+            return True
+        return candidate in self.page and (is_new or candidate != name)
+
+
 def _numbered(file: Path, text: str) -> _BuiltPage:
     """Return a page with its figures and tables numbered."""
     text = _MARKS.sub("", text)
-    ids, taken, counts = set(_ID.findall(text)), set[str](), Counter[str]()
+    ids = _Ids(set(_ID.findall(text)))
+    counts: Counter[str] = Counter()
     numbers: dict[str, str] = {}
     parts, end = [], 0
     for start in _START.finditer(text):
         tag, attributes = start[1], start[2]
-        caption = _caption(text, start)
         kind, prefix = _KINDS[tag]
-        own = _ID.search(f" {attributes}")
-        counts[kind] += caption is not None
-        name = own[1] if own else (f"{prefix}-{counts[kind]}" if caption else "")
-        name = _unique(name, taken=taken, ids=ids, new=own is None)
-        bare = re.sub(r'\s*\bid="[^"]*"', "", attributes)
-        parts += [text[end : start.start()], f'<{tag}{bare} id="{name}">' if name else start[0]]
-        end = start.end()
+        caption = _caption(text, start)
         if caption is not None:
-            label = numbers[html.unescape(name)] = f"{kind} {counts[kind]}"
-            parts.append(
-                f'{text[end : caption.start(1)]}<span class="q-number">{label}.</span> {caption[1]}'
-                f' <a class="q-permalink" href="#{name}" aria-label="Link to {label}">#</a>'
-            )
+            counts[kind] += 1
+        stated = _ID.search(f" {attributes}")
+        name = stated[1] if stated else ""
+        if not name and caption is not None:
+            name = f"{prefix}-{counts[kind]}"
+        name = ids.unique(name, is_new=stated is None)
+        parts.append(text[end : start.start()])
+        end = start.end()
+        if name:
+            others = re.sub(r'\s*\bid="[^"]*"', "", attributes)
+            parts.append(f'<{tag}{others} id="{name}">')
+        else:
+            parts.append(start[0])
+        if caption is not None:
+            label = f"{kind} {counts[kind]}"
+            numbers[html.unescape(name)] = label
+            parts.append(text[end : caption.start(1)] + _numbered_caption(caption[1], label, name))
             end = caption.end(1)
-    return _BuiltPage(file, "".join([*parts, text[end:]]), numbers, ids)
+    parts.append(text[end:])
+    return _BuiltPage(file, "".join(parts), numbers, ids.page)
+
+
+def _numbered_caption(caption: str, label: str, name: str) -> str:
+    return (
+        f'<span class="q-number">{label}.</span> {caption}'
+        f' <a class="q-permalink" href="#{name}" aria-label="Link to {label}">#</a>'
+    )
 
 
 def _caption(text: str, start: re.Match[str]) -> re.Match[str] | None:
@@ -181,51 +219,62 @@ def _caption(text: str, start: re.Match[str]) -> re.Match[str] | None:
     return None if begins < 0 else pattern.match(text, begins)
 
 
-def _unique(name: str, *, taken: set[str], ids: set[str], new: bool) -> str:
-    """Return ``name``, with a number if another element of the page has it."""
-    other, number = name, 2
-    while name and (other in taken or (other in ids and (new or other != name))):
-        other, number = f"{name}-{number}", number + 1
-    if other:
-        taken.add(other)
-        ids.add(other)
-    return other
+@dataclass
+class _Links:
+    """The links of one page, to be completed; keeps the problems that it finds."""
 
+    page: _BuiltPage
+    pages: Mapping[Path, _BuiltPage]
+    outdir: Path
+    problems: list[str] = field(default_factory=list)
+    existing: dict[Path, bool] = field(default_factory=dict)
 
-def _resolve_links(page: _BuiltPage, pages: dict[Path, _BuiltPage], outdir: Path) -> list[str]:
-    """Complete the references of a page, and return problems with links."""
-    problems: list[str] = []
-    exists: dict[Path, bool] = {}
-
-    def problem(target: str, what: str) -> None:
-        name = page.file.relative_to(outdir)
-        problems.append(f"{name}: the link to {html.unescape(target)!r}: {what}")
-
-    def resolved(match: re.Match[str]) -> str:
+    def resolved(self, match: re.Match[str]) -> str:
+        """Return a link with the number of its target, or plain text for a page that is missing."""
         before, _, target, behind, text = match.groups()
         if _FOREIGN.match(target):
             return match[0]
         parts = urlsplit(html.unescape(target))
-        see = bool(_SEE.search(match[0][: match.start(5) - match.start()]))
-        path = page.file.parent / unquote(parts.path)
-        file = Path(os.path.normpath(path)) if parts.path else page.file
-        # Pages of runs omit empty tables.
-        made = file.is_relative_to(outdir) and file.relative_to(outdir).parts[0] in _MADE
-        if file not in exists:
-            exists[file] = file in pages or file.exists()
-        if not exists[file]:
-            if not made:
-                problem(target, "no such page")
+        file = self._file(unquote(parts.path))
+        is_of_run = self._is_of_run(file)
+        if not self._exists(file):
+            if not is_of_run:
+                self._add_problem(target, "no such page")
             return f'<a{before}data-href="{target}"{behind}>{text}</a>'
-        name, other = unquote(parts.fragment), pages.get(file)
-        label = other.numbers.get(name, "") if see and other is not None else ""
-        if see and name and not made and other is not None and name not in other.ids:
-            problem(target, "no such anchor on that page")
-        number = f'<span class="q-see-number"> ({label})</span>' if label else ""
+        opening = match[0][: match.start(5) - match.start()]
+        number = ""
+        if _SEE.search(opening) and file in self.pages:
+            linked, name = self.pages[file], unquote(parts.fragment)
+            if name in linked.numbers:
+                number = f'<span class="q-see-number"> ({linked.numbers[name]})</span>'
+            elif name and not is_of_run and name not in linked.ids:
+                self._add_problem(target, "no such anchor on that page")
         return f'<a{before}href="{target}"{behind}>{text}{number}</a>'
 
-    page.text = _LINK.sub(resolved, page.text)
-    return problems
+    def _file(self, path: str) -> Path:
+        if not path:
+            return self.page.file
+        return Path(os.path.normpath(self.page.file.parent / path))
+
+    def _is_of_run(self, file: Path) -> bool:
+        """Whether a page is made by runs, which omit empty tables and may not be there."""
+        return file.is_relative_to(self.outdir) and file.relative_to(self.outdir).parts[0] in _MADE
+
+    def _exists(self, file: Path) -> bool:
+        if file not in self.existing:
+            self.existing[file] = file in self.pages or file.exists()
+        return self.existing[file]
+
+    def _add_problem(self, target: str, problem: str) -> None:
+        name = self.page.file.relative_to(self.outdir)
+        self.problems.append(f"{name}: the link to {html.unescape(target)!r}: {problem}")
+
+
+def _resolve_links(page: _BuiltPage, pages: dict[Path, _BuiltPage], outdir: Path) -> list[str]:
+    """Complete the references of a page, and return problems with links."""
+    links = _Links(page, pages, outdir)
+    page.text = _LINK.sub(links.resolved, page.text)
+    return links.problems
 
 
 def mend_page(text: str) -> str:

@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import as_file, files
@@ -288,29 +288,55 @@ def page_footer(file: Path, *, commit: str, license: str) -> str:
 
     Facts missing in the metadata of the page's source, ``file``, are those of the build.
     """
-    ours: dict[str, Any] = {}
-    with suppress(ValueError, KeyError, TypeError):  # a page of text, or a custom notebook
-        own = read_json(file)["metadata"]["qwen3nb"] if file.suffix == ".ipynb" else {}
-        if own.get("finished") or own["failed"]:
-            ours = own
-    line = "Failed" if ours and "finished" not in ours else "Made"
-    with suppress(ValueError):
-        moment = datetime.now(UTC).isoformat()
-        day = datetime.fromisoformat(str(ours.get("finished") or ours.get("failed", moment)))
-        line += f" on {day.day} {day:%B %Y}"
-    if at := ours.get("commit", "") if ours else commit:
-        line += f" at commit <code>{html.escape(str(at))}</code>"
-    if versions := ours.get("versions"):
-        line += html.escape(" with " + ", ".join(f"{k}\u00a0{v}" for k, v in versions.items()))
-    command = "" if ours else "qwen3nb book"
-    with suppress(FileNotFoundError, ParameterError, OSError):  # renamed, or not ours
-        if ours:
-            notebook = str(ours.get("notebook", ""))
-            declared = read_parameters(paths.find_notebook(notebook))
-            command = page_command(notebook, dict(ours.get("parameters", {})), declared)
-    again = f" Again: <code>{html.escape(command)}</code>" if command else ""
-    rights = f"<p>Licence: {html.escape(license)}</p>" if license else ""
-    return f'<footer class="q-footer"><p>{line}.{again}</p>{rights}</footer>'
+    run = _run_metadata(file)
+    line, command = f"Made{_date_text(datetime.now(UTC).isoformat())}", "qwen3nb book"
+    if run:
+        verb = "Made" if "finished" in run else "Failed"
+        line = f"{verb}{_date_text(str(run.get('finished') or run.get('failed')))}"
+        command, commit = _command_of(run), str(run.get("commit", ""))
+    if commit:
+        line += f" at commit <code>{html.escape(commit)}</code>"
+    versions = [f"{name}\u00a0{version}" for name, version in run.get("versions", {}).items()]
+    if versions:
+        line += html.escape(f" with {', '.join(versions)}")
+    footer = f'<footer class="q-footer"><p>{line}.'
+    if command:
+        footer += f" Again: <code>{html.escape(command)}</code>"
+    footer += "</p>"
+    if license:
+        footer += f"<p>Licence: {html.escape(license)}</p>"
+    return f"{footer}</footer>"
+
+
+def _run_metadata(file: Path) -> dict[str, Any]:
+    """Return the metadata of a page's run; empty for a page of text, or a custom notebook."""
+    if file.suffix != ".ipynb":
+        return {}
+    try:
+        metadata: dict[str, Any] = read_json(file)["metadata"]["qwen3nb"]
+        has_run = bool(metadata.get("finished")) or bool(metadata["failed"])
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return metadata if has_run else {}
+
+
+def _date_text(moment: str) -> str:
+    """Return `` on 3 March 2026``; empty if the moment cannot be read."""
+    try:
+        day = datetime.fromisoformat(moment)
+    except ValueError:
+        return ""
+    return f" on {day.day} {day:%B %Y}"
+
+
+def _command_of(run: Mapping[str, Any]) -> str:
+    """Return the command that makes a page again; empty if its notebook is not there."""
+    notebook = str(run.get("notebook", ""))
+    try:
+        declared = read_parameters(paths.find_notebook(notebook))
+        return page_command(notebook, dict(run.get("parameters", {})), declared)
+    except (FileNotFoundError, ParameterError, OSError):  # renamed, or not ours
+        return ""
 
 
 def _add_footer(
