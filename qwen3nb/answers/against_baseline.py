@@ -88,28 +88,30 @@ def against_baseline(
     records among ``others`` are ignored. By default, the baseline is the one in ``_config.yml`` or
     chosen by the rule.
     """
-    own = list(results)
-    if not own:
+    records = list(results)
+    if not records:
         return []
-    labels = {result.model.label for result in own}
-    identities = {result.model.identity for result in own}
-    every = latest([*own, *others])
-    if tier and not {each.task.key for each in own} <= set(TIERS[tier].task_keys):
+    labels = {record.model.label for record in records}
+    identities = {record.model.identity for record in records}
+    every = latest([*records, *others])
+    if tier and not {record.task.key for record in records} <= set(TIERS[tier].task_keys):
         tier = ""  # only some queries, such as a rehearsal
-    compared = compare(every, baseline=own[0].model.label, tier=tier, seed=seed)
-    means = compared.means[0].records(compared.records) if compared.means else []
-    ours = [each for each in means if each.model.identity in identities]
-    own = [*reversed(ours or _mean_alone(own, tier)), *own]
-    tasks = {each.task.key for each in own}
+    compared = compare(every, baseline=records[0].model.label, tier=tier, seed=seed)
+    means: list[Result] = []
+    if compared.means:
+        means = compared.means[0].records(compared.records)
+    of_model = [mean for mean in means if mean.model.identity in identities]
+    scored = [*reversed(of_model or _mean_alone(records, tier)), *records]
+    tasks = {record.task.key for record in scored}
     candidates = [
-        each
-        for each in (*every, *means)
-        if each.model.label not in labels and each.model.identity not in identities
-        if each.task.key in tasks
+        record
+        for record in (*every, *means)
+        if record.model.label not in labels
+        and record.model.identity not in identities
+        and record.task.key in tasks
     ]
-    named = baseline or book_settings().baseline
-    choice = _Choice(candidates, compared, named)
-    return [_against(each, choice) for each in own]
+    choice = _Choice(candidates, compared, baseline or book_settings().baseline)
+    return [_against(record, choice) for record in scored]
 
 
 def _mean_alone(results: Sequence[Result], tier: str) -> list[Result]:
@@ -120,20 +122,19 @@ def _mean_alone(results: Sequence[Result], tier: str) -> list[Result]:
         if mean.value is None:
             continue
         low, high = mean.interval or (None, None)
-        of_mean = [each for each in results if each.task.key in column.weights]
+        averaged = [record for record in results if record.task.key in column.weights]
+        queries = sum(record.main.n for record in averaged)
         metric = f"mean {column.measure} of {counted_tasks(column.weights, title)}"
-        score = Aggregate(
-            mean.value,
-            low,
-            high,
-            sum(each.main.n for each in of_mean),
-            "mean",
-            (metric,),
-            interval="",
-        )
-        one = of_mean[0]
-        task = TaskInfo(title, MEAN, metric)
-        return [replace(one, task=task, metrics={metric: score}, per_query={metric: {}}, parts=())]
+        score = Aggregate(mean.value, low, high, queries, "mean", (metric,), interval="")
+        return [
+            replace(
+                averaged[0],
+                task=TaskInfo(title, MEAN, metric),
+                metrics={metric: score},
+                per_query={metric: {}},
+                parts=(),
+            )
+        ]
     return []
 
 
@@ -143,10 +144,12 @@ def strongest(ordered: Sequence[Result], named: str) -> Result | None:
     A ``named`` label comes first, else the reference model with the best score; random vectors are
     used without any.
     """
-    if not ordered or ordered[0].model.label == named:
-        return next(iter(ordered), None)
-    references = [other for other in ordered if not is_floor(other)]
-    return max(references, key=lambda other: other.main.value or 0.0, default=ordered[0])
+    if not ordered:
+        return None
+    if ordered[0].model.label == named:
+        return ordered[0]
+    references = [record for record in ordered if not is_floor(record)]
+    return max(references, key=lambda record: record.main.value or 0.0, default=ordered[0])
 
 
 class _Choice:
@@ -177,8 +180,9 @@ class _Choice:
 
 
 def _against(result: Result, choice: _Choice) -> AgainstBaseline:
-    task, column = result.task, "cosine" if "gold" in result.per_query else result.task.main_metric
-    alone = AgainstBaseline(
+    task = result.task
+    column = "cosine" if "gold" in result.per_query else task.main_metric
+    score = AgainstBaseline(
         result.model.label,
         task.key,
         str(task.type),
@@ -188,25 +192,17 @@ def _against(result: Result, choice: _Choice) -> AgainstBaseline:
         missing=choice.missing(task),
         revision=task.substitute or task.revision,
     )
-    other = choice.on(task, column) if column in result.per_query else None
-    if other is None:
-        why = NO_REFERENCE
-        if task.unit == "draws":
-            why = "its draws are not paired"
-        elif result.main.how == REPORTED or column not in result.per_query:
-            why = "no scores to pair"
-        return replace(alone, why=why)
+    baseline = choice.on(task, column) if column in result.per_query else None
+    if baseline is None:
+        return replace(score, why=_why_alone(result, column))
     if result.parts:
-        return replace(alone, why="its subsets are paired one by one")
-    paired = choice.compared.between(result, other)
+        return replace(score, why="its subsets are paired one by one")
+    score = replace(score, baseline=baseline.model.label, other=baseline.main.value)
+    paired = choice.compared.between(result, baseline)
     if paired is None:
-        return replace(
-            alone, baseline=other.model.label, other=other.main.value, why="no query is shared"
-        )
+        return replace(score, why="no query is shared")
     return replace(
-        alone,
-        baseline=other.model.label,
-        other=other.main.value,
+        score,
         difference=paired.difference,
         interval=paired.interval,
         p_value=paired.corrected,
@@ -214,3 +210,12 @@ def _against(result: Result, choice: _Choice) -> AgainstBaseline:
         correction=paired.correction,
         identical=paired.identical,
     )
+
+
+def _why_alone(result: Result, column: str) -> str:
+    """Return why a score has no baseline to compare with."""
+    if result.task.unit == "draws":
+        return "its draws are not paired"
+    if result.main.how == REPORTED or column not in result.per_query:
+        return "no scores to pair"
+    return NO_REFERENCE

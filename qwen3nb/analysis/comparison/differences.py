@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from qwen3nb.analysis.stats.multiple_testing import MAX_T, NAMES, adjust, enough_draws
-from qwen3nb.analysis.stats.paired_tests import effect_sizes
+from qwen3nb.analysis.stats.paired_tests import EffectSize, effect_sizes
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, max_t_p_values
 from qwen3nb.analysis.stats.score_matrix import (
     Columns,
@@ -276,10 +276,10 @@ def paired_differences(
 
 def corrected(family: Sequence[PairedDifference]) -> list[PairedDifference]:
     """The same differences with p-values corrected over all of them, by Holm's method."""
-    values = adjust([each.p_value for each in family], how=HOLM)
+    p_values = adjust([difference.p_value for difference in family], how=HOLM)
     return [
-        replace(each, corrected=p, family=len(family), correction=HOLM)
-        for each, p in zip(family, values, strict=True)
+        replace(difference, corrected=p, family=len(family), correction=HOLM)
+        for difference, p in zip(family, p_values, strict=True)
     ]
 
 
@@ -291,15 +291,14 @@ def _p_values(
     Scores are rounded relative to the largest one (see `resampling`), or to 1, which makes the
     rounding of scores up to 1 independent of the other systems.
     """
-    scores, ones = (
-        matrix.units(each, centred=False) for each in (matrix.scores, np.ones(len(matrix.queries)))
-    )
+    scores = matrix.units(matrix.scores, centred=False)
+    largest = matrix.units(np.ones(len(matrix.queries)), centred=False).max()
     return max_t_p_values(
         scores.T,
         _rows(matrix, pairs).tolist(),
         n_resamples=draws,
         seed=draw_seed(seed, matrix.sampled),
-        largest=float(ones.max()),
+        largest=float(largest),
     )
 
 
@@ -312,38 +311,41 @@ def _described(
     correction: str = "none",
 ) -> list[PairedDifference]:
     """The differences of pairs of systems, from their uncorrected and corrected p-values."""
-    means = matrix.scores.mean(axis=1).tolist()
+
+    def describe(block: Array) -> Iterable[tuple[EffectSize, Interval | None]]:
+        ends = intervals.difference_intervals(matrix.units(block), level=LEVEL)
+        return zip(effect_sizes(block), ends, strict=True)
+
+    means = dict(zip(matrix.systems, matrix.scores.mean(axis=1).tolist(), strict=True))
     unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
-    each = over_pairs(
-        matrix,
-        pairs,
-        lambda block: zip(
-            effect_sizes(block),
-            intervals.difference_intervals(matrix.units(block), level=LEVEL),
-            strict=True,
-        ),
-    )
-    rows = zip(pairs, _rows(matrix, pairs).tolist(), each, p_values, strict=True)
-    units = len(matrix.sampled) if matrix.clusters else 0
-    return [
-        PairedDifference(
-            task=matrix.task,
-            metric=matrix.metric,
-            first=a,
-            second=b,
-            n=size.n,
-            unpaired=unpaired.get(a, 0) + unpaired.get(b, 0),
-            means=(means[i], means[j]),
-            interval=interval,
-            **vars(size),  # difference, d_z, won, tied and lost
-            p_value=p_value,
-            corrected=corrected,
-            family=family,
-            correction=correction,
-            units=units,
+    described = over_pairs(matrix, pairs, describe)
+    differences = []
+    for (minuend, subtrahend), (size, interval), (p_value, p_corrected) in zip(
+        pairs, described, p_values, strict=True
+    ):
+        differences.append(
+            PairedDifference(
+                task=matrix.task,
+                metric=matrix.metric,
+                first=minuend,
+                second=subtrahend,
+                n=size.n,
+                unpaired=unpaired.get(minuend, 0) + unpaired.get(subtrahend, 0),
+                means=(means[minuend], means[subtrahend]),
+                difference=size.difference,
+                interval=interval,
+                p_value=p_value,
+                corrected=p_corrected,
+                family=family,
+                d_z=size.d_z,
+                won=size.won,
+                tied=size.tied,
+                lost=size.lost,
+                correction=correction,
+                units=len(matrix.sampled) if matrix.clusters else 0,
+            )
         )
-        for (a, b), (i, j), (size, interval), (p_value, corrected) in rows
-    ]
+    return differences
 
 
 def _rows(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> NDArray[np.intp]:
@@ -360,15 +362,18 @@ def over_pairs(
     matrix: ScoreMatrix, pairs: Sequence[Pair], function: Callable[[Array], Iterable[T]]
 ) -> list[T]:
     """Apply ``function``, which gives a value per pair, to blocks of differences (pairs, n)."""
-    rows, step = _rows(matrix, pairs), max(1, _HELD // len(matrix.queries))
+    rows = _rows(matrix, pairs)
+    size = max(1, _HELD // len(matrix.queries))
 
-    def block(start: int) -> list[T]:  # in its thread, so that few are in memory at once
-        differences = matrix.scores[rows[start : start + step, 0]]
-        differences -= matrix.scores[rows[start : start + step, 1]]
+    def values_of_block(start: int) -> list[T]:  # in its thread, so that few are in memory at once
+        block = rows[start : start + size]
+        differences = matrix.scores[block[:, 0]]
+        differences -= matrix.scores[block[:, 1]]
         return list(function(differences))
 
     with ThreadPoolExecutor(cores()) as pool:
-        return list(itertools.chain.from_iterable(pool.map(block, range(0, len(rows), step))))
+        blocks = pool.map(values_of_block, range(0, len(rows), size))
+        return list(itertools.chain.from_iterable(blocks))
 
 
 def best_first(differences: Iterable[PairedDifference]) -> list[str]:
@@ -377,15 +382,19 @@ def best_first(differences: Iterable[PairedDifference]) -> list[str]:
     Differences in unlike metrics have no mean: their ranks on each task are averaged instead.
     """
     every = list(differences)
-    alike = len({each.metric for each in every}) == 1
-    on_task: dict[tuple[str, str], list[float]] = {}
-    for each in every:
-        on_task.setdefault((each.task, each.metric), []).append(each.difference)
-    own: dict[str, list[float]] = {}
-    for each in every:
-        rank = sum(other > each.difference for other in on_task[each.task, each.metric])
-        own.setdefault(each.first, []).append(-each.difference if alike else rank)
-    return sorted(own, key=lambda name: (-len(own[name]), fmean(own[name]), name))
+    has_one_metric = len({difference.metric for difference in every}) == 1
+    by_task: dict[tuple[str, str], list[float]] = {}
+    for difference in every:
+        on_task = by_task.setdefault((difference.task, difference.metric), [])
+        on_task.append(difference.difference)
+    places: dict[str, list[float]] = {}
+    for difference in every:
+        place = -difference.difference
+        if not has_one_metric:
+            on_task = by_task[difference.task, difference.metric]
+            place = sum(value > difference.difference for value in on_task)
+        places.setdefault(difference.first, []).append(place)
+    return sorted(places, key=lambda name: (-len(places[name]), fmean(places[name]), name))
 
 
 @dataclass(frozen=True)

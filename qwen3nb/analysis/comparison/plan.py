@@ -27,7 +27,7 @@ import numpy as np
 from pydantic import ConfigDict
 
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.alignment import pair_results, system_names
+from qwen3nb.analysis.comparison.alignment import pair_results, system_name, system_names
 from qwen3nb.analysis.comparison.differences import Procedure, TaskComparison
 from qwen3nb.analysis.stats import paired_tests
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
@@ -156,22 +156,22 @@ def make_plan(results: Iterable[Result], plan: Plan) -> tuple[Plan, list[Planned
     records = list(results)
     plan = _resolved(plan, records)
     names = system_names(records)
-    labels = {names[each.model.identity, each.seed]: each.model.label for each in records}
-    paired, _ = pair_results(records, metric=plan.metric or None, tasks=plan.tasks, names=names)
-    matrices = {matrix.task: matrix for matrix in paired}
-    planned = []
-    for task in plan.tasks:
-        there = {each.model.label for each in records if each.task.key == task}
-        measured = tuple(sorted(there & plan.labels))
-        planned.append(_planned_task(plan, task, matrices.get(task), labels, measured))
-    made = replace(
+    labels = {system_name(record, names): record.model.label for record in records}
+    matrices, _ = pair_results(records, metric=plan.metric or None, tasks=plan.tasks, names=names)
+    by_task = {matrix.task: matrix for matrix in matrices}
+    tasks = []
+    for name in plan.tasks:
+        recorded = {record.model.label for record in records if record.task.key == name}
+        measured = tuple(sorted(recorded & plan.labels))
+        tasks.append(_planned_task(plan, name, by_task.get(name), labels, measured))
+    completed = replace(
         plan,
-        queries={each.task: each.needed for each in planned if each.needed is not None},
-        sources={each.task: each.source for each in planned if each.source},
-        measured={each.task: each.measured for each in planned if each.measured},
+        queries={task.task: task.needed for task in tasks if task.needed is not None},
+        sources={task.task: task.source for task in tasks if task.source},
+        measured={task.task: task.measured for task in tasks if task.measured},
         made=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return made, planned
+    return completed, tasks
 
 
 def _planned_task(
@@ -217,13 +217,15 @@ def plan_notes(planned: Iterable[PlannedTask]) -> list[str]:
 
 def _resolved(plan: Plan, records: Sequence[Result]) -> Plan:
     """Return the plan with labels in place of specs, after checking models and tasks."""
-    labels = {each.model.label for each in records}
-    baseline, *models = (_label(name, labels) for name in (plan.baseline, *plan.models))
+    labels = {record.model.label for record in records}
+    baseline = _label(plan.baseline, labels)
+    models = [_label(model, labels) for model in plan.models]
     if baseline in models:
         raise ValueError(f"{baseline} is the baseline; expected other models to compare with it")
-    measured = {each.task.key for each in records}
-    of_tiers = {task for tier in TIERS.values() for task in tier.task_keys}
-    unknown = [task for task in plan.tasks if task not in measured | of_tiers]
+    tasks = {record.task.key for record in records}
+    for tier in TIERS.values():
+        tasks.update(tier.task_keys)
+    unknown = [task for task in plan.tasks if task not in tasks]
     if unknown:
         from qwen3nb.evaluation.mteb.select import choose_tasks  # loads MTEB
 
@@ -249,21 +251,30 @@ def _deviation(
 
     None if all records are of seeds of one model.
     """
-    pairs = [each for each in combinations(matrix.systems, 2) if len({*map(labels.get, each)}) > 1]
-    planned = [each for each in pairs if {*map(labels.get, each)} <= plan.labels]
-    used = planned or pairs
-    values = []
-    for first, second in used:
-        # Of clusters, as independent queries with the same standard error of the mean.
-        differences = matrix.units(matrix.column(first) - matrix.column(second))
-        values.append(differences.std(ddof=1) * math.sqrt(len(matrix.queries) / len(differences)))
-    if not values:
+    pairs = [
+        (first, second)
+        for first, second in combinations(matrix.systems, 2)
+        if labels[first] != labels[second]
+    ]
+    if not pairs:
         return None
-    models = _some({labels[name] for pair in used for name in pair})
+    planned = [pair for pair in pairs if plan.labels.issuperset(map(labels.get, pair))]
+    deviations = [_deviation_of(matrix, first, second) for first, second in planned or pairs]
+    models = _some({labels[name] for pair in planned or pairs for name in pair})
     queries = f"on {len(matrix.queries):,} queries"
     if planned:
-        return max(values), f"records of {models} {queries}"
-    return float(np.quantile(values, _QUANTILE)), f"records of other models, {models}, {queries}"
+        return max(deviations), f"records of {models} {queries}"
+    deviation = float(np.quantile(deviations, _QUANTILE))
+    return deviation, f"records of other models, {models}, {queries}"
+
+
+def _deviation_of(matrix: ScoreMatrix, first: str, second: str) -> float:
+    """Return the deviation of a difference between queries.
+
+    Of clusters, as independent queries with the same standard error of the mean.
+    """
+    units = matrix.units(matrix.column(first) - matrix.column(second))
+    return float(units.std(ddof=1) * math.sqrt(len(matrix.queries) / len(units)))
 
 
 def plan_files(folder: Path | None = None) -> list[Path]:
@@ -468,8 +479,11 @@ class _Applicable:
     def hypotheses(self) -> set[tuple[str, str, str]]:
         """Pairs of the baseline and a model on a task."""
         baseline = self.plan.baseline
-        tested = ((each.model.label, each.task.key) for each in self.covered)
-        return {(baseline, model, task) for model, task in tested if model != baseline}
+        return {
+            (baseline, record.model.label, record.task.key)
+            for record in self.covered
+            if record.model.label != baseline
+        }
 
 
 def plan_words(comparison: Comparison, folder: Path | None = None) -> str:
@@ -478,25 +492,30 @@ def plan_words(comparison: Comparison, folder: Path | None = None) -> str:
     Of several plans, the last that is older than the measurement applies; others that are about
     the same models and tasks are named.
     """
-    applicable = [_applicable(file, comparison) for file in plan_files(folder)]
-    found = [each for each in applicable if each is not None]
-    valid = [each for each in found if not each.objection]
+    plans = []
+    for file in plan_files(folder):
+        applicable = _applicable(file, comparison)
+        if applicable is not None:
+            plans.append(applicable)
+    if not plans:
+        return ""
     sentences: list[str] = []
-    settled: set[tuple[str, str, str]] = set()
     replaced: list[str] = []
-    for each in reversed(valid):
-        if each.hypotheses <= settled:
-            replaced.append(each.file.name)
+    hypotheses: set[tuple[str, str, str]] = set()  # those of later plans
+    for plan in reversed(plans):
+        if plan.objection:
             continue
-        settled |= each.hypotheses
-        sentences.append(_sentence(each, comparison))
-    if found:
-        sentences += _missing(folder)
+        if plan.hypotheses <= hypotheses:
+            replaced.append(plan.file.name)
+        else:
+            hypotheses |= plan.hypotheses
+            sentences.append(_sentence(plan, comparison))
+    sentences += _missing(folder)
     if replaced:
         sentences.append(f"Replaced by a later plan: {', '.join(replaced)}.")
-    sentences += [
-        f"{each.file.name} does not count: it {each.objection}." for each in found if each.objection
-    ]
+    for plan in plans:
+        if plan.objection:
+            sentences.append(f"{plan.file.name} does not count: it {plan.objection}.")
     return " ".join(sentences)
 
 
@@ -514,13 +533,11 @@ def _applicable(file: Path, comparison: Comparison) -> _Applicable | None:
     for (task, _), record in comparison.records.items():
         if task in plan.tasks and record.model.label in plan.labels:
             by_task.setdefault(task, []).append(record)
-    covered = [
-        record
-        for records in by_task.values()
-        if len({each.model.label for each in records}) > 1
-        and any(each.model.label == plan.baseline for each in records)
-        for record in records
-    ]
+    covered: list[Result] = []
+    for records in by_task.values():
+        labels = {record.model.label for record in records}
+        if len(labels) > 1 and plan.baseline in labels:
+            covered += records
     if covered:
         return _Applicable(file, plan, tuple(covered), objection or _too_late(plan, covered))
     if objection and _mentions(plan, comparison):
@@ -540,12 +557,15 @@ def _mentions(plan: Plan, comparison: Comparison) -> bool:
 
 def _too_late(plan: Plan, covered: Iterable[Result]) -> str:
     """Say which records are not younger than the plan; empty if all are."""
-    made = _moment(plan.made)
-    early = [each for each in covered if not (each.finished and made < _begun(each))]
+    planned = _moment(plan.made)
+    early = {
+        f"{record.model.label} on {record.task.key}"
+        for record in covered
+        if not record.finished or planned >= _begun(record)
+    }
     if not early:
         return ""
-    some = _some({f"{each.model.label} on {each.task.key}" for each in early})
-    return f"was made {_minute(plan.made)}, not before the measurement of {some}"
+    return f"was made {_minute(plan.made)}, not before the measurement of {_some(early)}"
 
 
 def _begun(record: Result) -> datetime:
