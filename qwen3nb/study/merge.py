@@ -6,6 +6,8 @@ the place of ours. If this release has changed the same cell, the notebook canno
 """
 
 import ast
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from qwen3nb.study.copies import (
@@ -25,6 +27,8 @@ from qwen3nb.study.copies import (
     value_part,
 )
 
+_PUBLIC_NAME = re.compile(r"\bq\.(\w+(?:\.\w+)?)")
+
 
 @dataclass(frozen=True)
 class Merge:
@@ -33,6 +37,7 @@ class Merge:
     notebook: Notebook
     changes: tuple[str, ...]  # of the owner, such as "tier" or "cell 4f1c"; all carried over
     conflicts: tuple[str, ...]  # cells that the owner and this release have changed
+    advice: tuple[str, ...]  # what the owner should change in his cells
 
 
 @dataclass
@@ -45,6 +50,7 @@ class _Merging:
     cells: list[Cell]  # of the merged notebook
     changes: list[str]
     conflicts: list[str]
+    owners_cells: list[Cell]  # those of the merged notebook that are the owner's
 
     def is_ours(self, part: str) -> bool:
         """Return whether a part is a copy, also one by an update that was stopped."""
@@ -59,7 +65,13 @@ class _Merging:
 
 
 def merge_notebook(
-    owners: Notebook, released: Notebook, *, path: str, before: Copies, manifest: Copies
+    owners: Notebook,
+    released: Notebook,
+    *,
+    path: str,
+    before: Copies,
+    manifest: Copies,
+    new_names: Mapping[str, str],
 ) -> Merge:
     """Merge the owner's notebook with the one of this release.
 
@@ -69,6 +81,7 @@ def merge_notebook(
         path: its path in the study.
         before: what may have been copied: see ``manifest``, or all versions if that is empty.
         manifest: what was copied into this study; empty if that is unknown.
+        new_names: what to write instead of names of earlier versions, without ``q.``.
     """
     merging = _Merging(
         before=before.digests.get(path, frozenset()),
@@ -77,6 +90,7 @@ def merge_notebook(
         cells=list(released["cells"]),
         changes=[],
         conflicts=[],
+        owners_cells=[],
     )
     _leave_out_deleted(merging, owners)
     place = 0  # behind the last cell of the owner that is in the merged notebook
@@ -92,6 +106,7 @@ def merge_notebook(
             merging.conflicts.append(f"cell {cell_id(cell)}, which is gone")
         else:
             merging.cells.insert(place, cell)
+            merging.owners_cells.append(cell)
             merging.changes.append(f"cell {cell_id(cell) or place + 1}")
             place += 1
     notebook = released.copy()
@@ -99,7 +114,10 @@ def merge_notebook(
     notebook["metadata"] = _merged_metadata(owners, released)
     if notebook["metadata"] != released["metadata"]:
         merging.changes.append("kernel")
-    return Merge(notebook, tuple(merging.changes), tuple(merging.conflicts))
+    advice: list[str] = []
+    for cell in merging.owners_cells:
+        advice += _advice(cell, before=owners, after=notebook, new_names=new_names)
+    return Merge(notebook, tuple(merging.changes), tuple(merging.conflicts), tuple(advice))
 
 
 def _leave_out_deleted(merging: _Merging, owners: Notebook) -> None:
@@ -121,6 +139,7 @@ def _merge_cell(merging: _Merging, position: int, cell: Cell) -> None:
         merging.cells[position] = _merge_parameters(merging, ours, cell)
     elif digest(cell_part(ours)) in merging.before:  # this release has not changed it
         merging.cells[position] = cell
+        merging.owners_cells.append(cell)
         merging.changes.append(f"cell {cell_id(cell)}")
     else:
         merging.conflicts.append(f"cell {cell_id(cell)}")
@@ -169,3 +188,40 @@ def _merged_metadata(owners: Notebook, released: Notebook) -> Metadata:
     if kernel and kernel.get("name") != metadata["kernelspec"]["name"]:
         metadata["kernelspec"] = kernel
     return metadata
+
+
+def _advice(
+    cell: Cell, *, before: Notebook, after: Notebook, new_names: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield what the owner should change in a cell of his, in a notebook of this release."""
+    if cell["cell_type"] != "code":
+        return
+    name = f"cell {cell_id(cell)}"
+    for old_name in _PUBLIC_NAME.findall(cell["source"]):
+        if old_name in new_names:
+            yield f"{name}: q.{old_name} is now {new_names[old_name]}"
+    variables = _variables(before) - _variables(after)
+    for variable in sorted(_names(cell["source"], ast.Load) & variables):
+        yield f"{name}: no cell sets {variable} any more"
+
+
+def _variables(notebook: Notebook) -> set[str]:
+    """Return the variables that the cells of a notebook set."""
+    variables: set[str] = set()
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            variables |= _names(cell["source"], ast.Store)
+    return variables
+
+
+def _names(source: str, context: type[ast.expr_context]) -> set[str]:
+    """Return the names that a cell reads or sets; empty if it is not Python."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, context):
+            names.add(node.id)
+    return names

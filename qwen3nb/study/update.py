@@ -54,12 +54,15 @@ class FileUpdate:
     action: Action
     content: bytes = b""  # of this release, or merged; empty if it has no such file
     reason: str = ""
+    advice: tuple[str, ...] = ()  # what the owner should change in his cells
 
     @property
     def text(self) -> str:
-        """One line: what is done with which file, and why."""
+        """What is done with which file, and why; then a line per piece of advice."""
         line = f"{self.action.value:8}  {self.path}"
-        return f"{line}: {self.reason}" if self.reason else line
+        if self.reason:
+            line = f"{line}: {self.reason}"
+        return "\n".join([line, *(f"          {piece}" for piece in self.advice)])
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,12 @@ class StudyUpdate:
         return folder if folder.exists() else None
 
 
-def plan_update(study: Path) -> StudyUpdate:
+def plan_update(study: Path, *, new_names: Mapping[str, str] | None = None) -> StudyUpdate:
     """Compare a study with this release, and return what an update would do.
+
+    Args:
+        study: its folder.
+        new_names: what to write instead of names of earlier versions, for advice.
 
     Raises:
         StudyError: the folder is no study, or it is the repository itself, which git updates.
@@ -112,6 +119,7 @@ def plan_update(study: Path) -> StudyUpdate:
         manifest=read_copies(study / MANIFEST),
         history=released_copies(),
         release=copies_of(released),
+        new_names=new_names or {},
     )
     updates = tuple(comparison.updates())
     return StudyUpdate(study, updates, comparison.manifest_after(updates))
@@ -126,6 +134,7 @@ class _Comparison:
     manifest: Copies  # what was copied into this study; empty if it has no manifest
     history: Copies  # what earlier versions have copied
     release: Copies  # what this one copies
+    new_names: Mapping[str, str]
 
     @cached_property
     def copied_before(self) -> Copies:
@@ -191,6 +200,7 @@ class _Comparison:
             path=path,
             before=self.copied_before,
             manifest=self.manifest,
+            new_names=self.new_names,
         )
         if merge.conflicts:
             conflicts = ", ".join(merge.conflicts)
@@ -201,7 +211,8 @@ class _Comparison:
         merged = notebook_bytes(merge.notebook)
         if parse_notebook(present) == merge.notebook:
             return None
-        return FileUpdate(path, Action.MERGE, merged, f"with your {', '.join(merge.changes)}")
+        reason = f"with your {', '.join(merge.changes)}"
+        return FileUpdate(path, Action.MERGE, merged, reason, merge.advice)
 
     def _update_of_gone(self, path: str, *, contents_stay: bool) -> FileUpdate:
         """Return what is done with a file that this release no longer has."""

@@ -21,6 +21,7 @@ from qwen3nb.study.copies import (
     read_copies,
     released_copies,
 )
+from qwen3nb.study.merge import merge_notebook
 from qwen3nb.study.update import Action, plan_update
 
 NOTEBOOK = "notebooks/compare.ipynb"
@@ -169,6 +170,29 @@ def test_what_both_have_changed_is_kept_and_the_new_one_is_put_aside(study):
     (new,) = (study / "updates").glob(f"*/new/{NOTEBOOK}")
     assert parse_notebook(new.read_bytes()) == LATER
     assert plan_update(study).files == tuple(files.values())  # nothing is settled
+
+
+def test_what_to_write_instead_of_an_old_name_is_said(study):
+    source = "q.tables.power_table(models)\nprint(tier)"
+    changed(study, lambda cells: cells.insert(3, cell("added", source)))
+    (update,) = plan_update(
+        study, new_names={"tables.power_table": "comparison.power_table()"}
+    ).files
+    advice = "cell added: q.tables.power_table is now comparison.power_table()"
+    assert update.advice == (advice,)
+    assert update.text.splitlines()[1].strip() == advice
+
+
+def test_a_variable_that_is_gone_is_named(study):
+    changed(study, lambda cells: cells.insert(3, cell("added", "len(rows)")))
+    content = parse_notebook((study / NOTEBOOK).read_bytes())
+    content["cells"][2]["source"] = "rows = q.tables.comparison(models)"
+    earlier = {**EARLIER, "cells": [*EARLIER["cells"][:2], content["cells"][2]]}
+    copies = copies_of({NOTEBOOK: notebook_bytes(earlier)})
+    merge = merge_notebook(
+        content, LATER, path=NOTEBOOK, before=copies, manifest=copies, new_names={}
+    )
+    assert merge.advice == ("cell added: no cell sets rows any more",)
 
 
 def test_a_cell_that_the_owner_deleted_does_not_come_back(study):

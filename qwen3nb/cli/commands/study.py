@@ -66,10 +66,11 @@ def _create(folder: Path, *, title: str, author: str) -> None:
 
 def _update(folder: Path | None, *, dry_run: bool) -> None:
     """Update a study, and print what is done with each of its files."""
+    from qwen3nb.old_names import NEW_OF_OLD
     from qwen3nb.study.update import plan_update
 
     study = folder.expanduser().resolve() if folder else paths.notebooks().parent
-    plan = plan_update(study)
+    plan = plan_update(study, new_names=NEW_OF_OLD)
     click.echo(f"{study}\n")
     for update in plan.files:
         click.echo(update.text)
