@@ -425,7 +425,11 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def cached_snapshot(
-    id_: str, *, kind: str, revision: str | None, files: list[str] | None = None
+    id_: str,
+    *,
+    kind: str,
+    revision: str | None,
+    files: list[str] | None = None,
 ) -> Path:
     """Download what is not in the hub's cache yet, and return the folder of the snapshot.
 
@@ -481,7 +485,12 @@ def _check_not_empty(folder: Path) -> None:
 
 
 def download_into(
-    folder: Path, id_: str, *, kind: str, revision: str | None, files: list[str] | None = None
+    folder: Path,
+    id_: str,
+    *,
+    kind: str,
+    revision: str | None,
+    files: list[str] | None = None,
 ) -> set[str]:
     """Download the files of a repository into ``folder``, except those already there.
 

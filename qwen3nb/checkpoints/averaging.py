@@ -111,7 +111,9 @@ def select_checkpoints(
 
 
 def _metrics(
-    checkpoints: Sequence[Path], metric: str, folder: Path | str
+    checkpoints: Sequence[Path],
+    metric: str,
+    folder: Path | str,
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Return the metric of each checkpoint by name, and the reasons why others have none."""
     metrics: dict[str, float] = {}

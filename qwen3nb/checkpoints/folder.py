@@ -163,7 +163,9 @@ class ModelFolder(os.PathLike[str]):
             self.stamps.setdefault(file, file_stamp(file))
             if file.stat().st_size > JSON_LIMIT:
                 self._digests[name] = remembered_digest(
-                    [file], lambda: sha256_file(file), kind="sha256"
+                    [file],
+                    lambda: sha256_file(file),
+                    kind="sha256",
                 )
             else:
                 self._digests[name] = sha256_file(file)

@@ -104,7 +104,9 @@ class Weights:
         return dict(self._each(set(names), _hash))
 
     def _each(
-        self, names: set[str], action: Callable[[BinaryIO, TensorEntry], T]
+        self,
+        names: set[str],
+        action: Callable[[BinaryIO, TensorEntry], T],
     ) -> Iterator[tuple[str, T]]:
         for path in sorted({self.tensors[name].file for name in names}):
             with path.open("rb") as file:
@@ -267,7 +269,12 @@ def _load_without_data(file: Path) -> Any:
         raise CheckpointError(f"{file}: unreadable ({reason})") from None
 
 
-def _torch_entry(file: Path, name: str, value: Tensor, ends: list[int]) -> TensorEntry:
+def _torch_entry(
+    file: Path,
+    name: str,
+    value: Tensor,
+    ends: list[int],
+) -> TensorEntry:
     import torch
 
     if not isinstance(value, torch.Tensor):

@@ -109,7 +109,11 @@ def check_output(output: Path, sources: Iterable[ModelFolder], *, mark: str) -> 
 
 
 def write_pieces(
-    checkpoints: Sequence[ModelFolder], pieces: Sequence[Piece], file: Path, *, format: str = "pt"
+    checkpoints: Sequence[ModelFolder],
+    pieces: Sequence[Piece],
+    file: Path,
+    *,
+    format: str = "pt",
 ) -> tuple[str, list[str]]:
     """Write ``file``; return the digest of its weights, and warnings about suspicious tensors.
 
@@ -170,7 +174,9 @@ def _transfer(file: Path, header: bytes, transfers: Sequence[_Transfer]) -> None
 
 
 def _layout(
-    checkpoints: Sequence[ModelFolder], pieces: Sequence[Piece], format: str
+    checkpoints: Sequence[ModelFolder],
+    pieces: Sequence[Piece],
+    format: str,
 ) -> tuple[bytes, list[_Transfer]]:
     """Return the header, and the offset of each piece."""
     fields: dict[str, dict[str, object]] = {"__metadata__": {"format": format}}
@@ -336,7 +342,12 @@ def _too_large(entry: TensorEntry, dtype: str) -> CheckpointError:
     )
 
 
-def _fill(source: FileIO, buffer: memoryview, entry: TensorEntry, offset: int) -> None:
+def _fill(
+    source: FileIO,
+    buffer: memoryview,
+    entry: TensorEntry,
+    offset: int,
+) -> None:
     """Fill ``buffer`` from a file at ``offset``; raise if the file ends before that."""
     position = 0
     while position < len(buffer):

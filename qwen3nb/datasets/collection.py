@@ -217,7 +217,11 @@ class TestCollection:
             scored = {query: dict(grades) for query, grades in self.qrels.items() if grades}
         self._check_texts(place, scored)
         counts = judgement_counts(
-            self.qrels, queries=self.queries, documents=self.documents, place=place, zeros=zeros
+            self.qrels,
+            queries=self.queries,
+            documents=self.documents,
+            place=place,
+            zeros=zeros,
         )
         for name, count in (counted or {}).items():
             counts[name] = counts.get(name, 0) + count
@@ -249,7 +253,9 @@ class TestCollection:
         )
 
     def _queries_with_relevant(
-        self, place: object, missing_documents: str
+        self,
+        place: object,
+        missing_documents: str,
     ) -> dict[str, dict[str, int]]:
         """Return the grades of the queries that have a relevant document."""
         relevant: dict[str, dict[str, int]] = {}
@@ -286,7 +292,11 @@ class TestCollection:
             )
 
     def _checked_candidates(
-        self, place: object, scored: Mapping[str, object], *, duplicates: bool
+        self,
+        place: object,
+        scored: Mapping[str, object],
+        *,
+        duplicates: bool,
     ) -> dict[str, list[str]] | None:
         """Return the candidates of each scored query; refuse unknown ones, and ``duplicates``."""
         if self.candidates is None:
@@ -501,7 +511,13 @@ def from_mteb(task: Any) -> list[TestCollection]:
     return collections
 
 
-def _of_subset(task: Any, subset: str, split: str, *, name: str) -> TestCollection:
+def _of_subset(
+    task: Any,
+    subset: str,
+    split: str,
+    *,
+    name: str,
+) -> TestCollection:
     """Return the collection of one subset and split of a task whose data are loaded."""
     data = task.dataset[subset][split]
     if task.metadata.type == "Reranking" and not data["top_ranked"]:

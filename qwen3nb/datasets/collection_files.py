@@ -95,7 +95,9 @@ def _values_by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict
 
 
 def _read_qrels(
-    file: Path, *, columns: int = 3
+    file: Path,
+    *,
+    columns: int = 3,
 ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Read grades per query and document from BEIR's TSV or JSONL, or from TREC qrels.
 

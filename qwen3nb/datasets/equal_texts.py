@@ -61,7 +61,8 @@ def _is_titled(document: str, text: str) -> bool:
 
 
 def _equal_texts(
-    queries: Mapping[str, str], documents: Mapping[str, str]
+    queries: Mapping[str, str],
+    documents: Mapping[str, str],
 ) -> Iterator[tuple[str, str]]:
     """Yield each document and query of equal text; those of queries are `plain_text` already."""
     queries_of: dict[str, list[str]] = {}

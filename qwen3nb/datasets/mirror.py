@@ -313,7 +313,8 @@ def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
 
 @contextmanager
 def hub_access(
-    requirements: Iterable[Need], reachable: Callable[[], bool] | None = None
+    requirements: Iterable[Need],
+    reachable: Callable[[], bool] | None = None,
 ) -> Iterator[None]:
     """Guard the requests of the hub's libraries; without a hub, restrict them to their caches.
 
@@ -343,7 +344,9 @@ def hub_access(
 
 
 def missing(
-    requirements: Iterable[Need], *, reachable: Callable[[], bool] | None = None
+    requirements: Iterable[Need],
+    *,
+    reachable: Callable[[], bool] | None = None,
 ) -> list[Need]:
     """Return the needs that are neither in the mirror, nor in the hub's cache, nor on the hub.
 
@@ -373,7 +376,10 @@ def load_here(task: Any) -> None:
 
 
 def missing_error(
-    unavailable: list[Need], *, command: str = "", problem: str = "the hub does not answer"
+    unavailable: list[Need],
+    *,
+    command: str = "",
+    problem: str = "the hub does not answer",
 ) -> MirrorError:
     """Return one error that lists what is missing, with the command that fetches it.
 
@@ -532,7 +538,9 @@ def _refuse_other_files(folder: Path, names: set[str]) -> None:
 
 
 def sizes(
-    requirements: Iterable[Need], *, say: Callable[[str], object] = print
+    requirements: Iterable[Need],
+    *,
+    say: Callable[[str], object] = print,
 ) -> list[tuple[Need, str]]:
     """Return each need with its size on the hub, as text; ``unknown`` if the hub fails.
 

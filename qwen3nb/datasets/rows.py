@@ -135,7 +135,11 @@ def numbered_lines(file: Path, *, byte_limit: int | None = None) -> Iterator[tup
 
 
 def stream_lines(
-    raw: IO[bytes], *, place: object, byte_limit: int | None = None, source: str = ""
+    raw: IO[bytes],
+    *,
+    place: object,
+    byte_limit: int | None = None,
+    source: str = "",
 ) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line of an open file; see `numbered_lines`.
 
@@ -220,7 +224,9 @@ def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[
 
 
 def checked_rows(
-    rows: Iterable[tuple[int, Mapping[str, Any]]], fields: Fields, place: object
+    rows: Iterable[tuple[int, Mapping[str, Any]]],
+    fields: Fields,
+    place: object,
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Yield number and named fields of each numbered row, after checking their types.
 
@@ -284,7 +290,10 @@ def csv_rows(file: Path, *, byte_limit: int | None = None) -> Iterator[tuple[int
 
 
 def separated_rows(
-    lines: Iterable[str], separator: str, *, place: object
+    lines: Iterable[str],
+    separator: str,
+    *,
+    place: object,
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield last line number and cells of each row of quoted lines, separated by ``separator``.
 
@@ -302,7 +311,10 @@ def separated_rows(
 
 
 def csv_header(
-    rows: Iterator[tuple[int, list[str]]], *, file: Path, columns: Iterable[str] = ()
+    rows: Iterator[tuple[int, list[str]]],
+    *,
+    file: Path,
+    columns: Iterable[str] = (),
 ) -> list[str]:
     """Return the names of columns in the first of the rows of `csv_rows`.
 

@@ -32,7 +32,13 @@ Ranks = NDArray[np.int32]
 T = TypeVar("T")
 
 
-def write_run(file: Path, run: Run, *, tag: str, distinct: bool = False) -> Path:
+def write_run(
+    file: Path,
+    run: Run,
+    *,
+    tag: str,
+    distinct: bool = False,
+) -> Path:
     """Write ``run`` atomically, one query after the other.
 
     Args:
@@ -50,7 +56,13 @@ def write_run(file: Path, run: Run, *, tag: str, distinct: bool = False) -> Path
     return file
 
 
-def run_digest(file: Path, run: Run, *, tag: str, distinct: bool = False) -> str:
+def run_digest(
+    file: Path,
+    run: Run,
+    *,
+    tag: str,
+    distinct: bool = False,
+) -> str:
     """Return the SHA-256 of the file that `write_run` would write; errors name ``file``."""
     digest = hashlib.sha256()
     for block in _blocks(file, run, tag=tag, distinct=distinct):
@@ -58,7 +70,13 @@ def run_digest(file: Path, run: Run, *, tag: str, distinct: bool = False) -> str
     return digest.hexdigest()
 
 
-def _blocks(file: Path, run: Run, *, tag: str, distinct: bool) -> Iterator[bytes]:
+def _blocks(
+    file: Path,
+    run: Run,
+    *,
+    tag: str,
+    distinct: bool,
+) -> Iterator[bytes]:
     """Yield the lines of each query."""
     for query in sorted(run):
         ranked = ranking(run, query)

@@ -75,7 +75,11 @@ class ExportFields(TypedDict, total=False):
 
 
 def copy_tokenizer(
-    source: ModelFolder, target: Path, *, rows: int, options: ExportOptions
+    source: ModelFolder,
+    target: Path,
+    *,
+    rows: int,
+    options: ExportOptions,
 ) -> tuple[Tokenizer, list[str]]:
     """Copy the tokenizer files and check that they match the embedding.
 
@@ -150,7 +154,10 @@ def _write_tokenizer_config(source: ModelFolder, target: Path, options: ExportOp
 
 
 def _end_warnings(
-    tokenizer: Tokenizer, end: str | None, configured: object, options: ExportOptions
+    tokenizer: Tokenizer,
+    end: str | None,
+    configured: object,
+    options: ExportOptions,
 ) -> list[str]:
     """Return warnings about the end-of-text token ``end``, which may follow every text."""
     warnings: list[str] = []

@@ -123,7 +123,13 @@ class _Graph:
         bias = self._op("Mul", padding, self._number(_LEAST))
         return self._op("Unsqueeze", bias, self._whole([1, 2]))
 
-    def _attention(self, states: str, layer: str, rotary: tuple[str, str], bias: str) -> str:
+    def _attention(
+        self,
+        states: str,
+        layer: str,
+        rotary: tuple[str, str],
+        bias: str,
+    ) -> str:
         """Return the attention's output (B, T, H); queries of a shared head are grouped."""
         heads = self._config["num_attention_heads"]
         shared = self._config["num_key_value_heads"]
@@ -175,7 +181,13 @@ class _Graph:
     def _op(self, kind: str, *inputs: str, **attributes: Attribute) -> str:
         return self._ops(kind, 1, *inputs, **attributes)[0]
 
-    def _ops(self, kind: str, count: int, *inputs: str, **attributes: Attribute) -> Sequence[str]:
+    def _ops(
+        self,
+        kind: str,
+        count: int,
+        *inputs: str,
+        **attributes: Attribute,
+    ) -> Sequence[str]:
         from onnx import helper
 
         names = [f"{kind}_{len(self._nodes)}_{index}" for index in range(count)]

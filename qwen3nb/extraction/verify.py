@@ -173,7 +173,11 @@ def _source_states(
 
 
 def _source_model(
-    source: ModelFolder, embedding: str, config: Qwen3EncoderConfig, *, dtype: torch.dtype
+    source: ModelFolder,
+    embedding: str,
+    config: Qwen3EncoderConfig,
+    *,
+    dtype: torch.dtype,
 ) -> Qwen3ForSeq2SeqLM:
     """Return the encoder-decoder with the encoder's weights, and a decoder without memory."""
     fields = {key: getattr(config, key) for key in _SETTINGS}
@@ -303,7 +307,11 @@ def _probe(model: PreTrainedModel) -> dict[str, object]:
 
 
 def _compare_vectors(
-    export: Path, states: Sequence[Tensor], options: ExportOptions, *, origin: object
+    export: Path,
+    states: Sequence[Tensor],
+    options: ExportOptions,
+    *,
+    origin: object,
 ) -> float:
     """Return the largest difference of sentence-transformers' vectors from the pooled states."""
     from sentence_transformers import SentenceTransformer
@@ -315,7 +323,9 @@ def _compare_vectors(
     vectors = torch.cat(rows)
     with refusing(origin, "sentence-transformers cannot load the export; nothing was written"):
         model = SentenceTransformer(
-            str(export), device="cpu", model_kwargs={"dtype": torch.float32}
+            str(export),
+            device="cpu",
+            model_kwargs={"dtype": torch.float32},
         )
     theirs = model.encode(
         list(TEXTS),

@@ -223,7 +223,13 @@ def write_text(path: Path, text: str) -> Path:
     return write_bytes(path, text.encode("utf-8"))
 
 
-def write_json(path: Path, value: object, *, indent: int | None = 1, replace: bool = True) -> Path:
+def write_json(
+    path: Path,
+    value: object,
+    *,
+    indent: int | None = 1,
+    replace: bool = True,
+) -> Path:
     """Write strict JSON, atomically; see `new_file`.
 
     Raises:

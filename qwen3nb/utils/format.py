@@ -122,7 +122,11 @@ def duration_text(seconds: float | None) -> str:
 
 
 def interval_text(
-    interval: tuple[float, float] | None, *, sign: bool = True, digits: int = 3, absent: str = "–"
+    interval: tuple[float, float] | None,
+    *,
+    sign: bool = True,
+    digits: int = 3,
+    absent: str = "–",
 ) -> str:
     """Format the ends of an interval, or return ``absent`` for None.
 

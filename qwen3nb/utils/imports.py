@@ -23,7 +23,8 @@ DataFrame: TypeAlias = "pandas.DataFrame"
 
 
 def lazy_names(
-    module: str, file: str
+    module: str,
+    file: str,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return a module's ``__getattr__``, ``__dir__`` and ``__all__`` for names loaded on first use.
 

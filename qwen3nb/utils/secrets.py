@@ -236,7 +236,9 @@ def is_secret_name(name: str) -> bool:
 
 
 def kernel_environment(
-    *, download: bool = False, environ: Mapping[str, str] | None = None
+    *,
+    download: bool = False,
+    environ: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Return the environment of a kernel: this process's, without secrets.
 

@@ -104,7 +104,10 @@ def write_all(rows: NDArray[Any], handle: BinaryIO | FileIO) -> None:
 
 
 def write_manifest_fields(
-    file: Path, fields: Mapping[str, object], *, replace: bool = True
+    file: Path,
+    fields: Mapping[str, object],
+    *,
+    replace: bool = True,
 ) -> None:
     """Write a manifest of ``fields`` with its digest; without ``replace``, keep an existing one."""
     content = {"schema": SCHEMA, **fields}

@@ -292,7 +292,14 @@ class SegmentWriter:
         )
 
     @classmethod
-    def open(cls, folder: Path, dimension: int, *, full: int, half: bool) -> SegmentWriter:
+    def open(
+        cls,
+        folder: Path,
+        dimension: int,
+        *,
+        full: int,
+        half: bool,
+    ) -> SegmentWriter:
         """Continue a segment of this machine without a writer, or begin a new one.
 
         A segment of ``full`` bytes is full. Without locks, every writer begins a new segment.
@@ -544,7 +551,10 @@ class EmbeddingCache:
         except OSError as error:
             self._off.add(action_name)
             log.warning(
-                "%s: cannot %s vectors (%s); continuing without", self.folder, action_name, error
+                "%s: cannot %s vectors (%s); continuing without",
+                self.folder,
+                action_name,
+                error,
             )
             return otherwise
         finally:

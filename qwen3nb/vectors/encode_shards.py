@@ -113,7 +113,7 @@ def model_of(encoder: TextEncoder, role: str | None) -> ShardModel:
         identity=encoder.identity,
         dimension=encoder.dimension,
         similarity=encoder.similarity_name,
-        role=role,  # type: ignore[arg-type]
+        role=role,  # type: ignore[arg-type],
     )
 
 
@@ -131,7 +131,13 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"{folder}: holds files but no {PLAN}; choose a new folder")
 
 
-def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int = 1) -> Cuts:
+def cut_texts(
+    source: Path,
+    folder: Path,
+    *,
+    shards: int | None,
+    at_least: int = 1,
+) -> Cuts:
     """Check the input and split it into ``shards`` parts, or as in the plan of ``folder``.
 
     Without a number or a plan, there is a part per 65,536 texts, but ``at_least`` this number;
@@ -300,7 +306,9 @@ def _texts_of(shard: Shard, source: Path) -> Iterator[str]:
 
 
 def finish_shards(
-    folder: Path, vectors: ShardedVectors, digests: Mapping[str, str]
+    folder: Path,
+    vectors: ShardedVectors,
+    digests: Mapping[str, str],
 ) -> ShardedVectors:
     """Write the manifest if every part is complete, and remove leftovers of killed writers."""
     shards = tuple(replace(shard, sha256=digests[shard.file]) for shard in vectors.shards)

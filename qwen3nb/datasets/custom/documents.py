@@ -201,7 +201,11 @@ def _rows_in_memory(source: object, columns: list[str]) -> Iterator[PlacedRow]:
 
 
 def _with_all_columns(
-    file: Path, rows: Iterable[PlacedRow], columns: list[str], *, needs_text: bool
+    file: Path,
+    rows: Iterable[PlacedRow],
+    columns: list[str],
+    *,
+    needs_text: bool,
 ) -> Iterator[PlacedRow]:
     """Yield objects with every column; a key may be absent from some of them, but not from all.
 
@@ -227,7 +231,12 @@ def _with_all_columns(
         )
 
 
-def _refuse_misspelt(place: str, name: str, row: Row, columns: list[str]) -> None:
+def _refuse_misspelt(
+    place: str,
+    name: str,
+    row: Row,
+    columns: list[str],
+) -> None:
     """Refuse an object that has a key like ``name`` in its place."""
     similar = get_close_matches(name, row.keys() - set(columns), 1, cutoff=0.75)
     if similar:
@@ -245,7 +254,12 @@ def _id(value: object, *, place: str) -> str:
     return reader.checked_id(value, place=place)
 
 
-def _text(place: str, layout: DocumentLayout, template: TextTemplate, row: Row) -> str:
+def _text(
+    place: str,
+    layout: DocumentLayout,
+    template: TextTemplate,
+    row: Row,
+) -> str:
     values = {}
     for _, name in template.parts:
         column = layout.column_of(name)

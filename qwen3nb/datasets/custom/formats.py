@@ -167,7 +167,10 @@ class _Database(Format):
     list_columns: str  # a statement that yields the stored columns of a schema's table
 
     def selected_rows(
-        self, file: Path, database: _Connection, request: RowRequest
+        self,
+        file: Path,
+        database: _Connection,
+        request: RowRequest,
     ) -> Iterator[PlacedRow]:
         """Yield the requested columns of a table; names from the file are quoted."""
         tables = self.tables(database)

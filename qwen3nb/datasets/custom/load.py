@@ -159,7 +159,9 @@ def load_domain(
 
 
 def _judged(
-    queries: QueryFile, documents: Documents, threshold: int
+    queries: QueryFile,
+    documents: Documents,
+    threshold: int,
 ) -> dict[str, Mapping[str, int]]:
     """Return the grades of documents that exist, of each query with a relevant one.
 
@@ -189,12 +191,19 @@ def _judged(
 
 
 def _counts(
-    queries: QueryFile, documents: Documents, dropped: Sequence[Query], threshold: int
+    queries: QueryFile,
+    documents: Documents,
+    dropped: Sequence[Query],
+    threshold: int,
 ) -> dict[str, int]:
     """Count judged documents that are missing, and queries by why they are dropped."""
     grades = {query.id: query.grades for query in queries.queries}
     counts = judgement_counts(
-        grades, queries=grades, documents=documents.texts, place=queries.file, zeros=False
+        grades,
+        queries=grades,
+        documents=documents.texts,
+        place=queries.file,
+        zeros=False,
     )
     unwinnable = [query for query in dropped if highest_grade(query.grades) >= threshold]
     counts[UNWINNABLE] = len(unwinnable)
@@ -240,7 +249,10 @@ def _notes(queries: QueryFile, documents: Collection[str], threshold: int) -> It
 
 
 def document_factors(
-    documents: Documents, settings: ScoringSettings, *, on: date | None
+    documents: Documents,
+    settings: ScoringSettings,
+    *,
+    on: date | None,
 ) -> tuple[dict[str, float], dict[str, object], list[str]]:
     """Return the factor of each document, the parameters, and notes on missing values.
 

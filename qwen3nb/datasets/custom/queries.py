@@ -67,7 +67,9 @@ def _must_be(expected: str, holds: Callable[[Any], bool]) -> pydantic.AfterValid
     def check(value: T) -> T:
         if not holds(value):
             raise PydanticCustomError(
-                "unexpected_value", "Input should be {expected}", {"expected": expected}
+                "unexpected_value",
+                "Input should be {expected}",
+                {"expected": expected},
             )
         return value
 

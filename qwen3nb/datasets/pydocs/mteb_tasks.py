@@ -159,7 +159,9 @@ def _class_numbers(pydocs: PyDocs) -> dict[str, int]:
 
 
 def _first_stage(
-    corpus: dict[str, str], queries: dict[str, str], depth: int
+    corpus: dict[str, str],
+    queries: dict[str, str],
+    depth: int,
 ) -> dict[str, list[str]]:
     """The ``depth`` best documents of each query by BM25 (Lucene's, k1 1.5, b 0.75)."""
     index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
