@@ -169,11 +169,17 @@ class EvaluationRun:
         return iter(self.results)
 
     def __repr__(self) -> str:
-        counts = [f"{len(self)} record{'s' * (len(self) != 1)}"]
-        for name in ("reused", "skipped", "failures"):
-            if part := getattr(self, name):
-                counts.append(f"{len(part)} {name.replace('failures', 'failed')}")
-        lines = [f"<EvaluationRun: {', '.join(counts)}>", *(f"  {result!r}" for result in self)]
+        plural = "s" if len(self) != 1 else ""
+        counts = [f"{len(self)} record{plural}"]
+        for items, what in (
+            (self.reused, "reused"),
+            (self.skipped, "skipped"),
+            (self.failures, "failed"),
+        ):
+            if items:
+                counts.append(f"{len(items)} {what}")
+        lines = [f"<EvaluationRun: {', '.join(counts)}>"]
+        lines += [f"  {result!r}" for result in self]
         lines += [f"  {name}: skipped, {reason}" for name, reason in self.skipped.items()]
         return "\n".join([*lines, *self.failure_lines()])
 
@@ -217,24 +223,19 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     reused: list[str] = []
     skipped: dict[str, str] = {}
     failures: dict[str, str] = {}
-    shown = run.show_progress and kind in ("tasks", "data sets")  # of which there may be many
-    bar = tqdm(list(jobs), desc=label, unit=kind.removesuffix("s"), disable=not shown)
+    many = kind in ("tasks", "data sets")
+    hidden = not (many and run.show_progress)
+    bar = tqdm(list(jobs), desc=label, unit=kind.removesuffix("s"), disable=hidden)
     for name, find in bar:
         bar.set_postfix_str(name)
         file: Path | None = None
         try:
             for model, item in find():
                 file = record_path(model, item, run)
-                with turn(file, what="evaluates"):  # other processes then find the saved record
-                    earlier = None if run.fresh else stored(model, item, run)
-                    if earlier is not None:
-                        used_again(file, earlier.checksum)
-                    result = earlier or item.evaluate(loaded(model), run)
-                    if earlier is None:
-                        result.save(run.folder)
-                        file.with_suffix(_NOTE).unlink(missing_ok=True)
-                    results.append(result)  # only what is on disk
-                reused += [item.name] * (earlier is not None)
+                result, is_new = _record_of(model, item, run)
+                results.append(result)  # only what is on disk
+                if not is_new:
+                    reused.append(item.name)
                 file = None
         except UnsupportedError as reason:
             skipped[name] = str(reason)
@@ -251,6 +252,21 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     if run.strict:
         outcome.raise_failures()
     return outcome
+
+
+def _record_of(model: Any, item: Item, run: Run) -> tuple[Result, bool]:
+    """Return the record of a model on an item, stored or saved now, and whether it is new."""
+    file = record_path(model, item, run)
+    with turn(file, what="evaluates"):  # other processes then find the saved record
+        if not run.fresh:
+            earlier = stored(model, item, run)
+            if earlier is not None:
+                used_again(file, earlier.checksum)
+                return earlier, False
+        result = item.evaluate(loaded(model), run)
+        result.save(run.folder)
+        file.with_suffix(_NOTE).unlink(missing_ok=True)
+        return result, True
 
 
 class Work:
@@ -294,18 +310,10 @@ class Work:
         By default, the metrics are the means of every column; they may be means over several
         ``parts``.
         """
-        model, done = self.model, self._done()
-        for what, count in task.counts.items():
-            if what == NOTHING_FOUND or what.endswith(PART_FOUND_NOTHING):
-                log.warning("%s: %s: %s: %d", model.label, task.key, what, count)
-        cost = RunCost(
-            seconds=time.perf_counter() - self._started,
-            texts=int(done["texts"]),
-            encoded=int(done["encoded"]),
-            cached=int(done["cached"]),
-            texts_per_second=done["encoded"] / done["seconds"] if done["seconds"] else None,
-            peak_memory_bytes=peak_memory(),
-        )
+        model = self.model
+        for description, count in task.counts.items():
+            if description == NOTHING_FOUND or description.endswith(PART_FOUND_NOTHING):
+                log.warning("%s: %s: %s: %d", model.label, task.key, description, count)
         info = ModelInfo(
             label=model.label,
             identity=model.identity,
@@ -313,12 +321,13 @@ class Work:
             settings=model.settings,
             parameters=getattr(model, "parameters", None),
         )
-        precision = str(model.settings.get("dtype", "float32"))
+        if metrics is None:
+            metrics = means(per_query)
         details = typed_details(run.config or {})
         return Result(
             model=info,
             task=task,
-            metrics=means(per_query) if metrics is None else metrics,
+            metrics=metrics,
             per_query=per_query,
             seed=run.seed,
             options=details["options"],
@@ -327,16 +336,31 @@ class Work:
             data=data or DataFacts(),
             search=search or SearchFacts(),
             top=top,
-            environment=_environment(info, model.device, precision),
-            cost=cost,
+            environment=_environment(info, model.device),
+            cost=self._cost(),
             run=run.id,
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
             parts=parts,
         )
 
+    def _cost(self) -> RunCost:
+        done = self._done()
+        texts_per_second = None
+        if done["seconds"]:
+            texts_per_second = done["encoded"] / done["seconds"]
+        return RunCost(
+            seconds=time.perf_counter() - self._started,
+            texts=int(done["texts"]),
+            encoded=int(done["encoded"]),
+            cached=int(done["cached"]),
+            texts_per_second=texts_per_second,
+            peak_memory_bytes=peak_memory(),
+        )
 
-def _environment(model: ModelInfo, device: str, precision: str) -> Environment:
+
+def _environment(model: ModelInfo, device: str) -> Environment:
     """Return the environment, including what affects rounding: matrix library, or GPU and TF32."""
+    precision = str(model.settings.get("dtype", "float32"))
     linear = ""
     if model.parameters and device == "cpu" and precision == "float32":
         from qwen3nb.models.inference.onednn_linear import linear_library
@@ -363,22 +387,24 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
     Raises EvaluationError if the file is the record of an item whose name differs in case.
     """
     file = record_path(model, item, run)
+    if not file.is_file():
+        return None
     try:
-        result = unchanged_record(file) if file.is_file() else None
+        result = unchanged_record(file)
     except ResultError:
         return None
-    if result and result.task.key != item.key:
-        other = f"{file} is the record of {result.task.key!r}, as this disk ignores case"
-        raise EvaluationError(f"{other}; choose another folder of records")
-    if (
-        result is None
-        or result.model.identity != model.identity
-        or result.environment.versions != Environment.current().versions
-        or not item.same(result, run.folder)
-    ):
+    if result.task.key != item.key:
+        raise EvaluationError(
+            f"{file} is the record of {result.task.key!r}, as this disk ignores case; choose "
+            "another folder of records"
+        )
+    if result.model.identity != model.identity or not item.same(result, run.folder):
         return None
-    if lacks := [name for name in item.measures if name not in result.metrics]:
-        log.warning("%s: evaluated again, as it was recorded without %s", file, ", ".join(lacks))
+    if result.environment.versions != Environment.current().versions:
+        return None
+    missing = [name for name in item.measures if name not in result.metrics]
+    if missing:
+        log.warning("%s: evaluated again, as it was recorded without %s", file, ", ".join(missing))
         return None
     if run.runs and result.task.type in SEARCH_TYPES:
         complete = result.files.runs and result.files.qrels

@@ -226,10 +226,10 @@ def judgements_of(qrels: Qrels, run: Hits, *, depth: int = _TOP) -> dict[str, Ju
     judgements: dict[str, Judgements] = {}
     for query, grades in qrels.items():
         first = rank_documents(run.get(query, {}))[:depth]
-        ideal = sorted((grade for grade in grades.values() if grade > 0), reverse=True)
+        relevant = [grade for grade in grades.values() if grade > 0]
         judgements[query] = {
             "first": [grades.get(document, UNJUDGED) for document in first],
-            "ideal": ideal,
+            "ideal": sorted(relevant, reverse=True),
         }
     return judgements
 
@@ -245,26 +245,35 @@ def search_domain(
     Raises:
         EncoderError: a vector that is not finite, or zero for a text that is not blank.
     """
-    nothing = Counter() if nothing is None else nothing
-    depth = depth or deepest(recorded_measures("own data"))
-    deeper = depth + max(map(len, domain.itself.values()), default=0)
+    if nothing is None:
+        nothing = Counter()
+    if not depth:
+        depth = deepest(recorded_measures("own data"))
     if len(model.parts) > 1:
-        runs = []
-        for part in model.parts:
-            empty: Counter[str] = Counter()
-            runs.append(search_domain(part, domain, depth=max(depth, _FUSED), nothing=empty))
-            nothing[nothing_found_by(part.label)] += empty[NOTHING_FOUND]
-        found = fuse(runs)
+        run = _fused(model.parts, domain, max(depth, _FUSED), nothing)
     else:
-        texts = _DomainTexts(domain)
-        found = as_searcher(model).rank_boosted(texts, domain.factors, k=deeper)
+        most_removed = max((len(documents) for documents in domain.itself.values()), default=0)
+        run = as_searcher(model).rank_boosted(
+            _DomainTexts(domain), domain.factors, k=depth + most_removed
+        )
     best: Hits = {}
-    for query, scores in found.items():
+    for query, scores in run.items():
         removed = domain.itself.get(query, ())
         others = {name: score for name, score in scores.items() if name not in removed}
         best[query] = _best(others, depth)
-        nothing[NOTHING_FOUND] += not others
+        if not others:
+            nothing[NOTHING_FOUND] += 1
     return best
+
+
+def _fused(parts: Iterable[LoadedModel], domain: Domain, depth: int, nothing: Counter[str]) -> Hits:
+    """Fuse the rankings of models; count the queries for which each found nothing."""
+    runs = []
+    for part in parts:
+        counts: Counter[str] = Counter()
+        runs.append(search_domain(part, domain, depth=depth, nothing=counts))
+        nothing[nothing_found_by(part.label)] += counts[NOTHING_FOUND]
+    return fuse(runs)
 
 
 def _best(scores: Mapping[str, float], depth: int) -> dict[str, float]:

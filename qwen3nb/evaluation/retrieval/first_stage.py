@@ -60,13 +60,15 @@ def load_first(*names: str, prompts: str = "") -> First:
     """
     from qwen3nb.models.load import load_encoder
 
-    stages = [
-        name
-        if name in ("bm25", "given") or Path(name).is_file()
-        else load_encoder(name, prompts=prompts)
-        for name in names
-    ]
-    return stages if len(stages) > 1 else stages[0]
+    stages: list[First] = []
+    for name in names:
+        stage: First = name
+        if name not in ("bm25", "given") and not Path(name).is_file():
+            stage = load_encoder(name, prompts=prompts)
+        stages.append(stage)
+    if len(stages) == 1:
+        return stages[0]
+    return stages
 
 
 def first_stage(
@@ -109,13 +111,13 @@ def _kept(
     A query without retrieved documents has an empty ranking.
     """
     try:
-        kept = dict(read_json(note))
-        if kept.get("recipe") != recipe or kept.get("digest") != sha256_file(file):
+        description = dict(read_json(note))
+        if description.get("recipe") != recipe or description.get("digest") != sha256_file(file):
             return None
     except (OSError, ValueError, TypeError):
         return None  # searched again
     run = load_run(file).of_queries(queries)
-    return FirstStage(label, run, recipe, kept["digest"], kept.get("counts", {}))
+    return FirstStage(label, run, recipe, description["digest"], description.get("counts", {}))
 
 
 def describe(first: First) -> tuple[str, dict[str, Any]]:
@@ -185,8 +187,9 @@ def _scored(collection: TestCollection, first: First, depth: int, counts: Counte
         parts = [first_stage(collection, stage, depth=2 * depth) for stage in first]
         for part in parts:
             for name, count in part.counts.items():
-                empty = name == NOTHING_FOUND
-                counts[nothing_found_by(part.label) if empty else name] += count
+                if name == NOTHING_FOUND:
+                    name = nothing_found_by(part.label)
+                counts[name] += count
         for query in collection.queries:
             yield from fuse([{query: part.run[query]} for part in parts]).items()
         return
@@ -218,24 +221,28 @@ def _given(collection: TestCollection) -> Scored:
     """Yield the data's candidates in their order, or ranked by BM25 if unordered."""
     if collection.candidates is None:
         raise DataError(f"{collection.name}: the data have no candidates; use bm25 instead")
-    model = None if collection.ordered else _index(collection)
-    for query, listed in collection.candidates.items():
-        scores: Iterable[float] = (-float(rank) for rank in range(len(listed)))
-        if model is not None:
-            scores = model.score(collection.queries[query], listed)
-        yield query, dict(zip(listed, scores, strict=True))
+    if collection.ordered:
+        for query, documents in collection.candidates.items():
+            yield query, {document: -float(rank) for rank, document in enumerate(documents)}
+        return
+    model = _index(collection)
+    for query, documents in collection.candidates.items():
+        scores = model.score(collection.queries[query], documents)
+        yield query, dict(zip(documents, scores, strict=True))
 
 
 def _from_file(collection: TestCollection, file: Path, counts: Counter[str]) -> RunArrays:
     run, ties = load_run_with_ties(file)
     counts[_TIES] += ties
     counts[_STRAY] += len(run.keys() - collection.queries.keys())
-    kept = run.of_queries(collection.queries)
-    for query, scores in kept.items():
-        if odd := next((name for name in scores if name not in collection.documents), None):
-            raise DataError(
-                f"{file}: document {odd!r:.60} of query {query!r:.60} is not in {collection.name}"
-            )
-    if not len(kept.scores):
+    run = run.of_queries(collection.queries)
+    for query, scores in run.items():
+        for document in scores:
+            if document not in collection.documents:
+                raise DataError(
+                    f"{file}: document {document!r:.60} of query {query!r:.60} is not in "
+                    f"{collection.name}"
+                )
+    if not len(run.scores):
         raise DataError(f"{file}: has no query of {collection.name}; is it for another data set?")
-    return kept
+    return run
