@@ -48,7 +48,7 @@ _MTEB = "qwen3nb.evaluation.mteb"
 _PARTS = (  # what is timed in our process: part, and the full name of a function in it
     (_LIBRARIES, "builtins.__import__"),
     (_LIBRARIES, "importlib.import_module"),
-    ("loading the model", "qwen3nb.evaluation.evaluate.load_model"),
+    ("loading the model", "qwen3nb.models.model.Model.load"),
     ("loading the data", "qwen3nb.evaluation.evaluate.suite_tasks"),
     ("loading the data", f"{_MTEB}.evaluate.data_revision"),
     ("loading the data", f"{_MTEB}.evaluate.load_task"),
