@@ -315,7 +315,7 @@ class SegmentWriter:
                 if writer is not None:
                     return writer
         segment = Segment(folder / f"{prefix}{secrets.token_hex(4)}{ending}")
-        handle = FileIO(segment.file, "x+b")
+        handle = segment.file.open("x+b", buffering=0)
         lock(handle.fileno())
         segment.keys_file.touch()
         sync_folder(folder)
@@ -327,7 +327,7 @@ class SegmentWriter:
         with contextlib.suppress(FileNotFoundError):  # just removed
             if len(segment) >= MOST_ROWS or segment.file.stat().st_size >= full:
                 return None
-            handle = FileIO(segment.file, "r+b")
+            handle = segment.file.open("r+b", buffering=0)
             if lock(handle.fileno()) and os.fstat(handle.fileno()).st_nlink:
                 return cls(segment, handle)
             handle.close()
