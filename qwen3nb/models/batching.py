@@ -46,17 +46,22 @@ def batches_by_tokens(
         if value is not None and value < 1:
             raise ValueError(f"expected a {name} of at least 1; got {value}")
     batch: list[int] = []
-    tokens, left = 0, sum(lengths)
+    tokens = 0
+    remaining = sum(lengths)
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        cost = lengths[batch[0]] if padded and batch else lengths[index]
+        cost = lengths[index]
+        if padded and batch:
+            cost = lengths[batch[0]]
         room = budget
         if budget is not None and shares:
-            room = min(budget, max(least, left // shares))
-        full = room is not None and tokens + cost > room
-        if batch and (full or len(batch) == size):
+            room = min(budget, max(least, remaining // shares))
+        is_full = room is not None and tokens + cost > room
+        if batch and (is_full or len(batch) == size):
             yield batch
-            left -= tokens
-            batch, tokens, cost = [], 0, lengths[index]
+            remaining -= tokens
+            batch = []
+            tokens = 0
+            cost = lengths[index]
         batch.append(index)
         tokens += cost
     if batch:
@@ -69,16 +74,21 @@ def deduplicate(texts: Sequence[str]) -> tuple[list[str], list[int]]:
     >>> deduplicate(["a", "b", "a"])
     (['a', 'b'], [0, 1, 0])
     """
-    positions: dict[str, int] = {}
-    where = [positions.setdefault(text, len(positions)) for text in texts]
-    return list(positions), where
+    numbers: dict[str, int] = {}
+    positions = []
+    for text in texts:
+        positions.append(numbers.setdefault(text, len(numbers)))
+    return list(numbers), positions
 
 
 def texts_of(inputs: Iterable[Any]) -> list[Any]:
     """Return the texts of a list, or of MTEB's batches."""
     texts: list[Any] = []
     for item in inputs:
-        texts.extend(item["text"] if isinstance(item, dict) else [item])
+        if isinstance(item, dict):
+            texts.extend(item["text"])
+        else:
+            texts.append(item)
     return texts
 
 

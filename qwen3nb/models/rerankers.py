@@ -133,11 +133,10 @@ class PairTokens:
         """Tokenise the parts that do not depend on the pair."""
         self._tokenizer, self._template = tokenizer, template
         self._instruction, self.max_length = instruction, max_length
-        self.yes, self.no = (self._single(word) for word in ("yes", "no"))
-        self._prefix, self._suffix = (
-            tokenizer(text, add_special_tokens=False, split_special_tokens=False)["input_ids"]
-            for text in (template.prefix, template.suffix)
-        )
+        self.yes = self._single("yes")
+        self.no = self._single("no")
+        self._prefix = self._control_ids(template.prefix)
+        self._suffix = self._control_ids(template.suffix)
         self._room = max_length - len(self._prefix) - len(self._suffix)
         start = self._ids([template.start(instruction)])[0]
         self._empty = self._content("")
@@ -161,11 +160,13 @@ class PairTokens:
         head, *contents = self._ids([text, *(f"{text} {document}" for document in documents)])
         if self._room <= len(head):
             return replace(self.rows(self._shortened(query), documents), query_cut=True)
-        same = min((common_start(head, each) for each in contents), default=len(head))
+        shared = len(head)
+        for content in contents:
+            shared = min(shared, common_start(head, content))
         return Tokenised(
-            shared=(*self._prefix, *head[:same]),
-            rests=[[*each[same : self._room], *self._suffix] for each in contents],
-            cut=[len(each) > self._room for each in contents],
+            shared=(*self._prefix, *head[:shared]),
+            rests=[[*content[shared : self._room], *self._suffix] for content in contents],
+            cut=[len(content) > self._room for content in contents],
         )
 
     def length(self, query: str) -> int:
@@ -198,6 +199,12 @@ class PairTokens:
         )
         rows: list[list[int]] = encoded["input_ids"]
         return rows
+
+    def _control_ids(self, text: str) -> list[int]:
+        """Return the tokens of a text in which special tokens are control tokens."""
+        encoded = self._tokenizer(text, add_special_tokens=False, split_special_tokens=False)
+        ids: list[int] = encoded["input_ids"]
+        return ids
 
     def _single(self, word: str) -> int:
         ids = self._tokenizer(word, add_special_tokens=False)["input_ids"]
@@ -342,25 +349,29 @@ class Reranker(Identified):
             RerankError: an invalid text, a score that is not finite, or a document that does
                 not fit in memory.
         """
-        started, tokens = time.perf_counter(), self.stats.tokens
-        distinct, where = deduplicate(list(documents))
+        started = time.perf_counter()
+        distinct, positions = deduplicate(list(documents))
         rows = self._pairs.rows(query, distinct)
+        tokens = self.stats.tokens
         log_odds = self._log_odds(rows.shared, rows.rests)
-        bad = np.flatnonzero(~np.isfinite(log_odds))
-        if len(bad):
+        invalid = np.flatnonzero(~np.isfinite(log_odds))
+        if len(invalid):
+            index = positions.index(int(invalid[0]))
             raise RerankError(
-                f"{self.label}: the score of document {where.index(int(bad[0]))} is not finite, "
+                f"{self.label}: the score of document {index} is not finite, "
                 f"for the query {query!r:.80}"
             )
-        cut, scores, stats = np.array(rows.cut, dtype=bool)[where], log_odds[where], self.stats
-        stats.texts += len(where)
-        stats.encoded += len(distinct)
-        stats.cut += int(cut.sum())
-        stats.queries_cut += rows.query_cut
-        stats.tokens += sum(map(len, rows.rests))
-        whole = sum(len(rows.shared) + len(rest) for rest in rows.rests)
-        stats.shared += whole - (stats.tokens - tokens)
-        stats.seconds += time.perf_counter() - started
+        cut = np.array(rows.cut, dtype=bool)[positions]
+        scores = log_odds[positions]
+        computed = sum(map(len, rows.rests))
+        self.stats.tokens += computed
+        whole = computed + len(rows.shared) * len(rows.rests)
+        self.stats.shared += whole - (self.stats.tokens - tokens)
+        self.stats.texts += len(positions)
+        self.stats.encoded += len(distinct)
+        self.stats.cut += int(cut.sum())
+        self.stats.queries_cut += rows.query_cut
+        self.stats.seconds += time.perf_counter() - started
         return RerankScores(scores, sigmoid(scores), cut)
 
     def score_documents(self, query: str, documents: Sequence[str]) -> Floats:
@@ -480,7 +491,9 @@ def load_reranker(
         source = fetch_model(source) if source.on_hub else source
     load_library("transformers.modeling_utils")
     source.kind.check_causal(source)
-    label = source.label + "-int8" * (dtype == "int8")
+    label = source.label
+    if dtype == "int8":
+        label += "-int8"
     source = replace(source, label=label, content=fingerprint(source))
     return Reranker(
         source,

@@ -47,12 +47,12 @@ class Hits:
 
         ``documents`` has the names of all documents, or by position of those among the hits.
         """
-        return {
-            query: {documents[i]: s for i, s in zip(ids, scores, strict=True) if i >= 0}
-            for query, ids, scores in zip(
-                queries, self.ids.tolist(), self.scores.tolist(), strict=True
-            )
-        }
+        run = {}
+        rows = zip(queries, self.ids.tolist(), self.scores.tolist(), strict=True)
+        for query, ids, scores in rows:
+            hits = zip(ids, scores, strict=True)
+            run[query] = {documents[number]: score for number, score in hits if number >= 0}
+        return run
 
 
 def search(
@@ -133,9 +133,13 @@ def _check_boosts(boosts: Doubles | None, documents: int) -> None:
 
 def _blocks(corpus: Floats | Path | Iterable[Floats], size: int) -> Iterator[Floats]:
     if isinstance(corpus, Path):
-        yield from (shard_blocks if corpus.is_dir() else read_blocks)(corpus, size)
+        read = shard_blocks if corpus.is_dir() else read_blocks
+        yield from read(corpus, size)
         return
-    for part in [corpus] if isinstance(corpus, np.ndarray) else corpus:
+    parts: Iterable[Floats] = corpus
+    if isinstance(corpus, np.ndarray):
+        parts = [corpus]
+    for part in parts:
         for start in range(0, len(part), size):
             yield part[start : start + size]
 
@@ -153,8 +157,11 @@ class _Operand:
 
     def tiles(self) -> list[Self]:
         """The rows in groups of at most `_QUERIES`."""
-        rows = (slice(start, start + _QUERIES) for start in range(0, len(self), _QUERIES))
-        return [replace(self, rough=self.rough[each], exact=self.exact[each]) for each in rows]
+        tiles = []
+        for start in range(0, len(self), _QUERIES):
+            rows = slice(start, start + _QUERIES)
+            tiles.append(replace(self, rough=self.rough[rows], exact=self.exact[rows]))
+        return tiles
 
     @cached_property
     def tensor(self) -> Any:
