@@ -24,6 +24,7 @@ from qwen3nb.datasets.rows import (
     listed,
     numbered_lines,
     stated_number,
+    unicode_text,
     variant,
 )
 
@@ -59,6 +60,8 @@ def scored_pairs(source: object, *, of: str) -> list[tuple[str, str, float]]:
             raise DataError(
                 f"{place}: expected two {of}; got {first_text!r:.60}, {second_text!r:.60}"
             )
+        if not unicode_text(first_text + second_text):
+            raise DataError(f"{place}: a lone surrogate in {first_text!r:.60}, {second_text!r:.60}")
         if CONTROL.search(first_text + second_text):
             raise DataError(f"{place}: control characters in one of two {of}")
         pairs.append((first_text, second_text, score))
