@@ -119,22 +119,24 @@ class Results(Sequence[Result]):
         Raises:
             ValueError: a model or task that no record has, or an unknown tier.
         """
-        kept = self._records
+        records = list(self._records)
         if model is not None:
-            wanted = [model] if isinstance(model, str) else list(model)
-            for name in wanted:
-                if not any(_is_model(record, name) for record in kept):
+            names = [model] if isinstance(model, str) else list(model)
+            for name in names:
+                if not any(_is_model(record, name) for record in records):
                     one_of("model", name, self.models)
-            kept = tuple(r for r in kept if any(_is_model(r, name) for name in wanted))
+            records = [record for record in records if _is_any(record, names)]
         if task is not None:
-            names = [task] if isinstance(task, str) else task
-            known = [*self.tasks, *self._types]
-            tasks = {one_of("task", name, known) for name in names}
-            kept = tuple(r for r in kept if tasks & {r.task.key, r.task.type})
+            choices = [*self.tasks, *self._types]
+            names = [task] if isinstance(task, str) else list(task)
+            tasks = {one_of("task", name, choices) for name in names}
+            records = [record for record in records if tasks & {record.task.key, record.task.type}]
         if tier is not None:
-            tasks = set(TIERS[one_of("tier", tier, TIERS)].task_keys)
-            kept = tuple(r for r in kept if r.task.key in tasks or r.tier == tier)
-        return Results(kept, unreadable=self.unreadable)
+            keys = set(TIERS[one_of("tier", tier, TIERS)].task_keys)
+            records = [
+                record for record in records if record.task.key in keys or record.tier == tier
+            ]
+        return Results(records, unreadable=self.unreadable)
 
     def to_frame(self, *, all_metrics: bool = False) -> DataFrame:
         """Return a row per record with its main metric, or per record and metric.
@@ -319,22 +321,33 @@ def _score_rows(record: Result) -> DataFrame:
 def _located(record: Result) -> Iterator[tuple[str, str, str]]:
     """Yield split, subset and own id of each query of a record, in the order of its scores."""
     task = record.task
-    pairs = [(part.split, part.subset) for part in record.parts] or [
-        (split, subset) for subset in task.subsets for split in task.splits
-    ]
+    pairs = [(part.split, part.subset) for part in record.parts]
+    if not pairs:
+        pairs = [(split, subset) for subset in task.subsets for split in task.splits]
     # Ids as by `qwen3nb.evaluation.mteb.per_query`: without a prefix if a task has only one part.
-    alone = pairs[0] if len(pairs) == 1 else ("", "")
-    whole = len(pairs) == 1 and alone[1] == "default"
-    prefixes = {} if whole else {f"{split}/{subset}/": (split, subset) for split, subset in pairs}
-    longest = sorted(prefixes, key=len, reverse=True)
+    without_prefix = ("", "")
+    if len(pairs) == 1:
+        without_prefix = pairs[0]
+    prefixes = {f"{split}/{subset}/": (split, subset) for split, subset in pairs}
+    if without_prefix[1] == "default":
+        prefixes = {}
+    longest_first = sorted(prefixes, key=len, reverse=True)
     for query in record.scores.queries:
-        prefix = next((each for each in longest if query.startswith(each)), "")
-        yield (*prefixes.get(prefix, alone), query.removeprefix(prefix))
+        for prefix in longest_first:
+            if query.startswith(prefix):
+                yield (*prefixes[prefix], query.removeprefix(prefix))
+                break
+        else:
+            yield (*without_prefix, query)
 
 
 def _is_model(record: Result, name: str) -> bool:
     model = record.model
     return name in (model.label, model.spec) or (len(name) >= 8 and model.identity.startswith(name))
+
+
+def _is_any(record: Result, names: Iterable[str]) -> bool:
+    return any(_is_model(record, name) for name in names)
 
 
 def from_oldest(records: Iterable[Result]) -> list[Result]:
@@ -363,17 +376,20 @@ def richest_tier(results: Iterable[Result]) -> str:
     A tier has results if a run of it produced one, or if a model has all of its tasks. If there is
     none, the smallest tier with a result of some of its tasks is returned.
     """
-    models: dict[str, set[str]] = {}
-    of_runs: set[tuple[Any, str]] = set()  # tiers of runs
+    tasks_by_model: dict[str, set[str]] = {}
+    tasks_of_runs: dict[str, set[str]] = {}  # by tier
     for result in results:
-        models.setdefault(result.model.identity, set()).add(result.task.key)
+        tasks_by_model.setdefault(result.model.identity, set()).add(result.task.key)
         if not any(result.options.get(name) for name in ("tasks", "types", "benchmark")):
-            of_runs.add((result.tier, result.task.key))
+            tasks_of_runs.setdefault(result.tier, set()).add(result.task.key)
     for name in _RICHEST_FIRST:
         tasks = set(TIERS[name].task_keys)
-        whole = any(tasks <= own for own in models.values())
-        if whole or any((name, key) in of_runs for key in tasks):
+        if any(tasks <= own_tasks for own_tasks in tasks_by_model.values()):
             return name
-    keys = {key for own in models.values() for key in own}
-    some = (name for name in reversed(_RICHEST_FIRST) if keys & set(TIERS[name].task_keys))
-    return next(some, "smoke")
+        if tasks & tasks_of_runs.get(name, set()):
+            return name
+    for name in reversed(_RICHEST_FIRST):
+        tasks = set(TIERS[name].task_keys)
+        if any(tasks & own_tasks for own_tasks in tasks_by_model.values()):
+            return name
+    return "smoke"
