@@ -30,7 +30,7 @@ Qrels = Mapping[str, Mapping[str, int]]
 def read_grade(value: object, *, place: str) -> int:
     """Return a grade as an integer; refuse anything but integers from -1,000 to 1,000.
 
-    >>> read_grade("2.0", where="test.tsv:7")
+    >>> read_grade("2.0", place="test.tsv:7")
     2
     """
     number = stated_number(value)

@@ -113,7 +113,7 @@ def model_of(encoder: TextEncoder, role: str | None) -> ShardModel:
         identity=encoder.identity,
         dimension=encoder.dimension,
         similarity=encoder.similarity_name,
-        role=role,  # type: ignore[arg-type],
+        role=role,  # type: ignore[arg-type]  # checked above
     )
 
 

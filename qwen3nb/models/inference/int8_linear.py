@@ -82,7 +82,7 @@ class Int8Linear(PrepackedLinear):
         """
         codes, scales, middles = states if isinstance(states, Codes) else to_codes(states)
         operands = (codes, 1.0, OFFSET, self._weight, self._scales, self._zeros, None)
-        as_states = (1.0, 0, torch.float32, "none", [], "")
+        as_states: tuple[Any, ...] = (1.0, 0, torch.float32, "none", [], "")
         product = torch.ops.onednn.qlinear_pointwise(*operands, *as_states)
         out = torch.addcmul(self._added, middles, self._sums).addcmul_(product, scales)
         if times is not None:
