@@ -185,6 +185,9 @@ class _Reranker:
     def __init__(self):
         self.stats = Stats()
 
+    def score_documents(self, query, documents):
+        raise AssertionError("`_scored` scores all pairs of a collection in its place")
+
 
 def _scored(factor):
     def score(item, reranker, run):

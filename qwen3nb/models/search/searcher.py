@@ -1,8 +1,8 @@
 """The base class of searchers: models that rank documents, and have no vector per text.
 
-A searcher is one file with a class and its kind. The class is a `PairSearcher`,
-which says how queries and a block of documents are scored. Search, reranking, own data with boosts,
-MTEB's protocol and times follow:
+A searcher is one file with a class and its kind. The class is a `PairSearcher`, which says how
+queries and a block of documents are scored. Search, reranking, own data with boosts, MTEB's
+protocol and times follow::
 
     prepared(queries)                    once per search, such as encoding the queries
     block_scores(prepared, documents)    scores (Q, n) of a block of n documents; minus infinity

@@ -169,7 +169,12 @@ def test_the_number_is_part_of_identity_and_label(model):
     assert fused.identity != other.identity
 
 
-@pytest.mark.parametrize("number", [33, -1, 2.5, True])
-def test_more_dimensions_than_there_are_or_none_are_refused(model, number):
+@pytest.mark.parametrize("number", [33, 2.5, True])
+def test_more_dimensions_than_there_are_are_refused(model, number):
     with pytest.raises(SpecError, match=f"dimensions is {number}; expected 1 to 32, the width"):
         load_encoder(model[0], cache=False, dimensions=number)
+
+
+def test_fewer_than_no_dimensions_are_refused_before_a_model_is_read():
+    with pytest.raises(ValueError, match="dimensions is -1; expected at least 0"):
+        load_encoder("no such folder", cache=False, dimensions=-1)
