@@ -141,9 +141,11 @@ def check_head(folder: ModelFolder) -> str:
         return head
     file = folder.path / "config.json"
     if not _in_transformers(head):
+        model_type = folder.config.get("model_type")
         raise CheckpointError(
-            f"{file}: architectures names {head!r:.80}, which is no class of transformers; "
-            f"expected one whose name ends in {', '.join(_HEADS)}"
+            f"{file}: model_type is {model_type!r:.80}, and architectures names {head!r:.80}, "
+            f"which is no class of transformers; expected one whose name ends in "
+            f"{', '.join(_HEADS)}"
         )
     _refuse(f"{file}: architectures", head, [f"*{ending}" for ending in _HEADS])
 
