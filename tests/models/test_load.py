@@ -278,7 +278,7 @@ def write_kind(kind, folder, exported, tokenizer_folder, *, other=False):
 def test_weights_replaced_while_they_load_give_no_vectors(
     kind, when, exported, tokenizer_folder, tmp_path, monkeypatch
 ):
-    from qwen3nb.models import load, rerankers
+    from qwen3nb.models import model, rerankers
     from qwen3nb.models.encoders.base import Encoder
 
     folder, other = tmp_path / "model", tmp_path / "other"
@@ -286,9 +286,9 @@ def test_weights_replaced_while_they_load_give_no_vectors(
     write_kind(kind, other, exported, tokenizer_folder, other=True)
     # Where the fingerprint is taken, and where what was loaded is wrapped.
     ranks = kind == "reranker"
-    home, run = (rerankers, load_reranker) if ranks else (load, load_encoder)
+    home, run = (rerankers, load_reranker) if ranks else (model, load_encoder)
     module, name = (rerankers, "Reranker") if ranks else (Encoder, "__init__")
-    wrapped, taken = getattr(module, name), load.fingerprint
+    wrapped, taken = getattr(module, name), model.fingerprint
 
     def wrap(*values, **options):
         replaced(folder, other)
@@ -319,13 +319,13 @@ def test_weights_replaced_while_they_load_give_no_vectors(
 def test_a_backup_while_a_model_loads_changes_nothing(
     kind, touch, exported, tokenizer_folder, tmp_path, monkeypatch
 ):
-    from qwen3nb.models import load, rerankers
+    from qwen3nb.models import model, rerankers
 
     folder = tmp_path / "model"
     write_kind(kind, folder, exported, tokenizer_folder)
     ranks = kind == "reranker"
-    home, run = (rerankers, load_reranker) if ranks else (load, load_encoder)
-    taken, identity = load.fingerprint, run(folder).identity
+    home, run = (rerankers, load_reranker) if ranks else (model, load_encoder)
+    taken, identity = model.fingerprint, run(folder).identity
     change = [touch]
 
     def take(source):
