@@ -260,14 +260,9 @@ class Comparison(Answer):
         )
 
     def verdict(self, difference: PairedDifference) -> str:
-        """Verdict on a difference in words; see `differences.verdict`."""
-        return differences.verdict(
-            difference.difference,
-            difference.corrected,
-            difference.interval,
-            alpha=self.procedure.alpha,
-            margin=self.procedure.margin,
-        )
+        """Verdict on a difference in words; see `differences.verdict_words`."""
+        found = self.find_verdict(difference)
+        return differences.verdict_words(found, difference.interval, margin=self.procedure.margin)
 
     def family(self, task: str = "") -> str:
         """The family over which p-values are corrected, in words."""

@@ -37,10 +37,3 @@ class RuleArguments(TypedDict):
     tested: Sequence[str]
     alpha: float
     margin: float
-
-
-class ResamplingArguments(TypedDict):
-    """Draws of permutation tests, and their seed."""
-
-    n_resamples: int
-    seed: int

@@ -98,8 +98,13 @@ def verdict(
     alpha: float = ALPHA,
     margin: float,
 ) -> str:
-    """Return `find_verdict` in words; a significant difference within the margin is marked."""
+    """Return `find_verdict` in words; see `verdict_words`."""
     found = find_verdict(difference, p, interval, alpha=alpha, margin=margin)
+    return verdict_words(found, interval, margin=margin)
+
+
+def verdict_words(found: Verdict, interval: Interval | None, *, margin: float) -> str:
+    """Return a verdict in words; a significant difference within the margin is marked."""
     is_significant = found in (Verdict.BETTER, Verdict.WORSE)
     if is_significant and intervals.within(interval, margin):
         return f"{found}, by less than {margin:g}"

@@ -20,6 +20,7 @@ from qwen3nb.models.search.searcher import (
     Searcher,
     SearchTexts,
     check_candidates,
+    distinct_candidates,
     median_seconds,
     named_hits,
     rankings,
@@ -103,7 +104,7 @@ class DenseSearch(Searcher):
         names = [str(row["id"]) for row in queries]
         texts = [joined_query(row) for row in queries]
         if top_ranked is not None:
-            candidates = {name: list(dict.fromkeys(top_ranked.get(name, ()))) for name in names}
+            candidates = distinct_candidates(names, top_ranked)
             return self._rerank(candidates, texts, k=top_k, encoding=encoding)
         hits = search_texts(
             self._encoder,
@@ -123,9 +124,7 @@ class DenseSearch(Searcher):
         k: int,
         encoding: dict[str, Any],
     ) -> Run:
-        wanted: set[str] = set()
-        for names in candidates.values():
-            wanted.update(names)
+        wanted: set[str] = set().union(*candidates.values())
         ids = document_ids(self._corpus, range(len(self._corpus)))
         positions = {name: row for row, name in enumerate(ids) if name in wanted}
         check_candidates(wanted, positions)

@@ -215,7 +215,7 @@ class PairSearcher(Searcher):
         names = [str(row["id"]) for row in queries]
         texts = [joined_query(row) for row in queries]
         if top_ranked is not None:
-            candidates = {name: list(dict.fromkeys(top_ranked.get(name, ()))) for name in names}
+            candidates = distinct_candidates(names, top_ranked)
             return self._search_candidates(candidates, texts, top_k)
         hits = self.best_documents(texts, joined_documents(self._corpus), k=top_k)
         return named_hits(hits, names, self._corpus)
@@ -316,15 +316,20 @@ class PairSearcher(Searcher):
         return run
 
 
+def distinct_candidates(
+    queries: Sequence[str], top_ranked: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    """Return the candidates of each query in their order, each once; none for some queries."""
+    return {query: list(dict.fromkeys(top_ranked.get(query, ()))) for query in queries}
+
+
 def candidate_texts(corpus: Any, candidates: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Return the texts of candidates in MTEB's corpus, by id.
 
     Raises:
         ValueError: one of them is not in the corpus.
     """
-    wanted: set[str] = set()
-    for names in candidates.values():
-        wanted.update(names)
+    wanted: set[str] = set().union(*candidates.values())
     ids = document_ids(corpus, range(len(corpus)))
     texts = {}
     for name, text in zip(ids, joined_documents(corpus), strict=True):
