@@ -40,6 +40,7 @@ from qwen3nb.report.render.table import (
     plural,
     short_task,
 )
+from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 from qwen3nb.utils.imports import DataFrame
 
@@ -70,11 +71,20 @@ class Evaluation(Answer):
         return self.evaluation.reasons
 
     @cached_property
+    def all_records(self) -> Results:
+        """The records in the folder, of all models, read once for everything on the page.
+
+        Other runs write records meanwhile. `trace` must name those that the scores were compared
+        with, or a page that has just missed a record would never be made anew.
+        """
+        return load_results(self.run.folder, adapters=False)
+
+    @cached_property
     def scores(self) -> list[AgainstBaseline]:
         """Each score with its paired difference from the baseline."""
         return against_baseline(
             self.results,
-            load_results(self.run.folder, adapters=False),
+            self.all_records,
             baseline=self.baseline,
             tier=self.tier,
             seed=self.run.seed,
@@ -90,7 +100,10 @@ class Evaluation(Answer):
     def trace(self) -> RunTrace:
         """The scores as data, for a page."""
         done = self.evaluation
-        return RunTrace(tuple(self.scores), done.reused, done.skipped)
+        trace = RunTrace(tuple(self.scores), done.reused, done.skipped)
+        named = self.baseline or book_settings().baseline
+        baselines = trace.baselines_among(self.all_records, named=named)
+        return replace(trace, baselines=baselines)
 
     @property
     def conclusion(self) -> Conclusion:

@@ -33,8 +33,11 @@ class RunTrace:
     scores: tuple[AgainstBaseline, ...]
     reused: tuple[str, ...] = ()  # tasks with a stored record
     skipped: Mapping[str, str] | None = None  # why a task has no result
+    # What the scores follow from, see `baselines_among`; None on pages of older releases, which
+    # have it in their metadata.
+    baselines: list[list[str]] | None = None
 
-    def baselines(self, results: Iterable[Result], *, named: str = "") -> list[list[str]]:
+    def baselines_among(self, results: Iterable[Result], *, named: str = "") -> list[list[str]]:
         """Return what the page follows from, for each task with a baseline or newer scores.
 
         This is the task, the name of the baseline by the rule, and a digest of the records of all
@@ -87,7 +90,9 @@ def read_trace(page: Path | Mapping[str, Any]) -> RunTrace | None:
     for output in _outputs(page):
         if (value := output.get("data", {}).get(_TYPE)) is not None:
             scores = tuple(map(_score, value["scores"]))
-            return RunTrace(scores, tuple(value["reused"]), value["skipped"])
+            return RunTrace(
+                scores, tuple(value["reused"]), value["skipped"], value.get("baselines")
+            )
     return None
 
 

@@ -229,9 +229,9 @@ def _records(values: Mapping[str, Any]) -> list[Result]:
 
 
 def baselines_now(trace: RunTrace, values: Mapping[str, Any]) -> list[list[str]]:
-    """Return the baselines that a run's page would have now; see `RunTrace.baselines`."""
+    """Return the baselines that a run's page would have now; see `RunTrace.baselines_among`."""
     baseline = values.get("baseline") or once(book_settings).baseline
-    return trace.baselines(_records(values), named=baseline)
+    return trace.baselines_among(_records(values), named=baseline)
 
 
 def is_old(page: Mapping[str, Any]) -> bool:
@@ -240,7 +240,10 @@ def is_old(page: Mapping[str, Any]) -> bool:
     if trace is None:
         return False
     facts = page["metadata"]["qwen3nb"]
-    return bool(facts.get("baselines", []) != baselines_now(trace, facts["parameters"]))
+    baselines = trace.baselines
+    if baselines is None:  # a page of an older release
+        baselines = facts.get("baselines", [])
+    return bool(baselines != baselines_now(trace, facts["parameters"]))
 
 
 def is_measured(page: Mapping[str, Any]) -> bool:

@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 
 from qwen3nb import paths
-from qwen3nb.answers.run_trace import read_trace
 from qwen3nb.datasets.mirror import mirrored
-from qwen3nb.execution.page_names import baselines_now, page_title
+from qwen3nb.execution.page_names import page_title
 from qwen3nb.execution.study_paths import at_root
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
@@ -120,9 +119,6 @@ class NotebookRun:
         page = _with_banner(without_empty_sections(page))
         facts = self._facts(finished=_iso_time(time.time()))
         page.metadata["qwen3nb"].update(key=key, **facts)
-        trace = read_trace(page)
-        if trace is not None:
-            page.metadata["qwen3nb"]["baselines"] = baselines_now(trace, self.values)
         self._write(page)
         forget_failure(paths.page_key(self.page))
         return True

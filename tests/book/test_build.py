@@ -19,11 +19,13 @@ from helpers.records import amend, failure, make, tier_records
 
 from qwen3nb import paths
 from qwen3nb.answers.against_baseline import against_baseline
+from qwen3nb.answers.evaluation import Evaluation
 from qwen3nb.answers.run_trace import RunTrace
 from qwen3nb.answers.status import status
 from qwen3nb.book import build, sphinx_ext
 from qwen3nb.book.build import BookError, build_book
 from qwen3nb.book.sphinx_ext import page_footer
+from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.execution.page_names import is_old
@@ -134,36 +136,61 @@ def test_the_page_of_a_model_is_old_if_its_baseline_is_another(home):
     assert is_old(page)
     make("bm25").save()
     for named, expected in (("random", "random"), ("", "bm25")):
-        made["baselines"] = trace.baselines(load_results(), named=named)
+        made["baselines"] = trace.baselines_among(load_results(), named=named)
         assert [name for _, name, _ in made["baselines"]] == [expected]
     assert not is_old(page)
     make("bm25", scores=(0.5, 0.5, 0.5), finished="2027-01-01").save()
     assert is_old(page)
     # Any other model belongs to the family over which the page's p-values are corrected.
-    made["baselines"] = trace.baselines(load_results())
+    made["baselines"] = trace.baselines_among(load_results())
     assert not is_old(page)
     make("theirs").save()
     assert is_old(page)
     # So do newer scores of its own.
-    made["baselines"] = trace.baselines(load_results())
+    made["baselines"] = trace.baselines_among(load_results())
     make("m", scores=(0.1, 0.2, 0.4)).save()
     assert is_old(page)
     # A stronger reference model becomes the baseline.
     make("wordllama", scores=(0.9, 0.9, 0.9)).save()
-    assert [name for _, name, _ in trace.baselines(load_results())] == ["wordllama"]
+    assert [name for _, name, _ in trace.baselines_among(load_results())] == ["wordllama"]
 
 
 def test_the_page_of_a_model_alone_is_old_if_it_was_evaluated_again(home):
     own = make("m")
     own.save()
     trace = RunTrace(tuple(against_baseline([own], [])))
-    made = {"parameters": {"baseline": ""}, "baselines": trace.baselines(load_results())}
+    made = {"parameters": {"baseline": ""}, "baselines": trace.baselines_among(load_results())}
     outputs = [{"data": trace._repr_mimebundle_()}]
     page = {"metadata": {"qwen3nb": made}, "cells": [{"outputs": outputs}]}
     make("other").save()  # no baseline: nothing on the page follows from it
     assert not is_old(page)
     make("m", scores=(0.1, 0.2, 0.4), finished="2027-01-01").save()
     assert is_old(page)
+
+
+def test_a_page_that_missed_a_record_while_it_was_made_is_old(home):
+    """A sweep runs pages side by side: a record may come after the scores, before the page."""
+    ours = make("m")
+    for record in (ours, make("bm25")):
+        record.save()
+    outcome = EvaluationRun(Results([ours]), label="m")
+    answer = Evaluation(None, [], [ours.task.name], outcome, Run(), "", "", caution="")
+    scores = answer.scores
+    make("late").save()  # one more model in the family of the page's p-values
+    assert [score.family for score in scores] == [1]
+
+    def page():
+        notebook = notebook_of("scores")
+        notebook.metadata["qwen3nb"] = {"parameters": {}}
+        data = answer.trace._repr_mimebundle_()
+        notebook.cells[-1].outputs = [nbformat.v4.new_output("display_data", data)]
+        file = paths.book_runs() / "eval-m-smoke.ipynb"
+        NotebookRun("eval", {}, file, started=0.0).succeed(notebook, key="k")
+        return json.loads(file.read_text())
+
+    assert is_old(page())
+    answer = replace(answer)  # a run that reads the records anew
+    assert not is_old(page())
 
 
 def test_a_notice_is_replaced_and_removed(home):
