@@ -8,7 +8,6 @@ import errno
 import importlib.util
 import logging
 import os
-import subprocess
 import sys
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from qwen3nb.analysis.training.checkpoint_scores import training_step
 from qwen3nb.book.catalog import Needs, page_kind, read_catalog
 from qwen3nb.book.pages import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
-from qwen3nb.cluster.processes import guarded
+from qwen3nb.cluster.processes import guarded_command
 from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.notebook import OUTDATED, NotebookError, run_notebook
 from qwen3nb.execution.page_names import is_measured, is_old, page_name
@@ -36,10 +35,10 @@ from qwen3nb.report.render.home import record_link
 from qwen3nb.study import is_outdated
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_folder, read_json, turn
+from qwen3nb.utils.children import run_program
 from qwen3nb.utils.format import escaped
 from qwen3nb.utils.hardware import available_memory
 from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_public
-from qwen3nb.utils.signals import heed_children
 
 log = logging.getLogger(__name__)
 
@@ -329,14 +328,10 @@ def _build(output: Path, *, strict: bool) -> None:
     command += ["build", str(paths.book()), "-n", "--keep-going", "-q"]
     command += ["-W"] if strict else []
     command += ["--path-output", str(output)]
-    heed_children()
-    done = subprocess.run(
-        guarded(command),
-        capture_output=True,
-        text=True,
-        check=False,
-        start_new_session=True,
-        env=kernel_environment() | {REFRESHED: "1"},
+    done = run_program(
+        guarded_command(command),
+        own_session=True,
+        environment=kernel_environment() | {REFRESHED: "1"},
     )
     if done.returncode:
         output_text = (done.stdout + done.stderr).strip()

@@ -24,8 +24,8 @@ import click
 from qwen3nb import paths
 from qwen3nb.cli.spellings import respelled
 from qwen3nb.utils.atomic_files import explained
+from qwen3nb.utils.children import keep_exit_statuses
 from qwen3nb.utils.secrets import key_bound_to_hosts_in
-from qwen3nb.utils.signals import heed_children
 from qwen3nb.utils.terminal import guarded_streams, say
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Program(CommandGroup):
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: object
     ) -> Any:
         """Run a command with guarded output and errors, or complete one for a shell."""
-        heed_children()
+        keep_exit_statuses()
         words = [str(word) for word in args or sys.argv[1:]]
         guard = nullcontext() if os.environ.get(_COMPLETING) else guarded_streams()
         with key_bound_to_hosts_in(words), guard:

@@ -34,10 +34,10 @@ import click
 from qwen3nb import paths
 from qwen3nb.records.record import Environment
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
+from qwen3nb.utils.children import keep_exit_statuses
 from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import passed_names
-from qwen3nb.utils.signals import heed_children
 
 LOCAL, TEMPORARY = "local", "temporary folder"
 
@@ -118,7 +118,7 @@ def _start(ray: Any, target: str) -> None:
     if target == LOCAL:
         options |= {"include_dashboard": False, "object_store_memory": _STORE}
     handler = signal.getsignal(signal.SIGTERM)  # Ray would replace it in the main thread
-    heed_children()
+    keep_exit_statuses()
     with _silent():
         ray.init(address=target, **options)
     # No public option turns off the dumps of nodes that died.

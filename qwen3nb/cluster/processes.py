@@ -29,14 +29,14 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 
 # Imports are minimal and late: a run waits for its guard.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
-    from typing import Any, TypedDict, Unpack
+    from typing import Any, BinaryIO, TypedDict, Unpack
 
     class Orders(TypedDict, total=False):
         """What a guard does, besides running a command; see `guard` and `main`."""
@@ -44,14 +44,17 @@ if TYPE_CHECKING:
         owners: Sequence[int]
         remove: Iterable[Path | str]
         scratch: bool
-        if_lost: str
-        waiter: bool
+        remove_if_lost: str
+        with_waiter: bool
 
 
-_SECONDS = 0.2  # between two looks
-_MOMENT = 2.0  # seconds for processes that clean up after others
+_INTERVAL = 0.2  # seconds between two looks at the owners
+_TIME_TO_CLEAN_UP = 2.0  # seconds for processes that clean up after others
 _PATIENCE = 4.0  # seconds to wait for a killed process
-_DEATH_SIGNAL, _SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
+_SIGNALS_AT_ONCE = 512
+# Requests of the system call prctl, on Linux.
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 # Command prefixes of processes that remove shared memory and temporary files after their users:
 # resource trackers of multiprocessing and joblib, and other guards.
 _CLEANERS = (
@@ -62,7 +65,7 @@ _CLEANERS = (
 )
 
 
-def guarded(command: Sequence[str], **orders: Unpack[Orders]) -> list[str]:
+def guarded_command(command: Sequence[str], **orders: Unpack[Orders]) -> list[str]:
     """Return the command that runs ``command`` with a guard; this process must start it.
 
     Its status and output are those of ``command``. On SIGTERM, it ends with all descendants of
@@ -89,18 +92,22 @@ def start_guarded(
         environment: all its variables.
         log: the file that gets its output; by default it prints where this process does.
         folder: its working directory; by default that of this process.
-        orders: see `guarded`.
+        orders: see `guarded_command`.
     """
-    from qwen3nb.utils.signals import heed_children
+    from qwen3nb.utils.children import keep_exit_statuses
 
-    heed_children()
-    with ExitStack() as stack:
-        output = stack.enter_context(log.open("wb")) if log else None
+    keep_exit_statuses()
+    output: BinaryIO | None = None
+    errors: int | None = None
+    with ExitStack() as open_files:
+        if log is not None:
+            output = open_files.enter_context(log.open("wb"))
+            errors = subprocess.STDOUT
         return subprocess.Popen(
-            guarded(command, **orders),
+            guarded_command(command, **orders),
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=subprocess.STDOUT if log else None,
+            stderr=errors,
             env=dict(environment),
             cwd=folder,
             start_new_session=True,
@@ -119,14 +126,15 @@ def run_guarded(
 
     ``log`` gets its output; ``scratch`` is removed if the worker or the raylet dies.
     """
+    worker, raylet = os.getpid(), os.getppid()
     process = start_guarded(
         command,
         environment=environment,
         log=log,
         folder=folder,
-        owners=[os.getpid(), os.getppid()],
-        if_lost=str(scratch),
-        waiter=True,
+        owners=[worker, raylet],
+        remove_if_lost=str(scratch),
+        with_waiter=True,
     )
     return process.wait()
 
@@ -137,34 +145,42 @@ def guard(
     owners: Sequence[int],
     remove: Iterable[str] = (),
     scratch: bool = False,
-    if_lost: str = "",
+    remove_if_lost: str = "",
 ) -> int:
     """Run a command until it ends, an owner is gone or a signal arrives; return its status.
 
     ``owners`` are process ids of the parent, its parent and so on. Files to ``remove`` and, with
-    ``scratch``, a folder for temporary files are removed afterwards; the folder ``if_lost`` if an
-    owner is gone.
+    ``scratch``, a folder for temporary files are removed afterwards; the folder
+    ``remove_if_lost`` if an owner is gone.
     """
     environment = {**os.environ, "JPY_PARENT_PID": str(os.getpid())}  # process watched by a kernel
-    leftovers = [*remove]
+    leftovers = list(remove)
     if scratch:
         import tempfile
 
         environment["TMPDIR"] = tempfile.mkdtemp(prefix="qwen3nb-")
         leftovers.append(environment["TMPDIR"])
-    with _signals() as received:
-        child = _started(command, environment)
-        ended = _watched(child, owners, received)
-        _end_family(child)
-    lost = not _alive(owners)
-    if lost and if_lost:
-        leftovers.append(if_lost)
+    wait_for_signals = _catch_signals()
+    child = _start_child(command, environment)
+    ended_by_itself = _wait_for_end(child, owners, wait_for_signals)
+    _kill_descendants(child)
+    an_owner_is_gone = not _are_alive(owners)
+    if an_owner_is_gone and remove_if_lost:
+        leftovers.append(remove_if_lost)
     _remove(leftovers)
-    if lost and _alive(owners[:-1]):  # only Ray is dead: the driver notices once the worker is
-        os.kill(owners[-2], signal.SIGKILL)
-    if not ended:
-        return -signal.SIGKILL
-    return child.returncode
+    if an_owner_is_gone:
+        _kill_worker_of_dead_ray(owners)
+    if ended_by_itself:
+        return child.returncode
+    return -signal.SIGKILL
+
+
+def _kill_worker_of_dead_ray(owners: Sequence[int]) -> None:
+    """Kill the worker if only Ray itself is gone: the driver notices that once the worker is."""
+    *waiter_and_worker, _raylet = owners
+    if _are_alive(waiter_and_worker):
+        worker = waiter_and_worker[-1]
+        os.kill(worker, signal.SIGKILL)
 
 
 def _remove(leftovers: Iterable[str]) -> None:
@@ -177,36 +193,38 @@ def _remove(leftovers: Iterable[str]) -> None:
             os.unlink(path)  # noqa: PTH108 - without the import of pathlib
 
 
-@contextmanager
-def _signals() -> Iterator[Callable[[float], set[int]]]:
-    """Yield a function that waits for seconds or a signal, and returns the received signals."""
-    reading, writing = os.pipe()
-    for end in (reading, writing):
-        os.set_blocking(end, False)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+def _catch_signals() -> Callable[[float], set[int]]:
+    """Return a function that waits for seconds or a signal, and returns the received signals."""
+    # Python writes the number of each signal to this pipe, which ends a wait for its other end.
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
 
-    def received(seconds: float) -> set[int]:
-        ready, _, _ = select.select([reading], [], [], seconds)
-        if not ready:
+    def wait_for_signals(seconds: float) -> set[int]:
+        readable, _, _ = select.select([read_end], [], [], seconds)
+        if not readable:
             return set()
-        return set(os.read(reading, 512))
+        return set(os.read(read_end, _SIGNALS_AT_ONCE))
 
-    yield received
+    return wait_for_signals
 
 
-def _started(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start_child(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a command that, on Linux, dies with this process."""
-    me = os.getpid()
-    system = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if system:
-        system.prctl(_SUBREAPER, 1, 0, 0, 0)
+    guard_pid = os.getpid()
+    libc = None
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans become children of the guard
 
-    def die_with_guard() -> None:  # the signal is sent when the starting thread ends: the only one
-        if system:
-            system.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != me:
+    def die_with_guard() -> None:
+        # Linux sends the signal when the thread that started the child ends: the guard's only one.
+        if libc is not None:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != guard_pid:  # it died before the request
             os._exit(1)
 
     return subprocess.Popen(
@@ -218,33 +236,39 @@ def _started(command: Sequence[str], environment: Mapping[str, str]) -> subproce
     )
 
 
-def _watched(
-    child: subprocess.Popen[bytes], owners: Sequence[int], received: Callable[[float], set[int]]
+def _wait_for_end(
+    child: subprocess.Popen[bytes],
+    owners: Sequence[int],
+    wait_for_signals: Callable[[float], set[int]],
 ) -> bool:
     """Wait until a child ends; return False if it has to be ended."""
-    while not _reaped(child):
-        numbers = received(_SECONDS)
-        if not _alive(owners) or {signal.SIGTERM, signal.SIGHUP} & numbers:
-            return _reaped(child)
-        if signal.SIGINT in numbers:
+    while not _has_ended(child):
+        signals = wait_for_signals(_INTERVAL)
+        is_told_to_end = signal.SIGTERM in signals or signal.SIGHUP in signals
+        if is_told_to_end or not _are_alive(owners):
+            return _has_ended(child)
+        if signal.SIGINT in signals:
             with suppress(ProcessLookupError, PermissionError):  # it has just ended
                 os.killpg(child.pid, signal.SIGINT)
     return True
 
 
-def _reaped(child: subprocess.Popen[bytes]) -> bool:
-    """Reap ended processes, including orphans; return whether ``child`` has ended."""
-    with suppress(ChildProcessError):  # none is left
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                break
-            if pid == child.pid:
-                child.returncode = os.waitstatus_to_exitcode(status)
+def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Return whether a child has ended; collect the statuses of ended orphans, too."""
+    any_child = -1
+    while True:
+        try:
+            pid, status = os.waitpid(any_child, os.WNOHANG)
+        except ChildProcessError:  # no child is left
+            break
+        if pid == 0:  # the children that are left still run
+            break
+        if pid == child.pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
     return child.returncode is not None
 
 
-def _alive(owners: Sequence[int]) -> bool:
+def _are_alive(owners: Sequence[int]) -> bool:
     """Return whether each process is still the parent of the previous one, and not a zombie."""
     if not owners or os.getppid() != owners[0]:
         return False
@@ -254,28 +278,30 @@ def _alive(owners: Sequence[int]) -> bool:
 
     try:
         process = psutil.Process(owners[0])
-        for pid in owners[1:]:
-            if process.ppid() != pid:
+        for parent_pid in owners[1:]:
+            if process.ppid() != parent_pid:
                 return False
-            process = psutil.Process(pid)
+            process = psutil.Process(parent_pid)
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
 
-def _end_family(child: subprocess.Popen[bytes]) -> None:
+def _kill_descendants(child: subprocess.Popen[bytes]) -> None:
     """Kill all descendants; processes that clean up get some time first."""
     started = time.monotonic()
-    while not _reaped(child) or _has_family():
+    while not _has_ended(child) or _has_descendants():
         import psutil
 
         elapsed = time.monotonic() - started
         if elapsed > _PATIENCE:
             return
-        for process in _family():
+        may_clean_up = elapsed <= _TIME_TO_CLEAN_UP
+        for process in _descendants():
             with suppress(psutil.Error):  # gone, or of another user
-                if elapsed > _MOMENT or not _cleans_up(process):
-                    process.kill()
+                if may_clean_up and _cleans_up(process):
+                    continue
+                process.kill()
         time.sleep(0.01)
 
 
@@ -290,10 +316,10 @@ def _cleans_up(process: Any) -> bool:
     return any(word.startswith(_CLEANERS) for word in words)
 
 
-def _has_family() -> bool:
+def _has_descendants() -> bool:
     """Return whether there is a descendant; fast on Linux, elsewhere by a search."""
     if sys.platform != "linux":
-        return bool(_family())
+        return bool(_descendants())
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -301,40 +327,45 @@ def _has_family() -> bool:
     return True
 
 
-def _family() -> list[Any]:
+def _descendants() -> list[Any]:
     import psutil
 
     return list(psutil.Process().children(recursive=True))
 
 
-def _end_as(status: int) -> None:
+def _exit_like(status: int) -> None:
     """Exit with the status of another process: by the same signal if one killed it."""
     if status < 0:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if -status != signal.SIGKILL:
-            signal.signal(-status, signal.SIG_DFL)
-        os.kill(os.getpid(), -status)
+        _die_by(-status)
     sys.exit(status)
+
+
+def _die_by(signal_number: int) -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # without a dump of this process
+    if signal_number != signal.SIGKILL:  # which nobody can handle
+        signal.signal(signal_number, signal.SIG_DFL)
+    os.kill(os.getpid(), signal_number)
 
 
 def main(text: str, *command: str) -> None:
     """Guard a command, and exit with its status.
 
-    ``text`` has keywords of `guard` as JSON, and ``waiter``: whether to put a waiting process
+    ``text`` has keywords of `guard` as JSON, and ``with_waiter``: whether to put a waiting process
     between the first owner and the guard.
     """
     orders = json.loads(text)
     if hasattr(signal, "SIGCHLD"):  # where ignored, the status of a child is lost
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if orders.pop("waiter", False):
+    if orders.pop("with_waiter", False):
         waiter = os.getpid()
-        pid = os.fork()
-        if pid:
-            _end_as(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        guard_pid = os.fork()
+        if guard_pid != 0:  # this is the waiter
+            _, status = os.waitpid(guard_pid, 0)
+            _exit_like(os.waitstatus_to_exitcode(status))
         orders["owners"].insert(0, waiter)
-    _end_as(guard(command, **orders))
+    _exit_like(guard(command, **orders))
 
 
 if __name__ == "__main__":

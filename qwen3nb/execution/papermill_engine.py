@@ -35,9 +35,9 @@ from papermill.clientwrap import PapermillNotebookClient
 from papermill.parameterize import parameterize_notebook
 
 from qwen3nb import paths
-from qwen3nb.cluster.processes import guarded
+from qwen3nb.cluster.processes import guarded_command
+from qwen3nb.utils.children import keep_exit_statuses
 from qwen3nb.utils.secrets import Secrets, known_secrets
-from qwen3nb.utils.signals import heed_children
 from qwen3nb.utils.terminal import uncoloured, visible, visible_progress
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class GuardedKernels(AsyncKernelManager):
     def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
         """Return the command of the kernel's guard, which removes the kernel's files."""
         command = super().format_kernel_cmd(extra_arguments)
-        return guarded(command, remove=[Path(self.connection_file)], scratch=True)
+        return guarded_command(command, remove=[Path(self.connection_file)], scratch=True)
 
     async def shutdown_kernel(  # type: ignore[override]
         self, now: bool = False, restart: bool = False
@@ -218,7 +218,7 @@ class Engine(engines.NBClientEngine):
         source = Path(str(options.get("input_path")))
         if not is_ours(nb, source) or not is_python(nb):
             return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
-        heed_children()  # or the end of a kernel would look like a success
+        keep_exit_statuses()  # or the end of a kernel would look like a success
         output = Path(output_path).resolve() if output_path else None
         with ExitStack() as stack:
             stack.enter_context(paths.within(paths.study_of(source)))

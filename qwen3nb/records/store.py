@@ -20,9 +20,9 @@ from qwen3nb.records.verification import (
     unchanged_record,
 )
 from qwen3nb.utils.atomic_files import read_json, turn, write_json
+from qwen3nb.utils.children import keep_exit_statuses
 from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.hardware import cores
-from qwen3nb.utils.signals import heed_children
 
 # Remaining seconds on one core above which records are verified on all cores.
 _PATIENCE = 1.0
@@ -211,7 +211,7 @@ def _checks_of_processes(files: Sequence[Path], *, checksums_only: bool) -> Iter
     from joblib import Parallel, delayed
 
     parts = [list(files[start : start + _PART]) for start in range(0, len(files), _PART)]
-    heed_children()  # or a worker that died would not be missed
+    keep_exit_statuses()  # or a worker that died would not be missed
     run, started = Parallel(n_jobs=cores(), return_as="generator"), time.time_ns()
     for checked in run(delayed(_check_part)(each, checksums_only, started) for each in parts):
         yield from checked

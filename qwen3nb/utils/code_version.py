@@ -6,7 +6,7 @@ from importlib import metadata
 from pathlib import Path
 
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
-from qwen3nb.utils.signals import heed_children
+from qwen3nb.utils.children import run_program
 
 _CODE = {".py", ".toml", ".tsv", ".j2", ".json", ".mplstyle"}
 _LENGTH = 12
@@ -51,9 +51,8 @@ def git_commit(folder: Path) -> str:
 
 def _git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]  # S607: the git on the user's path
-    heed_children()
     try:
-        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        process = run_program(command, timeout=30)
     except (OSError, subprocess.TimeoutExpired):  # git is missing or too slow
         return ""
     if process.returncode:

@@ -5,14 +5,13 @@ import platform
 import re
 import resource
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-from qwen3nb.utils.signals import heed_children
+from qwen3nb.utils.children import run_program
 
 _STATUS = Path("/proc/self/status")
-_UUID = re.compile(r"\(UUID: ([\w/-]+)\)")
+_UUID = re.compile(r"\(UUID: ([\w/-]+)\)")  # such as (UUID: GPU-0a1b) or (UUID: MIG-0a1b)
 
 
 def cores() -> int:
@@ -123,8 +122,7 @@ def _listed() -> list[str]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
-    heed_children()
-    process = subprocess.run([tool, "-L"], capture_output=True, text=True, check=False, timeout=60)
+    process = run_program([tool, "-L"], timeout=60)
     if process.returncode:
         return []
     ids: list[str] = []

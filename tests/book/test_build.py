@@ -276,7 +276,7 @@ def test_a_page_of_another_release_is_named_and_the_book_is_built(pages, monkeyp
 
 def test_a_full_disk_is_named_instead_of_what_sphinx_printed(home, tmp_path, monkeypatch):
     full = subprocess.CompletedProcess([], 1, "", "[Errno 28] No space left on device\nline\n" * 9)
-    monkeypatch.setattr(build.subprocess, "run", lambda *_, **__: full)
+    monkeypatch.setattr(build, "run_program", lambda *_, **__: full)
     with pytest.raises(OSError, match="No space left") as error:
         build._build(tmp_path / "out", strict=True)
     assert (error.value.errno, error.value.filename) == (28, str(tmp_path / "out"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from qwen3nb.cluster.processes import guarded
+from qwen3nb.cluster.processes import guarded_command
 
 # A raylet with a worker, whose run starts a process with a session of its own, as a kernel has.
 RUN = """
@@ -101,8 +101,8 @@ os.rename(sys.argv[1] + ".new", sys.argv[1])
 OWNER = """
 import subprocess, sys
 from pathlib import Path
-from qwen3nb.cluster.processes import guarded
-run = guarded(sys.argv[2:], remove=[Path(sys.argv[1])], scratch=True)
+from qwen3nb.cluster.processes import guarded_command
+run = guarded_command(sys.argv[2:], remove=[Path(sys.argv[1])], scratch=True)
 guard = subprocess.Popen(run, start_new_session=True)
 print(guard.pid, flush=True)
 sys.exit(-guard.wait() % 256)
@@ -154,7 +154,7 @@ def test_nothing_outlives_a_run(tmp_path, end, left):
 def test_a_guard_passes_an_interrupt_on_and_ends_as_its_run_does(number):
     code = "import signal, sys; print('began', flush=True); signal.pause()"
     guard = subprocess.Popen(
-        guarded([sys.executable, "-c", code]),
+        guarded_command([sys.executable, "-c", code]),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -33,7 +33,6 @@ import importlib.metadata
 import inspect
 import platform
 import re
-import subprocess
 import sys
 import tomllib
 import warnings
@@ -48,7 +47,7 @@ from typing import NamedTuple
 
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
-from qwen3nb.utils.signals import heed_children
+from qwen3nb.utils.children import run_program
 
 CACHE_VERSION = 2  # increase when a rule above or the format of the file changes
 MASK = "[name]"
@@ -170,8 +169,7 @@ def load_pydocs() -> PyDocs:
         # -P: do not import files of the working directory.
         options = ("-P", "-W", "ignore", "-m", "qwen3nb.datasets.pydocs.build")
         command = [sys.executable, *options, str(file)]
-        heed_children()
-        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        process = run_program(command)
         if process.returncode:
             last_line = process.stderr.strip().splitlines()[-1]
             raise RuntimeError(f"PyDocs could not be built: {last_line}")

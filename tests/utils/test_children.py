@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 import qwen3nb
-from qwen3nb.utils.signals import heed_children
+from qwen3nb.utils.children import keep_exit_statuses
 
 PACKAGE = Path(qwen3nb.__file__).parent
 STATUS = """
 import subprocess, sys, threading
-from qwen3nb.utils.signals import heed_children
+from qwen3nb.utils.children import keep_exit_statuses
 
 def run():
     return subprocess.run([sys.executable, "-S", "-c", "raise SystemExit(3)"]).returncode
 
 def heeded():
-    heed_children()
+    keep_exit_statuses()
     after.append(run())
 
 before, after = run(), []
@@ -50,8 +50,8 @@ def test_a_handler_of_the_program_stays(monkeypatch):
     handler = lambda *_: None  # noqa: E731
     before = signal.signal(signal.SIGCHLD, handler)
     try:
-        heed_children()
-        thread = threading.Thread(target=heed_children)
+        keep_exit_statuses()
+        thread = threading.Thread(target=keep_exit_statuses)
         thread.start()
         thread.join()
         assert signal.getsignal(signal.SIGCHLD) is handler
@@ -60,11 +60,11 @@ def test_a_handler_of_the_program_stays(monkeypatch):
 
 
 def starts_children(function):
-    """Whether a function starts a process and does not call ``heed_children``."""
+    """Whether a function starts a process and does not call ``keep_exit_statuses``."""
     called = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
     starters = {"Popen", "run", "call", "check_call", "check_output"}
     starts = {f"subprocess.{name}" for name in starters} & called
-    return bool(starts) and "heed_children" not in called
+    return bool(starts) and "keep_exit_statuses" not in called
 
 
 def test_whoever_starts_a_process_learns_how_it_ends():
@@ -77,4 +77,4 @@ def test_whoever_starts_a_process_learns_how_it_ends():
             if isinstance(node, ast.FunctionDef) and starts_children(node)
         ]
     # The guard is a program of its own, which sets the signal where it starts.
-    assert unheeding == ["cluster/processes.py: _started"]
+    assert unheeding == ["cluster/processes.py: _start_child"]
