@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.options import ChildTiming, command, finished, in_child
 from qwen3nb.bench.harness import table
 from qwen3nb.bench.random_models import qwen3_shape
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 # hidden, intermediate, layers of each stack, heads, key-value heads, head size, rows
 SIZES = {
@@ -49,7 +49,7 @@ def bench_extraction(
     Raises:
         RuntimeError: the methods do not give the same values.
     """
-    one_of("size", size, SIZES)
+    check_choice("size", size, SIZES)
     rows = []
     with tempfile.TemporaryDirectory(prefix="qwen3nb-bench-", dir=folder or None) as name:
         work = Path(name)

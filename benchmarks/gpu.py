@@ -49,7 +49,7 @@ from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
 from qwen3nb.models.rerankers import load_reranker
 from qwen3nb.models.types import torch_dtype
 from qwen3nb.utils.atomic_files import write_json
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 # hidden, intermediate, layers, heads, and of a Qwen3 (another is a BERT) key heads and head size
 SHAPES: dict[str, tuple[int, ...]] = {
@@ -144,8 +144,8 @@ def bench_gpu(
             "--device cpu --shapes tiny"
         )
     for name in shapes:
-        one_of("shape", name, SHAPES)
-    one_of("dtype", dtype, ("bfloat16", "float16"))
+        check_choice("shape", name, SHAPES)
+    check_choice("dtype", dtype, ("bfloat16", "float16"))
     if not lengths or min(lengths) < 1 or max(lengths) > 1000 or minutes <= 0:
         raise ValueError(f"expected lengths of 1 to 1000 and minutes > 0; got {lengths}, {minutes}")
     end = time.monotonic() + 60 * minutes

@@ -60,7 +60,7 @@ from qwen3nb.report.render.table import (
 )
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.book_settings import book_settings
-from qwen3nb.utils.choices import one_of, split_names
+from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.format import interval_text, number_text
 from qwen3nb.utils.imports import DataFrame
 
@@ -766,7 +766,7 @@ def compare(
         raise TypeError(
             f"expected records, got {results!r}; write q.load_results().compare({listed})"
         )
-    one_of("correction", correction, CORRECTIONS)
+    check_choice("correction", correction, CORRECTIONS)
     if minimum is not None:
         margin = minimum
     records = list(results)
@@ -820,7 +820,7 @@ def _task_keys(results: Sequence[Result], tier: str, tasks: str | Sequence[str])
     if named:
         return named
     if tier:
-        return TIERS[one_of("tier", tier, TIERS)].task_keys
+        return TIERS[check_choice("tier", tier, TIERS)].task_keys
     return _tasks_of(results)
 
 

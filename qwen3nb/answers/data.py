@@ -118,9 +118,9 @@ def data(tier: str = "smoke", *, models: Sequence[str] = ("bm25", "random")) -> 
     from qwen3nb.datasets.pydocs.build import load_pydocs
     from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
     from qwen3nb.evaluation.studies.reproduce import pydocs_difficulty
-    from qwen3nb.utils.choices import one_of
+    from qwen3nb.utils.choices import check_choice
 
-    one_of("tier", tier, TIERS)
+    check_choice("tier", tier, TIERS)
     whole = load_pydocs()
     sets = {"whole": whole, "sample of tier smoke": pydocs_sample()}
     return Data(tier, sets, pydocs_difficulty(whole, models))

@@ -32,7 +32,7 @@ from qwen3nb.report.render.differences import difference_text
 from qwen3nb.report.render.html import data_attribute, styled, unstyled
 from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import MOST_MODELS, Cell, Conclusion, Table, cut
-from qwen3nb.utils.choices import one_of, split_names
+from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.imports import DataFrame
 
 _FAR = 0.5  # differences counted in the conclusion
@@ -192,7 +192,7 @@ class Explorer(Answer):
         """Return two models: those that are given, else the best of the others."""
         for name in (first, second):
             if name:
-                one_of("model", name, self.models)
+                check_choice("model", name, self.models)
         free = [name for name in self.models if name not in (first, second)]
         return first or free.pop(0), second or free.pop(0)
 
@@ -401,7 +401,7 @@ def explore(
         return NoExplorer(f"Two models with {metric} on {task} are needed: {why}.")
     best_first = _best_first(matrices[0])
     names = split_names(models) if isinstance(models, str) else models
-    chosen = [one_of("model", name, best_first.systems) for name in names]
+    chosen = [check_choice("model", name, best_first.systems) for name in names]
     offered = [name for name in best_first.systems if not chosen or name in chosen][:MOST_MODELS]
     if len(offered) < 2:
         raise ValueError(f"expected two or more models; got {offered[0]!r} alone")

@@ -14,7 +14,7 @@ from qwen3nb.extraction.extract import Extraction
 from qwen3nb.extraction.verify import MAX_DIFFERENCE
 from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.report.render.table import Cell, Conclusion, Table, plural
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.imports import DataFrame
 
 
@@ -208,7 +208,7 @@ def training_checkpoints(
     if last is None and best is None:
         return Checkpoints(folders, (), name)
     lower_is_better = {"lower": True, "higher": False, "auto": None}[
-        one_of("better", better, ("auto", "higher", "lower"))
+        check_choice("better", better, ("auto", "higher", "lower"))
     ]
     selection = select_checkpoints(
         folder, last=last, best=best, metric=metric, lower_is_better=lower_is_better

@@ -38,7 +38,7 @@ from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.runtime import pick_device
 from qwen3nb.models.types import Vectors
 from qwen3nb.utils.atomic_files import sha256_json
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 if TYPE_CHECKING:
     pass
@@ -219,7 +219,7 @@ def bench_encode(
         ImportError: the library of a peer is not installed.
     """
     for peer in peers:
-        one_of("peer", peer, PEERS)
+        check_choice("peer", peer, PEERS)
     sets = texts if texts is not None else bench_texts(256)
     all_texts: list[str] = []
     for chosen in sets.values():

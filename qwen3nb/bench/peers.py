@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from qwen3nb import paths
 from qwen3nb.bench.random_models import load_peer
 from qwen3nb.utils.atomic_files import new_folder
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 CALIBRATION = 200  # texts that static quantisation sees
 PEERS = ("openvino", "openvino-int8", "onnx", "onnx-int8")
@@ -51,7 +51,7 @@ def load_graph(name: str, folder: Path, *, texts: Sequence[str]) -> Any:
         ValueError: an unknown name; lists the choices.
         ImportError: a library that is not installed.
     """
-    runtime, _, int8 = one_of("peer", name, PEERS).partition("-")
+    runtime, _, int8 = check_choice("peer", name, PEERS).partition("-")
     peer = load_peer(folder, device="cpu", dtype="float32")
     model = _Traced(peer, texts[:: max(1, len(texts) // CALIBRATION)][:CALIBRATION])
     try:

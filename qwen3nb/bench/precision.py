@@ -27,7 +27,7 @@ from qwen3nb.models.inference.int8_linear import runs_in_int8
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import DTYPES, Vectors
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 if TYPE_CHECKING:
     from qwen3nb.datasets.pydocs.build import PyDocs
@@ -89,7 +89,7 @@ def bench_precision(
     if dtypes is None:
         dtypes = ("bfloat16", "int8") if runs_in_int8() else ("bfloat16",)
     for dtype in dtypes:
-        one_of("dtype", dtype, DTYPES)
+        check_choice("dtype", dtype, DTYPES)
     names = tuple(dict.fromkeys(("float32", *dtypes)))
     encoded = bench_texts(texts)["mixed lengths"]
     calls: dict[str, Callable[[], Vectors]] = {}

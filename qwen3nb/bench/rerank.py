@@ -23,7 +23,7 @@ from qwen3nb.bench.encode import bench_texts
 from qwen3nb.bench.harness import in_turn, table
 from qwen3nb.bench.random_models import QUERY, cross_encoder, predict, write_random_reranker
 from qwen3nb.models.rerankers import Floats, Reranker, load_reranker
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 # hidden, intermediate, layers, heads, key-value heads, head size
 SHAPES = {
@@ -77,7 +77,7 @@ def bench_rerank(
         ValueError: an unknown size.
         RuntimeError: the scores of a method differ from those of the reference.
     """
-    one_of("size", size, SHAPES)
+    check_choice("size", size, SHAPES)
     with tempfile.TemporaryDirectory(prefix="qwen3nb-bench-") as work:
         folder = Path(work)
         write_random_reranker(folder, SHAPES[size])

@@ -37,7 +37,7 @@ from qwen3nb.models.modeling.pooling import POOLINGS, pool
 from qwen3nb.models.search.dense import search_options
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import SpecError, Vectors
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 Encode = Callable[[list[str], str], Vectors]  # texts and their role to vectors (N, D)
 
@@ -203,7 +203,7 @@ def parity(
         SpecError: no such model, or ``where`` is none of these.
         EncoderError: the other program fails on a plain text.
     """
-    one_of("prompts_by", prompts_by, ("client", "server"))
+    check_choice("prompts_by", prompts_by, ("client", "server"))
     measured = replace(named(model), cache=False, show_progress=False, **options)
     ours = _Reference(measured.load_encoder())
     theirs, name = _other(where, ours, raw=prompts_by == "server")

@@ -31,7 +31,7 @@ from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.options import OPTIONS
 from qwen3nb.models.types import TEMPLATE_NAMES
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.choices import one_of, split_names
+from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.option import Option
 from qwen3nb.utils.secrets import known_secrets
 from qwen3nb.utils.strict_json import parse_toml
@@ -90,7 +90,7 @@ def _check_training(training: str) -> None:
 def _check_index(family: str) -> None:
     from qwen3nb.models.search.faiss_index import FAMILIES
 
-    one_of("index", family, FAMILIES)
+    check_choice("index", family, FAMILIES)
 
 
 def _check_adapter(folder: str) -> None:
@@ -256,7 +256,7 @@ def check_baseline(values: Values, declared: Declared) -> None:
     labels = sorted({record.model.label for record in records})
     without_seed = re.sub(r" \(.*\)$", "", baseline)
     try:
-        one_of("baseline", without_seed, labels)
+        check_choice("baseline", without_seed, labels)
     except ValueError as error:
         raise ParameterError(str(error)) from None
 

@@ -22,7 +22,7 @@ from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround
 from qwen3nb.models.types import DTYPES
 from qwen3nb.utils.atomic_files import write_json, write_text
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -56,8 +56,8 @@ class ExportOptions:
     prompts: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        one_of("pooling", self.pooling, POOLINGS)
-        one_of("dtype", self.dtype, DTYPES)
+        check_choice("pooling", self.pooling, POOLINGS)
+        check_choice("dtype", self.dtype, DTYPES)
         if self.max_length < 1:
             raise ValueError(f"expected a max_length of at least 1; got {self.max_length}")
 

@@ -22,7 +22,7 @@ from pydantic import ConfigDict
 from qwen3nb.metrics import intervals
 from qwen3nb.metrics.intervals import INTERVALS, Array, Interval
 from qwen3nb.metrics.query_scores import QueryScores
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.schema import Count, Names, Number, Text, choice
 
 # Columns whose values are draws of k-means, not queries.
@@ -243,7 +243,7 @@ def aggregate_samples(
     Raises:
         ValueError: unknown ``how``; lists the choices.
     """
-    statistic = AGGREGATES[one_of("aggregate", how, AGGREGATES)]
+    statistic = AGGREGATES[check_choice("aggregate", how, AGGREGATES)]
     size = sum(len(sample) for sample in samples)
 
     def outcome(

@@ -55,7 +55,7 @@ from qwen3nb.models.types import (
     Stats,
     torch_dtype,
 )
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.imports import load_library
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ class Reranker(Identified):
             raise RerankError(f"expected a maximum length of 1 to {limit}; got {max_length}")
         self.source, self.label = source, source.label
         self.instruction, self.max_length = instruction, max_length
-        layout = TEMPLATES[one_of("template", template, TEMPLATES)]
+        layout = TEMPLATES[check_choice("template", template, TEMPLATES)]
         self._pairs = PairTokens(
             model.tokenizer, template=layout, instruction=instruction, max_length=max_length
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from qwen3nb.checkpoints.types import CheckpointError as CheckpointError
 from qwen3nb.checkpoints.types import SpecError as SpecError
 from qwen3nb.utils.atomic_files import sha256_json
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,6 +93,6 @@ def torch_dtype(name: str) -> torch.dtype:
     """
     import torch
 
-    one_of("dtype", name, DTYPES)
+    check_choice("dtype", name, DTYPES)
     dtype: torch.dtype = torch.float32 if name == "int8" else getattr(torch, name)
     return dtype

@@ -12,7 +12,7 @@ from typing import Any, overload
 from qwen3nb.records.record import Result
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_file
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.format import inert_text
 from qwen3nb.utils.imports import DataFrame
 
@@ -59,7 +59,7 @@ class Results(Sequence[Result]):
         if isinstance(index, str):
             model = any(_is_model(record, index) for record in self)
             if not model:
-                one_of("model or task", index, [*self.models, *self.tasks, *self._types])
+                check_choice("model or task", index, [*self.models, *self.tasks, *self._types])
             return self.filter(model=index) if model else self.filter(task=index)
         if isinstance(index, slice):
             return Results(self._records[index], unreadable=self.unreadable)
@@ -124,15 +124,15 @@ class Results(Sequence[Result]):
             names = [model] if isinstance(model, str) else list(model)
             for name in names:
                 if not any(_is_model(record, name) for record in records):
-                    one_of("model", name, self.models)
+                    check_choice("model", name, self.models)
             records = [record for record in records if _is_any(record, names)]
         if task is not None:
             choices = [*self.tasks, *self._types]
             names = [task] if isinstance(task, str) else list(task)
-            tasks = {one_of("task", name, choices) for name in names}
+            tasks = {check_choice("task", name, choices) for name in names}
             records = [record for record in records if tasks & {record.task.key, record.task.type}]
         if tier is not None:
-            keys = set(TIERS[one_of("tier", tier, TIERS)].task_keys)
+            keys = set(TIERS[check_choice("tier", tier, TIERS)].task_keys)
             records = [
                 record for record in records if record.task.key in keys or record.tier == tier
             ]
@@ -167,7 +167,9 @@ class Results(Sequence[Result]):
         """
         records = from_oldest(self)
         if metric:
-            one_of("metric", metric, sorted({name for record in self for name in record.metrics}))
+            check_choice(
+                "metric", metric, sorted({name for record in self for name in record.metrics})
+            )
             records = [record for record in records if metric in record.metrics]
         last = {(record.model.label, record.task.key): record for record in records}
         frame = Results(last.values()).to_frame(all_metrics=bool(metric))
@@ -270,7 +272,7 @@ class Results(Sequence[Result]):
         import pyarrow.parquet as pq
 
         target = Path(file)
-        ending = one_of("ending of the file", target.suffix, (".parquet", ".csv"))
+        ending = check_choice("ending of the file", target.suffix, (".parquet", ".csv"))
         kinds = {"seed": pa.int64(), "value": pa.float64()}
         schema = pa.schema([(name, kinds.get(name, pa.large_string())) for name in _SCORE_COLUMNS])
         with new_file(target) as handle:

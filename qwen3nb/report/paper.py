@@ -27,7 +27,7 @@ from qwen3nb.report.render.figure import PAPER_STYLES, Figure
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.report.render.table import MANY, TABLE_FORMATS, Table, transposed
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.secrets import write_public
 
 _TEXT_HEIGHT = 650  # points of the lowest page among the styles
@@ -103,11 +103,11 @@ class PaperContents:
         names = model_names(records)
         if self.models:
             for name in self.models:
-                one_of("model with results", name, sorted(names.values()))
+                check_choice("model with results", name, sorted(names.values()))
             records = [record for record in records if names[record.model.identity] in self.models]
         measured = sorted({record.task.key for record in records})
         for name in self.tasks:
-            one_of("task with results", name, measured)
+            check_choice("task with results", name, measured)
         tasks = self.tasks or TIERS[self._tier].task_keys
         return [record for record in records if record.task.key in tasks]
 
@@ -230,7 +230,7 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
     Raises:
         ValueError: an unknown style, or as for `PaperContents.figures`.
     """
-    column, page, _ = PAPER_STYLES[one_of("paper style", style, PAPER_STYLES)]
+    column, page, _ = PAPER_STYLES[check_choice("paper style", style, PAPER_STYLES)]
     figures = {_file_name(figure.name): figure for figure in contents.figures()}
     tables = write_tables(contents, folder / "tables", format="latex")
     files = {

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 
-def one_of(kind: str, value: str, choices: Iterable[str]) -> str:
+def check_choice(kind: str, value: str, choices: Iterable[str]) -> str:
     """Return ``value`` if it is one of ``choices``.
 
-    >>> one_of("tier", "smoke", ["smoke", "full"])
+    >>> check_choice("tier", "smoke", ["smoke", "full"])
     'smoke'
 
     Raises:

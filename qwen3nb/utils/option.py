@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from qwen3nb.utils.choices import one_of, split_names
+from qwen3nb.utils.choices import check_choice, split_names
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Option:
 
     def _validate_one(self, name: str, value: Any) -> None:
         if self.choices:
-            one_of(name, value, self.choices)
+            check_choice(name, value, self.choices)
         if self.minimum is not None and int(value) < self.minimum:
             raise ValueError(f"{name} is {value}; expected at least {self.minimum}")
         if self.check is not None:

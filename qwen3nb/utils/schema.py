@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field, Strict, StringConstraints, TypeAdapter, ValidationError
 
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.strict_json import parse_toml
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ Moment = Annotated[Text, AfterValidator(_moment)]
 
 def choice(*names: str) -> AfterValidator:
     """Return an annotation that checks that a text is one of ``names``."""
-    return AfterValidator(lambda text: one_of("value", text, names))
+    return AfterValidator(lambda text: check_choice("value", text, names))
 
 
 def bounded_json(value: Any) -> Any:

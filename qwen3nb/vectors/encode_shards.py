@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import BinaryIO, get_args
 
 from qwen3nb.utils.atomic_files import sha256_file, sweep_leftovers
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.compressed import compression
 from qwen3nb.vectors import encode_file
 from qwen3nb.vectors.block_file import (
@@ -107,7 +107,7 @@ def encode_shards(
 def model_of(encoder: TextEncoder, role: str | None) -> ShardModel:
     """Return ``encoder`` and ``role`` as stored in a plan; raise ValueError for an unknown role."""
     if role is not None:
-        one_of("role", role, get_args(Role))
+        check_choice("role", role, get_args(Role))
     return ShardModel(
         label=encoder.label,
         identity=encoder.identity,

@@ -15,7 +15,7 @@ References:
 import math
 from collections.abc import Callable, Sequence
 
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 MOST_DRAWS = 200_000  # limit of `enough_draws`
 
@@ -77,7 +77,7 @@ def adjust(p_values: Sequence[float], *, how: str = "holm") -> list[float]:
         ValueError: an unknown correction, or a value outside 0 to 1.
     """
     _check(p_values)
-    return CORRECTIONS[one_of("correction", how, CORRECTIONS)](p_values)
+    return CORRECTIONS[check_choice("correction", how, CORRECTIONS)](p_values)
 
 
 def enough_draws(comparisons: int, *, draws: int, alpha: float = 0.05, how: str = "holm") -> int:

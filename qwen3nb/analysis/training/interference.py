@@ -29,7 +29,7 @@ from qwen3nb.analysis.stats.interference_ratio import (
 )
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.models.kinds.lora_change import are_equal, has_no_effect
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 SPECIALISTS = {"reranking": "rank_only", "embedding": "emb_only"}
 REQUIRED = ("rank", "base", "data_seed", "steps")
@@ -106,7 +106,7 @@ class JointComparisons:
 
     def verdict(self, *, by: str = "evidence") -> Verdict:
         """Return the weakest verdict of all groups, ``by`` ``evidence`` or ``point``."""
-        one_of("kind of verdict", by, ("point", "evidence"))
+        check_choice("kind of verdict", by, ("point", "evidence"))
         if by == "point":
             return weakest(Verdict(group.overall.by_point) for group in self.groups)
         return weakest(Verdict(group.overall.by_evidence) for group in self.groups)

@@ -14,7 +14,7 @@ from qwen3nb.cli import options as opt
 from qwen3nb.cli.arguments import EncoderArguments, RuleArguments
 from qwen3nb.cli.program import Command
 from qwen3nb.utils.atomic_files import turn
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.format import interval_text, number_text
 from qwen3nb.utils.secrets import write_public
 from qwen3nb.utils.terminal import say
@@ -148,7 +148,7 @@ def domain(
 
     metrics = tested or ("MRR@10", "nDCG@10")
     for metric in metrics:
-        one_of("metric", metric, RECORDED["own data"])
+        check_choice("metric", metric, RECORDED["own data"])
     opt.hide_library_bars()
     run = evaluate_domain(
         candidates,

@@ -26,7 +26,7 @@ from qwen3nb.datasets.custom.formats import (
 )
 from qwen3nb.datasets.in_memory import table_rows
 from qwen3nb.datasets.rows import DataError, listed, printable
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.strict_json import parse_json
 
 _FIELD = re.compile(r"\{(\w[\w -]*)\}")
@@ -134,7 +134,7 @@ def find_layout(preset: str | None = None, **changes: Unpack[LayoutChanges]) -> 
     """Return the layout of ``preset`` (or the default), with ``changes`` that are not None."""
     layout = DocumentLayout()
     if preset:
-        layout = PRESETS[one_of("preset", preset, PRESETS)]
+        layout = PRESETS[check_choice("preset", preset, PRESETS)]
     fields: dict[str, Any] = {}
     for name, value in changes.items():
         if value is not None:

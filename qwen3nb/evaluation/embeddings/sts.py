@@ -16,7 +16,7 @@ from qwen3nb.metrics.aggregate import Aggregate, aggregate, numbered
 from qwen3nb.models.capabilities import encodes
 from qwen3nb.models.load import loaded, to_model
 from qwen3nb.models.types import SpecError
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 _BENCHMARK = "STSBenchmark"
 _BENCHMARK_PAIRS = 1379  # in the test split of STS-B (Cer et al. 2017)
@@ -106,7 +106,7 @@ def sts_pairs(name: str) -> STSPairs:
         MirrorError: the data are not available; the message says how to fetch them.
     """
     name = _OTHER_NAMES.get(name.casefold(), name)
-    (task,) = choose_tasks(tasks=[STS_SETS[one_of("STS set", name, STS_SETS)]])
+    (task,) = choose_tasks(tasks=[STS_SETS[check_choice("STS set", name, STS_SETS)]])
     with local_data(task):
         load_data(task)
     return STSPairs.of_task(name, task)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.tiers import BENCHMARKS, TIERS
-from qwen3nb.utils.choices import one_of, split_names
+from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.imports import load_library
 
 # Parameters of `choose_tasks` that a notebook has.
@@ -34,7 +34,7 @@ def tier_tasks(tier: str) -> list[Any]:
     Raises:
         ValueError: unknown tier.
     """
-    entry = TIERS[one_of("tier", tier, TIERS)]
+    entry = TIERS[check_choice("tier", tier, TIERS)]
     tasks = choose_tasks(tasks=entry.tasks) if entry.tasks else []
     for name in entry.benchmarks:
         if name.startswith("MTEB("):
@@ -188,7 +188,7 @@ def _having(tasks: list[Any], attribute: str, values: Sequence[str], origin: str
     for task in tasks:
         choices.update(getattr(task, attribute))
     for value in values:
-        one_of(f"{_WORDS[attribute]} of {origin}", value, sorted(choices))
+        check_choice(f"{_WORDS[attribute]} of {origin}", value, sorted(choices))
     return [task for task in tasks if set(values) & set(getattr(task, attribute))]
 
 

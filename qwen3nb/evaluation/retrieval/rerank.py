@@ -45,7 +45,7 @@ from qwen3nb.records.side_files import first_run_file, first_stage_file, reranke
 from qwen3nb.records.verification import run_problems
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text
-from qwen3nb.utils.choices import one_of, split_names
+from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.journal import Journal
 from qwen3nb.utils.progress import tqdm
 
@@ -100,7 +100,7 @@ def rerank(
         first = load_first(*split_names(first), prompts=first_prompts)
     data_sets = list(data) if isinstance(data, list | tuple) else [data]
     if tier:
-        data_sets = list(TIERS[one_of("tier", tier, TIERS)].reranking)
+        data_sets = list(TIERS[check_choice("tier", tier, TIERS)].reranking)
     if msmarco is not None:
         data_sets = [name for name in data_sets if name not in _MSMARCO]
     model = loaded_scorer(reranker)

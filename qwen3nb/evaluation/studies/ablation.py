@@ -23,7 +23,7 @@ from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import canonical, read_json
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.progress import tqdm
 
 PLAIN = "plain"
@@ -101,7 +101,7 @@ def variants(
         ValueError: unknown pooling, or a number that is not positive.
     """
     for pooling in poolings:
-        one_of("pooling", pooling, POOLINGS)
+        check_choice("pooling", pooling, POOLINGS)
     if bad := [count for count in averages if count < 1]:
         raise ValueError(f"expected positive numbers of checkpoints to average; got {bad[0]}")
     added = " ".join(filter(None, [prefix, "…", "EOS" if append_eos else ""]))

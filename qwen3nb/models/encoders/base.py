@@ -39,7 +39,7 @@ from qwen3nb.models.kinds.source import Source, mteb_meta, unchanged
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import EncoderError, Identified, SpecError, Stats, Vectors
 from qwen3nb.utils.atomic_files import sha256_json
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.vectors.cache import EmbeddingCache, text_key
 
@@ -222,7 +222,7 @@ class Encoder(Identified, ABC):
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"expected a batch_size of at least 1; got {batch_size}")
         if prompt_name is not None:
-            prompt = self.prompts[one_of("prompt_name", prompt_name, self.prompts)]
+            prompt = self.prompts[check_choice("prompt_name", prompt_name, self.prompts)]
         role = _role_of(role, prompt_type)
         if prompt is None:
             instruction = self.source.instruction
@@ -526,7 +526,7 @@ def _role_of(role: str | None, prompt_type: Any) -> str | None:
     if role is None and prompt_type is not None:
         role = _MTEB_ROLES[getattr(prompt_type, "value", prompt_type)]
     if role is not None:
-        one_of("role", role, ROLES)
+        check_choice("role", role, ROLES)
     return role
 
 

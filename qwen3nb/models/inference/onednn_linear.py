@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.hardware import processor, vendor
 
 LINEAR = "QWEN3NB_LINEAR"  # the environment variable
@@ -102,7 +102,7 @@ def linear_library() -> Literal["onednn", "mkl"]:
 
 
 def _choice() -> str:
-    return one_of(LINEAR, os.environ.get(LINEAR) or "auto", ("auto", "onednn", "mkl"))
+    return check_choice(LINEAR, os.environ.get(LINEAR) or "auto", ("auto", "onednn", "mkl"))
 
 
 def _cannot_run(*shapes: tuple[int, int]) -> ValueError:

@@ -56,7 +56,7 @@ from qwen3nb.models.inference.token_budget import (
 from qwen3nb.models.modeling.pooling import pool
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 _LINEARS = ("auto", "onednn", "torch", "int8")
 _BLOCK = 2048  # texts that are tokenised at once on a GPU
@@ -102,7 +102,7 @@ class Runner:
         Raises:
             SpecError: ``int8`` on a machine, or for a model, that it does not fit.
         """
-        one_of("linear", linear, _LINEARS)
+        check_choice("linear", linear, _LINEARS)
         in_int8 = linear == "int8"
         self.model = model
         self.pooling = pooling

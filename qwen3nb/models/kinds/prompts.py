@@ -35,7 +35,7 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.schema import read_toml
 
 FILE = "config_sentence_transformers.json"
@@ -405,7 +405,7 @@ def _words_of(task_type: str, types: Mapping[str, dict[str, str]]) -> dict[str, 
         from mteb.abstasks.task_metadata import TaskType
 
         for name in types:
-            one_of("type", name, get_args(TaskType))
+            check_choice("type", name, get_args(TaskType))
     words_by_type = {**stored, **types}
     return words_by_type.get(task_type) or words_by_type[_DEFAULT_TYPE]
 
@@ -414,7 +414,7 @@ def _filled(prompt: QueryPrompt, words: Mapping[str, str]) -> QueryPrompt:
     """Return a prompt with its words in place of their names."""
 
     def word(match: re.Match[str]) -> str:
-        return words[one_of("word", match[1], words)]
+        return words[check_choice("word", match[1], words)]
 
     return replace(prompt, text=_WORD.sub(word, prompt.text))
 

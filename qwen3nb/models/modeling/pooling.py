@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,7 +80,7 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
     Raises:
         ValueError: an unknown ``how``, mismatched shapes, or a row without a real token.
     """
-    rule = POOLINGS[one_of("pooling", how, POOLINGS)]
+    rule = POOLINGS[check_choice("pooling", how, POOLINGS)]
     if states.ndim != 3 or mask.shape != states.shape[:2]:
         raise ValueError(
             "expected states (B, T, D) and mask (B, T); "
@@ -109,7 +109,7 @@ def pool_segments(states: Tensor, limits: Tensor, *, how: str, normalize: bool =
     """
     import torch
 
-    rule = POOLINGS[one_of("pooling", how, POOLINGS)]
+    rule = POOLINGS[check_choice("pooling", how, POOLINGS)]
     if rule.only is not None:
         vectors = states[rule.only(limits)].float()
         return _unit(vectors) if normalize else vectors

@@ -21,7 +21,7 @@ from qwen3nb.models.batching import batches_by_tokens
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
 from qwen3nb.models.types import SpecError
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.progress import tqdm
 
 
@@ -57,7 +57,7 @@ class Qwen3EncoderPooler(torch.nn.Module):
 
     @pooling_mode.setter
     def pooling_mode(self, mode: str) -> None:
-        self.config.pooling_mode = one_of("pooling_mode", mode, POOLINGS)
+        self.config.pooling_mode = check_choice("pooling_mode", mode, POOLINGS)
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the vectors (B, H), float32, normalised if configured."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from qwen3nb.models.search.exact import search
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.vectors.vector_store import VectorStore
 
 Vectors = NDArray[np.float32]
@@ -141,7 +141,7 @@ def build_index(
         ValueError: an unknown family, or no documents.
         ImportError: FAISS is not installed.
     """
-    one_of("index", family, FAMILIES)
+    check_choice("index", family, FAMILIES)
     if len(vectors.shape) != 2 or not len(vectors):
         raise ValueError(f"expected documents (N, D), N of 1 or more; got {vectors.shape}")
     documents, faiss = VectorStore.of(vectors), _faiss()

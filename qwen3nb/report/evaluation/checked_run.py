@@ -26,7 +26,7 @@ from qwen3nb.models.model import Model
 from qwen3nb.models.options import OPTIONS, OptionArguments
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.store import load_results
-from qwen3nb.utils.choices import one_of, split_names
+from qwen3nb.utils.choices import check_choice, split_names
 
 
 class LookArguments(TypedDict, total=False):
@@ -169,7 +169,7 @@ def check_and_evaluate(
     stated = _with_options(checkpoint, arguments)
     if baseline and not only:
         records = load_results(arguments.get("output_dir") or None, adapters=False)
-        one_of("baseline", baseline, sorted({result.model.label for result in records}))
+        check_choice("baseline", baseline, sorted({result.model.label for result in records}))
     prompts = arguments.get("prompts")
     sets = names_prompt_set(prompts)
     model, tasks, run, ready = look(stated, only=only, **arguments)

@@ -24,7 +24,7 @@ from qwen3nb.report.render.fit import fit_texts, page_parts, wrapped_names
 from qwen3nb.report.render.html import anchor, data_attribute, escaped_text, styled
 from qwen3nb.report.render.table import effect_text
 from qwen3nb.utils.atomic_files import write_bytes
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.format import typeset
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class Figure:
             ValueError: an unknown format or paper style.
         """
         path = Path(path)
-        kind = one_of("format", path.suffix.removeprefix("."), FORMATS)
+        kind = check_choice("format", path.suffix.removeprefix("."), FORMATS)
         with self._for_paper(columns, paper) as figure:
             return write_bytes(path, _rendered(figure, kind, fonttype="path"))
 
@@ -259,7 +259,7 @@ class Figure:
         It is divided between lines of panels; the files are then ``<name>-1.pdf`` and so on.
         """
         path = Path(path)
-        kind = one_of("format", path.suffix.removeprefix("."), FORMATS)
+        kind = check_choice("format", path.suffix.removeprefix("."), FORMATS)
         with self._for_paper(columns, paper) as figure:
             parts = page_parts(figure, PAGE_HEIGHT)
             if len(parts) == 1:
@@ -274,7 +274,7 @@ class Figure:
     @contextmanager
     def _for_paper(self, columns: int, paper: str) -> Iterator[MplFigure]:
         """Draw the figure at the width of one or two columns of a paper, in dark ink."""
-        *widths, font = PAPER_STYLES[one_of("paper style", paper, PAPER_STYLES)]
+        *widths, font = PAPER_STYLES[check_choice("paper style", paper, PAPER_STYLES)]
         with style(ink=_PAPER, font=font):
             width = widths[(columns or self.columns) - 1]
             yield self.figure if self._edited else self._fitted(width)

@@ -22,7 +22,7 @@ from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
 from qwen3nb.report.render.html import anchor, data_attribute, escaped_text, styled, unstyled
 from qwen3nb.report.render.latex import latex_text
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.format import (
     ends_text,
     escaped,
@@ -427,7 +427,7 @@ class Table:
 
     def to_text(self, format: str) -> str:
         """Return the table in one of `TABLE_FORMATS`; a ValueError lists them."""
-        return str(getattr(self, f"to_{one_of('format', format, TABLE_FORMATS)}")())
+        return str(getattr(self, f"to_{check_choice('format', format, TABLE_FORMATS)}")())
 
     def __len__(self) -> int:
         return len(self.rows)
