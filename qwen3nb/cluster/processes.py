@@ -244,8 +244,8 @@ def _wait_for_end(
     """Wait until a child ends; return False if it has to be ended."""
     while not _has_ended(child):
         signals = wait_for_signals(_INTERVAL)
-        is_told_to_end = signal.SIGTERM in signals or signal.SIGHUP in signals
-        if is_told_to_end or not _are_alive(owners):
+        must_end = signal.SIGTERM in signals or signal.SIGHUP in signals
+        if must_end or not _are_alive(owners):
             return _has_ended(child)
         if signal.SIGINT in signals:
             with suppress(ProcessLookupError, PermissionError):  # it has just ended
