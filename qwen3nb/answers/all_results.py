@@ -25,7 +25,7 @@ from qwen3nb.records.results import newest
 from qwen3nb.records.store import load_failures, load_results
 from qwen3nb.records.verification import SUMMARY, SUMMARY_SCHEMA, scores_of
 from qwen3nb.tiers import BENCHMARKS, GROUP_OF, GROUPS
-from qwen3nb.utils.atomic_files import turn, write_json
+from qwen3nb.utils.atomic_files import exclusive_lock, write_json
 from qwen3nb.utils.secrets import known_secrets
 
 _ROWS = ("top", "queries", "runs", "qrels")  # parameters of a record with a row per query
@@ -151,7 +151,7 @@ def write_all_results(folder: Path | str | None = None) -> Path:
     Processes that write it take turns, and each reads the records within its turn.
     """
     base = Path(folder).expanduser() if folder else paths.results()
-    with turn(base / SUMMARY):
+    with exclusive_lock(base / SUMMARY):
         records = list(load_results(base, whole=False))
         config: dict[str, Any] = {}
         if records:  # the model of the last evaluation first

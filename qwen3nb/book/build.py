@@ -34,7 +34,7 @@ from qwen3nb.report.card import card_text
 from qwen3nb.report.render.home import record_link
 from qwen3nb.study import is_outdated
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.atomic_files import new_folder, read_json, turn
+from qwen3nb.utils.atomic_files import exclusive_lock, new_folder, read_json
 from qwen3nb.utils.children import run_program
 from qwen3nb.utils.format import escaped
 from qwen3nb.utils.hardware import available_memory
@@ -301,7 +301,7 @@ def build_book(
         raise BookError(f"the book is not built; pages that failed:\n{failures_text(failed)}")
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
     target = paths.root() / "_build"
-    with turn(target, what="builds"), new_folder(target) as output:
+    with exclusive_lock(target, purpose="builds"), new_folder(target) as output:
         _build(output, strict=not outdated)  # what others quote of an outdated page may be missing
     index = target / "html" / "index.html"
     if failures:

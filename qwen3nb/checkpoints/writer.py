@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import MEANS, CheckpointError, TensorEntry
 from qwen3nb.checkpoints.weights import combined_digest, torch_dtypes
-from qwen3nb.utils.atomic_files import may_replace, named
+from qwen3nb.utils.atomic_files import errors_naming, may_replace
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -351,7 +351,7 @@ def _fill(
     """Fill ``buffer`` from a file at ``offset``; raise if the file ends before that."""
     position = 0
     while position < len(buffer):
-        with named(entry.file):
+        with errors_naming(entry.file):
             count = os.preadv(source.fileno(), [buffer[position:]], offset + position)
         if count == 0:
             raise entry.truncated()
@@ -361,6 +361,6 @@ def _fill(
 def _write(out: FileIO, data: bytes | memoryview, offset: int) -> None:
     view = memoryview(data)
     position = 0
-    with named(Path(out.name)):
+    with errors_naming(Path(out.name)):
         while position < len(view):
             position += os.pwrite(out.fileno(), view[position:], offset + position)

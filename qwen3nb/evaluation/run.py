@@ -43,7 +43,7 @@ from qwen3nb.records.record import (
 from qwen3nb.records.results import Results
 from qwen3nb.records.side_files import ResultError, run_path
 from qwen3nb.records.verification import run_problems, unchanged_record
-from qwen3nb.utils.atomic_files import turn, write_bytes, write_text
+from qwen3nb.utils.atomic_files import exclusive_lock, write_bytes, write_text
 from qwen3nb.utils.hardware import peak_memory
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
@@ -257,7 +257,7 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
 def _record_of(model: Any, item: Item, run: Run) -> tuple[Result, bool]:
     """Return the record of a model on an item, stored or saved now, and whether it is new."""
     file = record_path(model, item, run)
-    with turn(file, what="evaluates"):  # other processes then find the saved record
+    with exclusive_lock(file, purpose="evaluates"):  # other processes then find the saved record
         if not run.fresh:
             earlier = stored(model, item, run)
             if earlier is not None:

@@ -43,7 +43,13 @@ from qwen3nb.records.failures import forget_failure
 from qwen3nb.records.record import CHECKSUMS, in_checksums
 from qwen3nb.records.side_files import named_files, remove_unnamed
 from qwen3nb.records.verification import SUMMARY
-from qwen3nb.utils.atomic_files import new_file, read_json, temporary_folder, turn, write_text
+from qwen3nb.utils.atomic_files import (
+    exclusive_lock,
+    new_file,
+    read_json,
+    temporary_folder,
+    write_text,
+)
 from qwen3nb.utils.hardware import cores, gpus
 from qwen3nb.utils.secrets import known_secrets
 
@@ -366,7 +372,7 @@ def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:
     _replace(folder / "log", log)
     targets = _targets(folder)
     for file in sorted(targets, key=lambda file: _turn_of(targets[file], page)):
-        with turn(targets[file]):
+        with exclusive_lock(targets[file]):
             _publish_in_turn(file, targets[file])
     if not failed:
         forget_failure(paths.page_key(page))

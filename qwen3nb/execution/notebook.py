@@ -40,7 +40,7 @@ from qwen3nb.models.kinds.resolve import default_model, find_source, find_traini
 from qwen3nb.models.kinds.source import described
 from qwen3nb.records.failures import forget_failure
 from qwen3nb.study import is_outdated
-from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json, turn
+from qwen3nb.utils.atomic_files import exclusive_lock, file_stamp, sha256_file, sha256_json
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.code_version import code_digest
 
@@ -244,7 +244,7 @@ def run_notebook(
         page = page_path(notebook, values, name=name)
         partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
         other_run = _OtherRun(paths.page_key(page))
-        with turn(partial, what="runs", waiting=other_run.note):
+        with exclusive_lock(partial, purpose="runs", on_wait=other_run.note):
             if other_run.seen and not fresh and _is_finished(notebook, parameters, name=name):
                 return page
             _execute(notebook, partial, parameters, name=page.stem, show_progress=show_progress)

@@ -126,7 +126,7 @@ class _Run:
         from qwen3nb.execution import notebook as notebooks
         from qwen3nb.execution import parameters
         from qwen3nb.execution.publish import NotebookRun
-        from qwen3nb.utils.atomic_files import turn
+        from qwen3nb.utils.atomic_files import exclusive_lock
 
         given = _given_parameters(nb)
         parameters.complete(nb)
@@ -144,7 +144,7 @@ class _Run:
         if output and output.parent == notebooks.partial_folder().resolve():
             page = notebooks.page_path(source, values, name=page_name)
             if not page_name:
-                stack.enter_context(turn(output, what="runs"))
+                stack.enter_context(exclusive_lock(output, purpose="runs"))
         default_model = notebooks.default_model_text(declared, given)
         if not page_name:
             for remark in (parameters.unread_text(nb, declared), default_model):

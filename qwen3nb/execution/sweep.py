@@ -55,7 +55,7 @@ from qwen3nb.execution.parameters import (
 from qwen3nb.execution.parts import parts_of
 from qwen3nb.execution.publish import NotebookRun, named_models
 from qwen3nb.records.failures import FailedRun, failed_run
-from qwen3nb.utils.atomic_files import turn
+from qwen3nb.utils.atomic_files import exclusive_lock
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.hardware import available_memory, cores
 from qwen3nb.utils.progress import tqdm
@@ -257,7 +257,9 @@ def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
     def say_that_it_waits() -> None:
         tqdm.write(f"another sweep runs {job.name}; waiting for its end")
 
-    with turn(log, what="sweeps", waiting=say_that_it_waits, give_up=lambda: executor.stopped):
+    with exclusive_lock(
+        log, purpose="sweeps", on_wait=say_that_it_waits, give_up=lambda: executor.stopped
+    ):
         started = time.time()
         clock = time.monotonic()
         if not fresh and reusable(job):

@@ -58,7 +58,7 @@ from qwen3nb.records.side_files import (
     remove_unnamed,
     write_tables,
 )
-from qwen3nb.utils.atomic_files import read_json, sha256_json, turn, write_json
+from qwen3nb.utils.atomic_files import exclusive_lock, read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import installed_version
 from qwen3nb.utils.journal import Journal, append, noted
 from qwen3nb.utils.schema import (
@@ -345,7 +345,7 @@ class Result:
         task = {**value["task"], "clusters": None}
         free = dict.fromkeys(("options", "training", "prompt", "data", "search", "files"))
         secrets.refuse(json.dumps({**value, **free, "task": task}), place=str(path))
-        with turn(path):
+        with exclusive_lock(path):
             replaced = named_files(path)
             value |= write_tables(path, self.scores, self.top)
             with in_checksums(path, checksum(value)):

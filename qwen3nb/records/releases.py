@@ -25,11 +25,11 @@ from qwen3nb.records.record import Result, safe_name
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results, verify_folder
 from qwen3nb.utils.atomic_files import (
+    exclusive_lock,
     new_folder,
     read_json,
     sha256_file,
     sha256_json,
-    turn,
     write_json,
     write_text,
 )
@@ -55,7 +55,7 @@ def freeze(name: str) -> Path:
             after they were written.
     """
     target, source = paths.releases() / safe_name(name), paths.results()
-    with turn(target, what="freezes"):
+    with exclusive_lock(target, purpose="freezes"):
         if name == NOW or target.exists():
             raise ReleaseError(f"{name!r} is taken: a release is never replaced; give another name")
         with new_folder(target) as work:

@@ -19,7 +19,7 @@ from qwen3nb.records.verification import (
     removed_records,
     unchanged_record,
 )
-from qwen3nb.utils.atomic_files import read_json, turn, write_json
+from qwen3nb.utils.atomic_files import exclusive_lock, read_json, write_json
 from qwen3nb.utils.children import keep_exit_statuses
 from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.hardware import cores
@@ -167,7 +167,7 @@ def check_files(
         with closing(_checks(due, checksums_only=checksums_only)) as checks:
             for file, wrong in zip(due, checks, strict=True):
                 if wrong:
-                    with turn(file):  # it may have been replaced meanwhile
+                    with exclusive_lock(file):  # it may have been replaced meanwhile
                         wrong = Verifier(checksums_only=checksums_only).check(file)
                 if not wrong and stamps.get(str(file)):
                     consistent[str(file)] = stamps[str(file)]

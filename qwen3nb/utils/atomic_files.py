@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 _NEW, _OLD = ".tmp", ".old"
 _ABANDONED = 7 * 24 * 3600  # seconds
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL
-_HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE; RENAME_SWAP of macOS is 2 as well
+_WORKING_DIRECTORY = -100  # AT_FDCWD of Linux
+_EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
 
 _TO_DO = {
     errno.ENOSPC: "free some space there, then run the same command again",
@@ -49,7 +50,7 @@ _TO_DO = {
 
 
 @contextmanager
-def named(path: Path, *, instead_of: Path | None = None) -> Iterator[None]:
+def errors_naming(path: Path, *, instead_of: Path | None = None) -> Iterator[None]:
     """Make file errors in the block name ``path`` if they name no file.
 
     Errors that name ``instead_of`` (a temporary file or folder) or a file below it, name ``path``
@@ -57,27 +58,26 @@ def named(path: Path, *, instead_of: Path | None = None) -> Iterator[None]:
     """
     try:
         yield
+    except shutil.Error as error:
+        failures, *_ = error.args  # of all files that a folder's copy lacks
+        _source, _copy, reason = failures[0]
+        raise OSError(f"{path}: {reason}") from error
     except OSError as error:
-        if isinstance(error, shutil.Error):  # of all files that a folder's copy lacks
-            raise OSError(f"{path}: {error.args[0][0][-1]}") from error
-        if error.errno is None:
+        name = _name_instead(error, path, instead_of)
+        if name is None or error.errno is None:
             raise
-        name = error.filename2 or error.filename
-        if name is None:
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        if instead_of is None:
-            raise
-        final = _final_name(str(name), path, instead_of)
-        if final is None:
-            raise
-        raise OSError(error.errno, error.strerror, str(final)) from error
+        raise OSError(error.errno, error.strerror, str(name)) from error
 
 
-def _final_name(name: str, path: Path, work: Path) -> Path | None:
-    """Return the final name of a file in the temporary file or folder ``work``, or None."""
-    if not Path(name).is_relative_to(work):
+def _name_instead(error: OSError, path: Path, temporary: Path | None) -> Path | None:
+    """Return the file that an error should name; None if it is the one that it does name."""
+    name = error.filename2 or error.filename
+    if name is None:
+        return path
+    file = Path(str(name))
+    if temporary is None or not file.is_relative_to(temporary):
         return None
-    return path / Path(name).relative_to(work)
+    return path / file.relative_to(temporary)
 
 
 def explained(error: OSError) -> str:
@@ -104,23 +104,23 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep_leftovers(path)
-    work = _beside(path)
-    with named(path, instead_of=work):
-        handle = os.open(work, _CREATE, 0o600)
+    temporary = _temporary_path(path)
+    with errors_naming(path, instead_of=temporary):
+        handle = os.open(temporary, _CREATE, 0o600)
     try:
         with io.BufferedWriter(_NamedOutput(handle, path)) as file:
             yield file
             file.flush()
-            with named(path, instead_of=work):
+            with errors_naming(path, instead_of=temporary):
                 os.fsync(handle)
-                work.chmod(0o644)
+                temporary.chmod(0o644)
                 if replace:
-                    work.replace(path)
+                    temporary.replace(path)
                 else:
-                    _rename_once(work, path)
+                    _rename_unless_exists(temporary, path)
     except BaseException:
         with suppress(OSError):  # removed later as a leftover
-            work.unlink()
+            temporary.unlink()
         raise
     sync_folder(path.parent)
 
@@ -130,12 +130,12 @@ def temporary_folder(path: Path) -> Iterator[Path]:
     """Yield a new folder next to ``path`` for the block; first remove those of dead processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep_leftovers(path)
-    work = _beside(path)
-    work.mkdir()
+    folder = _temporary_path(path)
+    folder.mkdir()
     try:
-        yield work
+        yield folder
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _NamedOutput(io.FileIO):
@@ -146,7 +146,7 @@ class _NamedOutput(io.FileIO):
         self._path = path
 
     def write(self, data: Buffer) -> int:
-        with named(self._path):
+        with errors_naming(self._path):
             return super().write(data)
 
 
@@ -174,7 +174,7 @@ def _remove_leftover(work: Path) -> None:
         work.unlink()
 
 
-def _beside(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     """Return a new name next to ``path`` for a temporary file or folder of this process."""
     return path.with_name(f".{path.name}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{_NEW}")
 
@@ -199,7 +199,7 @@ def _machine() -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
-def _rename_once(file: Path, path: Path) -> None:
+def _rename_unless_exists(file: Path, path: Path) -> None:
     """Rename ``file`` to ``path``, or remove it if that exists."""
     try:
         os.link(file, path)
@@ -280,46 +280,50 @@ def new_folder(target: Path) -> Iterator[Path]:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     sweep_leftovers(target)
-    work = _beside(target)
+    temporary = _temporary_path(target)
     try:
-        with named(target, instead_of=work):
-            work.mkdir(mode=0o700)
-            yield work
-            _sync_tree(work)
-            work.chmod(0o755)
-            _put(work, target)
+        with errors_naming(target, instead_of=temporary):
+            temporary.mkdir(mode=0o700)
+            yield temporary
+            _sync_tree(temporary)
+            temporary.chmod(0o755)
+            _move_or_exchange(temporary, target)
         sync_folder(target.parent)
     finally:  # the failed or the old folder; if it stays, it is removed later
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _put(work: Path, target: Path) -> None:
-    """Rename ``work`` to ``target``; a previous ``target`` is then at ``work``, or removed."""
+def _move_or_exchange(folder: Path, target: Path) -> None:
+    """Rename ``folder`` to ``target``; a previous ``target`` is then at ``folder``, or removed."""
     if not target.exists():
-        work.rename(target)
-    elif not _exchange(work, target):
-        previous = work.with_suffix(_OLD)
-        target.rename(previous)
-        try:
-            work.rename(target)
-        except BaseException:
-            previous.rename(target)
-            raise
-        shutil.rmtree(previous, ignore_errors=True)
+        folder.rename(target)
+        return
+    if _exchange(folder, target):
+        return
+    previous = folder.with_suffix(_OLD)
+    target.rename(previous)
+    try:
+        folder.rename(target)
+    except BaseException:
+        previous.rename(target)
+        raise
+    shutil.rmtree(previous, ignore_errors=True)
 
 
 def _exchange(folder: Path, target: Path) -> bool:
     """Exchange the names of two folders atomically; return False where this is not possible."""
     import ctypes
 
-    system = ctypes.CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None, use_errno=True)
     name, other_name = os.fsencode(folder), os.fsencode(target)
     sys.audit("os.rename", folder, target, -1, -1)  # as Python's own functions do
-    if hasattr(system, "renameat2"):  # Linux
-        return bool(system.renameat2(_HERE, name, _HERE, other_name, _EXCHANGE) == 0)
-    if hasattr(system, "renamex_np"):  # macOS
-        return bool(system.renamex_np(name, other_name, _EXCHANGE) == 0)
-    return False
+    if hasattr(libc, "renameat2"):  # Linux
+        status = libc.renameat2(_WORKING_DIRECTORY, name, _WORKING_DIRECTORY, other_name, _EXCHANGE)
+    elif hasattr(libc, "renamex_np"):  # macOS
+        status = libc.renamex_np(name, other_name, _EXCHANGE)
+    else:
+        return False
+    return bool(status == 0)
 
 
 def _sync_tree(folder: Path) -> None:
@@ -327,7 +331,7 @@ def _sync_tree(folder: Path) -> None:
     for parent, _, names in os.walk(folder):
         for name in names:
             file = Path(parent, name)
-            with file.open("rb") as handle, named(file):
+            with file.open("rb") as handle, errors_naming(file):
                 os.fsync(handle.fileno())
         sync_folder(Path(parent))
 
@@ -336,7 +340,7 @@ def sync_folder(folder: Path) -> None:
     """Flush a folder's entries, so that a rename survives a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        with named(folder):
+        with errors_naming(folder):
             os.fsync(handle)
     finally:
         os.close(handle)
@@ -378,7 +382,7 @@ def without_ctime(stamp: FileStamp) -> FileStamp:
     return stamp[:-1]
 
 
-_SECONDS = 0.1  # between two tries
+_POLL_SECONDS = 0.1  # between two tries
 
 
 def lock(handle: int) -> bool | None:
@@ -390,36 +394,36 @@ def lock(handle: int) -> bool | None:
 
 
 @contextmanager
-def turn(
+def exclusive_lock(
     path: Path,
     *,
-    what: str = "writes",
-    waiting: Callable[[], object] = lambda: None,
+    purpose: str = "writes",
+    on_wait: Callable[[], object] = lambda: None,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
     """Hold an exclusive lock on what this thread does with ``path`` during a block.
 
-    Waits for the process that holds it, even a paused one. A nested turn for the same path must
-    differ in ``what``.
+    Waits for the process that holds it, even a paused one. A nested lock for the same path must
+    differ in its ``purpose``.
 
     Args:
         path: a file or folder, which need not exist; the lock is a file next to it.
-        what: the purpose, part of the lock's name.
-        waiting: called once if the lock is held by another process.
+        purpose: part of the lock's name.
+        on_wait: called once if the lock is held by another process.
         give_up: called while waiting; if it returns True, the block runs without the lock.
     """
-    file = path.with_name(f".{path.name}.{what}.lock")
-    file_lock = FileLock(file, thread_local=False, fallback_to_soft=False)
+    lock_file = path.with_name(f".{path.name}.{purpose}.lock")
+    file_lock = FileLock(lock_file, thread_local=False, fallback_to_soft=False)
     with suppress(OSError):  # given up, a read-only folder, a full disk, no locks
-        file.parent.mkdir(parents=True, exist_ok=True)
+        lock_file.parent.mkdir(parents=True, exist_ok=True)
         try:
             file_lock.acquire(blocking=False)
         except Timeout:
-            waiting()
-            file_lock.acquire(poll_interval=_SECONDS, cancel_check=give_up)
+            on_wait()
+            file_lock.acquire(poll_interval=_POLL_SECONDS, cancel_check=give_up)
     try:
         yield
     finally:
         if file_lock.is_locked:
-            file.unlink(missing_ok=True)  # whoever opens it now notices that it is gone
+            lock_file.unlink(missing_ok=True)  # whoever opens it now notices that it is gone
             file_lock.release()

@@ -9,7 +9,7 @@ from typing import IO, BinaryIO
 
 from pydantic import BaseModel, ValidationError
 
-from qwen3nb.utils.atomic_files import named
+from qwen3nb.utils.atomic_files import errors_naming
 from qwen3nb.utils.compressed import DAMAGED, compression, open_unpacked
 
 _BOM = b"\xef\xbb\xbf"
@@ -37,7 +37,7 @@ def read_texts(file: Path) -> Iterator[str]:
 
 def texts_from(handle: IO[bytes], file: Path) -> Iterator[str]:
     """Yield the texts from the position of ``handle``; errors count lines from there."""
-    with named(file):
+    with errors_naming(file):
         for number, raw in enumerate(handle, start=1):
             line = raw.removeprefix(_BOM).strip()
             if not line:

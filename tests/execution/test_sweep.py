@@ -37,7 +37,7 @@ from qwen3nb.records.failures import failed_run
 from qwen3nb.records.store import verify
 from qwen3nb.records.verification import listed_records
 from qwen3nb.utils import hardware as machine
-from qwen3nb.utils.atomic_files import read_json, turn
+from qwen3nb.utils.atomic_files import exclusive_lock, read_json
 
 ON_MODEL = (
     'checkpoint: str = "bm25"  # a model\ntier: str = "smoke"  # a tier\nx: int = 1  # a number'
@@ -189,7 +189,7 @@ def test_a_sweep_names_the_run_of_another_that_it_waits_for(small, monkeypatch):
     monkeypatch.setattr(sweeps, "reusable", lambda job: True)
     log = paths.results() / "logs" / "plain.log"
     with ThreadPoolExecutor(1) as pool:
-        with turn(log, what="sweeps"):
+        with exclusive_lock(log, purpose="sweeps"):
             outcomes = pool.submit(sweep, [Job("plain", {})], show_progress=False)
             assert waits.wait(30)
         assert [each.status for each in outcomes.result()] == ["reused"]

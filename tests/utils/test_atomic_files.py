@@ -11,7 +11,7 @@ import pytest
 from helpers.fault_injection import leftovers, tree
 
 from qwen3nb.utils.atomic_files import (
-    _beside,
+    _temporary_path,
     explained,
     new_folder,
     read_json,
@@ -125,9 +125,9 @@ def test_what_another_container_writes_is_left_alone(tmp_path, monkeypatch):
     """Its machine may have our name, and its process a number that none of ours has."""
     with subprocess.Popen([sys.executable, "-c", ""]) as dead:
         monkeypatch.setattr(os, "getpid", lambda: dead.pid)
-    names = [_beside(tmp_path / "model")]
+    names = [_temporary_path(tmp_path / "model")]
     monkeypatch.setattr(Path, "readlink", lambda path: "pid:[1]")
-    names.append(_beside(tmp_path / "model"))
+    names.append(_temporary_path(tmp_path / "model"))
     for name in names:
         name.write_text("theirs")
     monkeypatch.undo()

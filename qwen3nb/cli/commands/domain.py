@@ -13,7 +13,7 @@ from qwen3nb import paths
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.arguments import EncoderArguments, RuleArguments
 from qwen3nb.cli.program import Command
-from qwen3nb.utils.atomic_files import turn
+from qwen3nb.utils.atomic_files import exclusive_lock
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.format import interval_text, number_text
 from qwen3nb.utils.secrets import write_public
@@ -263,7 +263,7 @@ def _report(
     if folder is None:
         return
     stem = f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"
-    with turn(folder / stem):  # two reports of the same second get different numbers
+    with exclusive_lock(folder / stem):  # two reports of the same second get different numbers
         stem = _new_stem(folder, stem)
         for suffix, text in ((".json", report.to_json()), (".md", report.to_markdown())):
             click.echo(paths.shown(write_public(folder / f"{stem}{suffix}", text)))

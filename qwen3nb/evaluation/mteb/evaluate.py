@@ -57,7 +57,7 @@ from qwen3nb.models.search.mteb_rows import task_languages
 from qwen3nb.models.search.words import stated_words, words_of_languages
 from qwen3nb.records.details import SearchFacts
 from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo, is_substitute
-from qwen3nb.utils.atomic_files import named, turn, write_bytes
+from qwen3nb.utils.atomic_files import errors_naming, exclusive_lock, write_bytes
 from qwen3nb.utils.journal import noted
 
 _OTHERS = {"image": "images", "audio": "sound"}  # modalities of tasks, as words
@@ -176,7 +176,7 @@ def _by_mteb(
     searched: Any = model
     if kind in SEARCH_TYPES:
         searched = KeptSearch(_search_model(model), depth=deepest(recorded_measures("task")))
-    with tempfile.TemporaryDirectory() as scratch, named(Path(scratch).parent):
+    with tempfile.TemporaryDirectory() as scratch, errors_naming(Path(scratch).parent):
         folder = Path(scratch)
         cache = None
         if results is not None:
@@ -303,6 +303,6 @@ def keep_results(written: Path, folder: Path) -> dict[str, str]:
         target, data = folder / file.relative_to(written), file.read_bytes()
         digests[file.name] = hashlib.sha256(data).hexdigest()
         sums = target.with_name(CHECKSUMS)
-        with turn(sums), noted(sums, f"{target.name} {digests[file.name]}"):
+        with exclusive_lock(sums), noted(sums, f"{target.name} {digests[file.name]}"):
             write_bytes(target, data)
     return digests

@@ -289,7 +289,7 @@ def kept_index(
         data = text.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "little") + data)
     folder = paths.cache() / "bm25" / digest.hexdigest()[:32]
-    with atomic_files.turn(folder, what="indexes"):
+    with atomic_files.exclusive_lock(folder, purpose="indexes"):
         stored_index = _opened(folder)
         if stored_index is not None:
             return stored_index

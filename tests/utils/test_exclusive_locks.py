@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from qwen3nb.utils.atomic_files import turn
+from qwen3nb.utils.atomic_files import exclusive_lock
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def folder(tmp_path):
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from qwen3nb.utils.atomic_files import turn
-with turn(Path(sys.argv[1])):
+from qwen3nb.utils.atomic_files import exclusive_lock
+with exclusive_lock(Path(sys.argv[1])):
     if sys.argv[2] == "fork" and not os.fork():
         time.sleep(60)
     print("held", flush=True)
@@ -50,7 +50,7 @@ def test_a_turn_begins_when_the_one_before_ends(folder, end):
     process = holder(folder / "record", "fork" if "fork" in end else "alone")
     waits = []
     threading.Timer(0.3, lambda: _end(process, end)).start()
-    with turn(folder / "record", waiting=lambda: waits.append(process.poll())):
+    with exclusive_lock(folder / "record", on_wait=lambda: waits.append(process.poll())):
         assert waits == [None]
     os.killpg(process.pid, signal.SIGKILL) if "fork" in end else None
     process.communicate()
@@ -68,11 +68,11 @@ def _end(process, how):
 def test_one_who_gives_up_goes_on_and_leaves_the_lock(folder):
     process = holder(folder / "page")
     times = []
-    with turn(folder / "page", give_up=lambda: bool(times.append(1)) or len(times) > 2):
+    with exclusive_lock(folder / "page", give_up=lambda: bool(times.append(1)) or len(times) > 2):
         assert process.poll() is None
     assert leftovers(folder) == [".page.writes.lock"]
     process.communicate("\n")
     assert leftovers(folder) == []
     (folder / "file").write_text("")  # where no file can be made, there are no turns
-    with turn(folder / "file" / "below", waiting=lambda: pytest.fail("waits")):
+    with exclusive_lock(folder / "file" / "below", on_wait=lambda: pytest.fail("waits")):
         pass
