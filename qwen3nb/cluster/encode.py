@@ -19,13 +19,14 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from qwen3nb.cluster.nodes import (
     LOCAL,
     ClusterError,
     KnownNodes,
     Node,
+    Ray,
     connected,
     difference,
     model_facts,
@@ -35,6 +36,7 @@ from qwen3nb.cluster.nodes import (
     software_facts,
 )
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.options import OptionArguments
 from qwen3nb.vectors.block_file import Shard, ShardedVectors, ShardModel
 from qwen3nb.vectors.encode_file import text_bar
 from qwen3nb.vectors.encode_shards import (
@@ -47,6 +49,13 @@ from qwen3nb.vectors.encode_shards import (
     model_of,
     start_shards,
 )
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+# What Ray returns has no types of its own.
+Worker: TypeAlias = Any  # the handle of an actor
+Reference: TypeAlias = Any  # stands for the result of a call
 
 _CORES = 4  # cores of a worker without a GPU; more gain little
 _PARTS = 4  # minimum per worker, to finish at about the same time
@@ -69,7 +78,7 @@ class _EncodeJob:
     """The arguments of every worker."""
 
     model: str
-    options: Mapping[str, Any]
+    options: OptionArguments
     role: str | None
     source: Path
     bytes: int
@@ -87,7 +96,7 @@ def encode_on_cluster(
     shards: int | None = None,
     role: str | None = None,
     threads: int | None = None,
-    **options: Any,
+    **options: Unpack[OptionArguments],
 ) -> EncodedShards:
     """Write the vectors of a file of texts to a folder, as `encode_shards` does, on a cluster.
 
@@ -111,24 +120,26 @@ def encode_on_cluster(
     check_folder(folder)
     source, folder = source.resolve(), folder.resolve()
     with connected(address) as ray:
-        device = str(options.get("device", "auto"))
+        device = options.get("device", "auto")
         if device.startswith("cuda:"):
             raise ClusterError(f"--device {device}: Ray gives each worker a GPU; expected cuda")
         size = worker_size(nodes_of(ray), device=device, threads=threads)
         cuts = cut_texts(source, folder, shards=shards, at_least=_PARTS * size.count)
-        name = str(Path(model).resolve()) if Path(model).exists() else model
+        file_of_texts, _ = cuts
+        if Path(model).exists():
+            model = str(Path(model).resolve())
         job = _EncodeJob(
-            model=name,
+            model=model,
             options={**options, "cache": False, "show_progress": False},
             role=role,
             source=source,
-            bytes=cuts[0].bytes,
+            bytes=file_of_texts.bytes,
             folder=folder,
             threads=size.cores,
             environment=sent_environment(),
         )
-        show = bool(options.get("show_progress", True))
-        return _Encoding(ray, job, cuts).run(size, show_progress=show)
+        show_progress = options.get("show_progress", True)
+        return _Encoding(ray, job, cuts).run(size, show_progress=show_progress)
 
 
 def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> WorkerSize:
@@ -139,35 +150,51 @@ def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> W
     gpus = sum(int(node.gpus) for node in nodes)
     if gpus and device != "cpu":
         return WorkerSize(count=gpus, cores=1, gpus=1)
-    cores = threads or min([_CORES, *(node.cpus for node in nodes)])
+    cores = _CORES
+    if threads:
+        cores = threads
+    elif nodes:
+        smallest = min(node.cpus for node in nodes)
+        cores = min(_CORES, smallest)
     count = sum(node.cpus // cores for node in nodes)
     if not count:
-        most = max((node.cpus for node in nodes), default=0)
-        raise ClusterError(f"no node has {cores} cores for a worker; the largest has {most}")
+        largest = max((node.cpus for node in nodes), default=0)
+        raise ClusterError(f"no node has {cores} cores for a worker; the largest has {largest}")
     return WorkerSize(count=count, cores=cores, gpus=0)
+
+
+@dataclass(frozen=True)
+class LoadedWorker:
+    """What a worker reports once it has loaded the model."""
+
+    node: str
+    facts: dict[str, str]  # those that affect the vectors
+    model: ShardModel
 
 
 class ShardWorker:
     """An actor: a model, loaded once, that encodes parts."""
 
-    def load(self, job: _EncodeJob) -> tuple[str, dict[str, str], ShardModel]:
-        """Load the model; return the node's name, facts that affect the vectors, and the model.
+    def load(self, job: _EncodeJob) -> LoadedWorker:
+        """Load the model.
 
         Raises ClusterError if this node does not see the files of the driver.
         """
         os.environ.update(node_environment(job.environment))
-        os.environ.update(dict.fromkeys(_THREADS, str(job.threads)))
+        for name in _THREADS:
+            os.environ[name] = str(job.threads)
         import torch
 
         torch.set_num_threads(job.threads)
         self._job = job
-        sees_source = job.source.is_file() and job.source.stat().st_size == job.bytes
-        if not sees_source:
-            raise _unseen(job.source)
+        has_same_source = job.source.is_file() and job.source.stat().st_size == job.bytes
+        if not has_same_source:
+            raise _not_seen_error(job.source)
         if not job.folder.is_dir():
-            raise _unseen(job.folder)
+            raise _not_seen_error(job.folder)
         self._encoder = load_encoder(job.model, **job.options)
-        return platform.node(), _facts(job.model), model_of(self._encoder, job.role)
+        model = model_of(self._encoder, job.role)
+        return LoadedWorker(platform.node(), _facts(job.model), model)
 
     def encode(self, shard: Shard, vectors: ShardedVectors) -> tuple[str, bool]:
         """Encode a part unless it exists; return its SHA-256 and whether it existed."""
@@ -181,7 +208,7 @@ class ShardWorker:
         )
 
 
-def _unseen(path: Path) -> ClusterError:
+def _not_seen_error(path: Path) -> ClusterError:
     return ClusterError(
         f"{platform.node()} does not see the {path} of the driver; the input and the "
         "folder of the vectors must be on a disk that all nodes share"
@@ -195,16 +222,20 @@ def _facts(model: str) -> dict[str, str]:
 class _Encoding:
     """The driver's assignment of parts to workers."""
 
-    def __init__(self, ray: Any, job: _EncodeJob, cuts: Cuts) -> None:
-        self._ray, self._job, self._cuts = ray, job, cuts
-        self._waiting = deque(cuts[1])
-        self._loading: dict[Any, Any] = {}  # worker by reference to its facts
-        self._idle: list[Any] = []
-        self._busy: dict[Any, tuple[Any, Shard]] = {}
+    def __init__(self, ray: Ray, job: _EncodeJob, cuts: Cuts) -> None:
+        self._ray = ray
+        self._job = job
+        self._cuts = cuts
+        self._texts, parts = cuts
+        # Each part and each worker is in one of these; those that work, by what they will return.
+        self._waiting_parts = deque(parts)
+        self._idle_workers: list[Worker] = []
+        self._loading: dict[Reference, Worker] = {}
+        self._encoding: dict[Reference, tuple[Worker, Shard]] = {}
         self._facts = _facts(job.model)
         self._identity = ""  # of the model, as the first worker has loaded it
-        self._refused: list[Exception] = []
-        self._failures: Counter[str] = Counter()
+        self._refusals: list[Exception] = []
+        self._deaths: Counter[str] = Counter()  # of workers, by the file of their part
         self._vectors: ShardedVectors | None = None
         self._digests: dict[str, str] = {}
         self._kept = 0
@@ -214,19 +245,14 @@ class _Encoding:
         actor = self._ray.remote(ShardWorker).options(
             num_cpus=size.cores, num_gpus=size.gpus, max_restarts=_RETRIES
         )
-        workers = [actor.remote() for _ in range(min(size.count, len(self._waiting)))]
+        count = min(size.count, len(self._waiting_parts))
+        workers = [actor.remote() for _ in range(count)]
         label = Path(self._job.model).name
-        nodes = KnownNodes(self._ray)
         try:
             for worker in workers:
                 self._load(worker)
-            with text_bar(label, self._cuts[0].texts, show=show_progress) as bar:
-                while self._waiting or self._busy:
-                    self._assign()
-                    nodes.check_presence(cpus=size.cores, gpus=size.gpus)
-                    bar.update(self._collect())
-                    while self._vectors is not None and self._refused:
-                        bar.write(f"a worker is refused: {self._refused.pop()}", file=sys.stderr)
+            with text_bar(label, self._texts.texts, show=show_progress) as bar:
+                self._encode_all(size, bar)
         finally:
             for worker in workers:
                 self._ray.kill(worker)
@@ -234,76 +260,93 @@ class _Encoding:
         vectors = finish_shards(self._job.folder, self._vectors, self._digests)
         return EncodedShards(self._job.folder, vectors, self._kept)
 
+    def _encode_all(self, size: WorkerSize, bar: tqdm) -> None:
+        """Assign parts until all are done."""
+        nodes = KnownNodes(self._ray)
+        while self._waiting_parts or self._encoding:
+            self._assign()
+            nodes.check_presence(cpus=size.cores, gpus=size.gpus)
+            bar.update(self._collect())
+            a_worker_is_loaded = self._vectors is not None
+            while a_worker_is_loaded and self._refusals:
+                bar.write(f"a worker is refused: {self._refusals.pop()}", file=sys.stderr)
+
     def _assign(self) -> None:
         """Give each idle worker a part; raise if no worker is left."""
-        if not (self._loading or self._idle or self._busy):
-            if self._refused:
-                raise self._refused[-1]
+        is_a_worker_left = self._loading or self._idle_workers or self._encoding
+        if not is_a_worker_left:
+            if self._refusals:
+                raise self._refusals[-1]
             raise ClusterError("every worker died; finished parts are kept, so run it again")
-        while self._idle and self._waiting:
-            worker = self._idle.pop()
-            shard = self._waiting.popleft()
-            reference = worker.encode.remote(shard, self._vectors)
-            self._busy[reference] = worker, shard
+        while self._idle_workers and self._waiting_parts:
+            worker = self._idle_workers.pop()
+            part = self._waiting_parts.popleft()
+            reference = worker.encode.remote(part, self._vectors)
+            self._encoding[reference] = worker, part
 
     def _collect(self) -> int:
-        """Wait for the next worker that is done, if only for a moment; return how many texts."""
+        """Wait a moment for the next worker that is done; return how many texts it encoded."""
         texts = 0
-        references = [*self._loading, *self._busy]
-        done, _ = self._ray.wait(references, timeout=_TICK)
-        for reference in done:
+        references = [*self._loading, *self._encoding]
+        finished, _ = self._ray.wait(references, timeout=_TICK)
+        for reference in finished:
             if reference in self._loading:
-                self._loaded(reference)
+                self._admit_worker(reference)
             else:
-                texts += self._encoded(reference)
+                texts += self._collect_part(reference)
         return texts
 
-    def _load(self, worker: Any) -> None:
+    def _load(self, worker: Worker) -> None:
         # Ray repeats this on a restarted worker.
         reference = worker.load.options(max_task_retries=_RETRIES).remote(self._job)
         self._loading[reference] = worker
 
-    def _loaded(self, reference: Any) -> None:
-        """Give a worker work, or refuse it if it failed to load or differs from this machine."""
+    def _admit_worker(self, reference: Reference) -> None:
+        """Make a worker idle, or refuse it if it failed to load or differs from this machine."""
         worker = self._loading.pop(reference)
         try:
-            answer = self._answer(reference)
+            loaded: LoadedWorker | None = self._result_unless_dead(reference)
         except Exception as error:  # noqa: BLE001 - another worker may be able to load it
-            self._refused.append(error)
+            self._refusals.append(error)
             return
-        if answer is None:
-            return  # it died more often than Ray restarts it
-        node, facts, model = answer
-        self._identity = self._identity or model.identity
-        differing = difference(
-            {**self._facts, "identity": self._identity}, {**facts, "identity": model.identity}
-        )
+        if loaded is None:  # it died more often than Ray restarts it
+            return
+        if not self._identity:
+            self._identity = loaded.model.identity
+        expected = {**self._facts, "identity": self._identity}
+        differing = difference(expected, {**loaded.facts, "identity": loaded.model.identity})
         if differing:
-            self._refused.append(ClusterError(f"node {node}: {differing}"))
+            self._refusals.append(ClusterError(f"node {loaded.node}: {differing}"))
             return
-        self._vectors = start_shards(self._job.folder, self._cuts, model)
-        self._idle.append(worker)
+        self._vectors = start_shards(self._job.folder, self._cuts, loaded.model)
+        self._idle_workers.append(worker)
 
-    def _encoded(self, reference: Any) -> int:
+    def _collect_part(self, reference: Reference) -> int:
         """Return the number of texts of a finished part; reassign the part of a dead worker."""
-        worker, shard = self._busy.pop(reference)
-        answer = self._answer(reference)
-        if answer is None:
-            self._failures[shard.file] += 1
-            if self._failures[shard.file] > _RETRIES:
-                raise ClusterError(
-                    f"{shard.file}: the worker died {_RETRIES + 1} times; is there enough memory? "
-                    "Finished parts are kept; --batch-size or --max-length need less"
-                )
-            self._waiting.appendleft(shard)
-            self._load(worker)
+        worker, part = self._encoding.pop(reference)
+        result = self._result_unless_dead(reference)
+        if result is None:
+            self._repeat(part, worker)
             return 0
-        self._digests[shard.file], was_there = answer
-        self._kept += was_there
-        self._idle.append(worker)
-        return shard.texts
+        digest, existed = result
+        self._digests[part.file] = digest
+        if existed:
+            self._kept += 1
+        self._idle_workers.append(worker)
+        return part.texts
 
-    def _answer(self, reference: Any) -> Any | None:
+    def _repeat(self, part: Shard, worker: Worker) -> None:
+        """Put the part of a dead worker in front, and let Ray restart the worker."""
+        self._deaths[part.file] += 1
+        if self._deaths[part.file] > _RETRIES:
+            raise ClusterError(
+                f"{part.file}: the worker died {_RETRIES + 1} times; is there enough memory? "
+                "Finished parts are kept; --batch-size or --max-length need less"
+            )
+        self._waiting_parts.appendleft(part)
+        self._load(worker)
+
+    def _result_unless_dead(self, reference: Reference) -> Any | None:
         """Return a worker's result, or None if it died; raise its error."""
         try:
             return self._ray.get(reference)

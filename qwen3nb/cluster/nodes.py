@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -39,18 +39,24 @@ from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import passed_names
 
-LOCAL, TEMPORARY = "local", "temporary folder"
+LOCAL = "local"  # the address of a temporary Ray on this machine
+TEMPORARY = "temporary folder"  # the name of a fact
+
+Ray: TypeAlias = Any  # the module, which is loaded late and has few types
 
 _ADVICE = "Start one with `ray start --head`, or give --ray no address for a Ray on this machine"
 KEPT = "What has finished is kept; repeat the command to resume"
 _PATIENCE = 5.0  # timeout in seconds; Ray itself waits for minutes
-_ANSWER = 300.0  # seconds for a node to report its facts
-_LOOK, _ABSENT = 5.0, 600.0  # seconds between checks for nodes, and without one until the end
+_SECONDS_TO_ANSWER = 300.0  # for a node that reports its facts
+_SECONDS_BETWEEN_CHECKS = 5.0  # for nodes that are left
+_SECONDS_WITHOUT_NODES = 600.0  # until the end
 # How a connection of gRPC begins: a preface and a frame of type 4, the settings, from either side.
+# The head of a frame has nine bytes: three of its length, its type, and more.
 _SETTINGS_TYPE = b"\x04"
+_FRAME_HEAD = 9
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS_TYPE + bytes(5)
-_GONE = 15.0  # seconds until a head that does not answer counts as dead; half of a client's 30
-_CLOCK = 60.0  # seconds that the clock of a node may differ
+_SECONDS_TO_DEATH = 15.0  # until a head that does not answer counts as dead; half of a client's 30
+_CLOCK_TOLERANCE = 60.0  # seconds that the clock of a node may differ
 # Default settings of Ray; the environment takes precedence.
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
@@ -67,7 +73,7 @@ class ClusterError(click.ClickException):
 
 
 @contextmanager
-def connected(address: str = LOCAL) -> Iterator[Any]:
+def connected(address: str = LOCAL) -> Iterator[Ray]:
     """Yield the module ``ray``, connected to a cluster; stop a Ray started here afterwards.
 
     An existing connection of this process is used, and kept.
@@ -84,7 +90,7 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    target = _answering(address)
+    target = _answering_address(address)
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     authentication = os.environ.get(_AUTHENTICATION)
@@ -111,20 +117,21 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
             os.environ[_AUTHENTICATION] = authentication
 
 
-def _start(ray: Any, target: str) -> None:
+def _start(ray: Ray, target: str) -> None:
     """Connect to a cluster or start one; nothing is printed, and our handler of SIGTERM stays."""
     logging.getLogger("ray.util.client.logsclient").disabled = True
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+    options: dict[str, object] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if target == LOCAL:
-        options |= {"include_dashboard": False, "object_store_memory": _STORE}
-    handler = signal.getsignal(signal.SIGTERM)  # Ray would replace it in the main thread
+        options["include_dashboard"] = False
+        options["object_store_memory"] = _STORE
+    our_handler = signal.getsignal(signal.SIGTERM)
     keep_exit_statuses()
     with _silent():
         ray.init(address=target, **options)
     # No public option turns off the dumps of nodes that died.
     ray._private.worker._worker_logs_enabled = False
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)
+    if threading.current_thread() is threading.main_thread():  # where Ray sets its own handler
+        signal.signal(signal.SIGTERM, our_handler)
 
 
 @contextmanager
@@ -143,18 +150,15 @@ def _silent() -> Iterator[None]:
 
 def _watch(head: str, ended: threading.Event) -> None:
     """End this process if the head is gone, as Ray would later, in a minute and without a word."""
-    seen = time.monotonic()
+    last_answer = time.monotonic()
     while not ended.wait(1):
         try:
             _connection(head).close()
-            seen = time.monotonic()
+            last_answer = time.monotonic()
         except OSError as error:
-            if time.monotonic() - seen > _GONE:
-                print(
-                    f"\nError: Ray's head at {head} no longer answers ({error}). {KEPT}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+            if time.monotonic() - last_answer > _SECONDS_TO_DEATH:
+                message = f"\nError: Ray's head at {head} no longer answers ({error}). {KEPT}"
+                print(message, file=sys.stderr, flush=True)
                 os._exit(1)
 
 
@@ -163,32 +167,22 @@ def _connection(address: str) -> socket.socket:
     return socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE)
 
 
-def _answering(address: str) -> str:
+def _answering_address(address: str) -> str:
     """Return the address to connect to; raise ClusterError if it does not answer."""
     if address == LOCAL:
         return address
     target = address
     if address == "auto":
-        from ray._private.services import find_bootstrap_address
-
-        target = os.environ.get("RAY_ADDRESS") or find_bootstrap_address(None)
-        if not target:
-            raise ClusterError(
-                "this machine belongs to no Ray cluster, and RAY_ADDRESS is not set. " + _ADVICE
-            )
-    scheme, _, rest = target.rpartition("://")
-    host, _, port = rest.rpartition(":")
+        target = _address_of_this_machine()
+    scheme, _, server = target.rpartition("://")
+    host, _, port = server.rpartition(":")
     if scheme not in ("", "ray") or not host or not port.isdigit():
         raise ClusterError(
             f"{target!r} is not the address of a Ray cluster; "
             "expected auto, host:port or ray://host:port, or nothing for a Ray on this machine"
         )
     try:
-        with _connection(rest) as connection:
-            connection.sendall(_GREETING)
-            encrypted = os.environ.get("RAY_USE_TLS", "0") != "0"
-            if connection.recv(9)[3:4] != _SETTINGS_TYPE and not encrypted:
-                raise OSError("what listens there is not Ray")
+        _greet(server)
     except (OSError, UnicodeError) as error:
         raise ClusterError(f"no Ray cluster answers at {target}: {error}. {_ADVICE}") from None
     if address == "auto" and not os.environ.get("RAY_ADDRESS"):
@@ -196,16 +190,39 @@ def _answering(address: str) -> str:
     return target
 
 
+def _address_of_this_machine() -> str:
+    """Return the address of the cluster that this machine belongs to."""
+    from ray._private.services import find_bootstrap_address
+
+    address = os.environ.get("RAY_ADDRESS") or find_bootstrap_address(None)
+    if not address:
+        raise ClusterError(
+            "this machine belongs to no Ray cluster, and RAY_ADDRESS is not set. " + _ADVICE
+        )
+    return str(address)
+
+
+def _greet(server: str) -> None:
+    """Raise OSError unless a server speaks the protocol of Ray, which is that of gRPC."""
+    with _connection(server) as connection:
+        connection.sendall(_GREETING)
+        answer = connection.recv(_FRAME_HEAD)
+    frame_type = answer[3:4]
+    is_encrypted = os.environ.get("RAY_USE_TLS", "0") != "0"
+    if frame_type != _SETTINGS_TYPE and not is_encrypted:
+        raise OSError("what listens there is not Ray")
+
+
 _DIGITS = 12  # digits of digests in messages
 
 # Prefixes of variables that a node takes from the driver, unless it sets them itself.
-_BEGINNINGS = """
+_PREFIXES = """
     QWEN3NB_ HF_ HUGGING TRANSFORMERS_ TOKENIZERS_ MTEB_ OMP_ MKL_ OPENBLAS_ RAYON_ TORCH_ PYTORCH_
     CUBLAS_ NVIDIA_TF32_ PYTHONHASHSEED PYTHONWARNINGS http_proxy https_proxy no_proxy HTTP_PROXY
     HTTPS_PROXY NO_PROXY
 """
-_SENT = tuple(_BEGINNINGS.split())
-_OF_NODE = ("QWEN3NB_CACHE", "QWEN3NB_RESULTS", "QWEN3NB_BOOK", "QWEN3NB_RUN_LOG")
+_PREFIXES_SENT = tuple(_PREFIXES.split())
+_SET_BY_NODE = ("QWEN3NB_CACHE", "QWEN3NB_RESULTS", "QWEN3NB_BOOK", "QWEN3NB_RUN_LOG")
 
 
 @dataclass(frozen=True)
@@ -219,7 +236,7 @@ class Node:
     memory: int
 
 
-def nodes_of(ray: Any) -> list[Node]:
+def nodes_of(ray: Ray) -> list[Node]:
     """Return the live nodes with at least one core, with unique names.
 
     Several nodes of one machine share its address, and are distinguished by Ray's names.
@@ -254,10 +271,11 @@ def sent_environment() -> dict[str, str]:
     """
     from qwen3nb.models.inference.onednn_linear import LINEAR, linear_library  # loads torch
 
-    passed = passed_names()
+    admitted_by_user = passed_names()
     environment = {}
     for name, value in os.environ.items():
-        if name in passed or (name.startswith(_SENT) and name not in _OF_NODE):
+        is_setting = name.startswith(_PREFIXES_SENT) and name not in _SET_BY_NODE
+        if is_setting or name in admitted_by_user:
             environment[name] = value
     environment["QWEN3NB_HOME"] = str(paths.root())
     environment[LINEAR] = linear_library()
@@ -281,22 +299,23 @@ def software_facts() -> dict[str, str]:
 
     environment = Environment.current()
     facts = {"python": environment.python, **environment.versions}
-    return facts | {"code": code_digest()[:_DIGITS], "linear layers": _or_error(linear_library)}
+    return facts | {"code": code_digest()[:_DIGITS], "linear layers": _fact(linear_library)}
 
 
 def run_facts() -> dict[str, str]:
     """Return `software_facts`, and those that only a run of a notebook depends on."""
     facts = software_facts()
-    notebooks = [paths.notebooks() / f"{name}.ipynb" for name in paths.notebook_names()]
-    facts["notebooks"] = f"none in {paths.notebooks()}"
-    if notebooks:
-        facts["notebooks"] = _digest([sha256_file(notebook) for notebook in notebooks])
-    facts["cache"] = _or_error(lambda: _written(paths.cache()))
-    facts[TEMPORARY] = _or_error(lambda: _written(Path(tempfile.gettempdir())))
+    folder = paths.notebooks()
+    digests = [sha256_file(folder / f"{name}.ipynb") for name in paths.notebook_names()]
+    facts["notebooks"] = f"none in {folder}"
+    if digests:
+        facts["notebooks"] = _short_digest(digests)
+    facts["cache"] = _fact(lambda: _try_to_write(paths.cache()))
+    facts[TEMPORARY] = _fact(lambda: _try_to_write(Path(tempfile.gettempdir())))
     return facts
 
 
-def _written(folder: Path) -> str:
+def _try_to_write(folder: Path) -> str:
     """Return that a megabyte can be written to a folder, or raise OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as file:
@@ -312,27 +331,27 @@ def model_facts(models: Iterable[str]) -> dict[str, str]:
 
     facts = {}
     for spec in models:
-        facts[f"model {spec}"] = _or_error(lambda: described(find_source(spec)))  # noqa: B023
+        facts[f"model {spec}"] = _fact(lambda: described(find_source(spec)))  # noqa: B023
         folder = Path(spec).expanduser()
         if (folder / CONFIG).is_file():  # also without its base
-            facts[f"adapter {spec}"] = _or_error(lambda: adapter_fingerprint(folder))  # noqa: B023
+            facts[f"adapter {spec}"] = _fact(lambda: adapter_fingerprint(folder))  # noqa: B023
     return facts
 
 
-def _digest(value: Any) -> str:
+def _short_digest(value: object) -> str:
     return sha256_json(value)[:_DIGITS]
 
 
-def _or_error(function: Callable[[], Any]) -> str:
-    """Return a fact, its digest, or the first line of the error."""
+def _fact(compute: Callable[[], object]) -> str:
+    """Return a fact that is a text, the digest of any other, or why it cannot be computed."""
     try:
-        fact = function()
+        fact = compute()
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         lines = str(error).splitlines() or [""]
         return f"none ({type(error).__name__}: {lines[0]})"
     if isinstance(fact, str):
         return fact
-    return _digest(fact)
+    return _short_digest(fact)
 
 
 def difference(expected: Mapping[str, str], found: Mapping[str, str]) -> str:
@@ -353,15 +372,24 @@ def is_seen(folder: str) -> bool:
     return Path(folder).expanduser().is_dir() or (paths.root() / folder).is_dir()
 
 
-def facts_of_node(
-    environment: Mapping[str, str], folder: str, needed: Iterable[str]
-) -> tuple[dict[str, str], list[str], float]:
-    """Return this node's facts, as a run would see them, the needed folders it lacks, its time."""
+@dataclass(frozen=True)
+class NodeReport:
+    """What a node says of itself, as a run would see it."""
+
+    facts: dict[str, str]
+    unseen: list[str]  # the folders that it needs, and does not see
+    time: float  # by its clock, in seconds since the epoch
+
+
+def report_of_node(
+    environment: Mapping[str, str], working_directory: str, needed: Iterable[str]
+) -> NodeReport:
+    """Return the report of the node that this runs on; ``needed`` are folders."""
     os.environ.update(node_environment(environment))
-    if Path(folder).is_dir():
-        os.chdir(folder)
-    missing = [folder for folder in needed if not is_seen(folder)]
-    return run_facts(), missing, time.time()
+    if Path(working_directory).is_dir():
+        os.chdir(working_directory)
+    unseen = [folder for folder in needed if not is_seen(folder)]
+    return NodeReport(run_facts(), unseen, time.time())
 
 
 def cause(error: Exception) -> str:
@@ -369,9 +397,10 @@ def cause(error: Exception) -> str:
     lines = str(error).strip().splitlines() or ["no reason"]
     kind = type(error).__name__
     if kind == "GetTimeoutError":
-        return f"no answer within {_ANSWER:.0f} s"
+        return f"no answer within {_SECONDS_TO_ANSWER:.0f} s"
     if kind != "OutOfMemoryError":
         return f"{kind}: {lines[-1].strip()}"
+    # Such as "1 worker(s) were killed. Memory on the node (IP: 10.0.0.2, ID: 96) was 10.2GB used".
     used = re.sub(r"^.*(?=Memory)|, ID: \w+", "", lines[0])
     return f"Ray ended it: {used}. Use fewer runs at once (--at-once) or nodes with more memory"
 
@@ -380,15 +409,17 @@ class KnownNodes:
     """The examined nodes of a cluster, and those refused. Thread-safe."""
 
     def __init__(
-        self, ray: Any, expected: Mapping[str, str] | None = None, folders: Sequence[str] = ()
+        self, ray: Ray, expected: Mapping[str, str] | None = None, folders: Sequence[str] = ()
     ) -> None:
         """Compare nodes with the ``expected`` facts (none: not at all) and needed ``folders``."""
-        self._ray, self.expected, self._folders = ray, expected or {}, folders
+        self._ray = ray
+        self.expected = expected or {}
+        self._folders = folders
         self._names: dict[str, str] = {}  # of those examined, by Ray's id
         self._refused: dict[str, str] = {}  # the reasons, likewise
         self._lock = threading.RLock()
-        self._last_look = 0.0
-        self._absent_since = 0.0  # when there was first no node for runs
+        self._last_check = 0.0
+        self._without_nodes_since: float | None = None
 
     def name(self, node: str) -> str:
         """Return the name of a node, given by Ray's id, which may have joined just now."""
@@ -436,60 +467,63 @@ class KnownNodes:
 
     def examine(self) -> bool:
         """Refuse nodes that joined since the last call and differ; return whether there are any."""
-        reasons = {}
+        reasons: dict[str, str] = {}
         with self._lock:
-            answers = {}
-            for node in nodes_of(self._ray):  # all nodes collect in parallel
+            reports = {}
+            for node in nodes_of(self._ray):
                 if node.id not in self._names:
                     self._names[node.id] = node.name
-                    answers[node.id] = self._ask(node)
-            started = time.time()
-            deadline = time.monotonic() + _ANSWER
-            for node_id, answer in answers.items():
-                reason = self._objection(answer, started=started, deadline=deadline)
+                    reports[node.id] = self._request_report(node)
+            # Now all nodes write their reports in parallel.
+            requested = time.time()
+            deadline = time.monotonic() + _SECONDS_TO_ANSWER
+            for node_id, reference in reports.items():
+                reason = self._reason_to_refuse(reference, requested=requested, deadline=deadline)
                 if reason:
                     reasons[node_id] = reason
             if reasons:
                 self.refuse(reasons)
         return bool(reasons)
 
-    def _ask(self, node: Node) -> Any:
-        """Let a node report its facts; return Ray's reference to the answer."""
+    def _request_report(self, node: Node) -> Any:
+        """Let a node write its report; return Ray's reference to it."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        task = self._ray.remote(max_calls=1)(facts_of_node).options(
+        task = self._ray.remote(max_calls=1)(report_of_node).options(
             num_cpus=0,
             max_retries=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
         )
         return task.remote(sent_environment(), str(Path.cwd()), self._folders)
 
-    def _objection(self, answer: Any, *, started: float, deadline: float) -> str:
-        """Return why a node is refused, from its answer; empty if it is not, or is gone.
+    def _reason_to_refuse(self, reference: Any, *, requested: float, deadline: float) -> str:
+        """Return why a node is refused, from its report; empty if it is not, or is gone.
 
         Args:
-            answer: Ray's reference to what `facts_of_node` returns.
-            started: when the nodes were asked, in seconds since the epoch.
-            deadline: of the answer, by the monotonic clock.
+            reference: Ray's reference to what `report_of_node` returns.
+            requested: when that was requested, in seconds since the epoch.
+            deadline: of the report, by the monotonic clock.
         """
         errors = self._ray.exceptions
         try:
-            facts, missing, clock = self._ray.get(
-                answer, timeout=max(0, deadline - time.monotonic())
-            )
+            seconds = max(0, deadline - time.monotonic())
+            report = self._ray.get(reference, timeout=seconds)
         except (errors.TaskUnschedulableError, errors.NodeDiedError):
             return ""  # the node is gone
         except errors.RayError as error:
             reason = f"it reports no version of qwen3nb ({cause(error)})"
             return f"{reason}; is this one installed there?"
-        differing = difference(self.expected, facts)
+        differing = difference(self.expected, report.facts)
         if differing:
             return differing
-        if not started - _CLOCK < clock < time.time() + _CLOCK:
-            return f"its clock differs by {clock - time.time():+.0f} s"
-        if missing:
+        now = time.time()
+        is_early = report.time <= requested - _CLOCK_TOLERANCE
+        is_late = report.time >= now + _CLOCK_TOLERANCE
+        if is_early or is_late:
+            return f"its clock differs by {report.time - now:+.0f} s"
+        if report.unseen:
             rule = "models and data must be under the same path on all, as on a shared disk"
-            return f"it does not see {', '.join(missing)}; {rule}"
+            return f"it does not see {', '.join(report.unseen)}; {rule}"
         return ""
 
     def check_presence(self, *, cpus: float = 1, gpus: float = 0) -> None:
@@ -498,15 +532,16 @@ class KnownNodes:
         Checks every few seconds only; Ray itself would wait silently, forever.
         """
         now = time.monotonic()
-        if now < self._last_look + _LOOK:
+        if now < self._last_check + _SECONDS_BETWEEN_CHECKS:
             return
-        minutes = f"{_ABSENT / 60:.0f} min"
-        if any(node.cpus >= cpus and node.gpus >= gpus for node in self._accepted()):
-            self._absent_since = 0.0
-        elif not self._absent_since:
-            self._absent_since = now
+        minutes = f"{_SECONDS_WITHOUT_NODES / 60:.0f} min"
+        nodes = self._accepted()
+        if any(node.cpus >= cpus and node.gpus >= gpus for node in nodes):
+            self._without_nodes_since = None
+        elif self._without_nodes_since is None:
+            self._without_nodes_since = now
             wait = f"waiting up to {minutes} for one to join (Ctrl-C ends this)"
             tqdm.write(f"no node for runs is left; {wait}. {KEPT}", file=sys.stderr)
-        elif now > self._absent_since + _ABSENT:
+        elif now > self._without_nodes_since + _SECONDS_WITHOUT_NODES:
             raise ClusterError(f"no node for runs for {minutes}. {KEPT}")
-        self._last_look = now
+        self._last_check = now

@@ -12,11 +12,11 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from qwen3nb.cluster.nodes import TEMPORARY, node_environment
 from qwen3nb.cluster.processes import run_guarded
@@ -24,10 +24,13 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.utils.atomic_files import read_json, write_json
 
+Fingerprint: TypeAlias = Mapping[str, object]  # facts of a model's content
+Part: TypeAlias = object  # Ray's reference to some bytes of an archive
+
 FACTS = "facts.json"  # of a node, written by the process of a run
 _PART = 8 << 20  # bytes
 # Records and notes that a run may reuse or show, without locks; always replaced atomically.
-_KNOWN = ("*/seed_*/[!.]*", "first_stages/*.trec", "failed/*.json")
+_REUSABLE = ("*/seed_*/[!.]*", "first_stages/*.trec", "failed/*.json")
 
 
 def other_model(results: Path, specs: Iterable[str]) -> str:
@@ -35,19 +38,21 @@ def other_model(results: Path, specs: Iterable[str]) -> str:
 
     The content of an adapter depends on the base model that a run names.
     """
-    fingerprints: list[Mapping[str, Any]] = []
+    fingerprints: list[Fingerprint] = []
     try:
         for spec in specs:
             source = find_source(spec)
             fingerprints += [fingerprint(part) for part in source.parts or (source,)]
     except (ValueError, OSError):  # reported by the run
         return ""
-    if any("base" in known for known in fingerprints):
+    if any("base" in known_model for known_model in fingerprints):
         return ""
     for file in sorted(results.glob("*/seed_*/*.json")):
         model = read_json(file)["model"]
-        for settings in model["settings"].get("of", [model["settings"]]):
-            if not _is_one_of(settings["model"], fingerprints):
+        settings = model["settings"]
+        settings_of_members = settings.get("of", [settings])  # those of a fusion, or its own
+        for member in settings_of_members:
+            if not _is_known(member["model"], fingerprints):
                 return (
                     f"the record of {file.stem} is of another {model['label']} than here, of "
                     f"identity {model['identity'][:12]}"
@@ -55,9 +60,9 @@ def other_model(results: Path, specs: Iterable[str]) -> str:
     return ""
 
 
-def _is_one_of(model: Mapping[str, Any], fingerprints: Iterable[Mapping[str, Any]]) -> bool:
+def _is_known(model: Fingerprint, fingerprints: Iterable[Fingerprint]) -> bool:
     """Return whether a model in a record is one of those here; it may name fewer facts."""
-    return any(model.items() <= known.items() for known in fingerprints)
+    return any(model.items() <= known_model.items() for known_model in fingerprints)
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ class Delivery:
     status: int
     node: str
     seconds: float
-    parts: tuple[Any, ...]
+    parts: tuple[Part, ...]
     facts: Mapping[str, str]
     shared: bool
 
@@ -101,19 +106,28 @@ def run_on_node(request: Request) -> Delivery:
     try:
         with tempfile.TemporaryDirectory(prefix="qwen3nb-run-", ignore_cleanup_errors=True) as name:
             scratch = Path(name).resolve()
-            shared = _link_known(request, scratch)
+            shared = _link_reusable(request, scratch)
             status = _run(request, scratch)
-            found = scratch / FACTS
-            facts = read_json(found) if found.is_file() else {}
-            archive = _packed(scratch, request, failed=status != 0)
-            with archive.open("rb") as file:
-                parts = tuple(ray.put(part) for part in iter(lambda: file.read(_PART), b""))
+            facts = {}
+            if (scratch / FACTS).is_file():  # its process may have died before that
+                facts = read_json(scratch / FACTS)
+            archive = _pack(scratch, request, failed=status != 0)
+            parts = tuple(map(ray.put, _blocks_of(archive)))
     except OSError as error:  # such as a full disk
-        if not request.facts:  # of the only node: the run fails
+        is_only_node = not request.facts
+        if is_only_node:  # the run fails
             raise
         facts = {**request.facts, TEMPORARY: f"none ({error})"}
-        return Delivery(1, node, time.monotonic() - started, (), facts, shared=False)
-    return Delivery(status, node, time.monotonic() - started, parts, facts, shared)
+        status = 1
+        shared = False
+        parts = ()
+    seconds = time.monotonic() - started
+    return Delivery(status, node, seconds, parts, facts, shared)
+
+
+def _blocks_of(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as stream:
+        yield from iter(lambda: stream.read(_PART), b"")
 
 
 def _run(request: Request, scratch: Path) -> int:
@@ -129,28 +143,31 @@ def _run(request: Request, scratch: Path) -> int:
     environment["QWEN3NB_RESULTS"] = str(scratch / "results")
     environment["QWEN3NB_BOOK"] = str(scratch / "book")
     folder = Path(request.folder)
+    if not folder.is_dir():
+        folder = scratch
     return run_guarded(
         # -P: with the code that the kernels import, even if it runs in a checkout
         [sys.executable, "-P", "-m", "qwen3nb.execution.child", str(scratch / "orders.json")],
         scratch=scratch,
         log=scratch / "log",
         environment=environment,
-        folder=folder if folder.is_dir() else scratch,
+        folder=folder,
     )
 
 
-def _link_known(request: Request, scratch: Path) -> bool:
+def _link_reusable(request: Request, scratch: Path) -> bool:
     """Link the records of earlier runs, and the earlier page; return whether the node sees them.
 
     A part of an evaluation gets only the records of its tasks.
     """
     results = Path(request.results)
-    if not (results / request.mark).is_dir():
+    sees_results = (results / request.mark).is_dir()
+    if not sees_results:
         return False
-    tasks = tuple(request.part.get("only", ("",)))
-    for pattern in _KNOWN:
+    tasks = tuple(request.part.get("only", ()))
+    for pattern in _REUSABLE:
         for file in results.glob(pattern):
-            if file.name.startswith(tasks):
+            if not tasks or file.name.startswith(tasks):
                 _link(scratch / "results" / file.relative_to(results), file)
     page = Path(request.book) / request.page
     if page.is_file():
@@ -163,26 +180,32 @@ def _link(link: Path, file: Path) -> None:
     link.symlink_to(file)
 
 
-def _packed(scratch: Path, request: Request, *, failed: bool) -> Path:
+def _pack(scratch: Path, request: Request, *, failed: bool) -> Path:
     """Return an archive of the files that a run has written, and its log.
 
     Paths of the node's scratch in pages, notes and log are replaced by the driver's.
     """
     archive = scratch / "files.tar"
-    partial = scratch / "results" / "partial"
+    partial_pages = scratch / "results" / "partial"
     files = [scratch / "log"]
-    for top in (scratch / "results", scratch / "book"):
-        files += [file for file in sorted(top.rglob("*")) if not file.is_symlink()]
+    for folder in (scratch / "results", scratch / "book"):
+        files += [file for file in sorted(folder.rglob("*")) if not file.is_symlink()]
     with tarfile.open(archive, "w") as tar:
         for file in files:
-            unwanted = file.is_relative_to(partial) and not failed
-            if unwanted or not file.is_file():
+            if not file.is_file():
+                continue
+            if file.is_relative_to(partial_pages) and not failed:
                 continue
             name = file.relative_to(scratch)
-            if file.suffix == ".ipynb" or name.parts[0] == "log" or "failed" in name.parts:
+            if _may_name_paths(name):
                 _rename_paths(file, scratch, request)
             tar.add(file, arcname=str(name))
     return archive
+
+
+def _may_name_paths(file: Path) -> bool:
+    """Return whether a file, relative to the scratch, is a page, the log or a note of a failure."""
+    return file.suffix == ".ipynb" or file.parts[0] == "log" or "failed" in file.parts
 
 
 def _rename_paths(file: Path, scratch: Path, request: Request) -> None:
@@ -194,7 +217,7 @@ def _rename_paths(file: Path, scratch: Path, request: Request) -> None:
 
 
 @contextmanager
-def unpacked(delivery: Delivery, *, get: Any, within: Path) -> Iterator[Path]:
+def unpacked(delivery: Delivery, *, get: Callable[[Part], bytes], within: Path) -> Iterator[Path]:
     """Yield a new folder with the files of a delivery: ``log``, ``results/`` and ``book/``.
 
     ``get`` is ``ray.get``, which raises Ray's error if a part is lost.

@@ -50,9 +50,8 @@ def git_commit(folder: Path) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]  # S607: the git on the user's path
     try:
-        process = run_program(command, timeout=30)
+        process = run_program(["git", "-C", str(folder), *arguments], timeout=30)
     except (OSError, subprocess.TimeoutExpired):  # git is missing or too slow
         return ""
     if process.returncode:

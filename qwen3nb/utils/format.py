@@ -89,9 +89,9 @@ def p_value_text(value: float | None, *, relation: bool = False) -> str:
     """
     if value is None:
         return "–"
-    if value < SMALLEST_P and relation:
-        return f"< {SMALLEST_P}"
     if value < SMALLEST_P:
+        if relation:
+            return f"< {SMALLEST_P}"
         return f"<{SMALLEST_P}"
     if relation:
         return f"= {value:.4f}"

@@ -107,7 +107,7 @@ def gpus() -> list[str]:
     """Return the ids of the usable GPUs or MIG slices, as in ``CUDA_VISIBLE_DEVICES``."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return _listed()
+        return _ids_from_nvidia_smi()
     ids: list[str] = []
     for name in visible.split(","):
         gpu = name.strip()
@@ -117,7 +117,7 @@ def gpus() -> list[str]:
     return ids
 
 
-def _listed() -> list[str]:
+def _ids_from_nvidia_smi() -> list[str]:
     """Return the id of each GPU, or of its MIG slices."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
@@ -126,14 +126,15 @@ def _listed() -> list[str]:
     if process.returncode:
         return []
     ids: list[str] = []
-    gpu = ""
+    gpu_id = ""
+    # The slices of a GPU are listed below it, each with a UUID of its own.
     for line in process.stdout.splitlines():
         match = _UUID.search(line)
-        if not match:
+        if match is None:
             continue
         if line.startswith("GPU"):
-            gpu = match[1]
-        elif gpu in ids:  # its slices are listed instead
-            ids.remove(gpu)
+            gpu_id = match[1]
+        elif gpu_id in ids:
+            ids.remove(gpu_id)
         ids.append(match[1])
     return ids

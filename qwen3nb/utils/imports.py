@@ -33,25 +33,25 @@ def lazy_names(
         file: its ``__file__``. The stub next to it imports the names, so that type checkers and
             editors know what is loaded at run time.
     """
-    home_of = _imports_of(Path(file).with_suffix(".pyi"))
+    module_of = _imports_of(Path(file).with_suffix(".pyi"))
 
     def get(name: str) -> Any:
-        if name not in home_of:
+        if name not in module_of:
             hint = ""
-            similar = difflib.get_close_matches(name, home_of, n=3)
+            similar = difflib.get_close_matches(name, module_of, n=3)
             if similar:
                 hint = f"; did you mean {' or '.join(similar)}?"
             raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
-        home = home_of[name]
-        if home == module:  # a module of this package
-            value: Any = importlib.import_module(f"{home}.{name}")
+        source = module_of[name]
+        if source == module:  # the name is that of a module in this package
+            value: Any = importlib.import_module(f"{source}.{name}")
         else:
-            value = getattr(importlib.import_module(home), name)
+            value = getattr(importlib.import_module(source), name)
         setattr(sys.modules[module], name, value)
         return value
 
     def names() -> list[str]:
-        return sorted(home_of)
+        return sorted(module_of)
 
     return get, names, names()
 
@@ -74,14 +74,14 @@ def load_library(name: str) -> ModuleType:
     """
     if name in sys.modules:
         return sys.modules[name]
-    is_early = "torch" not in sys.modules
+    is_before_torch = "torch" not in sys.modules
     was_enabled = gc.isenabled()
-    if is_early:
+    if is_before_torch:
         gc.collect()  # frozen garbage would stay
     gc.disable()
     try:
         module = importlib.import_module(name)
-        if is_early:
+        if is_before_torch:
             gc.freeze()
     finally:
         if was_enabled:

@@ -102,18 +102,24 @@ def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind
     """
     key = _key(files, kind)
     journal = paths.cache() / "digests.journal"
-    with suppress(OSError):
+    with suppress(OSError):  # then it is computed
         stored = Journal(journal).get(key)
         if stored is not None:
             return str(stored)
-    is_old = all(time.time_ns() - file.stat().st_ctime_ns > TICK for file in files)
+    are_settled = all(_is_settled(file) for file in files)
     digest = compute()
-    if is_old and _key(files, kind) == key:  # otherwise replaced while being read
+    were_replaced_meanwhile = _key(files, kind) != key
+    if are_settled and not were_replaced_meanwhile:
         try:
             append(journal, key, digest)
         except OSError as error:
             log.warning("%s: not written (%s); digests are computed again", journal, error)
     return digest
+
+
+def _is_settled(file: Path) -> bool:
+    """Return whether the next change of a file will show in its times."""
+    return time.time_ns() - file.stat().st_ctime_ns > TICK
 
 
 def _key(files: Sequence[Path], kind: str = "") -> str:

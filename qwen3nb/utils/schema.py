@@ -6,7 +6,7 @@ shown, sorted, compared and used as a path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -26,6 +26,7 @@ _LARGEST = 1 << 63  # of a whole number
 _LARGEST_NUMBER = 1e15
 _DEEPEST = 32  # levels of free JSON
 _LONGEST = 200  # characters of a message
+_UNKNOWN_KEY = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's types of an error
 
 # pydantic's messages name Python types; files have those of JSON.
 _WORDS = {
@@ -158,57 +159,57 @@ def field_problems(
     """
     problems: list[str] = []
     for details in error.errors(include_url=False, include_context=False):
-        path = [*within, *_path(details, value)]
-        problem = _problem(details, path, known or {})
-        if len(problem) > _LONGEST and not _is_unknown_key(details):
+        path = [*within, *_field_path(details, value)]
+        field = ".".join(path).replace(".[", "[")
+        if details["type"] in _UNKNOWN_KEY:
+            suggestion = _suggestion(path, known or {})
+            problems.append(f"{field:.{_LONGEST}}: unknown key; {suggestion}")
+            continue
+        problem = f"{field}: {_reason(details)}"
+        if len(problem) > _LONGEST:
             problem = f"…{problem[-_LONGEST:]}"
         problems.append(problem)
     return problems
 
 
-def _path(details: ErrorDetails, value: Any) -> Iterator[str]:
-    """Yield the parts of a field's name, without pydantic's names of types."""
+def _field_path(details: ErrorDetails, value: Any) -> list[str]:
+    """Return the parts of a field's name, without pydantic's names of types."""
+    path: list[str] = []
     for part in details["loc"]:
-        is_item = isinstance(value, list | tuple) and isinstance(part, int)
-        is_field = isinstance(value, dict) and part in value
-        if is_item or is_field:
+        if _has_part(value, part):
             value = value[part]
-        elif details["type"] != "missing":
+        elif details["type"] != "missing":  # the name of a type, which the value does not have
             continue
         if isinstance(part, int):
-            yield f"[{part}]"
+            path.append(f"[{part}]")
         else:
-            yield part
+            path.append(part)
+    return path
 
 
-def _is_unknown_key(details: ErrorDetails) -> bool:
-    return details["type"] in ("extra_forbidden", "unexpected_keyword_argument")
+def _has_part(value: object, part: int | str) -> bool:
+    if isinstance(value, list | tuple):
+        return isinstance(part, int)
+    return isinstance(value, dict) and part in value
 
 
-def _problem(
-    details: ErrorDetails,
-    path: list[str],
-    known: Mapping[str, Iterable[str]],
-) -> str:
-    """Return one error in a line."""
-    place = ".".join(path).replace(".[", "[")
+def _reason(details: ErrorDetails) -> str:
+    """Return what is wrong with a field."""
     if details["type"] == "missing":
-        return f"{place}: is missing"
-    if _is_unknown_key(details):
-        return f"{place:.{_LONGEST}}: unknown key; {_suggestion(path, known)}"
+        return "is missing"
     message = details["msg"].removeprefix("Value error, ")
     for python_words, json_words in _WORDS.items():
         message = message.replace(python_words, json_words)
-    return f"{place}: {message}; got {shortened(details['input'])}"
+    return f"{message}; got {shortened(details['input'])}"
 
 
-def _suggestion(path: list[str], known: Mapping[str, Iterable[str]]) -> str:
+def _suggestion(path: Sequence[str], known: Mapping[str, Iterable[str]]) -> str:
     """Return the field that an unknown key may stand for, or all fields."""
-    table = ""
-    if len(path) > 1:
-        table = path[0]
-    names = list(known.get(table, known.get("", ())))
-    similar = get_close_matches(path[-1], names, 1, cutoff=0.5)
+    *tables, key = path
+    names = list(known.get("", ()))
+    if tables and tables[0] in known:
+        names = list(known[tables[0]])
+    similar = get_close_matches(key, names, 1, cutoff=0.5)
     if similar:
         return f"did you mean {similar[0]!r}?"
     return f"known: {', '.join(names)}"

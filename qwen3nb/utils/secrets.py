@@ -30,7 +30,9 @@ API_KEY = "QWEN3NB_API_KEY"  # of a server's model, `qwen3nb.models.kinds.api`; 
 API_HOSTS = "QWEN3NB_API_HOST"
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 REMOVED = "[removed]"
-_API = re.compile(r"\bapi:(https?://[^\s#,;'\"]+)")  # an address in a spec
+# The address in a model's spec, such as api:https://host:8000/v1#name.
+_API_ADDRESS = re.compile(r"\bapi:(https?://[^\s#,;'\"]+)")
+_DEFAULT_PORTS = {"https": 443, "http": 80}
 _SHORTEST = 8  # characters; shorter values occur in ordinary text
 _ORDINARY = {"anonymous", "changeme", "disabled", "localhost", "password"}  # as do these
 
@@ -90,8 +92,9 @@ _FORMS = (
 )
 
 
+_WORD_BREAK = "\0"  # stands for a place where a table may break a word
 # Other spellings of a character in HTML, forms and LaTeX.
-_ALSO = {
+_OTHER_SPELLINGS = {
     " ": {r"\s+", r"\+"},
     "\n": {r"\r?\n\s*", "n"},
     "-": {"−", r"\{\}-"},
@@ -145,24 +148,26 @@ class Secrets:
 
     def removed(self, value: Any) -> tuple[Any, list[str]]:
         """Return a JSON value with the secrets in its strings removed, and their kinds."""
-        kinds: dict[str, None] = {}
+        kinds: list[str] = []
+        value = self._cleaned(value, kinds)
+        return value, list(dict.fromkeys(kinds))
 
-        def cleaned(part: Any) -> Any:
-            if isinstance(part, str):
-                kinds_in_text = self.kinds(part)
-                if not kinds_in_text:
-                    return part
-                kinds.update(dict.fromkeys(kinds_in_text))
-                return self.without(part)
-            if isinstance(part, dict):  # also a notebook's nodes, which keep their class
-                for key in list(part):
-                    part[cleaned(key)] = cleaned(part.pop(key))
-                return part
-            if isinstance(part, list):
-                return [cleaned(entry) for entry in part]
-            return part
-
-        return cleaned(value), list(kinds)
+    def _cleaned(self, value: Any, kinds: list[str]) -> Any:
+        """Return a JSON value without secrets, whose kinds are added to ``kinds``."""
+        if isinstance(value, str):
+            kinds_in_text = self.kinds(value)
+            if not kinds_in_text:
+                return value
+            kinds += kinds_in_text
+            return self.without(value)
+        if isinstance(value, dict):  # also a notebook's nodes, which keep their class
+            for key in list(value):
+                entry = value.pop(key)
+                value[self._cleaned(key, kinds)] = self._cleaned(entry, kinds)
+            return value
+        if isinstance(value, list):
+            return [self._cleaned(entry, kinds) for entry in value]
+        return value
 
     def refuse(self, text: str, *, place: str) -> None:
         """Raise an error if a text contains a secret.
@@ -193,8 +198,8 @@ def known_secrets(environ: Mapping[str, str] | None = None) -> Secrets:
     patterns: list[SecretPattern] = []
     for name, value in environ.items():
         if _is_secret(name, value):
-            patterns += _encodings(f"the value of {name}", value)
-    patterns += _encodings("the hub's stored token", _stored_token(environ))
+            patterns += _patterns_of(f"the value of {name}", value)
+    patterns += _patterns_of("the hub's stored token", _stored_token(environ))
     return Secrets((*patterns, *_forms()))
 
 
@@ -279,69 +284,74 @@ def _stored_token(environ: Mapping[str, str]) -> str:
         return ""
 
 
-def _parts(value: str) -> Iterator[str]:
-    """Yield a value, its long lines, and its parts in the form of a secret."""
+def _patterns_of(kind: str, value: str) -> Iterator[SecretPattern]:
+    """Yield patterns for a value or parts of it, plain or encoded; the longest first."""
+    texts: set[str] = set()
+    for part in _telling_parts(value):
+        occurs_in_ordinary_text = len(part) < _SHORTEST or part.lower() in _ORDINARY
+        if not occurs_in_ordinary_text:
+            texts.add(part)
+    for text in sorted(texts, key=len, reverse=True):
+        yield SecretPattern(kind, _longest_word(text), re.compile(_all_spellings(text)))
+        data = text.encode(errors="replace")
+        hexadecimal = data.hex()
+        yield SecretPattern(kind, hexadecimal, re.compile(hexadecimal))
+        for encoded in _base64(data):
+            # The base64 of addresses has - and _ in place of two characters.
+            pattern = encoded.replace("+", "[+-]").replace("/", "[/_]")
+            yield SecretPattern(kind, _longest_word(encoded), re.compile(pattern))
+
+
+def _telling_parts(value: str) -> Iterator[str]:
+    """Yield a value, its lines, and its parts in the form of a secret."""
     text = value.strip()
     yield text
     if "\n" in text:
         for line in text.splitlines():
-            if not line.startswith("-----"):
+            is_header = line.startswith("-----")  # such as -----BEGIN PRIVATE KEY-----
+            if not is_header:
                 yield line.strip()
     for form in _forms():
-        group = 0
-        if "secret" in form.pattern.groupindex:
-            group = form.pattern.groupindex["secret"]
         for match in form.pattern.finditer(text):
-            yield match[group]
+            yield match.groupdict().get("secret", match[0])
 
 
-def _encodings(kind: str, value: str) -> Iterator[SecretPattern]:
-    """Yield patterns for a value or parts of it, plain or encoded; the longest first."""
-    texts: set[str] = set()
-    for part in _parts(value):
-        if len(part) >= _SHORTEST and part.lower() not in _ORDINARY:
-            texts.add(part)
-    for text in sorted(texts, key=len, reverse=True):
-        yield SecretPattern(kind, _longest(text), re.compile(_written(text)))
-        data = text.encode(errors="replace")
-        yield SecretPattern(kind, data.hex(), re.compile(data.hex()))
-        for encoded in _base64(data):
-            pattern = encoded.replace("+", "[+-]").replace("/", "[/_]")
-            yield SecretPattern(kind, _longest(encoded), re.compile(pattern))
-
-
-def _longest(text: str) -> str:
+def _longest_word(text: str) -> str:
     """Return the longest run of letters and digits, which every encoding keeps."""
-    runs = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+", text)
-    return max(runs, key=len, default="")
+    words = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+", text)
+    return max(words, key=len, default="")
 
 
-def _written(text: str) -> str:
+def _all_spellings(text: str) -> str:
     """Return a pattern of a text, plain or escaped for JSON, HTML, URLs, Markdown or LaTeX."""
-    broken = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "\0", text)  # where a table may break a word
-    return "".join(map(_character, broken))
+    # A table may break a word before a capital: learningRate as learning<wbr>Rate.
+    breakable = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", _WORD_BREAK, text)
+    return "".join(map(_spellings_of_character, breakable))
 
 
-def _character(char: str) -> str:
-    """Return a pattern of a character in every spelling; of NUL, a break of a line."""
-    if char == "\0":
+def _spellings_of_character(char: str) -> str:
+    """Return a pattern of a character in every spelling."""
+    if char == _WORD_BREAK:
         return "(?:<wbr>)?"
     if char.isascii() and char.isalnum():
         return char
-    number = ord(char)
-    forms = {
-        re.escape(char),
-        re.escape(html.escape(char)),
-        re.escape(quote(char, safe="")),
-        rf"&\#0*{number};",
-        rf"&\#[xX]0*{number:x};",
-        rf"u{number:04x}",
-        rf"u{number:04X}",
-        r"text[a-z]+\{\}",
-        rf"\{{{re.escape(char)}\}}",
+    plain = re.escape(char)
+    code = ord(char)
+    # The comments show those of the ampersand.
+    spellings = {
+        plain,
+        re.escape(html.escape(char)),  # &amp;
+        re.escape(quote(char, safe="")),  # %26
+        rf"&\#0*{code};",  # &#38;
+        rf"&\#[xX]0*{code:x};",  # &#x26;
+        rf"u{code:04x}",  # \u0026 of JSON, whose backslash is allowed for below
+        rf"u{code:04X}",
+        r"text[a-z]+\{\}",  # \textampersand{} of LaTeX
+        rf"\{{{plain}\}}",  # {&}
     }
-    forms |= _ALSO.get(char, set())
-    return rf"\\{{0,8}}(?:{'|'.join(sorted(forms, key=len, reverse=True))})"
+    spellings |= _OTHER_SPELLINGS.get(char, set())
+    longest_first = sorted(spellings, key=len, reverse=True)
+    return rf"\\{{0,8}}(?:{'|'.join(longest_first)})"
 
 
 def _base64(data: bytes) -> Iterator[str]:
@@ -364,7 +374,7 @@ def key_bound_to_hosts_in(words: Iterable[str]) -> Iterator[None]:
         return
     hosts: dict[str, None] = {}
     for word in words:
-        for address in _API.findall(word):
+        for address in _API_ADDRESS.findall(word):
             hosts[host_of(address)] = None
     os.environ[API_HOSTS] = ",".join(hosts)
     try:
@@ -381,13 +391,13 @@ def host_of(address: str) -> str:
     """
     try:
         parts = urlsplit(address.lower())
-        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
     except ValueError:
         return ""
     name = parts.hostname
     if not name:
         return ""
-    if ":" in name:
+    if ":" in name:  # an address of IPv6
         name = f"[{name}]"
     return f"{name}:{port}"
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -88,9 +89,8 @@ def test_a_worker_that_differs_is_refused_by_name_and_the_others_go_on(encode_by
     def differing(name, value):
         if name != "load":
             return value
-        _, facts, model = value
-        version = versions.pop(0) if len(versions) > 1 else facts["mteb"]
-        return f"n{version}", facts | {"mteb": version}, model
+        version = versions.pop(0) if len(versions) > 1 else value.facts["mteb"]
+        return replace(value, node=f"n{version}", facts=value.facts | {"mteb": version})
 
     done = encode_by(OneProcessRay(answered=differing))
     assert len(done.vectors.shards) == 12
@@ -116,8 +116,8 @@ def test_a_worker_that_finds_another_model_is_refused(encode_by, make_checkpoint
 
 
 def test_a_cluster_whose_nodes_are_all_lost_is_not_waited_for_forever(encode_by, monkeypatch):
-    monkeypatch.setattr(cluster_nodes, "_LOOK", 0.0)
-    monkeypatch.setattr(cluster_nodes, "_ABSENT", 0.0)
+    monkeypatch.setattr(cluster_nodes, "_SECONDS_BETWEEN_CHECKS", 0.0)
+    monkeypatch.setattr(cluster_nodes, "_SECONDS_WITHOUT_NODES", 0.0)
     ray = OneProcessRay()
     ray.wait = lambda references, timeout: ([], references)
     with pytest.raises(ClusterError, match="no node for runs"):

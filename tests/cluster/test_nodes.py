@@ -18,6 +18,7 @@ from qwen3nb.cluster import nodes, runs
 from qwen3nb.cluster.nodes import (
     ClusterError,
     KnownNodes,
+    NodeReport,
     cause,
     connected,
     difference,
@@ -93,8 +94,9 @@ def ray_of(answers):
 @pytest.mark.usefixtures("_ray")
 def test_a_node_with_other_code_is_refused_by_name(checkout, capsys):
     here = run_facts()
-    other = {"ahead": (here, [], time.time() + 500), "silent": SilentError()}
-    other |= {"stale": (here | {"code": "b35f"}, [], 0.0), "left": (here, [], time.time())}
+    other = {"ahead": NodeReport(here, [], time.time() + 500), "silent": SilentError()}
+    other["stale"] = NodeReport(here | {"code": "b35f"}, [], 0.0)
+    other["left"] = NodeReport(here, [], time.time())
     known = KnownNodes(ray_of(other), here)
     assert known.examine()
     assert [each.name for each in known.fit()] == ["left"]
@@ -123,7 +125,7 @@ def test_a_folder_that_no_node_sees_is_named_once(checkout, capsys, monkeypatch)
     monkeypatch.chdir(checkout)
     (checkout / "m").mkdir()
     here = {"python": "3.12"}
-    other = dict.fromkeys(("a", "b"), (here, ["~/m"], time.time()))
+    other = dict.fromkeys(("a", "b"), NodeReport(here, ["~/m"], time.time()))
     with pytest.raises(ClusterError) as error:
         KnownNodes(ray_of(other), here, ["~/m"]).examine()
     why = "it does not see ~/m; models and data must be under the same path on all, as on a shared"
@@ -131,8 +133,8 @@ def test_a_folder_that_no_node_sees_is_named_once(checkout, capsys, monkeypatch)
     assert error.value.message == f"every node is refused: {why}"
     assert not capsys.readouterr().err
     environment = {"QWEN3NB_HOME": str(checkout)}
-    facts, lacking, _ = nodes.facts_of_node(environment, str(checkout), ["m", "n"])
-    assert (facts, lacking) == (run_facts(), ["n"])
+    report = nodes.report_of_node(environment, str(checkout), ["m", "n"])
+    assert (report.facts, report.unseen) == (run_facts(), ["n"])
 
 
 def test_a_cluster_without_nodes_is_waited_for_ten_minutes(monkeypatch, capsys):
@@ -301,7 +303,7 @@ def test_the_head_is_watched_also_behind_a_client(monkeypatch):
     watched = SimpleQueue()
     monkeypatch.setattr(os, "environ", dict(os.environ))
     monkeypatch.setattr(nodes, "_watch", lambda head, ended: watched.put(head))
-    monkeypatch.setattr(nodes, "_answering", lambda address: address)
+    monkeypatch.setattr(nodes, "_answering_address", lambda address: address)
     ray = SimpleNamespace(_private=SimpleNamespace(worker=SimpleNamespace()))
     ray.is_initialized, ray.init, ray.shutdown = lambda: False, lambda **_: None, lambda: None
     ray.get_runtime_context = lambda: SimpleNamespace(gcs_address="10.0.0.1:6379")
