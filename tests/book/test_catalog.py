@@ -1,11 +1,18 @@
 """A page is a notebook: its part, place and question stand in the notebook's metadata."""
 
 import json
+import re
+import sys
+from types import ModuleType
 
 import pytest
+from helpers import REPOSITORY
 from helpers.checkout import write_checkout
+from helpers.notebooks import notebook_of, save
+from helpers.records import make
 
 from qwen3nb import paths
+from qwen3nb.book import build
 from qwen3nb.book.catalog import (
     CARD,
     LAST,
@@ -16,7 +23,9 @@ from qwen3nb.book.catalog import (
     pages_of,
     read_catalog,
 )
+from qwen3nb.records.record import RunCost
 
+HANDBOOK = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
 MINE = {"part": "Results", "question": "Which is cheapest?", "place": 15, "needs": "records"}
 
 
@@ -101,3 +110,41 @@ def test_parts_stand_in_the_order_of_their_places():
         OWN_PART,
     ]
     assert parts[1]["chapters"] == ["Results", "Results"]
+
+
+def block(start, language="python"):
+    """The block of code of the handbook that starts with a text."""
+    found = re.search(rf"```{language}\n({re.escape(start)}.*?)```", HANDBOOK, re.DOTALL)
+    return found.group(1)
+
+
+def test_the_page_of_the_handbook_is_a_notebook_and_an_answer(study, monkeypatch):
+    answers = ModuleType("qwen3nb.answers.throughput")
+    monkeypatch.setitem(sys.modules, answers.__name__, answers)
+    exec(block('"""Which model is fastest?'), vars(answers))  # noqa: S102 - our own text
+    cells = block("import qwen3nb as q\nfrom qwen3nb.answers.throughput")
+    parameters = block('tier: str = "smoke"')
+    notebook = notebook_of(cells, parameters=parameters)
+    notebook.metadata |= json.loads(f"{{{block(chr(34) + 'qwen3nb', 'json')}}}")
+    save(notebook, "throughput")
+
+    for label, speed in (("slow", 10.0), ("fast", 250.4), ("reused", None)):
+        make(label, cost=RunCost(1.0, 3, 3, texts_per_second=speed)).save()
+    values = {}
+    *statements, shown = cells.strip().splitlines()
+    text = "\n".join([parameters, *statements, f"answer = {shown}"])
+    exec(text, values)  # noqa: S102 - our own text
+    answer = values["answer"]
+    assert answer.conclusion.text == "fast is fastest, with 250 texts per second."
+    assert list(answer.to_frame()["model"]) == ["fast", "slow"]
+    assert answer.conclusion.text in answer._repr_html_()
+
+    kind = page_kind("throughput")
+    assert kind in read_catalog()
+    assert (kind.part, kind.place, kind.needs) == ("Results", 15, "records")
+    assert kind.question == "Which model is fastest?"
+    due = []
+    monkeypatch.setattr(build, "sweep", lambda jobs, **_: due.extend(jobs) or [])
+    monkeypatch.setattr(build, "run_notebook", lambda _: None)
+    build.refresh_pages(tier="smoke")
+    assert "throughput" in [job.name for job in due]
