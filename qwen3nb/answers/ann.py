@@ -163,7 +163,7 @@ class ApproximateSearch(Answer):
             # Height for the labels of each row, and for the legend.
             height = 2.3 + 0.45 / (1 if is_wide else count)
             figure, axes, _ = panels(
-                count, width, height=height, most=count, sharex=True, sharey=True
+                count, width, height=height, per_line=count, sharex=True, sharey=True
             )
             for index, axis in enumerate(axes):
                 self._draw_panel(axis, index)

@@ -34,11 +34,11 @@ from qwen3nb.records.results import newest
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.differences import SINGLE_QUERY
 from qwen3nb.report.render.figure import (
-    MOST_IN_LINE,
     Axes,
     Figure,
     ForestRow,
     MplFigure,
+    any_takes_two_lines,
     draw_estimate,
     forest_figure,
     grid,
@@ -737,13 +737,15 @@ def _draw_scores(scores: Table, width: float) -> MplFigure:
     rows = scores.rows[::-1]
     names = [row[0].text for row in rows]
     heads = scores.columns[1:]
-    pitch = 0.165
-    if max(map(len, names), default=0) > MOST_IN_LINE:
-        pitch = 0.22
-    figure, axes, leftmost = panels(len(heads), width, height=pitch * len(rows) + 0.72, sharey=True)
+    row_height = 0.165
+    if any_takes_two_lines(names):
+        row_height = 0.22
+    height = row_height * len(rows) + 0.72
+    figure, axes, left_axes = panels(len(heads), width, height=height, sharey=True)
     for index, (axis, head) in enumerate(zip(axes, heads, strict=True), start=1):
-        _draw_panel(axis, head, {row[0].text: row[index] for row in rows})
-    for axis in leftmost:
+        cells = [row[index] for row in rows]
+        _draw_panel(axis, head, dict(zip(names, cells, strict=True)))
+    for axis in left_axes:
         name_rows(axis, names)
     return figure
 
@@ -755,7 +757,7 @@ def _draw_panel(axis: Axes, head: str, cells: Mapping[str, Cell]) -> None:
             draw_estimate(axis, height, cell.value, cell.interval, **styles[model], size=4)
     title, _, measure = head.partition("\n")
     axis.set_title(plain(title))
-    axis.set_xlabel(plain(measure, most=44))
+    axis.set_xlabel(plain(measure, longest=44))
     axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
     axis.set_ylim(-0.6, len(cells) - 0.4)
     axis.tick_params(axis="y", length=0)

@@ -231,7 +231,7 @@ def _draw_strips(every: Sequence[PromptScores], width: float) -> MplFigure:
     tasks = list(dict.fromkeys(scores.task for scores in every))
     models = list(dict.fromkeys(scores.model for scores in every))[::-1]
     height = 0.3 * len(models) + 0.9
-    figure, axes, leftmost = panels(len(tasks), width, height=height, most=2, sharey=True)
+    figure, axes, leftmost = panels(len(tasks), width, height=height, per_line=2, sharey=True)
     for axis, task in zip(axes, tasks, strict=True):
         for scores in every:
             if scores.task == task:
@@ -239,7 +239,7 @@ def _draw_strips(every: Sequence[PromptScores], width: float) -> MplFigure:
         axis.set_ylim(-0.6, len(models) - 0.4)
         grid(axis)
     for axis in leftmost:
-        axis.set_yticks(range(len(models)), [plain(name, most=26) for name in models])
+        axis.set_yticks(range(len(models)), [plain(name, longest=26) for name in models])
     return figure
 
 
@@ -248,4 +248,4 @@ def _draw_strip(axis: Axes, scores: PromptScores, row: int) -> None:
     axis.plot(scores.values, [row] * len(scores.values), "|", color=color, markersize=11)
     axis.plot([np.median(scores.values)], [row], "o", color=color, markersize=4)
     axis.plot([scores.default], [row], "D", color=COLORS[1], markersize=5)
-    axis.set_xlabel(plain(f"{scores.metric}, {short_task(scores.task)}", most=40))
+    axis.set_xlabel(plain(f"{scores.metric}, {short_task(scores.task)}", longest=40))

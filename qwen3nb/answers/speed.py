@@ -118,7 +118,7 @@ class Speed(Answer):
 
         def draw(width: float) -> MplFigure:
             height = 0.24 * max(len(bench.timings) for bench in self.benches) + 0.8
-            figure, axes, _ = panels(len(self.benches), width, height=height, most=2)
+            figure, axes, _ = panels(len(self.benches), width, height=height, per_line=2)
             for axis, bench in zip(axes, self.benches, strict=True):
                 _draw_ratios(axis, bench)
             return figure
@@ -292,8 +292,8 @@ def _draw_ratios(axis: Axes, bench: EncodeBench) -> None:
     names = [timing["name"].replace("sentence-transformers", "s.-t.") for timing in timings]
     axis.barh(range(len(timings)), ratios, height=0.65, color=COLORS[0])
     axis.axvline(1, color=GREY, linewidth=1)
-    axis.set_yticks(range(len(timings)), [plain(name, most=30) for name in names])
+    axis.set_yticks(range(len(timings)), [plain(name, longest=30) for name in names])
     axis.tick_params(axis="y", length=0)
-    axis.set_title(plain(f"{bench.model}, {bench.texts}", most=44), loc="right")
+    axis.set_title(plain(f"{bench.model}, {bench.texts}", longest=44), loc="right")
     axis.set_xlabel("times as fast")
     grid(axis)

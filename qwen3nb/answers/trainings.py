@@ -196,7 +196,7 @@ class Trainings(Answer):
 
             largest = max(float(np.nanmax(np.abs(table))) for table in tables)
             height = min(5.0, 1.6 + 0.15 * max(len(conflicts.layers) for conflicts in measured))
-            figure, axes, _ = panels(len(measured), width, height=height, most=2)
+            figure, axes, _ = panels(len(measured), width, height=height, per_line=2)
             for axis, conflicts, table in zip(axes, measured, tables, strict=True):
                 axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
                 axis.patch.set(hatch="///", edgecolor=GREY)

@@ -1,6 +1,7 @@
 """Print tables on a terminal."""
 
 import sys
+from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.text import Text
 from qwen3nb.report.render.table import Cell, Table
 from qwen3nb.utils.terminal import coloured, visible
 
-_PIPE = 120  # width when the output is a file or a pipe
+_PIPE_WIDTH = 120  # when the output is a file or a pipe
 _STYLES = {"PASSED": "green", "WARNING": "yellow", "FAILED": "bold red"}
 
 
@@ -20,21 +21,26 @@ def print_table(table: Table) -> None:
     Text is printed literally, never interpreted as markup or control codes. Intervals are not
     broken across lines.
     """
-    shown = RichTable(box=SIMPLE_HEAD, pad_edge=False)
-    for index, column in enumerate(table.columns):
-        whole = any(row[index].text.startswith("[") or row[index].interval for row in table.rows)
-        shown.add_column(_plain(column), overflow="fold", no_wrap=whole)
+    rich_table = RichTable(box=SIMPLE_HEAD, pad_edge=False)
+    for index, head in enumerate(table.columns):
+        cells = [row[index] for row in table.rows]
+        rich_table.add_column(_plain(head), overflow="fold", no_wrap=_has_intervals(cells))
     for row in table.rows:
-        shown.add_row(*[_cell(cell) for cell in row])
+        rich_table.add_row(*[_rich_text(cell) for cell in row])
     console = Console(file=coloured(sys.stdout))
     if not console.is_terminal:
-        console.width = max(console.width, _PIPE)
-    console.print(shown)
-    for note in filter(None, (table.data.text, table.note)):
-        console.print(_plain(note))
+        console.width = max(console.width, _PIPE_WIDTH)
+    console.print(rich_table)
+    for note in (table.data.text, table.note):
+        if note:
+            console.print(_plain(note))
 
 
-def _cell(cell: Cell) -> Text:
+def _has_intervals(cells: Sequence[Cell]) -> bool:
+    return any(cell.interval or cell.text.startswith("[") for cell in cells)
+
+
+def _rich_text(cell: Cell) -> Text:
     text = _plain(cell.text)
     text.stylize(_STYLES.get(cell.text, ""))
     if cell.strong:

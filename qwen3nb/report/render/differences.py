@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qwen3nb.analysis.comparison.alignment import in_words
 from qwen3nb.analysis.comparison.differences import (
@@ -74,14 +75,16 @@ def p_cell(p_value: float | None, interval: Interval | None, *, alpha: float) ->
 
 def baseline_text(differences: Iterable[PairedDifference]) -> str:
     """Name the baseline, and the number of tasks with another one."""
-    baseline_of = {difference.task: difference.second for difference in differences}
-    if not baseline_of:
+    baseline_by_task = {difference.task: difference.second for difference in differences}
+    if not baseline_by_task:
         return "no baseline"
-    (usual, tasks), *others = Counter(baseline_of.values()).most_common()
-    if not others:
-        return in_words(usual)
-    names = ", ".join(in_words(name) for name, _ in others)
-    return f"{in_words(usual)} (on {plural(len(baseline_of) - tasks, 'task')}: {names})"
+    counts = Counter(baseline_by_task.values())
+    baselines = [in_words(name) for name, _ in counts.most_common()]
+    if len(baselines) == 1:
+        return baselines[0]
+    tasks_of_others = counts.total() - max(counts.values())
+    others = ", ".join(baselines[1:])
+    return f"{baselines[0]} (on {plural(tasks_of_others, 'task')}: {others})"
 
 
 @dataclass(frozen=True)
@@ -96,30 +99,34 @@ class DifferencePanels:
     def draw(self, width: float) -> MplFigure:
         """Draw the panels at a width in inches."""
         upwards = self.models[::-1]
-        styles = model_styles(self.models)
         height = 0.22 * len(upwards) + 0.8
-        drawing, axes, leftmost = figure.panels(len(self.tasks), width, height=height, sharey=True)
+        drawing, axes, left_axes = figure.panels(len(self.tasks), width, height=height, sharey=True)
         for axis, task in zip(axes, self.tasks, strict=True):
             self._draw_background(axis)
-            for difference in task.with_baseline:
-                if difference.first not in upwards:
-                    continue
-                figure.draw_estimate(
-                    axis,
-                    upwards.index(difference.first),
-                    difference.difference,
-                    difference.interval,
-                    filled=difference.significant(self.alpha),
-                    **styles[difference.first],
-                )
+            self._draw_differences(axis, task.with_baseline)
             queries = task.with_baseline[0].n
             axis.set_title(figure.plain(short_task(task.task)))
             axis.set_xlabel(f"Δ {figure.plain(task.metric)}, n = {queries:,}")
-        for axis in axes:
             axis.set_ylim(-0.6, len(upwards) - 0.4)
-        for axis in leftmost:
+        for axis in left_axes:
             figure.name_rows(axis, upwards)
         return drawing
+
+    def _draw_differences(self, axis: Axes, differences: Sequence[PairedDifference]) -> None:
+        upwards = self.models[::-1]
+        styles = model_styles(self.models)
+        for difference in differences:
+            model = difference.first
+            if model not in upwards:
+                continue
+            figure.draw_estimate(
+                axis,
+                upwards.index(model),
+                difference.difference,
+                difference.interval,
+                filled=difference.significant(self.alpha),
+                **styles[model],
+            )
 
     def _draw_background(self, axis: Axes) -> None:
         axis.axvspan(-self.margin, self.margin, color=figure.GREY, alpha=0.13, linewidth=0)
@@ -140,16 +147,23 @@ class PairMatrix:
         """Draw the matrix at a width in inches, the model with most wins on top."""
         import matplotlib.pyplot as plt
 
-        wins, models = self._count()
-        pitch = 0.19
-        if max(map(len, models), default=0) > figure.MOST_IN_LINE:
-            pitch = 0.24
-        drawing, axis = plt.subplots(figsize=(width, pitch * len(models) + 1.4))
-        counts = np.full((len(models), len(models)), np.nan)
-        for (better, worse), number_of_tasks in wins.items():
-            counts[models.index(better), models.index(worse)] = number_of_tasks
-        axis.imshow(counts, cmap="Blues", vmin=0, vmax=1.6 * self.tasks)
-        for (row, column), count in np.ndenumerate(counts):
+        wins = self._wins()
+        models = self._models_by_wins(wins)
+        row_height = 0.19
+        if figure.any_takes_two_lines(models):
+            row_height = 0.24
+        drawing, axis = plt.subplots(figsize=(width, row_height * len(models) + 1.4))
+        cells = np.full((len(models), len(models)), np.nan)  # no colour where no pair is tested
+        for (better, worse), count in wins.items():
+            cells[models.index(better), models.index(worse)] = count
+        darkest = 1.6 * self.tasks  # all tasks have a medium blue, on which the count is legible
+        axis.imshow(cells, cmap="Blues", vmin=0, vmax=darkest)
+        self._write_counts(axis, cells)
+        self._name_models(axis, models, width)
+        return drawing
+
+    def _write_counts(self, axis: Axes, cells: NDArray[np.float64]) -> None:
+        for (row, column), count in np.ndenumerate(cells):
             if np.isnan(count):
                 continue
             axis.annotate(
@@ -160,27 +174,29 @@ class PairMatrix:
                 va="center",
                 fontsize=figure.SMALL,
             )
-        self._name_models(axis, models, width)
-        return drawing
 
-    def _count(self) -> tuple[Counter[tuple[str, str]], list[str]]:
-        """Return the number of significant wins of each ordered pair, and the models in order."""
+    def _wins(self) -> Counter[tuple[str, str]]:
+        """Return the number of significant wins of each ordered pair, 0 included."""
         wins: Counter[tuple[str, str]] = Counter()
-        balance: Counter[str] = Counter()
         for pair in self.pairs:
             better, worse = pair.first, pair.second
             if pair.difference < 0:
                 better, worse = worse, better
-            shown = int(pair.significant(self.alpha))
-            wins[better, worse] += shown
+            wins[better, worse] += int(pair.significant(self.alpha))
             wins[worse, better] += 0
-            balance[better] += shown
-            balance[worse] -= shown
-        return wins, sorted(balance, key=lambda name: (-balance[name], name))
+        return wins
+
+    def _models_by_wins(self, wins: Counter[tuple[str, str]]) -> list[str]:
+        """Return the models, those first that win more often than they lose."""
+        balance: Counter[str] = Counter()
+        for (better, worse), count in wins.items():
+            balance[better] += count
+            balance[worse] -= count
+        return sorted(balance, key=lambda model: (-balance[model], model))
 
     def _name_models(self, axis: Axes, models: Sequence[str], width: float) -> None:
-        room = (width - _NAMES_WIDTH) / max(1, len(models))
-        lines = 2 if room > _TWO_LINES else 1
+        column_width = (width - _NAMES_WIDTH) / max(1, len(models))
+        lines = 2 if column_width > _TWO_LINES else 1
         labels = figure.row_names(models, lines=lines)
         positions = range(len(labels))
         axis.set_xticks(positions, labels, rotation=90, fontsize=figure.SMALL, linespacing=1.0)

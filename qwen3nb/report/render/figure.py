@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,14 @@ MplFigure: TypeAlias = "matplotlib.figure.Figure"
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#A87B00", "#7A6FD0", "#2E95BF", "#B5495B")
 GREY = "#7d8590"  # text and axes on screen, on light and dark pages
 _PAPER = "#1f2328"  # text and axes on paper
+_INK_SETTINGS = (
+    "axes.edgecolor",
+    "axes.labelcolor",
+    "axes.titlecolor",
+    "text.color",
+    "xtick.color",
+    "ytick.color",
+)
 STYLE = Path(__file__).with_name("book.mplstyle")
 WIDTHS = {1: 3.35, 2: 6.9}  # inches, for one and two columns
 SMALL = 7  # points; the smallest font size
@@ -70,37 +79,46 @@ def style(*, ink: str = "", font: str = "") -> Iterator[None]:
     """
     import matplotlib.pyplot as plt
 
-    before = set(plt.get_fignums())
-    names = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color")
-    inked = dict.fromkeys((*names, "xtick.color", "ytick.color"), ink) if ink else {}
-    letters = {"font.family": font, "mathtext.fontset": "stix"} if font else {}
-    with plt.style.context([STYLE, inked, letters]):
+    open_before = set(plt.get_fignums())
+    settings: dict[str, str] = {}
+    if ink:
+        settings |= dict.fromkeys(_INK_SETTINGS, ink)
+    if font:
+        settings |= {"font.family": font, "mathtext.fontset": "stix"}
+    with plt.style.context([STYLE, settings]):
         yield
-    for number in set(plt.get_fignums()) - before:
+    for number in set(plt.get_fignums()) - open_before:
         plt.close(number)
 
 
-def plain(text: str, *, most: int = 60) -> str:
-    """Return text on one line of at most ``most`` characters, without formulas.
+def plain(text: str, *, longest: int = 60) -> str:
+    """Return text on one line of at most ``longest`` characters, without formulas.
 
     Long text is shortened in the middle, because names of checkpoints differ at the end.
     """
     line = _line(text)
-    tail = (most - 1) // 3
-    short = line if len(line) <= most else f"{line[: most - 1 - tail]}…{line[-tail:]}"
-    return _without_formulas(short)
+    if len(line) > longest:
+        end_length = (longest - 1) // 3
+        start_length = longest - 1 - end_length
+        line = f"{line[:start_length]}…{line[-end_length:]}"
+    return _without_formulas(line)
 
 
 def _without_formulas(text: str) -> str:
-    return text.replace("$", r"\$")
+    return text.replace("$", r"\$")  # matplotlib sets what is between two "$" as a formula
 
 
-MOST_IN_LINE = 28  # characters of a name of a row on one line
+LONGEST_LINE = 28  # characters of a name of a row on one line
 
 
-def row_names(names: Iterable[str], *, most: int = MOST_IN_LINE, lines: int = 2) -> list[str]:
-    """Return the names of rows, those of more than ``most`` characters on two ``lines``."""
-    labels = wrapped_names([_line(name) for name in names], most=most, lines=lines)
+def any_takes_two_lines(names: Iterable[str]) -> bool:
+    """Whether one of the names of rows is broken by `row_names`."""
+    return any(len(name) > LONGEST_LINE for name in names)
+
+
+def row_names(names: Iterable[str], *, longest: int = LONGEST_LINE, lines: int = 2) -> list[str]:
+    """Return the names of rows, those of more than ``longest`` characters on two ``lines``."""
+    labels = wrapped_names([_line(name) for name in names], longest=longest, lines=lines)
     return [_without_formulas(label) for label in labels]
 
 
@@ -127,24 +145,40 @@ def grid(axis: Axes, *, which: str = "x") -> None:
     axis.grid(axis=which, color=GREY, alpha=0.25, linewidth=0.6)  # type: ignore[arg-type]
 
 
+class SharedAxes(TypedDict, total=False):
+    """The axes that the panels of a figure share."""
+
+    sharex: bool
+    sharey: bool
+
+
 def panels(
-    count: int, width: float, *, height: float, most: int = 3, **share: Any
+    count: int, width: float, *, height: float, per_line: int = 3, **shared: Unpack[SharedAxes]
 ) -> tuple[MplFigure, list[Axes], list[Axes]]:
     """Return a figure with panels, the panels, and the first panel of each line.
 
     Width of the figure and height of a line are in inches. Below 5 inches, there is one panel per
-    line, otherwise at ``most`` so many. ``share``: ``sharex`` and ``sharey`` of matplotlib.
+    line, otherwise up to ``per_line``.
     """
     import matplotlib.pyplot as plt
 
-    columns = min(most if width > 5 else 1, count)
-    lines = -(-count // columns)
+    columns = 1
+    if is_wide(width):
+        columns = min(per_line, count)
+    lines = math.ceil(count / columns)
     size = (width, lines * height)
-    figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False, **share)
-    every = list(axes.flat)
-    for axis in every[count:]:
-        axis.remove()
-    return figure, every[:count], every[:count:columns]
+    figure, grid_of_axes = plt.subplots(lines, columns, figsize=size, squeeze=False, **shared)
+    axes = list(grid_of_axes.flat)
+    for unused_axis in axes[count:]:
+        unused_axis.remove()
+    axes = axes[:count]
+    left_axes = axes[::columns]
+    return figure, axes, left_axes
+
+
+def is_wide(width: float) -> bool:
+    """Whether a figure of this width in inches has room for several panels in a line."""
+    return width > 5
 
 
 def draw_estimate(
@@ -156,19 +190,15 @@ def draw_estimate(
     color: str,
     marker: str = "o",
     filled: bool = True,
-    **look: float,
+    alpha: float = 1.0,
+    size: float = 4.5,
 ) -> None:
-    """Draw a marker, with its interval as a line, in a row.
-
-    ``look`` sets ``linewidth`` (1.8) and ``alpha`` (1) of the line, and ``size`` of the marker
-    (4.5).
-    """
+    """Draw a marker of this ``size``, with its interval as a line of this ``alpha``, in a row."""
     if interval is not None:
-        width, alpha = look.get("linewidth", 1.8), look.get("alpha", 1.0)
-        (line,) = axis.plot(interval, [row, row], color=color, lw=width, alpha=alpha)
+        (line,) = axis.plot(interval, [row, row], color=color, lw=1.8, alpha=alpha)
         line.set_solid_capstyle("butt")
-    face, size = color if filled else "none", look.get("size", 4.5)
-    axis.plot([value], [row], marker, color=color, markersize=size, markerfacecolor=face)
+    face_color = color if filled else "none"
+    axis.plot([value], [row], marker, color=color, markersize=size, markerfacecolor=face_color)
 
 
 @dataclass(frozen=True, repr=False)
@@ -224,19 +254,13 @@ class Figure:
         The width is 1 or 2 ``columns``, by default that of `figure`. Equal data give equal bytes.
         """
         with style():
-            drawn = self._fitted(WIDTHS[columns]) if columns else self._drawn
-            text = _rendered(drawn, "svg", fonttype="none").decode()
-        text = text[text.index("<svg") :]
-        text = re.sub(GREY, "currentColor", text, flags=re.IGNORECASE)
-        # Without its style sheet, which would apply to the whole page, and without metadata.
-        drop = r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>"
-        text = re.sub(drop, "", text, flags=re.DOTALL)
-        mark = hashlib.sha256(text.encode()).hexdigest()[:8]
-        text = re.sub(r'\bid="', f'id="q{mark}-', text)
-        text = re.sub(r'(href="|url\()#', rf"\1#q{mark}-", text)
-        text = re.sub(r"(?<=>)[^<>]+(?=</t)", lambda match: typeset(match[0]), text)
+            figure = self._drawn
+            if columns:
+                figure = self._fitted(WIDTHS[columns])
+            file = _rendered(figure, "svg", fonttype="none").decode()
+        svg = _svg_for_a_page(file)
         label = escaped_text(_line(self.alt or self.caption))
-        return text.replace("<svg", f'<svg role="img" class="q-svg" aria-label="{label}"', 1)
+        return svg.replace("<svg", f'<svg role="img" class="q-svg" aria-label="{label}"', 1)
 
     def save(self, path: Path | str, *, columns: int = 0, paper: str = "plain") -> Path:
         """Write a file for a paper: one or two columns wide, in dark ink, with embedded fonts.
@@ -265,8 +289,8 @@ class Figure:
             if len(parts) == 1:
                 return [write_bytes(path, _rendered(figure, kind, fonttype="path"))]
             files = []
-            for number, part in enumerate(parts, start=1):
-                file = path.with_name(f"{path.stem}-{number}{path.suffix}")
+            for page, part in enumerate(parts, start=1):
+                file = path.with_name(f"{path.stem}-{page}{path.suffix}")
                 content = _rendered(figure, kind, fonttype="path", part=part)
                 files.append(write_bytes(file, content))
             return files
@@ -282,34 +306,63 @@ class Figure:
     def __repr__(self) -> str:
         width, height = self._drawn.get_size_inches()
         axes = self._drawn.axes
-        titles = [each.get_title() or each.get_title("left") or each.get_xlabel() for each in axes]
-        named = ", ".join(repr(title) for title in titles if title)
+        titles = [axis.get_title() or axis.get_title("left") or axis.get_xlabel() for axis in axes]
+        names = ", ".join(repr(title) for title in titles if title)
         size = f"{width:.1f} × {height:.1f} inches, axes: {len(axes)}"
-        return f"<Figure {self.name}: {size} ({named})>\n{_line(self.caption)}"
+        return f"<Figure {self.name}: {size} ({names})>\n{_line(self.caption)}"
 
     def _repr_html_(self) -> str:
-        text = self.legend
-        caption = f"<figcaption>{escaped_text(text)}</figcaption>" if text else ""
+        attributes = data_attribute(self.data)
         name = anchor("fig", self.name, self.caption)
-        own = f' id="{name}"' if name else ""
-        own += data_attribute(self.data)
-        alone = self.columns == 1 or self._edited
-        kind = "q-one" if self.columns == 1 else "q-wide q-only" if alone else "q-wide"
-        drawn = f'<div class="{kind}">{self.svg()}</div>'
-        if not alone:  # for phones, with the layout of one column
-            drawn += f'<div class="q-narrow" style="display:none">{self.svg(columns=1)}</div>'
-        return styled(f'<figure class="q-figure"{own}>{drawn}{caption}</figure>')
+        if name:
+            attributes = f' id="{name}"{attributes}'
+        caption = ""
+        if self.legend:
+            caption = f"<figcaption>{escaped_text(self.legend)}</figcaption>"
+        content = f"{self._html_drawing()}{caption}"
+        return styled(f'<figure class="q-figure"{attributes}>{content}</figure>')
+
+    def _html_drawing(self) -> str:
+        """Return the drawing, and that of one column, which the page shows on a phone."""
+        if self.columns == 1:
+            return f'<div class="q-one">{self.svg()}</div>'
+        if self._edited:  # only exists at one width
+            return f'<div class="q-wide q-only">{self.svg()}</div>'
+        return (
+            f'<div class="q-wide">{self.svg()}</div>'
+            f'<div class="q-narrow" style="display:none">{self.svg(columns=1)}</div>'
+        )
+
+
+def _svg_for_a_page(file: str) -> str:
+    """Return an SVG file as an element of a page, in the page's colour and font."""
+    text = file[file.index("<svg") :]
+    text = re.sub(GREY, "currentColor", text, flags=re.IGNORECASE)
+    text = _NOT_FOR_A_PAGE.sub("", text)
+    # Two figures of a page may have the same ids: a digest of the figure makes them unique.
+    prefix = "q" + hashlib.sha256(text.encode()).hexdigest()[:8]
+    text = re.sub(r'\bid="', f'id="{prefix}-', text)
+    text = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", text)  # href="#id" and url(#id)
+    return _WORDS_OF_SVG.sub(lambda words: typeset(words[0]), text)
+
+
+# A style sheet would apply to the whole page.
+_NOT_FOR_A_PAGE = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", re.DOTALL)
+_WORDS_OF_SVG = re.compile(r"(?<=>)[^<>]+(?=</t)")  # "n = 40" of "<text>n = 40</text>"
+# The date or version that each format has by default: two files of one figure would differ.
+_STAMPS = {"svg": "Date", "pdf": "CreationDate", "png": "Software"}
 
 
 def _rendered(figure: MplFigure, kind: str, *, fonttype: str, part: Bbox | None = None) -> bytes:
     """Return a figure, or a part of it, as the bytes of a file, without dates or random ids."""
     from matplotlib import rc_context
 
-    stamp: dict[str, Any] = {"svg": "Date", "pdf": "CreationDate", "png": "Software"}
+    options: dict[str, Any] = {"format": kind, "metadata": {_STAMPS[kind]: None}}
+    if kind == "png":
+        options |= {"facecolor": "white", "dpi": 300}
     buffer = io.BytesIO()
-    look: dict[str, Any] = {"facecolor": "white", "dpi": 300} if kind == "png" else {}
     with rc_context({"svg.fonttype": fonttype, "svg.hashsalt": "qwen3nb", "pdf.fonttype": 42}):
-        figure.savefig(buffer, format=kind, metadata={stamp[kind]: None}, bbox_inches=part, **look)
+        figure.savefig(buffer, bbox_inches=part, **options)
     return buffer.getvalue()
 
 
@@ -344,7 +397,7 @@ def forest_figure(
     A row without a value shows its note; ``xlabel`` names the quantity and its unit. ``fields`` are
     those of `Figure`; by default, the alternative text has the rows in words.
     """
-    words = "; ".join(f"{row.label}: {_numbers(row)}" for row in rows).replace(r"\$", "$")
+    words = "; ".join(f"{row.label}: {_numbers_of_row(row)}" for row in rows).replace(r"\$", "$")
     fields.setdefault("name", "forest")
     fields.setdefault("alt", f"Forest plot of {xlabel}. {words}.")
     return Figure(draw=partial(_draw_forest, rows, xlabel), **fields)
@@ -353,49 +406,75 @@ def forest_figure(
 def _draw_forest(rows: Sequence[ForestRow], xlabel: str, width: float) -> MplFigure:
     from matplotlib.ticker import MaxNLocator
 
-    narrow = width < 5
+    layout = _WIDE_FOREST
+    if width < 5:
+        layout = _NARROW_FOREST
     upwards = rows[::-1]
-    labels = row_names([row.label for row in upwards], most=26 if narrow else 52)
-    pitch = 0.21
+    labels = row_names([row.label for row in upwards], longest=layout.longest_name)
+    row_height = 0.21
     if any("\n" in label for label in labels):
-        pitch = 0.27
-    figure, (axis,), _ = panels(1, width, height=pitch * len(rows) + 0.75)
+        row_height = 0.27
+    figure, (axis,), _ = panels(1, width, height=row_height * len(rows) + 0.75)
     axis.axvline(0, color=GREY, linewidth=1)
-    for height, row in enumerate(upwards):
-        if row.value is not None:
-            draw_estimate(
-                axis,
-                height,
-                row.value,
-                row.interval,
-                color=row.color or COLORS[0],
-                marker=row.marker,
-                filled=row.clear,
-                alpha=1.0 if row.clear else 0.6,
-            )
+    for position, row in enumerate(upwards):
+        _draw_forest_row(axis, position, row)
     axis.set_ylim(-0.6, len(rows) - 0.4)
-    axis.xaxis.set_major_locator(MaxNLocator(4 if narrow else 7))
-    axis.set_xlabel("\n".join(wrap(plain(xlabel, most=90), 38 if narrow else 90)))
+    axis.xaxis.set_major_locator(MaxNLocator(layout.ticks))
+    axis.set_xlabel("\n".join(wrap(plain(xlabel, longest=90), layout.longest_label_line)))
     grid(axis)
     axis.set_yticks(range(len(rows)), labels)
     axis.tick_params(axis="y", length=0)
     _shrink_wrapped(axis)
     axis.spines["left"].set_visible(False)
-    beside = axis.secondary_yaxis("right")
-    beside.set_yticks(range(len(rows)), [_numbers(row, short=narrow) for row in upwards])
-    beside.tick_params(axis="y", length=0, labelsize=SMALL)
-    beside.spines["right"].set_visible(False)
+    _name_rows_on_the_right(axis, [_numbers_of_row(row, layout) for row in upwards])
     return figure
 
 
-def _numbers(row: ForestRow, *, short: bool = False) -> str:
-    """Return the text on the right of a row; if ``short``, only the value or the reason."""
-    most = 20 if short else 44
+def _draw_forest_row(axis: Axes, position: int, row: ForestRow) -> None:
     if row.value is None:
-        return plain(row.note or "no value", most=most)
-    if short:
-        return plain(effect_text(row.value, None).replace("-", "−"), most=most)
+        return
+    draw_estimate(
+        axis,
+        position,
+        row.value,
+        row.interval,
+        color=row.color or COLORS[0],
+        marker=row.marker,
+        filled=row.clear,
+        alpha=1.0 if row.clear else 0.6,
+    )
+
+
+def _name_rows_on_the_right(axis: Axes, names: Sequence[str]) -> None:
+    right_axis = axis.secondary_yaxis("right")
+    right_axis.set_yticks(range(len(names)), names)
+    right_axis.tick_params(axis="y", length=0, labelsize=SMALL)
+    right_axis.spines["right"].set_visible(False)
+
+
+@dataclass(frozen=True)
+class _ForestLayout:
+    """What a forest plot has room for; lengths are in characters."""
+
+    longest_name: int
+    longest_label_line: int
+    longest_numbers: int
+    ticks: int
+    has_intervals: bool  # whether the numbers on the right have intervals and notes
+
+
+_WIDE_FOREST = _ForestLayout(52, 90, 44, 7, has_intervals=True)
+_NARROW_FOREST = _ForestLayout(26, 38, 20, 4, has_intervals=False)
+
+
+def _numbers_of_row(row: ForestRow, layout: _ForestLayout = _WIDE_FOREST) -> str:
+    """Return the text on the right of a row: its value, or the reason that it has none."""
+    if row.value is None:
+        return plain(row.note or "no value", longest=layout.longest_numbers)
+    if not layout.has_intervals:
+        text = effect_text(row.value, None).replace("-", "−")
+        return plain(text, longest=layout.longest_numbers)
     text = effect_text(row.value, row.interval).replace("-", "−")
     if row.note:
         text += f"  {row.note}"
-    return plain(text, most=most)
+    return plain(text, longest=layout.longest_numbers)

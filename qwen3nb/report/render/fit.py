@@ -6,17 +6,20 @@ their width: a wide one runs over its neighbour, or over the edge, where it is c
 
 from __future__ import annotations
 
+import math
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
     import matplotlib.text
-    from matplotlib.transforms import Bbox
+    from matplotlib.transforms import Bbox, BboxBase
 
 _POINTS = 72  # in an inch
 _GAP = 6.0  # points between the texts of neighbouring panels
@@ -26,63 +29,62 @@ _MOST_PASSES = 3  # layouts until every text fits
 _SEPARATORS = "-_/:., "  # of the words of a name
 # Words, with an equation such as ``n = 40`` as one; and pieces of a word, where one is too wide.
 _WORDS = re.compile(r"\S+ = \S+|\S+")
+# "SciFact-test" has the pieces "Sci", "Fact-" and "test".
 _PIECES = re.compile(r".+?(?:[-_/:.,](?=.)|(?<=[a-z0-9])(?=[A-Z][a-z])|$)")
 
 
-def wrapped_names(names: Sequence[str], *, most: int, lines: int = 2) -> list[str]:
-    """Return the names of rows, those of more than ``most`` characters on two ``lines``.
+def wrapped_names(names: Sequence[str], *, longest: int, lines: int = 2) -> list[str]:
+    """Return the names of rows, those of more than ``longest`` characters on two ``lines``.
 
     What does not fit is left out of the middle: names of checkpoints differ at the end. Names that
     would look alike show the place where they differ. On one of ``lines``, they lose the beginning.
 
-    >>> wrapped_names(["bm25", "checkpoint-of-a-training"], most=14)
+    >>> wrapped_names(["bm25", "checkpoint-of-a-training"], longest=14)
     ['bm25', 'checkpoint-of-\\na-training']
-    >>> wrapped_names(["a-very-long-name-of-step-12000"], most=12)
+    >>> wrapped_names(["a-very-long-name-of-step-12000"], longest=12)
     ['a-very-long-\\n…-step-12000']
-    >>> wrapped_names(["a-long-name-of-1-with-an-end", "a-long-name-of-2-with-an-end"], most=12)
+    >>> wrapped_names(["a-long-name-of-1-with-an-end", "a-long-name-of-2-with-an-end"], longest=12)
     ['a-long-name-\\n…1-with-an-…', 'a-long-name-\\n…2-with-an-…']
-    >>> wrapped_names(["bm25", "checkpoint-of-a-training"], most=14, lines=1)
+    >>> wrapped_names(["bm25", "checkpoint-of-a-training"], longest=14, lines=1)
     ['bm25', '…of-a-training']
     """
-    labels = {name: _label(name, most, lines) for name in names}
-    for _ in labels:
-        alike = _alike(labels)
-        for group in alike:
-            shared = _shared_beginning(group)
-            word = 1 + max(map(shared.rfind, _SEPARATORS))
-            start = max(word, len(shared) - most // 3)
-            labels |= {name: _label(name, most, lines, start=start) for name in group}
-        if not alike:
+    labels = {name: _label(name, longest, lines) for name in names}
+    for _ in range(len(labels)):  # new labels may equal others again
+        groups = _names_with_equal_labels(labels)
+        if not groups:
             break
+        for group in groups:
+            start = _start_of_difference(group, longest)
+            for name in group:
+                labels[name] = _label(name, longest, lines, start=start)
     return [labels[name] for name in names]
 
 
-def _label(name: str, most: int, lines: int, *, start: int | None = None) -> str:
+def _label(name: str, longest: int, lines: int, *, start: int | None = None) -> str:
     """Return a name on one or two lines; the last begins at ``start``, or has the end."""
-    parts = wrap(name, most)
+    parts = wrap(name, longest)
     if len(parts) <= lines:
         return "\n".join(parts)
-    last = len(name) + 1 - most
-    rest = f"…{name[last:]}"
-    if start is not None and start < last:
-        rest = f"…{name[start : start + most - 2]}…"
-    return "\n".join([*parts[: lines - 1], rest])
+    start_of_end = len(name) - (longest - 1)  # one character is the ellipsis
+    last_line = f"…{name[start_of_end:]}"
+    if start is not None and start < start_of_end:
+        middle = name[start : start + longest - 2]
+        last_line = f"…{middle}…"
+    return "\n".join([*parts[: lines - 1], last_line])
 
 
-def _shared_beginning(names: Sequence[str]) -> str:
-    first, last = min(names), max(names)
-    for position, (one, other) in enumerate(zip(first, last, strict=False)):
-        if one != other:
-            return first[:position]
-    return first
+def _start_of_difference(names: Sequence[str], longest: int) -> int:
+    """Return where a label shows the difference of names, with the beginning of its word."""
+    shared_start = os.path.commonprefix(names)  # noqa: RUF071 - of any texts
+    start_of_word = 1 + max(shared_start.rfind(separator) for separator in _SEPARATORS)
+    return max(start_of_word, len(shared_start) - longest // 3)
 
 
-def _alike(labels: Mapping[str, str]) -> list[list[str]]:
-    """Return the groups of names that have the same label."""
-    groups: dict[str, list[str]] = {}
+def _names_with_equal_labels(labels: Mapping[str, str]) -> list[list[str]]:
+    groups = defaultdict(list)
     for name, label in labels.items():
-        groups.setdefault(label, []).append(name)
-    return [group for group in groups.values() if len(group) > 1]
+        groups[label].append(name)
+    return [names for names in groups.values() if len(names) > 1]
 
 
 def fit_texts(figure: matplotlib.figure.Figure) -> None:
@@ -90,19 +92,24 @@ def fit_texts(figure: matplotlib.figure.Figure) -> None:
 
     The figure becomes higher by the lines that this adds.
     """
-    panels = [axis for axis in figure.axes if any(text.get_text() for text in _texts(axis))]
+    panels = [axis for axis in figure.axes if _has_texts(axis)]
     for _ in range(_MOST_PASSES):
         figure.draw_without_rendering()
-        added: dict[int, float] = {}  # height by the top of a line of panels, in points
+        added_points: dict[int, float] = defaultdict(float)  # by the bottom of a line of panels
         for axis in panels:
-            room = _room(axis, panels, figure)
-            line = round(axis.get_window_extent().y0)
-            height = sum(_wrap_text(text, room) for text in _texts(axis))
-            added[line] = max(added.get(line, 0.0), height)
-        if not any(added.values()):
+            room = _room_for_texts(axis, panels, figure)
+            points = sum(_wrap_text(text, room) for text in _texts(axis))
+            bottom = round(axis.get_window_extent().y0)
+            added_points[bottom] = max(added_points[bottom], points)
+        if not any(added_points.values()):
             return
         width, height = figure.get_size_inches()
-        figure.set_size_inches(width, height + sum(added.values()) / _POINTS)
+        added_inches = sum(added_points.values()) / _POINTS
+        figure.set_size_inches(width, height + added_inches)
+
+
+def _has_texts(axis: matplotlib.axes.Axes) -> bool:
+    return any(text.get_text() for text in _texts(axis))
 
 
 def _texts(axis: matplotlib.axes.Axes) -> list[matplotlib.text.Text]:
@@ -110,7 +117,7 @@ def _texts(axis: matplotlib.axes.Axes) -> list[matplotlib.text.Text]:
     return [axis.title, axis.xaxis.label]
 
 
-def _room(
+def _room_for_texts(
     axis: matplotlib.axes.Axes,
     panels: Sequence[matplotlib.axes.Axes],
     figure: matplotlib.figure.Figure,
@@ -121,89 +128,115 @@ def _room(
     neighbours and edges has room for them.
     """
     box = axis.get_window_extent()
-    centre = (box.x0 + box.x1) / 2
+    centre = _centre(box)
+    # How far a text may reach to each side: to the edges of the figure, …
+    reaches = [centre - figure.bbox.x0, figure.bbox.x1 - centre]
+    for neighbour in panels:
+        other_box = neighbour.get_window_extent()
+        is_in_same_line = other_box.y0 < box.y1 and box.y0 < other_box.y1
+        if neighbour is not axis and is_in_same_line:
+            # … and half of the way to the text of a neighbour.
+            reaches.append(abs(_centre(other_box) - centre) / 2)
     gap = _GAP * figure.dpi / _POINTS
-    halves = [centre - figure.bbox.x0 - gap / 2, figure.bbox.x1 - centre - gap / 2]
-    for other in panels:
-        beside = other.get_window_extent()
-        if other is not axis and beside.y0 < box.y1 and box.y0 < beside.y1:
-            halves.append(abs((beside.x0 + beside.x1) / 2 - centre) / 2 - gap / 2)
-    return 2 * min(halves)
+    return 2 * (min(reaches) - gap / 2)
+
+
+def _centre(box: BboxBase) -> float:
+    return (box.x0 + box.x1) / 2
 
 
 def _wrap_text(text: matplotlib.text.Text, room: float) -> float:
     """Break the lines of a text that are wider than ``room``; return the added height in points."""
-    before = text.get_text()
-    lines = [part for line in before.split("\n") for part in _broken(text, line, room)]
-    text.set_text("\n".join(lines))
-    more = len(lines) - len(before.split("\n"))
-    return more * float(text.get_fontsize()) * _LINE
 
-
-def _broken(text: matplotlib.text.Text, line: str, room: float) -> Iterator[str]:
-    """Yield a line in parts that are not wider than ``room``, broken between pieces."""
-
-    def is_wide(words: str) -> bool:
+    def is_too_wide(words: str) -> bool:
         text.set_text(words)
-        return bool(words) and text.get_window_extent().width > room
+        return words != "" and text.get_window_extent().width > room
 
-    if not is_wide(line):
-        yield line
-        return
-    part = ""
+    old_lines = text.get_text().split("\n")
+    lines = []
+    for line in old_lines:
+        lines += _broken_line(line, is_too_wide)
+    text.set_text("\n".join(lines))
+    added_lines = len(lines) - len(old_lines)
+    return added_lines * float(text.get_fontsize()) * _LINE
+
+
+def _broken_line(line: str, is_too_wide: Callable[[str], bool]) -> list[str]:
+    """Break a line between words, and a word that is too wide alone between its pieces."""
+    if not is_too_wide(line):
+        return [line]
+    lines = [""]
     for word in _WORDS.findall(line):
-        joined = f"{part} {word}".lstrip()
-        if not is_wide(joined):
-            part = joined
-            continue
-        if part:
-            yield part
-        part = ""
-        for piece in _PIECES.findall(word) if is_wide(word) else [word]:
-            if part and is_wide(part + piece):
-                yield part
-                part = ""
-            part += piece
-    yield part
+        joined = f"{lines[-1]} {word}".lstrip()
+        if not is_too_wide(joined):
+            lines[-1] = joined
+        elif not is_too_wide(word):
+            lines.append(word)
+        else:
+            lines += _broken_word(word, is_too_wide)
+    if lines[0] == "" and len(lines) > 1:  # the first word is too wide
+        return lines[1:]
+    return lines
 
 
-def page_parts(figure: matplotlib.figure.Figure, most: float) -> list[Bbox]:
-    """Return the parts of a figure, from top to bottom, each at most ``most`` inches high.
+def _broken_word(word: str, is_too_wide: Callable[[str], bool]) -> list[str]:
+    lines = [""]
+    for piece in _PIECES.findall(word):
+        if lines[-1] and is_too_wide(lines[-1] + piece):
+            lines.append("")
+        lines[-1] += piece
+    return lines
+
+
+def page_parts(figure: matplotlib.figure.Figure, page_height: float) -> list[Bbox]:
+    """Return the parts of a figure, from top to bottom, each at most ``page_height`` inches high.
 
     A figure that is little higher is made as high. Others are divided between lines of panels, in
-    inches of their own coordinates. A line that is higher than ``most`` stays whole.
+    inches of their own coordinates. A line that is higher than a page stays whole.
     """
     from matplotlib.transforms import Bbox
 
     width, height = figure.get_size_inches()
-    if most < height <= _SHRUNK * most:
-        height = most
+    if page_height < height <= _SHRUNK * page_height:
+        height = page_height
         figure.set_size_inches(width, height)
     figure.draw_without_rendering()
-    if height <= most:
+    if height <= page_height:
         return [Bbox([[0, 0], [width, height]])]
-    cuts, parts = [height, *_gaps(figure), 0.0], []
+    bottoms = [*_gaps(figure), 0.0]  # where a part may end
+    next_bottoms = [*bottoms[1:], -math.inf]
+    parts = []
     top = height
-    for cut, following in pairwise([*cuts[1:], None]):
-        if following is None or top - following > most:
-            parts.append(Bbox([[0, cut], [width, top]]))
-            top = cut
+    for bottom, next_bottom in zip(bottoms, next_bottoms, strict=True):
+        has_room_for_next_line = top - next_bottom <= page_height
+        if not has_room_for_next_line:
+            parts.append(Bbox([[0, bottom], [width, top]]))
+            top = bottom
     return parts
+
+
+class _Extent(NamedTuple):
+    """Where a panel or a line of panels begins and ends, in inches from the bottom."""
+
+    bottom: float
+    top: float
 
 
 def _gaps(figure: matplotlib.figure.Figure) -> list[float]:
     """Return the middle of each gap between lines of panels in inches, from the top down."""
-    boxes = [_inches(figure, axis) for axis in figure.axes]
-    lines: list[tuple[float, float]] = []  # the bottom and top of each line of panels
-    for bottom, top in sorted(boxes, key=lambda box: -box[1]):
-        if lines and top > lines[-1][0]:
-            lines[-1] = (min(bottom, lines[-1][0]), lines[-1][1])
+    panels = [_extent(figure, axis) for axis in figure.axes]
+    panels.sort(key=lambda panel: panel.top, reverse=True)
+    lines: list[_Extent] = []
+    for panel in panels:
+        if lines and panel.top > lines[-1].bottom:  # in the same line
+            line = lines.pop()
+            lines.append(_Extent(min(panel.bottom, line.bottom), line.top))
         else:
-            lines.append((bottom, top))
-    return [(upper[0] + lower[1]) / 2 for upper, lower in pairwise(lines)]
+            lines.append(panel)
+    return [(upper.bottom + lower.top) / 2 for upper, lower in pairwise(lines)]
 
 
-def _inches(figure: matplotlib.figure.Figure, axis: Any) -> tuple[float, float]:
-    """Return the bottom and the top of a panel with its texts."""
+def _extent(figure: matplotlib.figure.Figure, axis: Any) -> _Extent:
+    """Return the extent of a panel with its texts."""
     box = axis.get_tightbbox()
-    return box.y0 / figure.dpi, box.y1 / figure.dpi
+    return _Extent(box.y0 / figure.dpi, box.y1 / figure.dpi)

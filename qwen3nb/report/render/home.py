@@ -1,5 +1,6 @@
 """Links to the provenance of a number: the page of its run, formula, command and file."""
 
+import functools
 import re
 import shlex
 from collections.abc import Mapping
@@ -10,8 +11,9 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import ResultError
 from qwen3nb.utils.format import option_words
 
-_AT = re.compile(r"(?:@|_at_)\d+$")
-_BEFORE = re.compile(r"^(?:first|gain|oracle|macro|cosine|max_over_subqueries)[ _]")
+_DEPTH = re.compile(r"(?:@|_at_)\d+$")  # "@10" of "nDCG@10", "_at_10" of "ndcg_at_10"
+# "oracle " of "oracle nDCG@10", "cosine_" of "cosine_spearman"
+_PREFIX = re.compile(r"^(?:first|gain|oracle|macro|cosine|max_over_subqueries)[ _]")
 
 # Formulas in book/methods.md of scores that are no retrieval metrics, and other names of scores.
 OTHER_FORMULAS = ("accuracy", "f1", "v-measure", "spearman", "difference", "tir")
@@ -45,7 +47,9 @@ def task_anchor(task: str) -> str:
 def score_link(result: Result, links: Mapping[str, str]) -> str:
     """Return the link to that row; empty if the run has no page in ``links`` (see `page_links`)."""
     page = links.get(result.run, "")
-    return f"{page}#{task_anchor(result.task.key)}" if page else ""
+    if not page:
+        return ""
+    return f"{page}#{task_anchor(result.task.key)}"
 
 
 def formula_link(metric: str) -> str:
@@ -54,14 +58,21 @@ def formula_link(metric: str) -> str:
     >>> formula_link("first nDCG@10"), formula_link("summary score")
     ('../methods.html#formula-ndcg', '')
     """
-    name = _BEFORE.sub("", _AT.sub("", metric.strip())).lower().replace("_", "-")
-    anchors = {name: name for name in OTHER_FORMULAS} | _OTHER_NAMES
-    for retrieval_metric, definition in METRICS.items():
-        anchors[retrieval_metric.lower()] = definition.formula
-    anchor = anchors.get(name, "")
-    if not anchor:
+    name = _DEPTH.sub("", metric.strip())
+    name = _PREFIX.sub("", name)
+    anchor = _formula_anchors().get(name.lower().replace("_", "-"))
+    if anchor is None:
         return ""
     return f"../methods.html#formula-{anchor}"
+
+
+@functools.cache
+def _formula_anchors() -> dict[str, str]:
+    """Return the anchor of the formula of each metric."""
+    anchors = {name: name for name in OTHER_FORMULAS} | _OTHER_NAMES
+    for metric, definition in METRICS.items():
+        anchors[metric.lower()] = definition.formula
+    return anchors
 
 
 def record_link(result: Result) -> str:
@@ -96,17 +107,16 @@ def command_again(result: Result, *, whole: bool = False) -> str:
     return shlex.join([*words, "--out", "again", "--fresh"])
 
 
-def _rerank_options(result: Result, first: Mapping[str, Any], collection: str) -> dict[str, Any]:
+def _rerank_options(
+    result: Result, first_stage: Mapping[str, Any], collection: str
+) -> dict[str, object]:
     """Return the options of ``qwen3nb rerank-suite`` that measure a reranking again."""
     settings = result.model.settings
-    stage = result.task.name.removeprefix(f"{collection}.").rpartition("-")[0]
-    if first.get("kind") in ("bm25", "given"):
-        stage = first["kind"]
     template = settings.get("template") or [""]
-    options = {
+    options: dict[str, object] = {
         "model": result.model.spec,
-        "first": stage,
-        "depth": first["depth"],
+        "first": _first_stage(result, first_stage, collection),
+        "depth": first_stage["depth"],
         "max-length": settings.get("max_length", 512),
         "template": template[0],
         "instruction": settings.get("instruction", ""),
@@ -118,26 +128,40 @@ def _rerank_options(result: Result, first: Mapping[str, Any], collection: str) -
     return options
 
 
-def _eval_options(result: Result, *, whole: bool) -> dict[str, Any]:
+def _first_stage(result: Result, first_stage: Mapping[str, Any], collection: str) -> str:
+    """Return ``bm25``, ``given``, or the model whose candidates were reranked."""
+    kind = str(first_stage.get("kind"))
+    if kind in ("bm25", "given"):
+        return kind
+    # The task "scifact.all-MiniLM-L6-v2-100" reranks 100 documents of that model.
+    model_and_depth = result.task.name.removeprefix(f"{collection}.")
+    model, _, _ = model_and_depth.rpartition("-")
+    return model
+
+
+def _eval_options(result: Result, *, whole: bool) -> dict[str, object]:
     """Return the options of ``qwen3nb eval`` that measure a score again."""
-    options: dict[str, Any] = {"model": result.options.get("checkpoint") or result.model.spec}
+    options: dict[str, object] = {"model": result.options.get("checkpoint") or result.model.spec}
     options |= _selection(result, whole=whole)
     values = {**result.model.settings, "seed": result.seed}
-    if "checkpoint" in result.options:
+    if "checkpoint" in result.options:  # measured by this command, or by its notebook
         values = {**result.options, "relevance_threshold": result.data.relevance_threshold}
     for name, default in EVAL_DEFAULTS.items():
-        if values.get(name, default) not in (None, default):
-            options[name] = values[name]
+        value = values.get(name)
+        if value is not None and value != default:
+            options[name] = value
     return options
 
 
-def _selection(result: Result, *, whole: bool) -> dict[str, Any]:
+def _selection(result: Result, *, whole: bool) -> dict[str, object]:
     """Return the options that select the data of a record, or of its whole evaluation."""
-    if result.options.get("data"):
-        return {"data": result.options["data"]}
+    options = result.options
+    if options.get("data"):
+        return {"data": options["data"]}
     if not whole:
         return {"tasks": result.task.name}
-    names = [name for name in ("tasks", "benchmark", "types", "tier") if result.options.get(name)]
-    if len(names) > 1 and "tier" in names:
-        names.remove("tier")  # replaced by the other options
-    return {name: result.options[name] for name in names}
+    names = ("tasks", "benchmark", "types", "tier")
+    selection: dict[str, object] = {name: options[name] for name in names if options.get(name)}
+    if len(selection) > 1:
+        selection.pop("tier", None)  # replaced by the other options
+    return selection

@@ -7,13 +7,13 @@ import colorsys
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from qwen3nb import paths
 
 _FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#00858A", "#8F5FA8")
 _MARKERS = ("o", "^", "D", "v", "<", ">", "h", "p", "d", "8")  # filled; open ones have a meaning
-_WEIGHT = (0.2126, 0.7152, 0.0722)  # of red, green and blue in luminance, ITU-R BT.709
+_RED_WEIGHT, _GREEN_WEIGHT, _BLUE_WEIGHT = 0.2126, 0.7152, 0.0722  # in luminance, ITU-R BT.709
 
 
 class Style(TypedDict):
@@ -40,13 +40,17 @@ def model_styles(labels: Iterable[str]) -> dict[str, Style]:
     A label's hash selects its colour and marker; if taken, the next free ones are used. All models
     with records in `paths.results` are considered, so a model has the same style in every figure.
     """
-    wanted = list(dict.fromkeys(labels))
-    others = sorted({*_recorded_labels(), *wanted} - set(_FIXED))
+    labels = list(dict.fromkeys(labels))
+    all_labels = {*_recorded_labels(), *labels}
+    without_fixed_style = sorted(all_labels - set(_FIXED))
+    colors = _spread(without_fixed_style, _FREE)
+    markers = _spread(without_fixed_style, _MARKERS)
     styles = dict(_FIXED)
-    colors, markers = _spread(others, _FREE), _spread(others, _MARKERS)
-    for label, (color, turn), (marker, _) in zip(others, colors, markers, strict=True):
-        styles[label] = {"color": _shade(color, turn) if turn else color, "marker": marker}
-    return {label: styles[label] for label in wanted}
+    for label in without_fixed_style:
+        color = colors[label]
+        shade = _shade(color.choice, color.earlier_uses)
+        styles[label] = {"color": shade, "marker": markers[label].choice}
+    return {label: styles[label] for label in labels}
 
 
 def _recorded_labels() -> Iterator[str]:
@@ -60,33 +64,43 @@ def model_colors(labels: Iterable[str]) -> dict[str, str]:
     return {label: style["color"] for label, style in model_styles(labels).items()}
 
 
-def _spread(labels: Sequence[str], choices: Sequence[str]) -> list[tuple[str, int]]:
-    """Return each label's choice, and how many earlier labels share it.
+class _Use(NamedTuple):
+    """A colour or a marker, and how many earlier labels have it."""
 
-    Every choice is used once before any is used twice.
-    """
-    uses = dict.fromkeys(choices, 0)
-    spread = []
+    choice: str
+    earlier_uses: int
+
+
+def _spread(labels: Sequence[str], choices: Sequence[str]) -> dict[str, _Use]:
+    """Return what each label uses; every choice is used once before any is used twice."""
+    counts = dict.fromkeys(choices, 0)
+    uses = {}
     for label in labels:
-        start = int(hashlib.sha256(label.encode()).hexdigest(), 16) % len(choices)
-        in_turn = [*choices[start:], *choices[:start]]
-        choice = min(in_turn, key=lambda choice: uses[choice])  # the first of those used least
-        spread.append((choice, uses[choice]))
-        uses[choice] += 1
-    return spread
+        digest = hashlib.sha256(label.encode()).hexdigest()
+        start = int(digest, 16) % len(choices)
+        choices_from_start = [*choices[start:], *choices[:start]]
+        least_used = min(choices_from_start, key=lambda choice: counts[choice])
+        uses[label] = _Use(least_used, counts[least_used])
+        counts[least_used] += 1
+    return uses
 
 
-def _shade(color: str, turn: int) -> str:
+def _shade(color: str, turns: int) -> str:
     """Return ``color`` with its hue rotated and about the same luminance."""
-    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    if turns == 0:
+        return color
+    red, green, blue = (int(color[start : start + 2], 16) / 255 for start in (1, 3, 5))
     hue, _, saturation = colorsys.rgb_to_hls(red, green, blue)
-    turned = (hue + 0.055 * turn) % 1
-    shades = [colorsys.hls_to_rgb(turned, step / 100, saturation * 0.7) for step in range(30, 70)]
+    rotated_hue = (hue + 0.055 * turns) % 1
+    shades = []
+    for lightness in range(30, 70):  # in per cent
+        shades.append(colorsys.hls_to_rgb(rotated_hue, lightness / 100, saturation * 0.7))
     # A medium luminance is legible on white and on dark.
-    closest = min(shades, key=lambda shade: abs(_luminance(shade) - 0.2))
-    return "#" + "".join(f"{round(255 * part):02X}" for part in closest)
+    medium_shade = min(shades, key=lambda shade: abs(_luminance(shade) - 0.2))
+    return "#" + "".join(f"{round(255 * part):02X}" for part in medium_shade)
 
 
 def _luminance(color: tuple[float, float, float]) -> float:
     """Return the relative luminance of a colour, with a gamma of 2.2."""
-    return sum(weight * part**2.2 for weight, part in zip(_WEIGHT, color, strict=True))
+    red, green, blue = (part**2.2 for part in color)
+    return _RED_WEIGHT * red + _GREEN_WEIGHT * green + _BLUE_WEIGHT * blue

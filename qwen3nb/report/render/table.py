@@ -21,7 +21,7 @@ from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
 from qwen3nb.report.render.html import anchor, data_attribute, escaped_text, styled, unstyled
-from qwen3nb.report.render.latex import latex_text
+from qwen3nb.report.render.latex import latex_label, latex_text
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.format import (
     ends_text,
@@ -159,50 +159,60 @@ def number(
     *,
     interval: Interval | None = None,
     absent: str = "–",
-    **more: Unpack[CellFields],
+    **fields: Unpack[CellFields],
 ) -> Cell:
     """Return a cell with a number, which is also its value for sorting and CSV.
 
     An aggregate has its interval below it, or the reason it is undefined; None is ``absent``.
-    ``spec`` is the format of the number and of the ends of its interval; ``more`` has other fields
-    of the cell, such as ``detail``, ``link`` or ``strong``.
+    ``spec`` is the format of the number and of the ends of its interval; ``fields`` are others of
+    the cell, such as ``detail``, ``link`` or ``strong``.
 
     >>> number(0.25, interval=(0.2, 0.3)).detail, number(None, absent="not run").text
     ('[0.200, 0.300]', 'not run')
     """
     if isinstance(value, Aggregate):
-        return _aggregate_cell(value, spec, more)
+        return _aggregate_cell(value, spec, fields)
     if value is None:
-        return Cell(absent, **more)
-    signed = _SIGNED.fullmatch(spec)
+        return Cell(absent, **fields)
     if interval is not None:
-        more["detail"] = ends_text(interval, spec) if signed else _ends_text(interval, spec)
-    if signed:
-        spec = signed_format(int(signed[1]), [value])
-    text = format(value + 0, spec)  # + 0: no minus before 0
-    return Cell(text, value=value, interval=interval, **more)
+        fields["detail"] = _interval_text(interval, spec)
+    positive_zero = value + 0  # -0.0 would be shown with a minus
+    text = format(positive_zero, _with_enough_digits(spec, value))
+    return Cell(text, value=value, interval=interval, **fields)
 
 
-def _aggregate_cell(score: Aggregate, spec: str, more: CellFields) -> Cell:
+def _aggregate_cell(score: Aggregate, spec: str, fields: CellFields) -> Cell:
     if score.value is None:
-        reason: CellFields = {**more, "detail": score.undefined, "strong": False}
+        reason: CellFields = {**fields, "detail": score.undefined, "strong": False}
         return Cell("undefined", **reason)
     interval = None
     if score.low is not None and score.high is not None:
         interval = (score.low, score.high)
-    return number(score.value, spec, interval=interval, **more)
+    return number(score.value, spec, interval=interval, **fields)
 
 
-def _ends_text(interval: Interval, spec: str) -> str:
+def _interval_text(interval: Interval, spec: str) -> str:
+    if _DIFFERENCE_SPEC.fullmatch(spec):
+        return ends_text(interval, spec)
     low, high = interval
     return f"[{format(low, spec)}, {format(high, spec)}]"
 
 
-_SIGNED = re.compile(r"\+\.(\d+)f")  # the format of a difference
+def _with_enough_digits(spec: str, value: float) -> str:
+    """Return the format; that of a difference with more digits where it would be rounded to 0."""
+    difference_spec = _DIFFERENCE_SPEC.fullmatch(spec)
+    if difference_spec is None:
+        return spec
+    digits = int(difference_spec[1])
+    return signed_format(digits, [value])
+
+
+_DIFFERENCE_SPEC = re.compile(r"\+\.(\d+)f")  # such as "+.3f"
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")  # within CamelCase
-_COUNT = re.compile(r"-?\d{1,3}(,\d{3})+|-?\d{1,15}")
-_MISSING = {"", "–", "not run", "no vectors"}  # instead of a number
+_FORMAT_NAMES = {"latex": "LaTeX", "csv": "CSV", "markdown": "Markdown"}
+_CAMEL_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")  # "SciFact": between "i" and "F"
+_COUNT = re.compile(r"-?\d{1,3}(,\d{3})+|-?\d{1,15}")  # "1,234" or "1234"
+_NO_NUMBERS = {"", "–", "not run", "no vectors"}  # shown in place of a number
 _NARROW = 4  # table columns that fit one column of a paper; wider tables span both
 _MANY_COLUMNS = 7  # with more columns, the type is smaller on a page
 _SMALLER = 6  # table columns that fit the page in the font of captions
@@ -213,22 +223,22 @@ class _Markup(NamedTuple):
     """Markup of a format: escaping, best and second best, subscripts, superscripts."""
 
     escape: Callable[[str], str]
-    strong: str
-    second: str
-    below: str
-    above: str
+    best: str
+    second_best: str
+    subscript: str
+    superscript: str
 
-    def of(self, cell: Cell, text: str = "") -> str:
-        """Return a cell's text, or ``text``, which is escaped, with highlighting and marks."""
-        text = text or self.escape(cell.text)
+    def highlighted(self, cell: Cell, escaped_text: str = "") -> str:
+        """Return a cell's text, by default its own, with its highlighting and marks."""
+        text = escaped_text or self.escape(cell.text)
         if cell.strong and text:
-            text = self.strong.format(text)
+            text = self.best.format(text)
         if cell.second:
-            text = self.second.format(text)
+            text = self.second_best.format(text)
         if cell.std:
-            text += self.below.format(self.escape(cell.std))
+            text += self.subscript.format(self.escape(cell.std))
         if cell.mark:
-            text += self.above.format(self.escape(cell.mark))
+            text += self.superscript.format(self.escape(cell.mark))
         return text
 
 
@@ -270,26 +280,25 @@ class Table:
         note: str = "",
         empty: str = "",
         best: bool = False,
-        **options: Unpack[TableFields],
+        **fields: Unpack[TableFields],
     ) -> Self:
         """Return a table of plain values (see `as_cell`).
 
         A row has the value of each column by the column's name, all rows the same, or, with
         ``columns``, the values in their order. Without rows, ``empty`` is shown instead of the
         note. With ``best``, the best and second-best values of each column except the first are
-        marked. ``options``: `kind`, `name`, `caption`, `legend` and `data`.
+        marked. ``fields``: `kind`, `name`, `caption`, `legend` and `data`.
         """
+        all_rows = list(rows)
         heads = tuple(columns)
-        cells = []
-        for row in rows:
-            values = row
-            if isinstance(row, Mapping):
-                heads = heads or tuple(row)
-                values = [row[head] for head in heads]
-            cells.append(tuple(map(as_cell, values)))
+        if all_rows and isinstance(all_rows[0], Mapping) and not heads:
+            heads = tuple(all_rows[0])
+        cells = tuple(_row_of_cells(row, heads) for row in all_rows)
         if not cells:
-            return cls(heads, (), empty or note, **options)
-        return cls(heads, with_ranks(cells) if best else tuple(cells), note, **options)
+            return cls(heads, (), empty or note, **fields)
+        if best:
+            cells = with_ranks(cells)
+        return cls(heads, cells, note, **fields)
 
     def notes(self) -> list[str]:
         """Return the line on substitute data, the note and the legend, one string per entry."""
@@ -312,17 +321,19 @@ class Table:
             columns[name] = _values(cells) if index else _names_or_values(cells)
             if not intervals:
                 continue
-            for end, values in _ends(cells):
-                columns[f"{name}, {end}"] = np.array(values, float)
+            for end_name, ends in _interval_ends(cells).items():
+                columns[f"{name}, {end_name}"] = np.array(ends, float)
             if isinstance(head, Head):
                 columns[f"{name}, n"] = head.n
         return pd.DataFrame(columns, index=range(len(self)))
 
     def _frame_name(self, head: str) -> str:
-        """Return the first line of a head, or the whole head if another one begins alike."""
+        """Return the first line of a head, or the whole head if another has the same first line."""
+        first_lines = [_first_line(column) for column in self.columns]
         name = _first_line(head)
-        alike = [other for other in self.columns if _first_line(other) == name]
-        return name if len(alike) == 1 else " ".join(head.split())
+        if first_lines.count(name) > 1:
+            return " ".join(head.split())
+        return name
 
     def to_html(self) -> str:
         """Return an HTML table, escaped; the book's script makes it sortable.
@@ -353,31 +364,30 @@ class Table:
         )
 
     def _html_head(self, index: int) -> str:
-        text, _, detail = self.columns[index].partition("\n")
-        if not (text + detail).strip():
+        head = self.columns[index]
+        if not head.strip():
             return "<td></td>"  # screen readers would announce an empty header
-        small = ""
+        name, _, detail = head.partition("\n")
+        # A long name may be broken at a hump, where the page is narrow.
+        text = _CAMEL_HUMP.sub("<wbr>", html.escape(name))
         if detail:
-            unbroken = escaped_text(detail).replace(" = ", "\u00a0=\u00a0")  # "n = 200" on one line
-            small = f'<span class="q-detail">{unbroken}</span>'
-        name = _HUMP.sub("<wbr>", html.escape(text))  # allows long names to break
-        # In a table of words, align the head of a column of numbers with its numbers.
-        has_numbers = any(row[index].value is not None for row in self.rows)
-        side = ""
-        if has_numbers and self.kind != "numbers":
-            side = ' class="q-right"'
-        return f'<th scope="col"{side}>{name}{small}</th>'
+            # Spaces that do not break keep "n = 200" on one line.
+            unbroken_detail = escaped_text(detail).replace(" = ", "\u00a0=\u00a0")
+            text += f'<span class="q-detail">{unbroken_detail}</span>'
+        if self.kind != "numbers" and self._has_numbers(index):
+            return f'<th scope="col" class="q-right">{text}</th>'
+        return f'<th scope="col">{text}</th>'
+
+    def _has_numbers(self, index: int) -> bool:
+        return any(row[index].value is not None for row in self.rows)
 
     def to_markdown(self) -> str:
         """Return a Markdown table, escaped; the second best of a column is underlined."""
-
-        def text(cell: Cell) -> str:
-            return f"{_MARKDOWN.of(cell)} {escaped(cell.detail)}".strip()
-
         parts = []
         if self.columns:
-            parts.append(markdown_table(self.columns, self.rows, cell=text))
-        parts += map(escaped, self.notes())
+            parts.append(markdown_table(self.columns, self.rows, cell=_markdown_cell))
+        for note in self.notes():
+            parts.append(escaped(note))
         return "\n\n".join(parts)
 
     def to_latex(self) -> str:
@@ -385,49 +395,63 @@ class Table:
 
         It only needs ``\usepackage{booktabs,graphicx}``.
         """
-        side = "r" if self.kind == "numbers" else "l"
-        float_ = "table*" if len(self.columns) > _NARROW else "table"
-        size = r"\footnotesize" if len(self.columns) > _SMALLER else r"\small"
-        lines = [rf"\begin{{{float_}}}", r"\centering", size, r"\setlength{\tabcolsep}{3pt}"]
+        environment, font = "table", r"\small"
+        if len(self.columns) > _NARROW:
+            environment = "table*"
+        if len(self.columns) > _SMALLER:
+            font = r"\footnotesize"
+        lines = [rf"\begin{{{environment}}}", r"\centering", font, r"\setlength{\tabcolsep}{3pt}"]
         if self.caption:
             lines.append(rf"\caption{{{latex_text(self.caption)}}}\par\medskip")
         if self.name:
-            lines.append(rf"\label{{tab:{re.sub('[^A-Za-z0-9]+', '-', self.name)}}}")
-        sides = ["l", *[side] * len(self.columns)]
-        heads = (column.partition("\n") for column in self.columns)
-        grid = [[_stacked(latex_text(text), detail, side) for text, _, detail in heads]]
-        for row in self.rows:
-            pairs = zip(row, sides, strict=False)
-            grid.append([_stacked(_LATEX.of(cell), cell.detail, at) for cell, at in pairs])
-        head, *body = (" & ".join(cells) + r" \\" for cells in grid)
-        lines += [
-            _FIT + rf"\begin{{tabular}}{{l{side * (len(self.columns) - 1)}}}",
-            *(r"\toprule", head, r"\midrule", *body, r"\bottomrule"),
-            r"\end{tabular}}",
-            *(rf"\par\medskip{{\footnotesize {latex_text(note)}\par}}" for note in self.notes()),
-            rf"\end{{{float_}}}",
-        ]
+            lines.append(latex_label("tab", self.name))
+        lines += self._latex_grid()
+        for note in self.notes():
+            lines.append(rf"\par\medskip{{\footnotesize {latex_text(note)}\par}}")
+        lines.append(rf"\end{{{environment}}}")
         return "\n".join(lines) + "\n"
+
+    def _latex_grid(self) -> list[str]:
+        """Return the lines of a ``tabular``: heads, rules and rows."""
+        side = "r" if self.kind == "numbers" else "l"
+        heads = []
+        for head in self.columns:
+            name, _, detail = head.partition("\n")
+            heads.append(_stacked(latex_text(name), detail, side))
+        return [
+            _FIT + rf"\begin{{tabular}}{{l{side * (len(self.columns) - 1)}}}",
+            r"\toprule",
+            _latex_line(heads),
+            r"\midrule",
+            *[_latex_row(row, side) for row in self.rows],
+            r"\bottomrule",
+            r"\end{tabular}}",
+        ]
 
     def to_csv(self) -> str:
         """Return CSV: unrounded numbers, intervals in separate columns, reasons as text.
 
         Text that a spreadsheet would read as a formula is escaped.
         """
-        columns: list[list[Any]] = []
+        columns: list[list[float | str | None]] = []
         for index, head in enumerate(self.columns):
-            cells, name = [row[index] for row in self.rows], " ".join(head.split())
+            cells = [row[index] for row in self.rows]
+            name = " ".join(head.split())
             columns.append([name, *map(_plain_value, cells)])
-            columns += [[f"{name}, {label}", *ends] for label, ends in _ends(cells)]
+            for end_name, ends in _interval_ends(cells).items():
+                columns.append([f"{name}, {end_name}", *ends])
+        if not columns:
+            return "\n"
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
-        for row in [*zip(*columns, strict=True)] or [()]:
-            writer.writerow([inert_text(each) if isinstance(each, str) else each for each in row])
+        for row in zip(*columns, strict=True):
+            writer.writerow(map(_inert_value, row))
         return buffer.getvalue()
 
     def to_text(self, format: str) -> str:
         """Return the table in one of `TABLE_FORMATS`; a ValueError lists them."""
-        return str(getattr(self, f"to_{check_choice('format', format, TABLE_FORMATS)}")())
+        name = check_choice("format", format, TABLE_FORMATS)
+        return str(getattr(self, f"to_{name}")())
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -441,22 +465,33 @@ class Table:
         import pandas as pd
 
         heads = [" ".join(head.split()) for head in self.columns]
-        shown = pd.DataFrame([[cell.text for cell in row] for row in self.rows], columns=heads)
-        return f"<Table{name}: {size}>\n{shown!r}"
+        texts = [tuple(cell.text for cell in row) for row in self.rows]
+        return f"<Table{name}: {size}>\n{pd.DataFrame(texts, columns=heads)!r}"
 
     def _repr_html_(self) -> str:
-        return styled(self.to_html() + (self._links() if self.name and self.rows else ""))
+        return styled(self.to_html() + self.links_to_files())
 
-    def _links(self) -> str:
-        """Return links that save the table; the files are embedded in the page."""
+    def links_to_files(self) -> str:
+        """Return links that save a named table; the files are embedded in the page."""
+        if not (self.name and self.rows):
+            return ""
         name = html.escape(self.name, quote=True)
-        shown = zip(TABLE_FORMATS.items(), ("LaTeX", "CSV", "Markdown"), strict=True)
-        links = [
-            f'<a download="{name}{ending}" href="data:text/plain;charset=utf-8,'
-            f'{quote(self.to_text(kind), safe="")}">{words}</a>'
-            for (kind, ending), words in shown
-        ]
+        links = []
+        for format, ending in TABLE_FORMATS.items():
+            content = quote(self.to_text(format), safe="")
+            links.append(
+                f'<a download="{name}{ending}" href="data:text/plain;charset=utf-8,{content}">'
+                f"{_FORMAT_NAMES[format]}</a>"
+            )
         return f'<p class="q-files">Save as {" · ".join(links)}</p>'
+
+
+def _row_of_cells(
+    row: Mapping[Any, object] | Iterable[object], heads: tuple[str, ...]
+) -> tuple[Cell, ...]:
+    if isinstance(row, Mapping):
+        return tuple(as_cell(row[head]) for head in heads)
+    return tuple(as_cell(value) for value in row)
 
 
 def _first_line(head: str) -> str:
@@ -472,68 +507,108 @@ def _names_or_values(cells: Sequence[Cell]) -> Any:
 
 def _plain_value(cell: Cell) -> float | str:
     """Return a cell's number, else its text and detail."""
+    if cell.value is not None:
+        return cell.value
     words = " ".join(f"{cell.text} {cell.detail}".split())
-    return words.replace("−", "-") if cell.value is None else cell.value
+    return words.replace("−", "-")
 
 
-def _ends(cells: Sequence[Cell]) -> list[tuple[str, list[float | None]]]:
+def _inert_value(value: float | str | None) -> float | str | None:
+    """Return a value that no spreadsheet reads as a formula."""
+    if isinstance(value, str):
+        return inert_text(value)
+    return value
+
+
+def _interval_ends(cells: Sequence[Cell]) -> dict[str, list[float | None]]:
     """Return lower and upper ends of a column with intervals; empty for other columns."""
     if not any(cell.interval for cell in cells):
-        return []
-    lows: list[float | None] = []
-    highs: list[float | None] = []
+        return {}
+    ends: dict[str, list[float | None]] = {"low": [], "high": []}
     for cell in cells:
         low, high = cell.interval or (None, None)
-        lows.append(low)
-        highs.append(high)
-    return [("low", lows), ("high", highs)]
+        ends["low"].append(low)
+        ends["high"].append(high)
+    return ends
 
 
-def _values(cells: Sequence[Cell]) -> NDArray[np.float64] | list[str] | list[int]:
+def _values(cells: Sequence[Cell]) -> NDArray[np.float64] | list[str] | list[int | None]:
     """Return the numbers of a column (NaN if missing), or its texts if they are words."""
     if any(cell.value is not None for cell in cells):
         return np.array([cell.value for cell in cells], float)
     texts = [str(_plain_value(cell)) for cell in cells]
-    numbers: list[int | None] = []
-    for text in texts:
-        if text in _MISSING:
-            numbers.append(None)
-        elif _COUNT.fullmatch(text):
-            numbers.append(int(text.replace(",", "")))
-        else:
-            return texts
-    counts = [number for number in numbers if number is not None]
-    if len(counts) == len(numbers):
-        return counts
-    return np.array(numbers, float)
+    if not all(_is_count_or_missing(text) for text in texts):
+        return texts
+    counts = [_count(text) for text in texts]
+    if None in counts:
+        return np.array(counts, float)
+    return counts
+
+
+def _is_count_or_missing(text: str) -> bool:
+    return text in _NO_NUMBERS or _COUNT.fullmatch(text) is not None
+
+
+def _count(text: str) -> int | None:
+    if text in _NO_NUMBERS:
+        return None
+    return int(text.replace(",", ""))
 
 
 def _html_row(row: Sequence[Cell]) -> str:
     """Return a row; its first cell names it."""
-    cells = []
-    for index, cell in enumerate(row):
-        key = "" if cell.value is None else f' data-sort="{cell.value!r}"'
-        if index:
-            cells.append(f"<td{key}>{_html_cell(cell)}</td>")
-        else:
-            cells.append(f'<th scope="row"{key}>{_html_cell(cell)}</th>')
-    name = ""
-    if row and row[0].id:
-        name = f' id="{html.escape(row[0].id, quote=True)}"'
-    return f"<tr{name}>{''.join(cells)}</tr>"
+    if not row:
+        return "<tr></tr>"
+    name_cell, *value_cells = row
+    row_id = ""
+    if name_cell.id:
+        row_id = f' id="{html.escape(name_cell.id, quote=True)}"'
+    cells = [f'<th scope="row"{_sort_key(name_cell)}>{_html_cell(name_cell)}</th>']
+    for cell in value_cells:
+        cells.append(f"<td{_sort_key(cell)}>{_html_cell(cell)}</td>")
+    return f"<tr{row_id}>{''.join(cells)}</tr>"
+
+
+def _sort_key(cell: Cell) -> str:
+    """Return the attribute by which the book's script sorts; empty for words."""
+    if cell.value is None:
+        return ""
+    return f' data-sort="{cell.value!r}"'
 
 
 def _html_cell(cell: Cell) -> str:
     text = escaped_text(cell.text)
-    if cell.code and text:  # break commands between words, not at hyphens
-        words = " ".join(f"<span>{html.escape(word)}</span>" for word in cell.text.split(" "))
-        text = f'<code class="q-command">{words}</code>'
+    if cell.code and cell.text:
+        text = _html_command(cell.text)
     if cell.link:
         text = f'<a href="{html.escape(cell.link, quote=True)}">{text}</a>'
-    text = _HTML.of(cell, text)
+    text = _HTML.highlighted(cell, text)
     if cell.detail:
         text += f'<span class="q-detail">{escaped_text(cell.detail)}</span>'
     return text
+
+
+def _html_command(command: str) -> str:
+    """Return a command that a page breaks between words, not at hyphens."""
+    words = [f"<span>{html.escape(word)}</span>" for word in command.split(" ")]
+    return f'<code class="q-command">{" ".join(words)}</code>'
+
+
+def _markdown_cell(cell: Cell) -> str:
+    return f"{_MARKDOWN.highlighted(cell)} {escaped(cell.detail)}".strip()
+
+
+def _latex_row(row: Sequence[Cell], side: str) -> str:
+    """Return a row, its name on the left, its values on ``side``, ``l`` or ``r``."""
+    texts = []
+    for index, cell in enumerate(row):
+        cell_side = side if index else "l"
+        texts.append(_stacked(_LATEX.highlighted(cell), cell.detail, cell_side))
+    return _latex_line(texts)
+
+
+def _latex_line(texts: Sequence[str]) -> str:
+    return " & ".join(texts) + r" \\"
 
 
 def _stacked(text: str, detail: str, side: str) -> str:
@@ -549,12 +624,12 @@ def transposed(table: Table, *, first: str) -> Table:
 
     The first column, with the names of the columns, is called ``first``.
     """
-    heads = [column.partition("\n") for column in table.columns[1:]]
-    rows = tuple(
-        (Cell(name, detail), *(row[index] for row in table.rows))
-        for index, (name, _, detail) in enumerate(heads, start=1)
-    )
-    return replace(table, columns=(first, *(row[0].text for row in table.rows)), rows=rows)
+    rows = []
+    for index, head in enumerate(table.columns[1:], start=1):
+        name, _, detail = head.partition("\n")
+        rows.append((Cell(name, detail), *[row[index] for row in table.rows]))
+    names = [row[0].text for row in table.rows]
+    return replace(table, columns=(first, *names), rows=tuple(rows))
 
 
 def with_ranks(rows: Sequence[Sequence[Cell]]) -> tuple[tuple[Cell, ...], ...]:
@@ -563,17 +638,19 @@ def with_ranks(rows: Sequence[Sequence[Cell]]) -> tuple[tuple[Cell, ...], ...]:
     Cells without a value are not ranked.
     """
     columns = list(zip(*rows, strict=True))
-    ranked = list(columns[:1])
-    for cells in columns[1:]:
-        values = {cell.value for cell in cells if cell.value is not None}
-        best = sorted(values, reverse=True)[:2]
-        ranked.append(
-            tuple(
-                replace(cell, strong=cell.value in best[:1], second=cell.value in best[1:])
-                for cell in cells
-            )
-        )
-    return tuple(zip(*ranked, strict=True))
+    ranked_columns = columns[:1]
+    for column in columns[1:]:
+        ranked_columns.append(_with_best_marked(column))
+    return tuple(zip(*ranked_columns, strict=True))
+
+
+def _with_best_marked(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    values = {cell.value for cell in cells if cell.value is not None}
+    descending = sorted(values, reverse=True)
+    best, second_best = descending[:1], descending[1:2]  # empty without so many values
+    return tuple(
+        replace(cell, strong=cell.value in best, second=cell.value in second_best) for cell in cells
+    )
 
 
 _CODE = re.compile(r"`([^`]+)`")
@@ -620,13 +697,16 @@ class Sections:
         return f"<Sections: {len(self.tables)} tables>{titles}"
 
     def _repr_html_(self) -> str:
-        about = f'<p class="q-note">{escaped_text(self.about)}</p>' if self.about else ""
-        folded = "".join(
-            f'<details class="q-section"{"" if index else " open"}>'
-            f"<summary>{html.escape(title)}</summary>{unstyled(table._repr_html_())}</details>"
-            for index, (title, table) in enumerate(self.tables)
-        )
-        return styled(f"<div>{about}{folded}</div>")
+        parts = []
+        if self.about:
+            parts.append(f'<p class="q-note">{escaped_text(self.about)}</p>')
+        for index, (title, table) in enumerate(self.tables):
+            state = "" if index else " open"
+            parts.append(
+                f'<details class="q-section"{state}><summary>{html.escape(title)}</summary>'
+                f"{unstyled(table._repr_html_())}</details>"
+            )
+        return styled(f"<div>{''.join(parts)}</div>")
 
 
 @dataclass(frozen=True, repr=False)
@@ -639,17 +719,21 @@ class TableChoice:
     variants: Mapping[str, Table]  # by choice, the default first
     label: str  # name of the choice, such as ``Baseline``
 
+    @property
+    def _default(self) -> Table:
+        return next(iter(self.variants.values()))
+
     def __repr__(self) -> str:
-        return repr(next(iter(self.variants.values())))
+        return repr(self._default)
 
     def _repr_html_(self) -> str:
-        # As JSON, not parsed before it is chosen. Text is escaped, and no ``<`` is left: with
-        # ``<!--<script>`` in a name, the element would not end.
-        first = next(iter(self.variants.values()))
-        data = json.dumps({name: each.to_html() for name, each in self.variants.items()})
+        texts = {name: table.to_html() for name, table in self.variants.items()}
+        # JSON in a script is not parsed before it is chosen. It must have no "<": with
+        # "<!--<script>" in a name, the element would not end.
+        data = json.dumps(texts).replace("<", r"\u003c")
         script = (
-            f'<script type="application/json" class="q-variants" data-label='
-            f'"{html.escape(self.label)}">{data.replace("<", chr(92) + "u003c")}</script>'
+            '<script type="application/json" class="q-variants" '
+            f'data-label="{html.escape(self.label)}">{data}</script>'
         )
-        table = first.to_html()
-        return first._repr_html_().replace(table, table.removesuffix("</div>") + script + "</div>")
+        table_without_end = self._default.to_html().removesuffix("</div>")
+        return styled(f"{table_without_end}{script}</div>{self._default.links_to_files()}")
