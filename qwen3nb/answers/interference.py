@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import NamedTuple
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.differences import ALPHA, HOLM, significant
-from qwen3nb.analysis.inventory.collect import collect
+from qwen3nb.analysis.inventory.anomalies import Flag
+from qwen3nb.analysis.inventory.collect import Collection, collect
 from qwen3nb.analysis.inventory.scores import Score, from_oldest
 from qwen3nb.analysis.inventory.training_logs import find_outputs
 from qwen3nb.analysis.stats.interference_ratio import DEFINITION, Estimate
@@ -51,8 +53,9 @@ from qwen3nb.utils.format import escaped, json_text, number_text, p_value_text
 from qwen3nb.utils.imports import DataFrame
 from qwen3nb.utils.secrets import write_public
 
-_REQUIRED_BY_TASK = (*(name for name in REQUIRED if name != "steps"), "task_steps")
-_CERTAINLY = (-1.0, 1.0)  # an interval that says nothing
+# Facts that have to agree where the steps on the task are compared instead of all steps.
+_REQUIRED_ON_TASK = (*[name for name in REQUIRED if name != "steps"], "task_steps")
+_NO_COST_SHOWN = "Joint training is not shown to cost anything"
 _METRIC = "nDCG@10"  # of the figure of configurations
 
 
@@ -75,8 +78,8 @@ class Interference(Answer):
     @property
     def worst(self) -> Group | None:
         """The joint configuration with the highest cost; None if no pair is comparable."""
-        groups = [group for group in self.comparisons.groups if group.overall.tir is not None]
-        return max(groups, key=lambda group: group.overall.tir or 0.0, default=None)
+        compared = [group for group in self.comparisons.groups if group.overall.tir is not None]
+        return max(compared, key=lambda group: group.overall.tir or 0.0, default=None)
 
     @property
     def finding(self) -> str:
@@ -84,24 +87,24 @@ class Interference(Answer):
         if self.worst is None:
             return "The cost of joint training is unknown"
         estimate = self.worst.overall
-        low, high = _CERTAINLY
-        if estimate.interval and len(estimate.seeds) > 1:
-            low, high = estimate.interval
+        if estimate.interval is None or len(estimate.seeds) == 1:
+            return _NO_COST_SHOWN
+        low, high = estimate.interval
         if low > 0:
             cost = _percent(estimate.tir, sign=False, digits=1)
             return f"Joint training costs {cost} % of the specialist's score"
         if high < self.comparisons.gate.fail_below:
             return "Joint training costs nothing measurable"
-        return "Joint training is not shown to cost anything"
+        return _NO_COST_SHOWN
 
     @property
     def evidence(self) -> str:
         """The numbers behind the finding, and the verdicts of the kill gate."""
         if self.worst is None:
-            refused = sum(len(group.refused) for group in self.comparisons.groups)
+            refusals = sum(len(group.refused) for group in self.comparisons.groups)
             return (
                 f"of {self.adapters} trained adapters, none is joint and comparable with its "
-                f"specialist ({plural(refused, 'pair')} refused)."
+                f"specialist ({plural(refusals, 'pair')} refused)."
             )
         estimate = self.worst.overall
         interval = ""
@@ -138,14 +141,13 @@ class Interference(Answer):
         """
         groups = self.comparisons.groups
         for group in groups:
-            prefix = f"{group.system}: " if len(groups) > 1 else ""
-            counts = Counter(estimate.name.partition(": ")[0] for estimate in group.datasets)
-            tasks = [estimate for estimate in group.tasks if counts[estimate.name] != 1]
-            for estimate in (*group.datasets, *tasks):
+            prefix = ""
+            if len(groups) > 1:
+                prefix = f"{group.system}: "
+            for estimate in (*group.datasets, *_tasks_of_several_datasets(group)):
                 if estimate.tir is not None:
-                    kind, colon, dataset = estimate.name.partition(": ")
-                    yield f"{prefix}{kind}{colon}{short_task(dataset)}", estimate
-            yield f"{prefix}{group.overall.name}", group.overall
+                    yield prefix + _short_name(estimate), estimate
+            yield prefix + group.overall.name, group.overall
 
     def table(self) -> Table:
         """TIR with standard deviation, interval and both verdicts.
@@ -182,29 +184,16 @@ class Interference(Answer):
         Lines are intervals, rings single seeds. The axis includes all seeds; longer lines are cut
         off.
         """
-        estimates = [(name, row) for name, row in self.estimates() if row.tir is not None]
+        estimates = {name: row for name, row in self.estimates() if row.tir is not None}
         if not estimates:
             return None
-
-        def draw(width: float) -> MplFigure:
-            figure, (axis,), _ = panels(1, width, height=0.24 * len(estimates) + 1.2)
-            self._draw_bands(axis, [estimate for _, estimate in estimates])
-            for row, (_, estimate) in enumerate(estimates):
-                _draw_row(axis, row, estimate)
-            name_rows(axis, [name for name, _ in estimates])
-            axis.set_ylim(len(estimates) - 0.4, -0.6)
-            axis.tick_params(axis="y", length=0)
-            axis.set_xlabel("TIR in %")
-            figure.legend(loc="outside lower center", ncols=3)
-            return figure
-
         words = [
             f"{name}: {_percent(estimate.tir)} %, {estimate.by_evidence}"
-            for name, estimate in estimates
+            for name, estimate in estimates.items()
         ]
         return Figure(
             name="interference",
-            draw=draw,
+            draw=partial(self._draw, estimates),
             caption="Task interference ratio (TIR): the share of the specialist's score that joint "
             "training loses. Diamonds: mean over seeds; rings: single seeds; lines: 95 % interval "
             "over seeds and, where per-query scores are stored, queries; those that reach the edge "
@@ -213,20 +202,33 @@ class Interference(Answer):
             data=self.data,
         )
 
+    def _draw(self, estimates: Mapping[str, Estimate], width: float) -> MplFigure:
+        figure, (axis,), _ = panels(1, width, height=0.24 * len(estimates) + 1.2)
+        self._draw_bands(axis, list(estimates.values()))
+        for row, estimate in enumerate(estimates.values()):
+            _draw_row(axis, row, estimate)
+        name_rows(axis, list(estimates))
+        axis.set_ylim(len(estimates) - 0.4, -0.6)
+        axis.tick_params(axis="y", length=0)
+        axis.set_xlabel("TIR in %")
+        figure.legend(loc="outside lower center", ncols=3)
+        return figure
+
     def _draw_bands(self, axis: Axes, estimates: Sequence[Estimate]) -> None:
         """Shade the bands of the gate, over a range that includes all seeds."""
-        gate = self.comparisons.gate
-        points = [0.0, 200 * gate.pass_at]
+        fail_end = 100 * self.comparisons.gate.fail_below
+        pass_start = 100 * self.comparisons.gate.pass_at
+        points = [0.0, 2 * pass_start]
         for estimate in estimates:
             points += [100 * tir for tir in estimate.defined_tirs]
         margin = (max(points) - min(points)) / 2
         low, high = min(points) - margin, max(points) + margin
-        fail, success = 100 * gate.fail_below, 100 * gate.pass_at
         axis.set_xlim(low, high)
-        look: dict[str, Any] = {"alpha": 0.13, "linewidth": 0}
-        axis.axvspan(low, fail, color=GREY, label="FAIL", **look)
-        axis.axvspan(fail, success, color=COLORS[4], label="MARGINAL", **look)
-        axis.axvspan(success, high, color=COLORS[2], label="PASS", **look)
+        axis.axvspan(low, fail_end, color=GREY, label="FAIL", alpha=0.13, linewidth=0)
+        axis.axvspan(
+            fail_end, pass_start, color=COLORS[4], label="MARGINAL", alpha=0.13, linewidth=0
+        )
+        axis.axvspan(pass_start, high, color=COLORS[2], label="PASS", alpha=0.13, linewidth=0)
         axis.axvline(0, color=GREY, linewidth=1)
 
     def to_frame(self) -> DataFrame:
@@ -236,8 +238,8 @@ class Interference(Answer):
         rows = []
         for cell in _cells(self.scores):
             for seed, value in cell.by_seed.items():
-                task = f"{cell.kind}: {short_task(cell.task)}"
-                rows.append((task, cell.metric, cell.system, seed, value))
+                task = f"{cell.column.kind}: {short_task(cell.column.task)}"
+                rows.append((task, cell.column.metric, cell.system, seed, value))
         columns = ["task", "metric", "configuration", "seed", "score"]
         return pd.DataFrame(rows, columns=columns).sort_values(columns[:4], ignore_index=True)
 
@@ -259,8 +261,9 @@ class Interference(Answer):
                 rows += [("note", f"{estimate.name}: {note}") for note in estimate.notes]
         rows += [("missing", line) for line in self.comparisons.missing]
         rows += [("check", line) for line in self.flags]
+        unique_rows = dict.fromkeys(rows)
         return Table.of(
-            dict.fromkeys(rows),
+            unique_rows,
             ("kind", "what"),
             empty="Nothing was refused or is missing.",
             kind="words",
@@ -307,27 +310,46 @@ class Interference(Answer):
 
         Losses and gradient conflicts are read from the trainings in ``outputs``.
         """
+        folder.mkdir(parents=True, exist_ok=True)
         courses = trainings([], outputs=outputs)
-        drawn = (
+        text = self.to_markdown()
+        figure_files = []
+        for figure in (
             configurations_figure(self.scores),
             self.figure(),
             courses.figure(),
             courses.conflicts(),
-        )
-        figures = [figure for figure in drawn if figure is not None]
-        links = [f"\n![{f.name}]({f.name}.svg)\n\n{escaped(f.legend)}\n" for f in figures]
-        folder.mkdir(parents=True, exist_ok=True)
+        ):
+            if figure is None:
+                continue
+            text += f"\n![{figure.name}]({figure.name}.svg)\n\n{escaped(figure.legend)}\n"
+            figure_files.append(figure.save(folder / f"{figure.name}.svg"))
+            figure_files.append(figure.save(folder / f"{figure.name}.pdf"))
         files = [
-            write_public(folder / "interference.md", self.to_markdown() + "".join(links)),
+            write_public(folder / "interference.md", text),
             write_public(folder / "interference.json", self.to_json()),
         ]
         for table in (self.table(), self.configurations(), self.differences_table()):
             if table.rows:
                 files.append(write_public(folder / f"{table.name}.tex", table.to_latex()))
-        for figure in figures:
-            files.append(figure.save(folder / f"{figure.name}.svg"))
-            files.append(figure.save(folder / f"{figure.name}.pdf"))
-        return files
+        return files + figure_files
+
+
+def _tasks_of_several_datasets(group: Group) -> list[Estimate]:
+    """Return the estimates of tasks that are not those of their only data set."""
+    datasets = Counter(_kind(estimate) for estimate in group.datasets)
+    return [task for task in group.tasks if datasets[task.name] != 1]
+
+
+def _kind(estimate: Estimate) -> str:
+    """Return the kind of task: ``embedding`` of ``embedding: PyDocsRetrieval``."""
+    return estimate.name.partition(": ")[0]
+
+
+def _short_name(estimate: Estimate) -> str:
+    """Return ``embedding: Retrieval`` for ``embedding: PyDocsRetrieval``."""
+    kind, colon, dataset = estimate.name.partition(": ")
+    return f"{kind}{colon}{short_task(dataset)}"
 
 
 def interference(
@@ -351,24 +373,19 @@ def interference(
     Raises:
         FileNotFoundError: a folder in ``outputs`` does not exist.
     """
-    folders = _folders(outputs)
+    folders = _stated_folders(outputs)
     if folders:
         collection = collect(folders)
         flags = collection.flags
     else:
-        folders = [*find_outputs(paths.runs()), paths.results()]
-        collection = collect(folders[:-1], records)
-        files = {score.source for score in collection.scores if "mode" in score.facts}
-        flags = tuple(flag for flag in collection.flags if files.intersection(flag.files))
-    trained = [score for score in collection.scores if "mode" in score.facts]
-    scores = with_clusters(trained, collection.scores)
-    comparisons = compare_joint_runs(scores)
-    if task_steps or not comparisons.has_pairs:
-        by_task = compare_joint_runs(scores, required=_REQUIRED_BY_TASK)
-        if task_steps or by_task.has_pairs:
-            comparisons = by_task
+        folders = find_outputs(paths.runs())
+        collection = collect(folders, records)
+        folders = [*folders, paths.results()]
+        flags = _flags_of_adapters(collection)
+    adapter_scores = [score for score in collection.scores if _is_of_adapter(score)]
+    scores = with_clusters(adapter_scores, collection.scores)
     return Interference(
-        comparisons=comparisons,
+        comparisons=_compare(scores, task_steps=task_steps),
         folders=tuple(paths.shown(folder) for folder in folders if folder.is_dir()),
         adapters=len({(score.system, score.seed) for score in scores}),
         flags=tuple(f"{flag.kind}: {flag.text}" for flag in flags),
@@ -377,7 +394,28 @@ def interference(
     )
 
 
-def _folders(outputs: Path | str | Sequence[Path | str]) -> list[Path]:
+def _compare(scores: Sequence[Score], *, task_steps: bool) -> JointComparisons:
+    """Compare runs with equal steps, or runs with equal steps on the task if there are none."""
+    comparisons = compare_joint_runs(scores)
+    if comparisons.has_pairs and not task_steps:
+        return comparisons
+    on_task = compare_joint_runs(scores, required=_REQUIRED_ON_TASK)
+    if on_task.has_pairs or task_steps:
+        return on_task
+    return comparisons
+
+
+def _is_of_adapter(score: Score) -> bool:
+    return "mode" in score.facts
+
+
+def _flags_of_adapters(collection: Collection) -> tuple[Flag, ...]:
+    """Return the anomalies in files of trained adapters; the other records are no part of this."""
+    files = {score.source for score in collection.scores if _is_of_adapter(score)}
+    return tuple(flag for flag in collection.flags if files.intersection(flag.files))
+
+
+def _stated_folders(outputs: Path | str | Sequence[Path | str]) -> list[Path]:
     """Return the folders that are named, if any; an empty text names none."""
     if isinstance(outputs, str | Path):
         outputs = [outputs]
@@ -390,7 +428,7 @@ def _percent(share: float | None, *, sign: bool = True, digits: int = 2) -> str:
     return number_text(100 * share, sign=sign, digits=digits)
 
 
-def _row(name: str, estimate: Estimate) -> dict[str, Any]:
+def _row(name: str, estimate: Estimate) -> dict[str, object]:
     """Return a row of the table of interference."""
     tir = _percent(estimate.tir)
     if estimate.std is not None:
@@ -415,7 +453,9 @@ def _row(name: str, estimate: Estimate) -> dict[str, Any]:
 
 def _draw_row(axis: Axes, row: int, estimate: Estimate) -> None:
     """Draw the mean TIR of an estimate with its interval, and the seeds as rings."""
-    color = COLORS[1] if estimate.name == "overall" else COLORS[0]
+    color = COLORS[0]
+    if estimate.name == "overall":
+        color = COLORS[1]
     interval = None
     if estimate.interval:
         low, high = estimate.interval
@@ -429,19 +469,21 @@ def _data_used(scores: Iterable[Score | ConfigurationDifference]) -> DataUsed:
     return DataUsed.of_revisions((score.task, score.revision) for score in scores)
 
 
+class _Column(NamedTuple):
+    """What the scores of a column are on."""
+
+    kind: str
+    task: str
+    metric: str
+
+
 @dataclass(frozen=True)
 class _Scores:
     """The newest scores of one configuration on one task, by seed."""
 
     system: str
-    kind: str
-    task: str
-    metric: str
+    column: _Column
     by_seed: dict[int | None, float]
-
-    @property
-    def column(self) -> tuple[str, str, str]:
-        return self.kind, self.task, self.metric
 
     @property
     def mean(self) -> float:
@@ -457,11 +499,12 @@ class _Scores:
 
 def _cells(scores: Iterable[Score]) -> list[_Scores]:
     """Return the scores of each configuration and task; of one seed, the newest is used."""
-    cells: dict[tuple[str, str, str, str], _Scores] = {}
+    cells: dict[tuple[str, _Column], _Scores] = {}
     for score in from_oldest(scores):
         if score.main and score.value is not None:
-            key = (score.system, score.kind, score.task, score.metric)
-            cells.setdefault(key, _Scores(*key, {})).by_seed[score.seed] = score.value
+            column = _Column(score.kind, score.task, score.metric)
+            cell = cells.setdefault((score.system, column), _Scores(score.system, column, {}))
+            cell.by_seed[score.seed] = score.value  # replaces that of an older run
     return list(cells.values())
 
 
@@ -471,13 +514,14 @@ def configurations_table(scores: Iterable[Score]) -> Table:
     Of the scores of one run, task and metric, the newest is used.
     """
     scores = list(scores)
-    cells = {(cell.system, cell.column): cell for cell in _cells(scores)}
-    columns = sorted({column for _, column in cells})
+    cells = _cells(scores)
+    columns = sorted({cell.column for cell in cells})
+    heads = [f"{column.kind}\n{short_task(column.task)}, {column.metric}" for column in columns]
     rows = []
-    for system in sorted({system for system, _ in cells}):
-        means = [_mean_cell(cells.get((system, column))) for column in columns]
+    for system in sorted({cell.system for cell in cells}):
+        by_column = {cell.column: cell for cell in cells if cell.system == system}
+        means = [_mean_cell(by_column.get(column)) for column in columns]
         rows.append((system, *means))
-    heads = [f"{kind}\n{short_task(task)}, {metric}" for kind, task, metric in columns]
     return Table.of(
         rows,
         ("configuration", *heads),
@@ -494,21 +538,25 @@ def configurations_table(scores: Iterable[Score]) -> Table:
 def _mean_cell(scores: _Scores | None) -> tuple[Cell, str]:
     if scores is None:
         return Cell("not run"), ""
-    spread = "" if scores.deviation is None else f"{scores.deviation:.3f}"
-    return number(scores.mean, std=spread), plural(len(scores.by_seed), "seed")
+    deviation = ""
+    if scores.deviation is not None:
+        deviation = f"{scores.deviation:.3f}"
+    return number(scores.mean, std=deviation), plural(len(scores.by_seed), "seed")
 
 
 def differences_table(differences: Sequence[ConfigurationDifference]) -> Table:
     """A row per data set and pair of configurations: difference, interval and p-values."""
     family = max((difference.family for difference in differences), default=0)
-    corrected = f", corrected by {NAMES[HOLM]} over these {family}" if family > 1 else ""
-    clustered = ""
+    correction = ""
+    if family > 1:
+        correction = f", corrected by {NAMES[HOLM]} over these {family}"
+    clusters = ""
     if any(difference.units for difference in differences):
-        clustered = ", by clusters of queries"
+        clusters = ", by clusters of queries"
     return Table.of(
-        map(_difference_row, differences),
-        note=f"95 % intervals and two-sided p-values{corrected}; "
-        f"corrected p < {ALPHA:g} in bold. With scores per query: {QUERIES}{clustered}, "
+        [_difference_row(difference) for difference in differences],
+        note=f"95 % intervals and two-sided p-values{correction}; "
+        f"corrected p < {ALPHA:g} in bold. With scores per query: {QUERIES}{clusters}, "
         f"each averaged over the seeds that both have, and the interval "
         f"({interval_words(['paired'])}) over queries; this does not generalise to other seeds. "
         "Without: paired t-test and Student's interval over seeds.",
@@ -519,25 +567,27 @@ def differences_table(differences: Sequence[ConfigurationDifference]) -> Table:
     )
 
 
-def _difference_row(difference: ConfigurationDifference) -> dict[str, Any]:
-    raw = difference.undefined
+def _difference_row(difference: ConfigurationDifference) -> dict[str, object]:
+    names = f"{difference.first} − {difference.second}"
+    task = f"{difference.kind}: {short_task(difference.task)}, {difference.metric}"
+    change = number(
+        difference.difference, "+.3f", interval=difference.interval, detail="no interval"
+    )
+    uncorrected = difference.undefined
     if difference.p_value is not None:
-        raw = f"raw {p_value_text(difference.p_value)}"
-    sample = f"{difference.n} queries" if difference.test == QUERIES else "seeds"
+        uncorrected = f"raw {p_value_text(difference.p_value)}"
+    is_significant = significant(difference.corrected, difference.interval)
+    sample = "seeds"
+    if difference.test == QUERIES:
+        sample = f"{difference.n} queries"
+    seeds = ", ".join(str(seed) for seed in difference.seeds)
     return {
-        "first − second\ntask, metric": (
-            f"{difference.first} − {difference.second}",
-            f"{difference.kind}: {short_task(difference.task)}, {difference.metric}",
-        ),
-        "Δ\n95 % interval": number(
-            difference.difference, "+.3f", interval=difference.interval, detail="no interval"
-        ),
+        "first − second\ntask, metric": (names, task),
+        "Δ\n95 % interval": change,
         "p, corrected": Cell(
-            p_value_text(difference.corrected),
-            raw,
-            strong=significant(difference.corrected, difference.interval),
+            p_value_text(difference.corrected), uncorrected, strong=is_significant
         ),
-        "paired over\nseeds": (sample, ", ".join(map(str, difference.seeds))),
+        "paired over\nseeds": (sample, seeds),
     }
 
 
@@ -546,38 +596,40 @@ def configurations_figure(scores: Iterable[Score]) -> Figure | None:
 
     Shows nDCG@10 of `configurations_table`; None if no score has that metric.
     """
-    measured = [score for score in scores if score.metric == _METRIC]
-    cells = _cells(measured)
+    scores_of_metric = [score for score in scores if score.metric == _METRIC]
+    cells = _cells(scores_of_metric)
     if not cells:
         return None
     cells.sort(key=lambda cell: (cell.system, cell.column))
-    columns = sorted({cell.column for cell in cells})
-    systems = sorted({cell.system for cell in cells}, reverse=True)  # the first at the top
-
-    def draw(width: float) -> MplFigure:
-        height = 0.22 * len(systems) + 0.8
-        figure, axes, left_axes = panels(len(columns), width, height=height, sharey=True)
-        colors = model_colors(sorted(systems))
-        for axis, column in zip(axes, columns, strict=True):
-            for cell in reversed(cells):
-                if cell.column == column:
-                    look: dict[str, Any] = {"color": colors[cell.system], "ecolor": GREY}
-                    look |= {"height": 0.7, "alpha": 0.85}
-                    axis.barh(systems.index(cell.system), cell.mean, xerr=cell.deviation, **look)
-            kind, task, metric = column
-            axis.set_title(plain(f"{short_task(task)} ({kind})"))
-            axis.set_xlabel(metric)
-            grid(axis)
-        for axis in left_axes:
-            name_rows(axis, systems)
-        return figure
-
-    words = [f"{cell.system} on {short_task(cell.task)}: {cell.mean:.3f}" for cell in cells]
+    words = [f"{cell.system} on {short_task(cell.column.task)}: {cell.mean:.3f}" for cell in cells]
     return Figure(
         name="configurations",
-        draw=draw,
+        draw=partial(_draw_configurations, cells),
         caption=f"{_METRIC} of each trained configuration: mean over seeds, with the sample "
         "standard deviation over seeds as a line where there are several.",
         alt=f"Bars of {_METRIC} per configuration. {'; '.join(words)}.",
-        data=_data_used(measured),
+        data=_data_used(scores_of_metric),
     )
+
+
+def _draw_configurations(cells: Sequence[_Scores], width: float) -> MplFigure:
+    """Draw a panel per column, and in it a bar per configuration, the first at the top."""
+    columns = sorted({cell.column for cell in cells})
+    systems = sorted({cell.system for cell in cells}, reverse=True)
+    height = 0.22 * len(systems) + 0.8
+    figure, axes, left_axes = panels(len(columns), width, height=height, sharey=True)
+    colors = model_colors(sorted(systems))
+    for axis, column in zip(axes, columns, strict=True):
+        for cell in reversed(cells):
+            if cell.column == column:
+                _draw_bar(axis, systems.index(cell.system), cell, color=colors[cell.system])
+        axis.set_title(plain(f"{short_task(column.task)} ({column.kind})"))
+        axis.set_xlabel(column.metric)
+        grid(axis)
+    for axis in left_axes:
+        name_rows(axis, systems)
+    return figure
+
+
+def _draw_bar(axis: Axes, row: int, cell: _Scores, *, color: str) -> None:
+    axis.barh(row, cell.mean, xerr=cell.deviation, color=color, ecolor=GREY, height=0.7, alpha=0.85)

@@ -4,11 +4,15 @@ For a tier with benchmarks, the means of each come first, then tasks and types.
 """
 
 import functools
+import itertools
 import operator
+import string
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
+from typing import NamedTuple
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison import benchmark_means
@@ -68,7 +72,7 @@ from qwen3nb.utils.format import interval_text
 from qwen3nb.utils.imports import DataFrame
 
 _SEARCHES = ("Retrieval", "Reranking")  # types of tasks that need no vectors
-_NEAR = (
+_NEAR_BEST = (
     "not significantly different from the best of its column, as in the table of differences; only "
     "for metrics that are a mean over queries"
 )
@@ -90,8 +94,10 @@ Links = Mapping[str, str]  # the page of each run id
 def by_model(results: Iterable[Result]) -> dict[str, dict[str, Result]]:
     """Return the newest records by identity of the model, then by task."""
     records: dict[str, dict[str, Result]] = {}
-    for result in newest_records(results)[0]:
-        records.setdefault(result.model.identity, {})[result.task.key] = result
+    newest_results, _ = newest_records(results)
+    for result in newest_results:
+        of_model = records.setdefault(result.model.identity, {})
+        of_model[result.task.key] = result
     return records
 
 
@@ -101,35 +107,40 @@ class Lead:
 
     name: str
     record: Result  # for a benchmark, with the mean as its score
-    ahead: tuple[PairedDifference, ...]  # differences from the others, the best of them first
+    leads: tuple[PairedDifference, ...]  # differences from the others, the best of them first
     queries: str  # number of paired queries, such as ``200 queries``
     unpaired: int  # number of models whose scores cannot be paired with it
 
     def first_shown(self, alpha: float) -> PairedDifference | None:
         """The lead over the best of those that it is shown to be better than; None without any."""
-        for difference in self.ahead:
-            if difference.significant(alpha):
-                return difference
+        for lead in self.leads:
+            if lead.significant(alpha):
+                return lead
         return None
 
     def sentence(self, alpha: float) -> str:
         """The best model, its lead, and whether these queries show it."""
-        shown = self.first_shown(alpha)
-        near = [pair.second for pair in self.ahead if not pair.significant(alpha)]
-        verb = "is best" if shown and not near else "scores highest"
+        certain_lead = self.first_shown(alpha)
+        possibly_equal = [lead.second for lead in self.leads if not lead.significant(alpha)]
+        verb = "scores highest"
+        if certain_lead and not possibly_equal:
+            verb = "is best"
         task = self.record.task
         score = f"{task.main_metric} {score_text(self.record.main)}"
         text = f"{self.name} {verb} on {short_task(task.key)}: {score}"
-        if not self.ahead:
+        if not self.leads:
             return f"{text}, over {self.queries}; no other model can be compared with it."
-        is_next_shown = shown is self.ahead[0]
-        article = "a" if is_next_shown else "not a"
-        text += f", {_lead_text(self.ahead[0])}, {article} difference that these {self.queries} "
-        text += "show."
-        if shown and not is_next_shown:
-            text += f" It is {_lead_text(shown)}, which they do show."
-        if is_next_shown and near:
-            text += f" It is not shown to be ahead of {_some(near, _MOST_NAMED)}."
+        lead = self.leads[0]
+        text += f", {_lead_text(lead)}"
+        if certain_lead is lead:
+            text += f", a difference that these {self.queries} show."
+            if possibly_equal:
+                names = _first_names(possibly_equal, _MOST_NAMED)
+                text += f" It is not shown to be ahead of {names}."
+            return text
+        text += f", not a difference that these {self.queries} show."
+        if certain_lead:
+            text += f" It is {_lead_text(certain_lead)}, which they do show."
         return text
 
 
@@ -140,11 +151,11 @@ def _lead_text(difference: PairedDifference) -> str:
     return f"ahead of {difference.second} by {difference.difference:.3f} {ends}"
 
 
-def _some(names: Sequence[str], most: int) -> str:
-    """Name the first few, and count the rest."""
-    text = ", ".join(names[:most])
-    if len(names) > most:
-        text += f" and {len(names) - most} more"
+def _first_names(names: Sequence[str], count: int) -> str:
+    """Return the first few names, and the number of further ones."""
+    text = ", ".join(names[:count])
+    if len(names) > count:
+        text += f" and {len(names) - count} more"
     return text
 
 
@@ -153,21 +164,23 @@ def find_lead(comparison: Comparison, *, task: str) -> Lead | None:
     records = comparison.scored(task)
     if not records:
         return None
-    best, *rest = sorted(records, key=lambda record: record.main.value or 0.0, reverse=True)
-    name, compared = comparison.name(best), comparison.on(best.task.key)
-    leads: dict[str, PairedDifference] = {}
+    by_score = sorted(records, key=lambda record: record.main.value or 0.0, reverse=True)
+    best = by_score[0]
+    name = comparison.name(best)
+    on_task = comparison.on(best.task.key)
+    lead_over: dict[str, PairedDifference] = {}
     unpaired = 0
-    if compared is not None:
-        leads = {pair.first: pair.reversed() for pair in compared.against(name)}
-        unpaired = len(compared.unranked)
-    ahead = []
-    for record in rest:
-        lead = leads.get(comparison.name(record)) if comparable(best, record) else None
-        if lead is None:
-            unpaired += 1
+    if on_task is not None:
+        lead_over = {pair.first: pair.reversed() for pair in on_task.against(name)}
+        unpaired = len(on_task.unranked)
+    leads = []
+    for record in by_score[1:]:
+        lead = lead_over.get(comparison.name(record))
+        if lead is not None and comparable(best, record):
+            leads.append(lead)
         else:
-            ahead.append(lead)
-    return Lead(name, best, tuple(ahead), f"{best.main.n:,} {best.task.unit}", unpaired)
+            unpaired += 1
+    return Lead(name, best, tuple(leads), f"{best.main.n:,} {best.task.unit}", unpaired)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -229,10 +242,11 @@ class Leaderboard(Answer):
         name = name or f"comparison-{'tasks' if self.keys else self.tier}"
         if self.grid.columns:
             return replace(_means_table(self.grid, self.tier, self.links), name=name)
-        near = {key: _near_best(self.grid.on(key), self.comparison) for key in self.tasks}
-        scores = _scores_table(self.grid, near, self.links)
-        legend = (("†", _NEAR),) if any(near.values()) else ()
-        return replace(scores, name=name, legend=legend)
+        near_best = {key: _near_best(self.grid.on(key), self.comparison) for key in self.tasks}
+        scores = _scores_table(self.grid, near_best, self.links)
+        if any(near_best.values()):
+            scores = replace(scores, legend=(("†", _NEAR_BEST),))
+        return replace(scores, name=name)
 
     def figure(self) -> Figure:
         """A panel per task, with a point and its 95 % interval per model, the best on top.
@@ -243,18 +257,20 @@ class Leaderboard(Answer):
         if self.grid.columns:
             scores = _means_table(self.grid, self.tier, {})
         else:
-            scores = _scores_table(self.grid, dict.fromkeys(self.tasks, ()), {})
-        shown = replace(scores, rows=scores.rows[:MOST_MODELS])
-        first_panel = ", ".join(f"{row[0].text} {row[1].text}" for row in shown.rows)
+            near_best: dict[str, Iterable[str]] = dict.fromkeys(self.tasks, ())  # without marks
+            scores = _scores_table(self.grid, near_best, {})
+        best_scores = replace(scores, rows=scores.rows[:MOST_MODELS])
+        title = scores.caption.removesuffix(".")
+        head = " ".join(scores.columns[1].split())
+        first_panel = ", ".join(f"{row[0].text} {row[1].text}" for row in best_scores.rows)
         return Figure(
             name="comparison-tasks" if self.keys else f"comparison-{self.tier}",
-            draw=functools.partial(_draw_scores, shown),
-            caption=f"{scores.caption[:-1]} over the n given with each panel. Rows are ordered by "
-            "the first panel; a row without a point was not measured. Overlapping intervals say "
-            "little about a difference: see the paired tests."
-            + not_shown(len(scores) - len(shown)),
-            alt=f"Panels with a point and an interval per model. "
-            f"{' '.join(scores.columns[1].split())}: {first_panel or 'no values'}.",
+            draw=functools.partial(_draw_scores, best_scores),
+            caption=f"{title} over the n given with each panel. Rows are ordered by the first "
+            "panel; a row without a point was not measured. Overlapping intervals say little "
+            "about a difference: see the paired tests." + not_shown(len(scores) - len(best_scores)),
+            alt="Panels with a point and an interval per model. "
+            f"{head}: {first_panel or 'no values'}.",
             data=scores.data,
         )
 
@@ -297,7 +313,9 @@ class Leaderboard(Answer):
 
     def sts_table(self) -> Table | None:
         """Every STS task with the mean, and MS MARCO; None for a tier with benchmarks."""
-        return None if self.grid.columns else sts_table(self.results)
+        if self.grid.columns:
+            return None
+        return sts_table(self.results)
 
     def task_tables(self) -> Sections | None:
         """The means by type, and tables of tasks by benchmark and type.
@@ -306,14 +324,16 @@ class Leaderboard(Answer):
         """
         if not TIERS[self.tier].benchmarks:
             return None
-        grid_ = replace(self, keys=()).grid
+        models = replace(self, keys=()).grid
         tables = []
-        if not all(map(_is_of_benchmark, grid_.columns)):
-            by_type = _means_table(grid_, self.tier, self.links, types=True)
+        has_means_by_type = not all(_is_of_benchmark(column) for column in models.columns)
+        if has_means_by_type:
+            by_type = _means_table(models, self.tier, self.links, types=True)
             tables.append(("Means by type of task", by_type))
         for name in TIERS[self.tier].benchmarks:
-            for title, tasks in _parts(BENCHMARKS[name]):
-                tables.append((title, _tasks_table(grid_, BENCHMARKS[name], tasks, self.links)))
+            benchmark = BENCHMARKS[name]
+            for title, tasks in _titles_and_tasks(benchmark):
+                tables.append((title, _tasks_table(models, benchmark, tasks, self.links)))
         return Sections(
             tuple(tables),
             "All tasks, by benchmark and type, with the models in the order of the table above.",
@@ -373,8 +393,8 @@ def _no_results(results: Iterable[Result]) -> str:
     )
     if tasks:
         text += (
-            f" There are results on {_some(tasks, _MOST_TASKS)}; the reading guide of the first "
-            "page links their pages."
+            f" There are results on {_first_names(tasks, _MOST_TASKS)}; the reading guide of the "
+            "first page links their pages."
         )
     return text
 
@@ -385,77 +405,75 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
     For a benchmark as task, its mean is shown.
     """
     lead = find_lead(comparison, task=task)
-    if lead is None or not lead.ahead:
+    if lead is None or not lead.leads:
         return None
-    behind = [difference.reversed() for difference in lead.ahead[:_MOST_BEHIND]]
-    styles = model_styles([lead.name, *(difference.first for difference in behind)])
-    alpha, key, main = comparison.procedure.alpha, lead.record.task.key, lead.record.main
+    alpha = comparison.procedure.alpha
+    deficits = [difference.reversed() for difference in lead.leads[:_MOST_BEHIND]]
+    styles = model_styles([lead.name, *(deficit.first for deficit in deficits)])
     rows = [ForestRow(lead.name, 0.0, **styles[lead.name])]
-    for difference in behind:
-        rows.append(
-            ForestRow(
-                difference.first,
-                difference.difference,
-                difference.interval,
-                clear=difference.significant(alpha),
-                **styles[difference.first],
-            )
+    for deficit in deficits:
+        row = ForestRow(
+            deficit.first,
+            deficit.difference,
+            deficit.interval,
+            clear=deficit.significant(alpha),
+            **styles[deficit.first],
         )
-    metric = lead.record.task.main_metric
+        rows.append(row)
+    key, metric = lead.record.task.key, lead.record.task.main_metric
+    score = lead.record.main.value or 0.0
     caption = (
         f"{short_task(key)}: how far each model is from the best, {lead.name} ({metric} "
-        f"{main.value or 0.0:.3f}), paired over the same {lead.queries}, with the 95 % interval of "
-        f"the difference. Filled: different by the test ({comparison.test}, "
+        f"{score:.3f}), paired over the same {lead.queries}, with the 95 % interval of the "
+        f"difference. Filled: different by the test ({comparison.test}, "
         f"{comparison.family(key)}, corrected p < {alpha:g}) and by the interval; open: not."
     )
     return forest_figure(
         rows,
         xlabel=f"{metric} minus the best model's",
         name="lead",
-        caption=caption + comparison.given(task) + not_shown(len(lead.ahead) - len(behind)),
+        caption=caption + comparison.given(task) + not_shown(len(lead.leads) - len(deficits)),
         columns=1,
         data=comparison.data_used(task),
     )
 
 
-def _scores_table(grid_: "_Grid", near: Mapping[str, Iterable[str]], links: Links) -> Table:
-    """Return a row per model and a column per task, with marks on ``near`` models, by task."""
-    heads = ["model"]
-    rows: dict[str, list[Cell]] = {}
-    for identity, name in grid_.names.items():
-        rows[identity] = [Cell(name, link=links.get(grid_.example(identity).run, ""))]
-    for key, marked in near.items():
-        of_task = grid_.on(key)
-        head, is_searched = short_task(key), is_search(key)
-        if of_task:
-            task, score = of_task[0].task, of_task[0].main
-            head = Head(f"{head}\n{task.main_metric}, n = {score.n}", score.n)
-            is_searched = task.type in _SEARCHES
-        heads.append(head)
-        for identity, row in rows.items():
-            record = grid_.records[identity].get(key)
-            if record is None:
-                row.append(Cell(_why_missing(grid_.example(identity), searched=is_searched)))
-                continue
-            mark = "†" if identity in marked else ""
-            row.append(number(record.main, link=score_link(record, links), mark=mark))
-    shown = [
-        record
-        for records in grid_.records.values()
-        for key, record in records.items()
-        if key in near
-    ]
-    methods = interval_words(record.main.interval for record in shown)
+def _scores_table(models: "_Grid", near_best: Mapping[str, Iterable[str]], links: Links) -> Table:
+    """Return a row per model and a column per task, with marks on models near the best."""
+    heads = ["model", *[_task_head(task, models.on(task)) for task in near_best]]
+    rows = []
+    records: list[Result] = []
+    for identity, name in models.names.items():
+        of_model = models.records[identity]
+        example = models.example(identity)
+        row = [Cell(name, link=links.get(example.run, ""))]
+        for task, identities in near_best.items():
+            if task in of_model:
+                mark = "†" if identity in identities else ""
+                link = score_link(of_model[task], links)
+                row.append(number(of_model[task].main, link=link, mark=mark))
+            else:
+                row.append(Cell(_why_missing(example, searched=models.is_search(task))))
+        rows.append(row)
+        records += [record for task, record in of_model.items() if task in near_best]
+    methods = interval_words(record.main.interval for record in records)
     return Table.of(
-        rows.values(),
+        rows,
         heads,
         best=True,
         note=f"95 % intervals over n ({methods}); best of each column in bold, second "
         "best underlined, whether or not they differ significantly (see the paired differences)."
-        + few_queries_sentence(record.main for record in shown),
+        + few_queries_sentence(record.main for record in records),
         caption="Scores of all models, with 95 % intervals.",
-        data=DataUsed.of(shown),
+        data=DataUsed.of(records),
     )
+
+
+def _task_head(key: str, records: Sequence[Result]) -> str:
+    if not records:
+        return short_task(key)
+    score = records[0].main
+    return Head(f"{short_task(key)}\n{records[0].task.main_metric}, n = {score.n}", score.n)
 
 
 def _near_best(records: Iterable[Result], comparison: Comparison) -> set[str]:
@@ -466,15 +484,17 @@ def _near_best(records: Iterable[Result], comparison: Comparison) -> set[str]:
     means = [
         record for record in records if record.main.how == "mean" and record.main.value is not None
     ]
-    best = max(means, key=lambda record: record.main.value or 0.0, default=None)
-    near = set()
+    if not means:
+        return set()
+    best = max(means, key=lambda record: record.main.value or 0.0)
+    identities = set()
     for record in means:
-        if best is None or record is best:
+        if record is best:
             continue
         difference = comparison.between(record, best)
         if difference and not difference.significant(comparison.procedure.alpha):
-            near.add(record.model.identity)
-    return near
+            identities.add(record.model.identity)
+    return identities
 
 
 def _why_missing(example: Result, *, searched: bool) -> str:
@@ -482,9 +502,11 @@ def _why_missing(example: Result, *, searched: bool) -> str:
 
     ``searched`` says whether one of the tasks is a search, which needs no vectors.
     """
-    name = example.model.settings.get("model", {}).get("kind")
-    searches_only = any(kind.name == name for kind in (*KINDS, FUSION_KIND) if kind.searches)
-    return "no vectors" if searches_only and not searched else "not run"
+    kind_name = example.model.settings.get("model", {}).get("kind")
+    search_kinds = [kind.name for kind in (*KINDS, FUSION_KIND) if kind.searches]
+    if kind_name in search_kinds and not searched:
+        return "no vectors"
+    return "not run"
 
 
 def record_list(results: Iterable[Result]) -> Table:
@@ -528,10 +550,20 @@ class _Grid:
         """Return some record of a model."""
         return next(iter(self.records[identity].values()))
 
+    def is_search(self, task: str) -> bool:
+        """Whether a task needs no vectors: by its records, else by its name."""
+        records = self.on(task)
+        if records:
+            return records[0].task.type in _SEARCHES
+        return is_search(task)
+
     def data_used(self, columns: Iterable[MeanColumn]) -> DataUsed:
         """Return the data of the tasks that are averaged."""
-        tasks = dict.fromkeys(task for column in columns for task in column.weights)
-        return DataUsed.of(record for task in tasks for record in self.on(task))
+        tasks: dict[str, None] = {}
+        for column in columns:
+            tasks |= dict.fromkeys(column.weights)
+        records = [self.on(task) for task in tasks]
+        return DataUsed.of(itertools.chain(*records))
 
 
 def _grid(results: Iterable[Result], tier: str, tasks: Sequence[str] = ()) -> _Grid:
@@ -543,27 +575,46 @@ def _grid(results: Iterable[Result], tier: str, tasks: Sequence[str] = ()) -> _G
     columns = () if tasks else benchmark_means.tier_columns(tier)
     on_tier = [result for result in latest(results) if result.task.key in keys]
     names, records = model_names(on_tier), by_model(on_tier)
-    means = {
-        identity: [benchmark_means.column_mean(column, of_model.values()) for column in columns]
-        for identity, of_model in records.items()
-    }
-    decisive = _first_measured(means)
-
-    def position(identity: str) -> tuple[bool, float, int, str]:
-        if columns:
-            value, tasks_missing = means[identity][decisive].value, -len(records[identity])
-        else:
-            record = records[identity].get(keys[0])
-            value, tasks_missing = record.main.value if record else None, 0
-        return value is None, -(value or 0.0), tasks_missing, names[identity]
-
-    order = sorted(records, key=position)
+    means = {}
+    for identity, of_model in records.items():
+        means[identity] = [
+            benchmark_means.column_mean(column, of_model.values()) for column in columns
+        ]
+    if columns:
+        index = _first_measured(means)
+        order = sorted(
+            records,
+            key=lambda identity: (
+                *_descending(means[identity][index].value),
+                -len(records[identity]),
+                names[identity],
+            ),
+        )
+    else:
+        order = sorted(
+            records,
+            key=lambda identity: (
+                *_descending(_score_on(keys[0], records[identity])),
+                names[identity],
+            ),
+        )
     return _Grid(
         {identity: names[identity] for identity in order},
         {identity: records[identity] for identity in order},
         columns,
         means,
     )
+
+
+def _descending(score: float | None) -> tuple[bool, float]:
+    """Return a key that sorts the best score first, and no score last."""
+    return score is None, -(score or 0.0)
+
+
+def _score_on(task: str, records: Mapping[str, Result]) -> float | None:
+    if task not in records:
+        return None
+    return records[task].main.value
 
 
 def _first_measured(means: Mapping[str, Sequence[BenchmarkMean]]) -> int:
@@ -575,22 +626,23 @@ def _first_measured(means: Mapping[str, Sequence[BenchmarkMean]]) -> int:
     return 0
 
 
-def _means_table(grid_: _Grid, tier: str, links: Links, *, types: bool = False) -> Table:
+def _means_table(models: _Grid, tier: str, links: Links, *, types: bool = False) -> Table:
     """Return a row per model, a column per mean over a benchmark, or over one of its types."""
-    indexes = [
-        index for index, column in enumerate(grid_.columns) if types != _is_of_benchmark(column)
-    ]
-    rows = []
-    for identity, name in grid_.names.items():
-        last = newest(grid_.records[identity].values())
-        row: list[Cell | str] = [Cell(name, link=links.get(last.run, ""))]
-        row += [_mean_cell(grid_.means[identity][index], last) for index in indexes]
-        rows.append(row)
-    columns = [grid_.columns[index] for index in indexes]
+    columns = [column for column in models.columns if _is_of_benchmark(column) != types]
     heads = ["model"]
     for column in columns:
-        measure = ", ".join(filter(None, (column.metric, column.over)))
+        measure = column.over
+        if column.metric:
+            measure = f"{column.metric}, {column.over}"
         heads.append(f"{column.name}\n{measure}")
+    rows = []
+    for identity, name in models.names.items():
+        newest_record = newest(models.records[identity].values())
+        row: list[Cell | str] = [Cell(name, link=links.get(newest_record.run, ""))]
+        for mean in models.means[identity]:
+            if _is_of_benchmark(mean.column) != types:
+                row.append(_mean_cell(mean, newest_record))
+        rows.append(row)
     noun = "type of task" if types else "benchmark"
     return Table.of(
         rows,
@@ -600,7 +652,7 @@ def _means_table(grid_: _Grid, tier: str, links: Links, *, types: bool = False) 
         empty=f"No results on the tier {tier}.",
         name="types",
         caption=f"The mean over each {noun} of the tier {tier}, with 95 % intervals.",
-        data=grid_.data_used(columns),
+        data=models.data_used(columns),
     )
 
 
@@ -613,64 +665,74 @@ def _mean_cell(mean: BenchmarkMean, example: Result) -> Cell | str:
     if mean.value is not None:
         return number(mean.value, interval=mean.interval)
     if not mean.measured and len(mean.missing) == len(mean.column.weights):
-        return _why_missing(example, searched=any(map(is_search, mean.column.weights)))
+        has_search = any(is_search(task) for task in mean.column.weights)
+        return _why_missing(example, searched=has_search)
     return Cell(f"{mean.measured} of {mean.column.tasks}", "incomplete")
 
 
-def _tasks_table(grid_: _Grid, benchmark: Benchmark, tasks: Sequence[str], links: Links) -> Table:
+def _tasks_table(models: _Grid, benchmark: Benchmark, tasks: Sequence[str], links: Links) -> Table:
     """Return the scores of all models on some tasks of a benchmark, a row per task."""
     columns = [benchmark_means.task_column(benchmark, task) for task in tasks]
+    heads = ["model", *[_benchmark_task_head(column, models) for column in columns]]
     rows = []
-    for identity, name in grid_.names.items():
+    for identity, name in models.names.items():
         row: list[Cell | str] = [name]
-        row += [_task_cell(column, grid_.records[identity], links) for column in columns]
+        for column in columns:
+            row.append(_benchmark_task_cell(column, models.records[identity], links))
         rows.append(row)
     scores = Table.of(
         rows,
-        ["model", *(_task_head(column, grid_) for column in columns)],
+        heads,
         best=True,
         name=f"tasks-{benchmark.name}-{tasks[0]}",
         caption=f"Scores of all models on the tasks of {benchmark.name}, with 95 % intervals.",
-        data=grid_.data_used(columns),
+        data=models.data_used(columns),
     )
-    return transposed(scores, first="task") if len(tasks) > 1 else scores
+    if len(tasks) == 1:
+        return scores
+    return transposed(scores, first="task")
 
 
-def _parts(benchmark: Benchmark) -> Iterator[tuple[str, Sequence[str]]]:
+def _titles_and_tasks(benchmark: Benchmark) -> Iterator[tuple[str, Sequence[str]]]:
     """Return the titles and tasks of a benchmark's types, and those of its groups."""
     for kind, tasks in benchmark.types.items():
-        name = benchmark.name if len(benchmark.types) == 1 else f"{benchmark.name}: {kind}"
+        name = benchmark.name
+        if len(benchmark.types) > 1:
+            name = f"{benchmark.name}: {kind}"
         yield f"{name} ({plural(len(tasks), 'task')})", tasks
-        for group in tasks:
-            parts = GROUPS.get(group)
+        for task in tasks:
+            parts = GROUPS.get(task)  # such as the forums of CQADupStack
             if parts:
-                yield f"{benchmark.name}: the parts of {group} ({len(parts)})", parts
+                yield f"{benchmark.name}: the parts of {task} ({len(parts)})", parts
 
 
-def _task_cell(column: MeanColumn, records: Mapping[str, Result], links: Links) -> Cell | str:
-    parts = len(column.weights)
-    record = records.get(next(iter(column.weights)))
-    if parts == 1 and record is not None:
+def _benchmark_task_cell(
+    column: MeanColumn, records: Mapping[str, Result], links: Links
+) -> Cell | str:
+    tasks = list(column.weights)  # several for a task in parts
+    if len(tasks) == 1 and tasks[0] in records:
+        record = records[tasks[0]]
         score = benchmark_means.task_score(record, column.metric)
         return number(score, absent=f"no {column.metric}", link=score_link(record, links))
     mean = benchmark_means.column_mean(column, records.values())
-    if mean.value is None and 0 < len(mean.missing) < parts:
-        return Cell(f"{parts - len(mean.missing)} of {parts}", "incomplete")
-    return _mean_cell(mean, next(iter(records.values())))
+    measured = len(tasks) - len(mean.missing)
+    if mean.value is None and 0 < measured < len(tasks):
+        return Cell(f"{measured} of {len(tasks)}", "incomplete")
+    example = next(iter(records.values()))
+    return _mean_cell(mean, example)
 
 
-def _task_head(column: MeanColumn, grid_: _Grid) -> str:
+def _benchmark_task_head(column: MeanColumn, models: _Grid) -> str:
     """Return the task's name, with its metric and n or the number of its parts."""
-    if len(column.weights) > 1:
-        return f"{column.name}\n{column.metric}, mean of {len(column.weights)}"
-    (key,) = column.weights
-    records = grid_.on(key)
+    tasks = list(column.weights)
+    if len(tasks) > 1:
+        return f"{column.name}\n{column.metric}, mean of {len(tasks)}"
+    records = models.on(tasks[0])
     if not records:
         return short_task(column.name)
-    record = records[0]
-    score = benchmark_means.task_score(record, column.metric)
+    score = benchmark_means.task_score(records[0], column.metric)
     queries = score.n if score else 0
-    metric = column.metric or _metric_of(record)
+    metric = column.metric or _metric_of(records[0])
     return Head(f"{short_task(column.name)}\n{metric}, n = {queries}", queries)
 
 
@@ -680,8 +742,9 @@ def _metric_of(record: Result) -> str:
     for name, value in record.metrics.items():
         if value == score:
             return name
-    mteb = record.task.mteb
-    return mteb.metric if mteb else record.task.main_metric
+    if record.task.mteb:
+        return record.task.mteb.metric
+    return record.task.main_metric
 
 
 def busiest_task(results: Iterable[Result], keys: Iterable[str]) -> str:
@@ -705,9 +768,12 @@ def cost_table(results: Iterable[Result]) -> Table:
     """Return the cost of each model's records."""
     records = latest(results)
     names = model_names(records)
-    of_model = {names[identity]: list(own.values()) for identity, own in by_model(records).items()}
+    rows = []
+    for identity, of_model in by_model(records).items():
+        rows.append(_cost_row(names[identity], list(of_model.values())))
+    rows.sort(key=operator.itemgetter("model"))
     return Table.of(
-        [_cost_row(name, of_model[name]) for name in sorted(of_model)],
+        rows,
         note="Seconds over all tasks, with loading and scoring; peak memory of the whole process.",
         name="cost",
         caption="Cost of the results of each model.",
@@ -716,7 +782,7 @@ def cost_table(results: Iterable[Result]) -> Table:
 
 def _cost_row(name: str, records: Sequence[Result]) -> dict[str, object]:
     costs = [record.cost for record in records]
-    peak = max(cost.peak_memory_bytes or 0 for cost in costs) / 2**20
+    peak_mebibytes = max(cost.peak_memory_bytes or 0 for cost in costs) / 2**20
     speeds = [cost.texts_per_second for cost in costs if cost.texts_per_second]
     speed = Cell("none encoded")
     if speeds:
@@ -727,7 +793,7 @@ def _cost_row(name: str, records: Sequence[Result]) -> dict[str, object]:
         "seconds": number(sum(cost.seconds for cost in costs), ".1f"),
         "texts encoded": number(sum(cost.encoded for cost in costs), ","),
         "texts/s": speed,
-        "peak MiB": number(peak or None, ",.0f", absent="not measured"),
+        "peak MiB": number(peak_mebibytes or None, ",.0f", absent="not measured"),
         "device": records[0].environment.device,
     }
 
@@ -775,34 +841,57 @@ def standings(
     per benchmark and type instead. Tasks with fewer than two models are left out.
     """
     if TIERS[tier].benchmarks:
-        return _mean_rankings(comparison or compare(results, tier=tier, seed=seed), seed)
+        if comparison is None:
+            comparison = compare(results, tier=tier, seed=seed)
+        return _rankings_by_means(comparison, seed)
     tasks = TIERS[tier].task_keys
-    on_tier = [result for result in latest(results) if result.task.key in tasks]
-    matrices, _ = pair_results(on_tier)
+    records = [result for result in latest(results) if result.task.key in tasks]
+    matrices, _ = pair_results(records)
+    in_order = sorted(matrices, key=lambda matrix: _position(matrix.task, tasks))
+    rankings = _rankings_by_task(in_order, records, seed)
+    return rankings | _rankings_over_tasks(matrices, records, seed)
 
-    def position(matrix: ScoreMatrix) -> int:  # of a task, or a part of it, in the tier
-        for index, key in enumerate(tasks):
-            if matrix.task.startswith(key):
-                return index
-        return len(tasks)
 
-    rankings: dict[str, Ranking] = {}
-    for matrix in sorted(matrices, key=position):
-        if len(matrix.systems) > 1:
-            data = _data_of([matrix], on_tier)
-            rankings[matrix.task] = rank_systems([matrix], seed=seed, data=data)
-    by_metric: dict[str, list[ScoreMatrix]] = {}  # unlike metrics have no mean
+def _position(task: str, tier_tasks: Sequence[str]) -> int:
+    """Return the position of a task, or a part of it, in a tier."""
+    for index, key in enumerate(tier_tasks):
+        if task.startswith(key):
+            return index
+    return len(tier_tasks)
+
+
+def _rankings_by_task(
+    matrices: Iterable[ScoreMatrix], records: Sequence[Result], seed: int
+) -> dict[str, Ranking]:
+    rankings = {}
     for matrix in matrices:
-        by_metric.setdefault(matrix.metric, []).append(matrix)
-    for metric, alike in by_metric.items():
-        shared = benchmark_means.rankable(alike)
-        if len(shared) > 1:
-            title = ALL_TASKS if len(by_metric) == 1 else f"{ALL_TASKS} by {metric}"
-            rankings[title] = rank_systems(shared, seed=seed, data=_data_of(shared, on_tier))
+        if len(matrix.systems) > 1:
+            data = _data_of([matrix], records)
+            rankings[matrix.task] = rank_systems([matrix], seed=seed, data=data)
     return rankings
 
 
-def _mean_rankings(comparison: Comparison, seed: int) -> dict[str, Ranking]:
+def _rankings_over_tasks(
+    matrices: Iterable[ScoreMatrix], records: Sequence[Result], seed: int
+) -> dict[str, Ranking]:
+    """Rank the models on the mean over tasks, one for each metric."""
+    by_metric = defaultdict(list)
+    for matrix in matrices:
+        by_metric[matrix.metric].append(matrix)
+    rankings = {}
+    for metric, of_metric in by_metric.items():
+        shared_tasks = benchmark_means.rankable(of_metric)
+        if len(shared_tasks) < 2:
+            continue
+        title = ALL_TASKS
+        if len(by_metric) > 1:
+            title = f"{ALL_TASKS} by {metric}"
+        data = _data_of(shared_tasks, records)
+        rankings[title] = rank_systems(shared_tasks, seed=seed, data=data)
+    return rankings
+
+
+def _rankings_by_means(comparison: Comparison, seed: int) -> dict[str, Ranking]:
     """Rank the models on each mean of a tier with benchmarks."""
     rankings = {}
     for mean in comparison.means:
@@ -822,13 +911,14 @@ def _mean_rankings(comparison: Comparison, seed: int) -> dict[str, Ranking]:
 
 def _data_of(matrices: Sequence[ScoreMatrix], results: Iterable[Result]) -> DataUsed:
     """Return the data of tasks, or of parts of them."""
-    names = [f"{matrix.task}-" for matrix in matrices]
-    used = []
+    # With a hyphen, the task "A" has the part "A-test", but "AB" is another task.
+    tasks = tuple(f"{matrix.task}-" for matrix in matrices)
+    records = []
     for result in results:
-        start = f"{result.task.key}-"
-        if any(name.startswith(start) for name in names):
-            used.append(result)
-    return DataUsed.of(used)
+        key = f"{result.task.key}-"
+        if any(task.startswith(key) for task in tasks):
+            records.append(result)
+    return DataUsed.of(records)
 
 
 def rank_table(rankings: Mapping[str, Ranking]) -> Table | None:
@@ -841,24 +931,35 @@ def rank_table(rankings: Mapping[str, Ranking]) -> Table | None:
     """
     if not rankings:
         return None
-    widest = max(rankings.values(), key=lambda ranking: ranking.units)
-    rows: dict[str, dict[str, Cell | str]] = {}
+    systems: dict[str, None] = {}
     for ranking in rankings.values():
-        for standing in ranking.standings:
-            rows.setdefault(standing.system, {"model": standing.system})
+        systems |= dict.fromkeys(standing.system for standing in ranking.standings)
+    rows: dict[str, dict[str, Cell | str]] = {system: {"model": system} for system in systems}
+    widest = max(rankings.values(), key=lambda ranking: ranking.units)
     for title, ranking in rankings.items():
         head = _ranking_head(title, ranking)
-        of_system = {standing.system: standing for standing in ranking.standings}
+        by_system = {standing.system: standing for standing in ranking.standings}
         for system, row in rows.items():
-            standing_of = of_system.get(system)
+            standing_of = by_system.get(system)
             row[head] = _rank_cell(standing_of, system, ranking)
             if ranking is widest:
-                row.update(_over_tasks_cells(standing_of, title, ranking))
+                row.update(_cells_over_tasks(standing_of, title, ranking))
+    return Table.of(
+        rows.values(),
+        note=_note_on_ranks(rankings, widest),
+        name="ranks",
+        caption="Rank of each model with its interval, on each task or type of task. Models that "
+        "share a letter in a column are not significantly different.",
+        data=functools.reduce(operator.or_, (ranking.data for ranking in rankings.values())),
+    )
+
+
+def _note_on_ranks(rankings: Mapping[str, Ranking], widest: Ranking) -> str:
     note = (
         "Only models with a score on every task are ranked; in a mean over tasks each has the same "
         "weight, a group that of one task. Intervals exclude the ranks of models that are "
-        f"significantly better or worse. Letters and intervals: {_methods(rankings)}, alpha "
-        f"{ALPHA:g}, and the interval of the difference.{_averaged(rankings)}"
+        f"significantly better or worse. Letters and intervals: {_tests(rankings)}, alpha "
+        f"{ALPHA:g}, and the interval of the difference.{_sentences_on_means(rankings)}"
     )
     if widest.units > 1:
         note += " Borda: as on MTEB's leaderboard."
@@ -867,14 +968,7 @@ def rank_table(rankings: Mapping[str, Ranking]) -> Table | None:
             " Tasks like these: the tasks as a sample, with Student's interval over their means, "
             "and the share of bootstrap draws of them in which a model has the best mean."
         )
-    return Table.of(
-        rows.values(),
-        note=note,
-        name="ranks",
-        caption="Rank of each model with its interval, on each task or type of task. Models that "
-        "share a letter in a column are not significantly different.",
-        data=functools.reduce(operator.or_, (ranking.data for ranking in rankings.values())),
-    )
+    return note
 
 
 def _ranking_head(title: str, ranking: Ranking) -> str:
@@ -886,47 +980,59 @@ def _ranking_head(title: str, ranking: Ranking) -> str:
     return f"{short_task(kind)}\n{size}"
 
 
-def _over_tasks_cells(standing: Standing | None, title: str, ranking: Ranking) -> dict[str, Cell]:
-    """Return the Borda rank and what the tasks say as a sample, if there are enough of them."""
-    cells = {}
+def _cells_over_tasks(standing: Standing | None, title: str, ranking: Ranking) -> dict[str, Cell]:
+    """Return the Borda rank and what the tasks say as a sample, if there are enough of them.
+
+    A model without a standing has dashes.
+    """
+    borda_head = f"Borda\n{title}"
+    mean_head, share_head = "mean\non tasks like these", "first\nin draws of tasks"
+    heads = []
     if ranking.units > 1:
-        borda = standing.borda if standing else None
-        cells[f"Borda\n{title}"] = number(borda, "d")
+        heads.append(borda_head)
     if ranking.units >= FEWEST_TASKS:
-        mean = share = ends = None
-        if standing:
-            mean, share, ends = standing.mean, standing.first, standing.like_these
-        cells["mean\non tasks like these"] = number(mean, interval=ends)
-        cells["first\nin draws of tasks"] = number(share, ".0%")
-    return cells
+        heads += [mean_head, share_head]
+    if standing is None:
+        return {head: number(None) for head in heads}
+    cells = {
+        borda_head: number(standing.borda, "d"),
+        mean_head: number(standing.mean, interval=standing.like_these),
+        share_head: number(standing.first, ".0%"),
+    }
+    return {head: cells[head] for head in heads}
 
 
-def _methods(rankings: Mapping[str, Ranking]) -> str:
+def _tests(rankings: Mapping[str, Ranking]) -> str:
     """Name the test behind rankings, and the pairs of each over which it is corrected."""
     corrections = dict.fromkeys(NAMES[ranking.correction] for ranking in rankings.values())
-    sizes = " or ".join(
-        dict.fromkeys(plural(ranking.family, "pair") for ranking in rankings.values())
+    sizes = dict.fromkeys(plural(ranking.family, "pair") for ranking in rankings.values())
+    return (
+        f"{TEST}, {' or '.join(corrections)} over all pairs of models of a column "
+        f"({' or '.join(sizes)})"
     )
-    return f"{TEST}, {' or '.join(corrections)} over all pairs of models of a column ({sizes})"
 
 
-def _averaged(rankings: Mapping[str, Ranking]) -> str:
+def _sentences_on_means(rankings: Mapping[str, Ranking]) -> str:
     """Name the tasks of each mean over tasks, and those that the other columns show besides."""
     sentences = []
-    for title, mean in rankings.items():
-        missing = benchmark_means.missing_tasks(mean.tasks, mean.name)
-        if missing:
-            names = ", ".join(map(short_task, missing))
-            sentences.append(f" {mean.name} without {names}: too few models have them.")
+    for title, ranking in rankings.items():
+        missing_tasks = benchmark_means.missing_tasks(ranking.tasks, ranking.name)
+        if missing_tasks:
+            names = _short_names(missing_tasks)
+            sentences.append(f" {ranking.name} without {names}: too few models have them.")
         if not title.startswith(ALL_TASKS):
             continue
-        tasks = ", ".join(map(short_task, mean.tasks))
-        sentence = f" A{title[1:]}: the mean of {tasks}"
-        left_out = [name for name in rankings if name not in (*mean.tasks, ALL_TASKS)]
-        if title == ALL_TASKS and left_out:
-            sentence += f"; without {', '.join(map(short_task, left_out))}, which fewer models have"
+        title_of_sentence = title.replace(ALL_TASKS, "All tasks")
+        sentence = f" {title_of_sentence}: the mean of {_short_names(ranking.tasks)}"
+        further_tasks = [name for name in rankings if name not in (*ranking.tasks, ALL_TASKS)]
+        if title == ALL_TASKS and further_tasks:
+            sentence += f"; without {_short_names(further_tasks)}, which fewer models have"
         sentences.append(f"{sentence}.")
     return "".join(sentences)
+
+
+def _short_names(tasks: Iterable[str]) -> str:
+    return ", ".join(short_task(task) for task in tasks)
 
 
 def _rank_cell(standing: Standing | None, system: str, ranking: Ranking) -> Cell:
@@ -935,7 +1041,7 @@ def _rank_cell(standing: Standing | None, system: str, ranking: Ranking) -> Cell
         tasks = ranking.unranked.get(system, ())
         reason = "no score"
         if tasks:
-            reason += f" on {', '.join(map(short_task, tasks))}"
+            reason += f" on {_short_names(tasks)}"
         return Cell("not ranked", reason)
     low, high = standing.rank_interval
     return Cell(
@@ -943,20 +1049,31 @@ def _rank_cell(standing: Standing | None, system: str, ranking: Ranking) -> Cell
         f"{low} to {high}",
         value=standing.rank,
         interval=standing.rank_interval,
-        mark=" ".join(map(_group_mark, standing.groups)),
+        mark=" ".join(_group_mark(group) for group in standing.groups),
     )
 
 
 def _group_mark(group: int) -> str:
     """Return the letter of a tie group, or its number after the last letter."""
-    return chr(ord("a") + group - 1) if group <= 26 else str(group)
+    letters = string.ascii_lowercase
+    if group > len(letters):
+        return str(group)
+    return letters[group - 1]
 
 
-# The data of expected scores: metric, MTEB's revision, and size, which is checked because a private
-# hub may serve a sample under any revision.
+class _Target(NamedTuple):
+    """The data of an expected score."""
+
+    metric: str
+    revision: str  # MTEB's
+    size: Mapping[str, int]  # checked, because a private hub may serve a sample
+
+
 _TARGETS = {
-    "STSBenchmark": ("Spearman", "b0fddb56ed78048fa8b90373c8a3cfc37b684831", {"pairs": 1379}),
-    "MSMARCO": (
+    "STSBenchmark": _Target(
+        "Spearman", "b0fddb56ed78048fa8b90373c8a3cfc37b684831", {"pairs": 1379}
+    ),
+    "MSMARCO": _Target(
         "MRR@10",
         "c5a29a104738b98a9e76336939199e264163d4a0",
         {"documents": 8_841_823, "queries": 6980},
@@ -982,7 +1099,8 @@ def expected_table(results: Iterable[Result]) -> Table | None:
     names = model_names(records)
     rows = []
     for label in _EXPECTED:
-        for identity, of_model in by_model(_records_expected(label, records)).items():
+        records_of_label = _records_expected(label, records)
+        for identity, of_model in by_model(records_of_label).items():
             rows.append(_expected_row(label, names[identity], of_model))
     if not rows:
         return None
@@ -1006,29 +1124,33 @@ def _records_expected(label: str, records: Iterable[Result]) -> list[Result]:
 
 
 def _expected_row(label: str, name: str, of_model: Mapping[str, Result]) -> dict[str, object]:
-    is_ours = label == _OURS
-    relation = ">" if is_ours else "~"
-    row: dict[str, object] = {"model": (name, _OURS if is_ours else "")}
-    for task, (metric, _, _) in _TARGETS.items():
-        row[f"{task}\n{metric}, expected"] = f"{relation} {_EXPECTED[label][task]:.2f}"
-        row[f"{task}\n{metric}, measured"] = _measured_cell(label, of_model, task)
+    relation, remark = "~", ""
+    if label == _OURS:
+        relation, remark = ">", _OURS
+    row: dict[str, object] = {"model": (name, remark)}
+    for task, target in _TARGETS.items():
+        row[f"{task}\n{target.metric}, expected"] = f"{relation} {_EXPECTED[label][task]:.2f}"
+        row[f"{task}\n{target.metric}, measured"] = _measured_cell(label, of_model, task)
     return row
 
 
 def _measured_cell(label: str, of_model: Mapping[str, Result], task: str) -> Cell:
-    metric, revision, size = _TARGETS[task]
-    record = of_model.get(task)
-    score = record.metrics.get(metric) if record else None
-    if record is None or score is None or score.value is None:
+    target = _TARGETS[task]
+    score = None
+    if task in of_model:
+        score = of_model[task].metrics.get(target.metric)
+    if score is None or score.value is None:
         folder = next(iter(of_model.values())).model.spec
         return Cell("missing", f"qwen3nb eval --model {folder} --tasks {','.join(_TARGETS)}")
-    if record.task.revision != revision or record.task.size != size:
+    measured_on = of_model[task].task
+    if measured_on.revision != target.revision or measured_on.size != target.size:
         return number(score.value, detail="other data, not judged")
     difference = score.value - _EXPECTED[label][task]
-    verdict = f"{difference:+.3f}"
-    if label == _OURS:
-        verdict = "above" if difference > 0 else "BELOW"
-    return number(score.value, detail=verdict, strong=verdict == "BELOW")
+    if label != _OURS:
+        return number(score.value, detail=f"{difference:+.3f}")
+    if difference > 0:
+        return number(score.value, detail="above")
+    return number(score.value, detail="BELOW", strong=True)
 
 
 def sts_table(results: Iterable[Result]) -> Table | None:
@@ -1045,18 +1167,17 @@ def sts_table(results: Iterable[Result]) -> Table | None:
     if len({record.task.key for record in records}) < 2:
         return None
     tasks = sorted({record.task.key for record in records if "Spearman" in record.metrics})
-    of_msmarco = [record for record in records if record.task.key == "MSMARCO"]
-    recorded = {name for record in of_msmarco for name in record.metrics}
-    metrics = [name for name in _MSMARCO_METRICS if name in recorded]
+    metrics = _metrics_on_msmarco(records)
     heads = ["model", *(f"{task}\nSpearman" for task in tasks), f"Avg\n{len(tasks)} STS tasks"]
     heads += [f"MS MARCO\n{metric.replace('Recall', 'R')}" for metric in metrics]
-    names, of_models = model_names(records), by_model(records)
+    names = model_names(records)
     rows = []
-    for identity in sorted(of_models, key=lambda identity: names[identity]):
-        of_model = of_models[identity]
+    for identity, of_model in by_model(records).items():
         correlations = [_metric_cell(of_model, task, "Spearman") for task in tasks]
-        others = [_metric_cell(of_model, "MSMARCO", metric) for metric in metrics]
-        rows.append((names[identity], *correlations, _mean_of_cells(correlations), *others))
+        mean = _mean_of_cells(correlations)
+        searches = [_metric_cell(of_model, "MSMARCO", metric) for metric in metrics]
+        rows.append((names[identity], *correlations, mean, *searches))
+    rows.sort(key=operator.itemgetter(0))  # by name
     return Table.of(
         rows,
         heads,
@@ -1066,6 +1187,15 @@ def sts_table(results: Iterable[Result]) -> Table | None:
         caption="Correlations on every STS task, and the metrics on MS MARCO dev.",
         data=DataUsed.of(records),
     )
+
+
+def _metrics_on_msmarco(records: Iterable[Result]) -> list[str]:
+    """Return the metrics that a record on MS MARCO has, in the order of their columns."""
+    recorded: set[str] = set()
+    for record in records:
+        if record.task.key == "MSMARCO":
+            recorded |= record.metrics.keys()
+    return [metric for metric in _MSMARCO_METRICS if metric in recorded]
 
 
 def _metric_cell(of_model: Mapping[str, Result], task: str, metric: str) -> Cell:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from qwen3nb.report.render.figure import (
     Figure,
     MplFigure,
     grid,
+    is_wide,
     panels,
     plain,
     row_names,
@@ -53,6 +54,9 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.format import number_text, p_value_text
 from qwen3nb.utils.imports import DataFrame
+
+if TYPE_CHECKING:
+    from matplotlib.lines import Line2D
 
 _TITLES = {
     "loss": "training loss",
@@ -81,12 +85,11 @@ class Trainings(Answer):
     @property
     def data(self) -> DataUsed:
         """The data of all scores."""
-        return DataUsed.of(
-            record
-            for trajectory in self.trajectories
-            for by_step in trajectory.records.values()
-            for record in by_step.values()
-        )
+        records: list[Result] = []
+        for trajectory in self.trajectories:
+            for by_step in trajectory.records.values():
+                records += by_step.values()
+        return DataUsed.of(records)
 
     @cached_property
     def summaries(self) -> tuple[TrainingSummary, ...]:
@@ -115,7 +118,7 @@ class Trainings(Answer):
         """A row per task and training: the last step against the first, tested."""
         gains = [summary.gain for summary in self.summaries]
         return Table.of(
-            map(_row, self.summaries),
+            [_row(summary) for summary in self.summaries],
             note=f"95 % intervals ({interval_words(['paired'])}); p: "
             f"{family_words(gains, 'gains')}; p < {ALPHA:g}, and an interval that excludes 0, in "
             "bold. First and last are not selected by score, so the difference is not biased, "
@@ -132,97 +135,77 @@ class Trainings(Answer):
         measures = self._measures()
         if not measures:
             return None
-        names = list(dict.fromkeys(log.name for log in self.logs))
-
-        def draw(width: float) -> MplFigure:
-            labels = dict(zip(names, row_names(names), strict=True))
-            styles = model_styles(names)
-            lines: dict[str, Any] = {}
-            figure, axes, _ = panels(len(measures), width, height=1.9)
-            for axis, measure in zip(axes, measures, strict=True):
-                for log in self.logs:
-                    points = log.series.get(measure)
-                    if points:
-                        steps, values = zip(*points, strict=True)
-                        look = styles[log.name]
-                        (line,) = axis.plot(steps, values, lw=1.3, ms=3, **look)
-                        lines[labels[log.name]] = line
-                axis.set(title=_TITLES.get(measure, measure), xlabel="training step")
-                _scale_steps(
-                    axis, [log.series[measure] for log in self.logs if log.series.get(measure)]
-                )
-                grid(axis, which="y")
-            columns = 3 if width > 5 else 1
-            figure.legend(
-                lines.values(), lines, loc="outside lower center", ncols=columns, fontsize=SMALL
-            )
-            return figure
-
         words = []
         for log in self.logs:
             for measure in measures:
                 if measure in log.series and measure != "lr":
-                    (_, first), (_, last) = log.series[measure][0], log.series[measure][-1]
-                    title = _TITLES.get(measure, measure)
-                    words.append(f"{log.name}: {title} {first:.3f} to {last:.3f}")
+                    words.append(f"{log.name}: {_change_in_words(log, measure)}")
         return Figure(
             name="losses",
-            draw=draw,
+            draw=partial(self._draw_logs, measures),
             caption="Losses, development scores and learning rate by step, as logged, one line per "
             "training; single values, so without intervals. Values that were not logged have no "
             "line.",
             alt=f"Losses by training step. {'; '.join(words)}.",
         )
 
+    def _draw_logs(self, measures: Sequence[str], width: float) -> MplFigure:
+        """Draw a panel per measure, and in it a line per training."""
+        names = list(dict.fromkeys(log.name for log in self.logs))
+        labels = dict(zip(names, row_names(names), strict=True))
+        styles = model_styles(names)
+        lines_by_label: dict[str, Line2D] = {}
+        figure, axes, _ = panels(len(measures), width, height=1.9)
+        for axis, measure in zip(axes, measures, strict=True):
+            logs = [log for log in self.logs if log.series.get(measure)]
+            for log in logs:
+                steps, values = zip(*log.series[measure], strict=True)
+                (line,) = axis.plot(steps, values, lw=1.3, ms=3, **styles[log.name])
+                lines_by_label[labels[log.name]] = line
+            axis.set(title=_TITLES.get(measure, measure), xlabel="training step")
+            _scale_steps(axis, [log.series[measure] for log in logs])
+            grid(axis, which="y")
+        figure.legend(
+            lines_by_label.values(),
+            lines_by_label,
+            loc="outside lower center",
+            ncols=3 if is_wide(width) else 1,
+            fontsize=SMALL,
+        )
+        return figure
+
     def _measures(self) -> list[str]:
         """Return the names of what is drawn: those with a title first, then development scores."""
-        logged = {name for log in self.logs for name in log.series}
-        scores = [name for name in logged if name.startswith("eval_") and not name.endswith(_SPEED)]
-        return [name for name in dict.fromkeys([*_TITLES, *sorted(scores)]) if name in logged]
+        logged: set[str] = set()
+        for log in self.logs:
+            logged |= log.series.keys()
+        names = list(_TITLES)
+        for name in sorted(logged):
+            is_score = name.startswith("eval_") and not name.endswith(_SPEED)
+            if is_score and name not in _TITLES:
+                names.append(name)
+        return [name for name in names if name in logged]
 
     def conflicts(self) -> Figure | None:
         """Cosine of the two objectives' gradients by layer and step, a panel per joint training.
 
         On a common colour scale; unmeasured cells are hatched. None if there are no measurements.
         """
-        measured = [conflicts for conflicts in self.gradient_conflicts if conflicts.cosines]
-        if not measured:
-            return None
-        tables = [conflicts.by_step() for conflicts in measured]
-
-        def draw(width: float) -> MplFigure:
-            import pandas as pd
-            from seaborn import heatmap
-
-            largest = max(float(np.nanmax(np.abs(table))) for table in tables)
-            height = min(5.0, 1.6 + 0.15 * max(len(conflicts.layers) for conflicts in measured))
-            figure, axes, _ = panels(len(measured), width, height=height, per_line=2)
-            for axis, conflicts, table in zip(axes, measured, tables, strict=True):
-                axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
-                axis.patch.set(hatch="///", edgecolor=GREY)
-                heatmap(
-                    pd.DataFrame(table, index=conflicts.layers, columns=conflicts.steps),
-                    ax=axis,
-                    cmap="RdBu",
-                    vmin=-largest,
-                    vmax=largest,
-                    cbar_kws={"label": "cosine", "shrink": 0.9},
-                    rasterized=True,  # a page of thousands of rectangles is slow
-                )
-                axis.tick_params(length=0)
-                axis.tick_params(axis="y", rotation=0)
-                axis.set_title(plain(conflicts.name), fontsize=8)
-                axis.set(xlabel="training step", ylabel="layer")
-            return figure
-
-        words = [
-            f"{conflicts.name}: mean {np.nanmean(table):+.3f}, from {np.nanmin(table):+.3f} to "
-            f"{np.nanmax(table):+.3f}"
-            for conflicts, table in zip(measured, tables, strict=True)
+        conflicts_of_runs = [
+            conflicts for conflicts in self.gradient_conflicts if conflicts.cosines
         ]
+        if not conflicts_of_runs:
+            return None
+        words = []
+        for conflicts in conflicts_of_runs:
+            cosines = conflicts.by_step()
+            words.append(
+                f"{conflicts.name}: mean {np.nanmean(cosines):+.3f}, from "
+                f"{np.nanmin(cosines):+.3f} to {np.nanmax(cosines):+.3f}"
+            )
         return Figure(
             name="conflicts",
-            draw=draw,
+            draw=partial(_draw_conflicts_of_runs, conflicts_of_runs),
             caption="Cosine of the gradients of two objectives, a panel per joint training: by "
             "layer and step, mean over the layer's modules. Hatched: not measured.",
             alt=f"Cosines of gradients by layer and step. {'; '.join(words)}.",
@@ -249,12 +232,13 @@ class Trainings(Answer):
 
         for trajectory in self.trajectories:
             for by_step in trajectory.scores.values():
-                if len(by_step) > 1:
-                    columns = {
-                        step: pd.Series(by_step[step].scores, by_step[step].queries)
-                        for step in sorted(by_step)
-                    }
-                    return pd.DataFrame(columns).dropna()
+                if len(by_step) < 2:
+                    continue
+                columns = {}
+                for step, column in sorted(by_step.items()):
+                    columns[step] = pd.Series(column.scores, index=column.queries)
+                queries_of_all_steps = pd.DataFrame(columns).dropna()
+                return queries_of_all_steps
         return pd.DataFrame()
 
 
@@ -285,31 +269,28 @@ def trainings(
     if outputs and not base.is_dir():
         raise FileNotFoundError(f"{outputs}: no such folder")
     records = latest(results)
-    tasks = split_names(task)
-    if not tasks:
-        tasks = list(TIERS[tier or richest_tier(records)].task_keys)
-        tasks += sorted(_tasks_of_adapters(records) - set(tasks))
+    tasks = split_names(task) or _tasks_of(records, tier)
     folders = find_outputs(base)
     problems: list[str] = []
     logs = _read(_last_checkpoints(base), _log_of_trainer, problems)
     logs += _read(find_logs(folders), read_log, problems)
-    conflicts = _read(find_logs(folders, CONFLICTS), read_conflicts, problems)
-    for log in logs:
-        problems += [f"{log.name}: {note}" for note in log.notes]
-    for measured in conflicts:
-        problems += [f"{measured.name}: {note}" for note in measured.notes]
+    conflicts_of_runs = _read(find_logs(folders, CONFLICTS), read_conflicts, problems)
+    for run in (*logs, *conflicts_of_runs):
+        problems += [f"{run.name}: {note}" for note in run.notes]
     return Trainings(
         tuple(trajectories(records, tasks=tasks, metric=metric)),
         tuple(logs),
-        tuple(conflicts),
+        tuple(conflicts_of_runs),
         tuple(problems),
         seed,
     )
 
 
-def _tasks_of_adapters(records: Iterable[Result]) -> set[str]:
-    """Return the tasks of adapters, which are evaluated on their own tasks."""
-    return {record.task.key for record in records if record.training is not None}
+def _tasks_of(records: Sequence[Result], tier: str) -> list[str]:
+    """Return the tasks of a tier, then those of adapters, which have tasks of their own."""
+    tasks = list(TIERS[tier or richest_tier(records)].task_keys)
+    of_adapters = {record.task.key for record in records if record.training is not None}
+    return tasks + sorted(of_adapters - set(tasks))
 
 
 def _read(files: Iterable[Path], reader: Callable[[Path], Log], problems: list[str]) -> list[Log]:
@@ -325,14 +306,18 @@ def _read(files: Iterable[Path], reader: Callable[[Path], Log], problems: list[s
 
 def _last_checkpoints(base: Path) -> list[Path]:
     """Return the last checkpoint with a log of transformers' Trainer, of each training."""
-    last: dict[Path, tuple[int, Path]] = {}
-    for file in base.rglob("checkpoint-*/trainer_state.json"):
+    checkpoints_by_training: dict[Path, dict[int, Path]] = {}
+    for file in sorted(base.rglob("checkpoint-*/trainer_state.json")):
         checkpoint = file.parent
         step = step_of(checkpoint)
         if step is not None:
-            earlier = last.get(checkpoint.parent, (step, checkpoint))
-            last[checkpoint.parent] = max(earlier, (step, checkpoint))
-    return [checkpoint for _, (_, checkpoint) in sorted(last.items())]
+            by_step = checkpoints_by_training.setdefault(checkpoint.parent, {})
+            by_step[step] = checkpoint
+    last_checkpoints = []
+    for _, by_step in sorted(checkpoints_by_training.items()):
+        last_step = max(by_step)
+        last_checkpoints.append(by_step[last_step])
+    return last_checkpoints
 
 
 def _log_of_trainer(checkpoint: Path) -> TrainingLog:
@@ -340,21 +325,61 @@ def _log_of_trainer(checkpoint: Path) -> TrainingLog:
     return read_trainer_state(trainer_state(checkpoint), name=name)
 
 
-def _row(summary: TrainingSummary) -> dict[str, Any]:
+def _row(summary: TrainingSummary) -> dict[str, object]:
     """Return a row of the table of gains."""
     gain, best = summary.gain, summary.best
+    last_mean, first_mean = gain.means  # of the last and of the first step
+    best_mean, _ = best.means
+    p_value = Cell(
+        p_value_text(gain.corrected), strong=gain.significant(ALPHA), value=gain.corrected
+    )
     return {
         "task": (short_task(summary.task), summary.metric),
         "training": summary.name,
-        "first step": (gain.means[1], gain.second),
-        "last step": (gain.means[0], gain.first),
+        "first step": (first_mean, gain.second),
+        "last step": (last_mean, gain.first),
         "last − first\n95 % interval": difference_cell(gain),
-        "p\ncorrected": Cell(
-            p_value_text(gain.corrected), strong=gain.significant(ALPHA), value=gain.corrected
-        ),
+        "p\ncorrected": p_value,
         "queries": number(gain.n, "d"),
-        "best step": (best.first.removeprefix("step "), f"mean {best.means[0]:.3f}"),
+        "best step": (best.first.removeprefix("step "), f"mean {best_mean:.3f}"),
     }
+
+
+def _change_in_words(log: TrainingLog, measure: str) -> str:
+    values = [value for _, value in log.series[measure]]
+    return f"{_TITLES.get(measure, measure)} {values[0]:.3f} to {values[-1]:.3f}"
+
+
+def _draw_conflicts_of_runs(conflicts_of_runs: Sequence[Conflicts], width: float) -> MplFigure:
+    """Draw a panel per joint training, on a common scale of colours."""
+    largest = max(float(np.nanmax(np.abs(run.by_step()))) for run in conflicts_of_runs)
+    layers = max(len(run.layers) for run in conflicts_of_runs)
+    height = min(5.0, 1.6 + 0.15 * layers)
+    figure, axes, _ = panels(len(conflicts_of_runs), width, height=height, per_line=2)
+    for axis, run in zip(axes, conflicts_of_runs, strict=True):
+        _draw_conflicts(axis, run, largest=largest)
+    return figure
+
+
+def _draw_conflicts(axis: Axes, conflicts: Conflicts, *, largest: float) -> None:
+    import pandas as pd
+    from seaborn import heatmap
+
+    axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
+    axis.patch.set(hatch="///", edgecolor=GREY)
+    heatmap(
+        pd.DataFrame(conflicts.by_step(), index=conflicts.layers, columns=conflicts.steps),
+        ax=axis,
+        cmap="RdBu",
+        vmin=-largest,
+        vmax=largest,
+        cbar_kws={"label": "cosine", "shrink": 0.9},
+        rasterized=True,  # a page of thousands of rectangles is slow
+    )
+    axis.tick_params(length=0)
+    axis.tick_params(axis="y", rotation=0)
+    axis.set_title(plain(conflicts.name), fontsize=8)
+    axis.set(xlabel="training step", ylabel="layer")
 
 
 def _scale_steps(axis: Axes, lines: Sequence[Sequence[tuple[int, float]]]) -> None:
@@ -368,13 +393,13 @@ def _scale_steps(axis: Axes, lines: Sequence[Sequence[tuple[int, float]]]) -> No
 def _in_words(summary: TrainingSummary) -> str:
     """Describe the gain of one training on its task, and its best step."""
     gain = summary.gain
+    last_mean, first_mean = gain.means  # of the last and of the first step
     verb = "is not shown to change"
     if gain.significant(ALPHA):
         verb = "raised" if gain.difference > 0 else "lowered"
     return (
         f"Training {summary.name} {verb} {summary.metric} on {short_task(summary.task)}: "
-        f"{number_text(gain.means[1])} at {gain.second}, "
-        f"{number_text(gain.means[0])} at {gain.first} "
+        f"{number_text(first_mean)} at {gain.second}, {number_text(last_mean)} at {gain.first} "
         f"({difference_text(gain, noun='gains')}). {_best_in_words(summary)}"
     )
 
@@ -385,7 +410,8 @@ def _best_in_words(summary: TrainingSummary) -> str:
     step = best.first.capitalize()
     if best.identical:
         return f"{step} and {best.second} score the same on every query."
-    if {best.first, best.second} == {gain.first, gain.second} and best.family == 1:
+    has_two_steps = best.family == 1 and {best.first, best.second} == {gain.first, gain.second}
+    if has_two_steps:
         return f"{step} scores best of the two."
     lead = f"above {best.second}, the next best, by {difference_text(best, noun='other steps')}."
     if best.significant(ALPHA):

@@ -91,10 +91,10 @@ def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
     assert all(expected[each.first][0] and each.difference > MARGIN for each in taken)
 
     lead = find_lead(comparison, task=RETRIEVAL)
-    for each in lead.ahead:
+    for each in lead.leads:
         assert each == comparison.difference(lead.name, each.second, task=RETRIEVAL)
     text = lead_conclusion(comparison, task=RETRIEVAL).text
-    assert ("is best on" in text) == lead.ahead[0].significant(ALPHA)
+    assert ("is best on" in text) == lead.leads[0].significant(ALPHA)
 
     (trained,) = findings(comparison, task=RETRIEVAL)
     pair = comparison.difference("x-checkpoint-9", "x-checkpoint-0", task=RETRIEVAL)
@@ -462,7 +462,7 @@ def test_a_model_is_best_only_if_it_is_shown_to_be_ahead_of_all():
     names = {"a": BASE, "b": BASE - 0.02, "c": swinging}
     records = [make(name, task=TASK, scores=scores) for name, scores in names.items()]
     comparison = compare(records, tier="smoke")
-    ahead = {each.second: each for each in find_lead(comparison, task=TASK).ahead}
+    ahead = {each.second: each for each in find_lead(comparison, task=TASK).leads}
     assert ahead["b"].significant(ALPHA)
     assert not ahead["c"].significant(ALPHA)
     sentence = str(lead_conclusion(comparison, task=TASK))
