@@ -37,14 +37,16 @@ _CORRELATED = 3.0  # standard errors above which correlations of parts are not b
 
 def _pearson(values: Array) -> Array:
     """Pearson correlation of the two columns of (R, n, 2): (R,); NaN where one is constant."""
-    centred = values - values.mean(axis=-2, keepdims=True)
-    covariance = (centred[..., 0] * centred[..., 1]).sum(axis=-1)
-    spread = np.sqrt((centred**2).sum(axis=-2))
+    deviations = values - values.mean(axis=-2, keepdims=True)
+    first, second = deviations[..., 0], deviations[..., 1]
+    product_sums = (first * second).sum(axis=-1)
+    norms = np.sqrt((deviations**2).sum(axis=-2))
     with np.errstate(invalid="ignore", divide="ignore"):
-        result = covariance / (spread[..., 0] * spread[..., 1])
+        correlations = product_sums / (norms[..., 0] * norms[..., 1])
     # Centring a constant column leaves rounding errors, whose correlation is noise.
-    constant = (np.ptp(values, axis=-2) == 0).any(axis=-1)
-    return np.where(constant, np.nan, result)
+    ranges = np.ptp(values, axis=-2)
+    has_constant = (ranges == 0).any(axis=-1)
+    return np.where(has_constant, np.nan, correlations)
 
 
 def _macro_f1(values: Array) -> Array:
@@ -52,15 +54,15 @@ def _macro_f1(values: Array) -> Array:
 
     As in scikit-learn, a class counts if it is true or predicted at least once.
     """
-    total = np.zeros(len(values))
-    classes = np.zeros(len(values))
+    f1_sums = np.zeros(len(values))
+    class_counts = np.zeros(len(values))
     for label in np.unique(values):
-        members = values == label  # (R, n, 2)
-        size = members.sum(axis=(1, 2))
-        hits = members.all(axis=2).sum(axis=1)
-        total += 2 * hits / np.maximum(size, 1)
-        classes += size > 0
-    return np.asarray(total / classes)
+        is_label = values == label  # (R, n, 2)
+        true_or_predicted = is_label.sum(axis=(1, 2))  # a hit counts twice
+        hits = is_label.all(axis=2).sum(axis=1)
+        f1_sums += 2 * hits / np.maximum(true_or_predicted, 1)
+        class_counts += true_or_predicted > 0
+    return np.asarray(f1_sums / class_counts)
 
 
 def _mean(values: Array) -> Array:
@@ -163,29 +165,36 @@ def aggregate(
     scores = QueryScores.of(per_query)
     samples = [scores.sample(columns, part) for part in parts or ("",)]
     outcome = aggregate_samples(samples, how=how, columns=columns, parts=parts)
-    if outcome.interval not in PARALLEL or not _parallel(scores.queries, parts, samples, how):
+    if outcome.interval not in PARALLEL:
+        return outcome
+    if not _have_same_queries(scores.queries, parts, samples):
+        return outcome
+    if not _correlate(samples, how):
         return outcome
     return aggregate_samples(samples, how=how, columns=columns, parts=parts, parallel=True)
 
 
-def _parallel(
-    queries: Iterable[str], parts: Sequence[str], samples: Sequence[Array], how: str
+def _correlate(samples: Sequence[Array], how: str) -> bool:
+    """Whether the values of parts with the same queries correlate more than by chance."""
+    parts = len(samples)
+    queries = len(samples[0])
+    if queries < _FEWEST_PARALLEL:
+        return False
+    pairs = parts * (parts - 1) / 2
+    # The matrix has the correlation of each pair twice, and that of each part with itself, 1.
+    sum_over_pairs = _correlations(samples, how).sum() - parts
+    mean_correlation = sum_over_pairs / (2 * pairs)
+    error_if_independent = 1 / math.sqrt(queries * pairs)
+    return bool(mean_correlation > _CORRELATED * error_if_independent)
+
+
+def _have_same_queries(
+    queries: Iterable[str], parts: Sequence[str], samples: Sequence[Array]
 ) -> bool:
-    """Whether parts have the same queries, and their values correlate more than by chance."""
-    if len(parts) < 2 or len({len(sample) for sample in samples}) > 1:
+    """Whether there are parts whose queries have the same ids after the part's prefix."""
+    sizes = {len(sample) for sample in samples}
+    if len(parts) < 2 or len(sizes) > 1:
         return False
-    if not _same_queries(queries, parts):
-        return False
-    size = len(samples[0])
-    pairs = len(parts) * (len(parts) - 1) / 2
-    mean = (_correlations(samples, how).sum() - len(parts)) / (2 * pairs)
-    # The mean correlation of independent parts has this standard error.
-    error = 1 / math.sqrt(size * pairs)
-    return bool(size >= _FEWEST_PARALLEL and mean > _CORRELATED * error)
-
-
-def _same_queries(queries: Iterable[str], parts: Sequence[str]) -> bool:
-    """Whether the queries of all parts have the same ids after the part's prefix."""
     names: dict[str, set[str]] = {part: set() for part in parts}
     for query in queries:
         for part in parts:

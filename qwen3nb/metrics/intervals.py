@@ -45,9 +45,12 @@ Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 _TINY = 1e-12
-_NARROW = 0.05  # spread, as a share of the way to a bound, below which values there may be missing
-_SKEWED = 2.5  # weight of the shift by skewness beyond its standard error
-_SHOWS_NOTHING = 3  # up to this many queries without spread, the interval is the whole range
+# Spread, as a share of the way to a bound, below which values there may be missing.
+_NARROW_SPREAD = 0.05
+_SKEWNESS_WEIGHT = 2.5  # of the shift by skewness beyond its standard error
+# Up to this many queries without spread, the interval is the whole range.
+_UNINFORMATIVE_QUERIES = 3
+_FEWEST_PAIRS = 4  # for the interval of a correlation
 
 # Name of each method as shown with an interval; ``paired``: of differences.
 # Below it, a sample may lack the rare scores that decide a mean; see the book's methods.
@@ -140,7 +143,7 @@ class Moments(NamedTuple):
 
     means: Array
     variances: Array  # mean squares of the deviations from the mean
-    to_sides: Array  # the part of it above the mean, less that below
+    to_sides: Array  # the part of the variance above the mean, less that below
     cubes: Array  # mean cubes of the deviations
 
 
@@ -162,21 +165,43 @@ def widened_ends(
 
     ``level`` is that of all rows, or of each.
     """
+    means = moments.means
+    below = _side_length(moments, -1.0, means - low, level=level, queries=queries)
+    above = _side_length(moments, 1.0, high - means, level=level, queries=queries)
+    return np.maximum(means - below, low), np.minimum(means + above, high)
+
+
+def _side_length(
+    moments: Moments, sign: float, distance: Array, *, level: float | Array, queries: int
+) -> Array:
+    """Return the lengths (rows,) of the side below the mean (``sign`` -1) or above it (1).
+
+    ``distance``: of the mean from the bound on this side.
+    """
     n = queries
-    means, variances, to_sides, cubes = moments
-    spreads = np.sqrt(variances * n / (n - 1))
-    skewness = _ratio(cubes, variances**1.5)
-    excess = math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))
+    deviations = np.sqrt(moments.variances * n / (n - 1))
+    skewness = _ratio(moments.cubes, moments.variances**1.5)
+    skewness_error = math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))  # in normal data
+    skewness_of_side = np.maximum(0.0, sign * skewness - skewness_error)
+    # Student's half width, shifted by what the skewness exceeds its error (Johnson 1978).
     t = stdtrit(n - 1, (1 + level) / 2)
-    lacking = 1 - ((1 - level) / 2) ** (1 / n) if n > _SHOWS_NOTHING else 1.0
-    ends = []
-    for sign, distance in ((-1.0, means - low), (1.0, high - means)):
-        skew = _SKEWED * np.maximum(0.0, sign * skewness - excess)
-        half = spreads * (t / math.sqrt(n) + skew * (1 + 2 * t**2) / (6 * n))
-        seen = np.minimum(spreads, np.sqrt(np.maximum(0.0, variances + sign * to_sides)))
-        narrow = 1 - np.minimum(1.0, _ratio(seen, _NARROW * distance)) ** 4
-        ends.append(means + sign * np.hypot(half, narrow * lacking * distance))
-    return np.maximum(ends[0], low), np.minimum(ends[1], high)
+    shift = _SKEWNESS_WEIGHT * skewness_of_side * (1 + 2 * t**2) / (6 * n)
+    student = deviations * (t / math.sqrt(n) + shift)
+    # Where values hardly spread to this side, the sample may lack queries at the bound.
+    mean_square = moments.variances + sign * moments.to_sides
+    deviations_of_side = np.sqrt(np.maximum(0.0, mean_square))
+    spread = np.minimum(deviations, deviations_of_side)
+    share_of_way = _ratio(spread, _NARROW_SPREAD * distance)
+    narrowness = 1 - np.minimum(1.0, share_of_way) ** 4
+    missing = narrowness * _missing_share(n, level) * distance
+    return np.asarray(np.hypot(student, missing))
+
+
+def _missing_share(queries: int, level: float | Array) -> float | Array:
+    """Return the largest share of all queries that a sample may lack (Clopper and Pearson 1934)."""
+    if queries <= _UNINFORMATIVE_QUERIES:
+        return 1.0
+    return 1 - ((1 - level) / 2) ** (1 / queries)
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:
@@ -207,16 +232,18 @@ def mean_of_intervals(
         return intervals[0]
     if weights is None:
         weights = np.full(len(values), 1 / len(values))
-    distances = np.abs(np.asarray(intervals) - np.asarray(values)[:, None])
+    points = np.asarray(values)
+    distances = np.abs(np.asarray(intervals) - points[:, None])  # (values, 2): below, above
     weighted = weights[:, None] * distances
     if correlations is None:
         squares = (weighted**2).sum(axis=0)
     else:
+        # Of each side: the sum over all pairs of values of r_ij d_i d_j.
         products = np.einsum("is,ij,js->s", weighted, correlations, weighted)
         squares = np.maximum(0.0, products)
-    below, above = np.sqrt(squares)
-    mean = float(weights @ np.asarray(values))
-    return mean - float(below), mean + float(above)
+    below, above = np.sqrt(squares).tolist()
+    mean = float(weights @ points)
+    return mean - below, mean + above
 
 
 def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | None:
@@ -236,19 +263,29 @@ def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | N
         influences.append(influence)
     mean = float(np.mean(scores))
     variance = float((np.mean(influences, axis=0) ** 2).mean())
-    largest = mean * (1 - mean)
-    ratio = 1.0
-    if largest > _TINY:
-        if variance == 0:
-            return mean, mean
-        ratio = variance / largest
-    if ratio < 1:
-        ratio = min(1.0, ratio + (1 - ratio) * (1.0 + ratio / 2) / math.sqrt(n))
+    variance_of_share = mean * (1 - mean)
+    if variance_of_share > _TINY and variance == 0:
+        return mean, mean
+    ratio = _variance_ratio(variance, variance_of_share, n)
     freedom = max(1, n - len(scores))
+    # Wilson's interval: a shrunken centre, and the half width around it.
     weight = ratio * _quantile(freedom, level) ** 2 / freedom
     centre = (mean + weight / 2) / (1 + weight)
-    half = math.sqrt(weight * largest + weight**2 / 4) / (1 + weight)
-    return max(0.0, min(centre - half, mean)), min(1.0, max(centre + half, mean))
+    half = math.sqrt(weight * variance_of_share + weight**2 / 4) / (1 + weight)
+    low = min(centre - half, mean)
+    high = max(centre + half, mean)
+    return max(0.0, low), min(1.0, high)
+
+
+def _variance_ratio(variance: float, variance_of_share: float, n: int) -> float:
+    """Return the ratio of a variance to that of a share; of few values, shrunk towards 1."""
+    if variance_of_share <= _TINY:
+        return 1.0
+    ratio = variance / variance_of_share
+    if ratio >= 1:
+        return ratio
+    missing = (1 - ratio) * (1.0 + ratio / 2) / math.sqrt(n)
+    return min(1.0, ratio + missing)
 
 
 def _f1(
@@ -264,17 +301,20 @@ def _f1(
 def correlation_interval(first: Array, second: Array, *, how: str, level: float) -> Interval | None:
     """Interval of the ``pearson`` or ``spearman`` correlation of two columns (n,)."""
     n = len(first)
-    if n < 4:
+    if n < _FEWEST_PAIRS:
         return None
-    r, influence = correlation_influence(first, second, how=how)
-    inner = _inside(r, n)
-    spread = float(influence.std()) / (1 - inner**2)
-    normal_spread = 1.0
+    correlation, influence = correlation_influence(first, second, how=how)
+    clipped = _clipped_correlation(correlation, n)
+    # On Fisher's z scale, where the errors of normal data do not depend on the correlation.
+    deviation = float(influence.std()) / (1 - clipped**2)
+    normal_deviation = 1.0
     if how == "spearman":
-        normal_spread = math.sqrt(1 + inner**2 / 2)
-    half = float(ndtri((1 + level) / 2)) * max(spread, normal_spread) / math.sqrt(n - 3)
-    centre = math.atanh(inner)
-    return min(math.tanh(centre - half), r), max(math.tanh(centre + half), r)
+        normal_deviation = math.sqrt(1 + clipped**2 / 2)  # Bonett and Wright 2000
+    quantile = float(ndtri((1 + level) / 2))
+    half = quantile * max(deviation, normal_deviation) / math.sqrt(n - 3)
+    centre = math.atanh(clipped)
+    low, high = math.tanh(centre - half), math.tanh(centre + half)
+    return min(low, correlation), max(high, correlation)
 
 
 def correlation_influence(first: Array, second: Array, *, how: str) -> tuple[float, Array]:
@@ -286,31 +326,38 @@ def correlation_influence(first: Array, second: Array, *, how: str) -> tuple[flo
     if how == "spearman":
         first, second = scipy.stats.rankdata(first), scipy.stats.rankdata(second)
     a, b = _standardised(first), _standardised(second)
-    r = max(-1.0, min(1.0, float((a * b).mean())))
-    inner = _inside(r, len(a))
+    products = a * b
+    correlation = max(-1.0, min(1.0, float(products.mean())))
+    clipped = _clipped_correlation(correlation, len(a))
     if how != "spearman":
-        return r, _jackknife(a, b, inner) * (1 - inner**2)
-    moved = a * b - inner / 2 * (a**2 + b**2) + _rank_influence(a, b) + _rank_influence(b, a)
-    return r, moved - inner * (_rank_influence(a, a) + _rank_influence(b, b))
+        return correlation, _jackknife(a, b, clipped) * (1 - clipped**2)
+    # Croux and Dehon 2010: a value counts by its own rank, and by how it moves those of others.
+    influence = products - clipped / 2 * (a**2 + b**2)
+    influence += _rank_influence(a, b)
+    influence += _rank_influence(b, a)
+    influence -= clipped * (_rank_influence(a, a) + _rank_influence(b, b))
+    return correlation, influence
 
 
 def _standardised(values: Array) -> Array:
     return np.asarray((values - values.mean()) / values.std())
 
 
-def _inside(r: float, n: int) -> float:
+def _clipped_correlation(correlation: float, n: int) -> float:
     """Clip a correlation to keep Fisher's z finite, also if all pairs are on a line."""
-    return min(max(r, 1 / n**2 - 1), 1 - 1 / n**2)
+    return min(max(correlation, 1 / n**2 - 1), 1 - 1 / n**2)
 
 
-def _jackknife(a: Array, b: Array, r: float) -> Array:
+def _jackknife(a: Array, b: Array, correlation: float) -> Array:
     """Jackknife influence on Fisher's z: n − 1 times the difference without each pair."""
     n = len(a)
     step = n / (n - 1)
-    spread = np.sqrt(np.maximum(_TINY, (n - step * a**2) * (n - step * b**2)))
-    without = (n * r - step * a * b) / spread
+    variances = (n - step * a**2) * (n - step * b**2)
+    deviations = np.sqrt(np.maximum(_TINY, variances))
+    correlations = (n * correlation - step * a * b) / deviations  # without each pair
     bound = 1 - 1 / n**2
-    return np.asarray((n - 1) * (math.atanh(r) - np.arctanh(np.clip(without, -bound, bound))))
+    z_without = np.arctanh(np.clip(correlations, -bound, bound))
+    return np.asarray((n - 1) * (math.atanh(correlation) - z_without))
 
 
 def _rank_influence(ranks: Array, other: Array) -> Array:
@@ -321,8 +368,11 @@ def _rank_influence(ranks: Array, other: Array) -> Array:
     sums = np.concatenate([[0.0], np.cumsum(other[order])])
     sums_below = sums[np.searchsorted(ascending, ranks, side="left")]
     sums_up_to = sums[np.searchsorted(ascending, ranks, side="right")]
-    means_above = (sums[-1] - (sums_below + sums_up_to) / 2) / n
-    scale = n / scipy.stats.rankdata(ranks).std()  # from shares of n to standard deviations
+    # Of the others' values on queries with a higher rank, those of equal rank counting half.
+    sum_of_all = sums[-1]
+    means_above = (sum_of_all - (sums_below + sums_up_to) / 2) / n
+    deviation_of_ranks = scipy.stats.rankdata(ranks).std()
+    scale = n / deviation_of_ranks  # from shares of n to standard deviations
     return np.asarray((means_above - means_above.mean()) * scale)
 
 

@@ -101,18 +101,19 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         """
         if isinstance(scores, QueryScores):
             return scores
-        rows: dict[str, int] = {}
+        row_of_query: dict[str, int] = {}
         for column in scores.values():
             for query in column:
                 if not isinstance(query, str):
                     raise ValueError(f"query ids: expected strings, got {shortened(query)}")
-                rows.setdefault(query, len(rows))
+                row_of_query.setdefault(query, len(row_of_query))
         arrays = {}
         for name, column in scores.items():
-            array = np.full(len(rows), np.nan)
-            array[[rows[query] for query in column]] = _finite(name, column)
+            rows = [row_of_query[query] for query in column]
+            array = np.full(len(row_of_query), np.nan)
+            array[rows] = _finite_values(name, column)
             arrays[name] = array
-        return cls(tuple(rows), arrays)
+        return cls(tuple(row_of_query), arrays)
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -136,16 +137,19 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         """
         rows = sorted_rows(self.queries, part)
         values = np.stack([self.array(column)[rows] for column in columns], axis=1)
-        absent = np.isnan(values)
-        differs = (absent != absent[:, :1]).any(axis=0)
-        if differs.any():
-            other = columns[int(differs.argmax())]
+        is_missing = np.isnan(values)
+        is_missing_in_first = is_missing[:, :1]
+        differs_from_first = (is_missing != is_missing_in_first).any(axis=0)  # by column
+        if differs_from_first.any():
+            other = columns[int(differs_from_first.argmax())]
             raise ValueError(f"columns {columns[0]!r} and {other!r} cover different queries")
-        present = ~absent[:, 0]
-        rows, values = rows[present], values[present]
-        finite = np.isfinite(values).all(axis=1)
-        if not finite.all():
-            query = self.queries[rows[finite.argmin()]]
+        has_score = ~is_missing_in_first[:, 0]
+        rows = rows[has_score]
+        values = values[has_score]
+        is_finite = np.isfinite(values).all(axis=1)
+        if not is_finite.all():
+            first_bad_row = rows[is_finite.argmin()]
+            query = self.queries[first_bad_row]
             raise ValueError(f"query {query!r} has a value that is not finite")
         return values
 
@@ -190,7 +194,7 @@ def read_only(array: Array) -> Array:
     return view
 
 
-def _finite(name: str, column: Mapping[str, float]) -> Array:
+def _finite_values(name: str, column: Mapping[str, float]) -> Array:
     """Return the values of a column.
 
     Raises:
@@ -200,9 +204,10 @@ def _finite(name: str, column: Mapping[str, float]) -> Array:
         values = np.array(list(column.values()), dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"column {name!r}: expected numbers ({error})") from None
-    finite = np.isfinite(values)
-    if not finite.all():
-        query = list(column)[int(finite.argmin())]
+    is_finite = np.isfinite(values)
+    if not is_finite.all():
+        first_bad_row = int(is_finite.argmin())
+        query = list(column)[first_bad_row]
         raise ValueError(
             f"column {name!r}: query {query!r} has the value {shortened(column[query])}; "
             "expected a finite 64-bit float"

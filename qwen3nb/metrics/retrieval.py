@@ -29,7 +29,7 @@ JUDGED = "Judged@10"  # recorded with every score on own data, and no score itse
 # Names of counts in records; the second follows the name of a part of a fusion.
 NOTHING_FOUND = "queries for which nothing was retrieved, counted as 0"
 PART_FOUND_NOTHING = ", a part of the fusion, retrieved nothing"
-_NAME = re.compile(r"(?P<metric>[A-Za-z]+)@(?P<depth>[1-9]\d*)")
+_NAME = re.compile(r"(?P<metric>[A-Za-z]+)@(?P<depth>[1-9]\d*)")  # such as ``nDCG@10``
 
 
 def _dcg(gains: Sequence[float]) -> float:
@@ -190,17 +190,20 @@ def rank_documents(scores: Mapping[str, float]) -> list[str]:
     """
     names = list(scores)
     values = np.fromiter(scores.values(), dtype=np.float64, count=len(names))
-    if not np.isfinite(values).all():
-        document = names[int(np.flatnonzero(~np.isfinite(values))[0])]
+    is_finite = np.isfinite(values)
+    if not is_finite.all():
+        document = names[int(is_finite.argmin())]
         raise ValueError(f"document {document!r}: expected a finite score; got {scores[document]}")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # beyond 32 bits, a score is infinite
         rounded = values.astype(np.float32)
-    order = np.argsort(rounded)[::-1]
-    ranked = rounded[order]
-    if (ranked[1:] != ranked[:-1]).all():
-        return [names[row] for row in order.tolist()]
+    best_first = np.argsort(rounded)[::-1]
+    ranked = rounded[best_first]
+    has_ties = (ranked[1:] == ranked[:-1]).any()
+    if not has_ties:
+        return [names[row] for row in best_first.tolist()]
     # Equal scores rank by id, from the last.
-    return [name for _, name in sorted(zip(rounded.tolist(), names, strict=True), reverse=True)]
+    scored_names = zip(rounded.tolist(), names, strict=True)
+    return [name for _, name in sorted(scored_names, reverse=True)]
 
 
 def ranking(run: Run, query: str, depth: int | None = None) -> list[str]:
@@ -268,15 +271,16 @@ def score_run(
     depth = deepest(measures)
     values: dict[str, dict[str, float]] = {str(measure): {} for measure in measures}
     for query, judgements in qrels.items():
-        relevant = any(grade > 0 for grade in judgements.values())
-        if not relevant and not (zeros and judgements):
+        has_relevant = any(grade > 0 for grade in judgements.values())
+        if not has_relevant:
+            if zeros and judgements:
+                for measure in measures:
+                    values[measure][query] = 0.0
             continue
-        documents: list[str] = []
-        if relevant:
-            try:
-                documents = ranking(run, query, depth)
-            except ValueError as error:
-                raise ValueError(f"query {query!r}: {error}") from None
+        try:
+            documents = ranking(run, query, depth)
+        except ValueError as error:
+            raise ValueError(f"query {query!r}: {error}") from None
         graded = JudgedRanking.of(judgements, documents)
         binary = graded.binary(threshold)
         for measure in measures:
@@ -315,12 +319,15 @@ def score_rankings(
     qrels: dict[str, dict[str, int]] = {}
     run: dict[str, dict[str, float]] = {}
     for index, (documents, answers) in enumerate(zip(retrieved, relevant, strict=True)):
-        query = str(index)
-        qrels[query] = {str(answer): 1 for answer in answers}
-        if not qrels[query]:
+        grades = {str(answer): 1 for answer in answers}
+        scores = {str(document): -float(rank) for rank, document in enumerate(documents)}
+        if not grades:
             raise ValueError(f"query {index}: expected at least one relevant document; got none")
-        run[query] = {str(document): -float(rank) for rank, document in enumerate(documents)}
-        if len(run[query]) < len(documents):
+        if len(scores) < len(documents):
             raise ValueError(f"query {index}: a document occurs twice in its ranking")
-    scores = score_run(qrels, run, metrics)
-    return {name: sum(column.values()) / max(len(column), 1) for name, column in scores.items()}
+        qrels[str(index)] = grades
+        run[str(index)] = scores
+    means = {}
+    for name, column in score_run(qrels, run, metrics).items():
+        means[name] = sum(column.values()) / max(len(column), 1)
+    return means

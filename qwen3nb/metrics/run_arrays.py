@@ -68,14 +68,21 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         """
         part = self.part(query)
         documents, scores = self.documents[part], self.scores[part]
-        finite = np.isfinite(scores)
-        if not finite.all():
-            row = int(finite.argmin())
-            name, score = self.names[documents[row]], float(scores[row])
-            raise ValueError(f"document {name!r}: expected a finite score; got {score}")
-        with np.errstate(over="ignore"):
-            order = np.lexsort((documents, scores.astype(np.float32)))
-        return self._named(documents[order[::-1][:depth]])
+        self._check_finite(documents, scores)
+        with np.errstate(over="ignore"):  # beyond 32 bits, a score is infinite
+            rounded = scores.astype(np.float32)
+        ascending = np.lexsort((documents, rounded))  # by score, then by document
+        best_first = ascending[::-1]
+        return self._named(documents[best_first[:depth]])
+
+    def _check_finite(self, documents: NDArray[np.int32], scores: NDArray[np.float64]) -> None:
+        is_finite = np.isfinite(scores)
+        if is_finite.all():
+            return
+        first_bad = int(is_finite.argmin())
+        name = self.names[documents[first_bad]]
+        score = float(scores[first_bad])
+        raise ValueError(f"document {name!r}: expected a finite score; got {score}")
 
     def by_name(self) -> Self:
         """Return the run with the documents of each query in ascending order of ids."""
@@ -89,22 +96,22 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         selected = tuple(queries)
         if selected == self.queries:
             return self
-        parts = []
-        for query in selected:
-            part = slice(0, 0)
-            if query in self:
-                part = self.part(query)
-            parts.append(part)
-        rows = np.concatenate(
-            [np.empty(0, np.int64), *(np.arange(part.start, part.stop) for part in parts)]
-        )
+        rows_of_queries = [self._rows_of(query) for query in selected]
+        rows = np.concatenate([np.empty(0, np.int64), *rows_of_queries])
         return replace(
             self,
             queries=selected,
-            offsets=_ends([part.stop - part.start for part in parts]),
+            offsets=_offsets([len(rows) for rows in rows_of_queries]),
             documents=self.documents[rows],
             scores=self.scores[rows],
         )
+
+    def _rows_of(self, query: str) -> NDArray[np.int64]:
+        """Return the rows of the documents and scores of a query; none if it is missing."""
+        if query not in self:
+            return np.empty(0, np.int64)
+        part = self.part(query)
+        return np.arange(part.start, part.stop)
 
 
 class RunBuilder:
@@ -139,22 +146,25 @@ class RunBuilder:
         rows = np.frombuffer(self._rows, dtype=np.int32)
         documents = np.frombuffer(self._documents, dtype=np.int32)
         scores = np.frombuffer(self._scores, dtype=np.float64)
+        # Documents were numbered as they came; in a run, they are numbered by name.
         names = tuple(sorted(self._names))
         numbers = [self._names[name] for name in names]
-        positions = np.empty(len(names), dtype=np.int32)
-        positions[numbers] = np.arange(len(names), dtype=np.int32)
+        position_of_number = np.empty(len(names), dtype=np.int32)
+        position_of_number[numbers] = np.arange(len(names), dtype=np.int32)
+        lengths = np.bincount(rows, minlength=len(self._queries))
         return RunArrays(
-            tuple(self._queries),
-            _ends(np.bincount(rows, minlength=len(self._queries))),
-            names,
-            positions[self.in_order(documents)],
-            self.in_order(scores),
+            queries=tuple(self._queries),
+            offsets=_offsets(lengths),
+            names=names,
+            documents=position_of_number[self.in_order(documents)],
+            scores=self.in_order(scores),
         )
 
     def in_order(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return a value per added row (N,) in the order of the run."""
         rows = np.frombuffer(self._rows, dtype=np.int32)
-        if np.all(rows[1:] >= rows[:-1]):
+        is_in_order = np.all(rows[1:] >= rows[:-1])
+        if is_in_order:
             return values
         return values[np.argsort(rows, kind="stable")]
 
@@ -166,6 +176,6 @@ def _numbers(names: Collection[str], numbers: dict[str, int]) -> Iterator[int]:
     return map(numbers.__getitem__, names)
 
 
-def _ends(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+def _offsets(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the start offsets of parts of these lengths, and the end of the last."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
@@ -106,10 +107,10 @@ class Gate:
             return Verdict.NO_RESULT
         if interval is None:
             return Verdict.INCONCLUSIVE
-        low, high = (self.verdict(end) for end in interval)
-        if low != high:
+        low, high = interval
+        if self.verdict(low) != self.verdict(high):
             return Verdict.INCONCLUSIVE
-        return low
+        return self.verdict(low)
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,10 @@ class Estimate:
     def defined_tirs(self) -> list[float]:
         """The TIR of each seed that has one."""
         return [tir for tir in self.tirs if tir is not None]
+
+    def with_notes(self, notes: Iterable[str]) -> Self:
+        """Return the estimate with further caveats."""
+        return replace(self, notes=(*self.notes, *notes))
 
 
 @dataclass(frozen=True)
@@ -174,19 +179,6 @@ def estimate(
         else:
             tirs.append(None)
             notes.append(f"the specialist of seed {seed} scores 0, so its TIR is undefined")
-    defined = specialist > 0
-    influence, problem = None, ""
-    if any(dataset.by_query is None for dataset in datasets):
-        notes.append("no scores per query: the interval is over seeds only")
-    elif defined.any():
-        parts = [
-            QueryScores(dataset.by_query.queries, dataset.by_query.scores[:, :, defined])
-            for dataset in datasets
-            if dataset.by_query is not None
-        ]
-        problem = _why_unstable(specialist[defined], parts)
-        if not problem:
-            influence = _influence(specialist[defined], joint[defined], parts)
     point = Estimate(
         name,
         tuple(seeds),
@@ -195,6 +187,19 @@ def estimate(
         _mean([tir for tir in tirs if tir is not None]),
         notes=tuple(notes),
     )
+    by_query = [dataset.by_query for dataset in datasets if dataset.by_query is not None]
+    if len(by_query) < len(datasets):
+        point = point.with_notes(["no scores per query: the interval is over seeds only"])
+        return TaskEstimate(_with_verdicts(point, None, "", gate), None)
+    is_defined = specialist > 0
+    if not is_defined.any():
+        return TaskEstimate(_with_verdicts(point, None, "", gate), None)
+    specialist, joint = specialist[is_defined], joint[is_defined]
+    parts = [QueryScores(part.queries, part.scores[:, :, is_defined]) for part in by_query]
+    problem = _why_unstable(specialist, parts)
+    influence = None
+    if not problem:
+        influence = _influence(specialist, joint, parts)
     return TaskEstimate(_with_verdicts(point, influence, problem, gate), influence, problem)
 
 
@@ -219,11 +224,9 @@ def mean_estimate(
             notes.append(f"without {task.estimate.name}, which has no TIR")
         else:
             averaged.append(task)
-    tables = [_by_seed(task.estimate) for task in averaged]
-    if len({frozenset(table) for table in tables}) > 1:
+    if len({frozenset(_by_seed(task.estimate)) for task in averaged}) > 1:
         notes.append(_different_seeds(averaged))
-    seeds = _common_seeds(tables)
-    means = [np.mean([table[seed] for table in tables], axis=0) for seed in seeds]
+    point = _mean_point(averaged)
     problems = [task.problem for task in averaged if task.problem]
     influences = [task.influence for task in averaged if task.influence is not None]
     influence = None
@@ -231,17 +234,23 @@ def mean_estimate(
         influence = _mean_influence(influences)
     elif averaged and not problems:
         notes.append("a task has no scores per query: the interval is over seeds only")
-    point = Estimate(
-        "overall",
-        seeds,
-        tuple(float(tir) for tir, _ in means),
-        tuple(float(delta) for _, delta in means),
-        _mean([task.estimate.tir for task in averaged if task.estimate.tir is not None]),
-        notes=tuple(notes),
-    )
     problem = problems[0] if problems else ""
     is_complete = len(averaged) == len(tasks) + len(left_out)
+    point = point.with_notes(notes)
     return _with_verdicts(point, influence, problem, gate, is_complete=is_complete)
+
+
+def _mean_point(tasks: Sequence[TaskEstimate]) -> Estimate:
+    """Return the mean of several tasks with a TIR, over the seeds that all have."""
+    tables = [_by_seed(task.estimate) for task in tasks]
+    seeds = _common_seeds(tables)
+    tirs, deltas = [], []
+    for seed in seeds:
+        mean_tir, mean_delta = np.mean([table[seed] for table in tables], axis=0)
+        tirs.append(float(mean_tir))
+        deltas.append(float(mean_delta))
+    tirs_of_tasks = [task.estimate.tir for task in tasks if task.estimate.tir is not None]
+    return Estimate("overall", seeds, tuple(tirs), tuple(deltas), _mean(tirs_of_tasks))
 
 
 def _by_seed(estimate: Estimate) -> dict[int | None, tuple[float, float]]:
@@ -283,10 +292,12 @@ def _why_unstable(specialist: Array, parts: Sequence[QueryScores]) -> str:
     """Return why the influence of queries cannot be estimated, or an empty text."""
     if any(len(part.queries) < 2 for part in parts):
         return "a data set has a single query"
-    shares = [part.scores / (len(parts) * len(part.scores)) for part in parts]
+    # What each query adds to the score, of both systems and each seed.
+    addends = [part.scores / (len(parts) * len(part.scores)) for part in parts]
     for seed, score in enumerate(specialist):
-        error, freedom = query_error([share[:, 0, seed] for share in shares])
-        if score <= scipy.stats.t.ppf((1 + LEVEL) / 2, freedom) * error:
+        error, freedom = query_error([addend[:, 0, seed] for addend in addends])
+        half_width = scipy.stats.t.ppf((1 + LEVEL) / 2, freedom) * error
+        if score <= half_width:
             return "by its queries, the score of a specialist may be 0"
     return ""
 
@@ -299,8 +310,9 @@ def _influence(specialist: Array, joint: Array, parts: Sequence[QueryScores]) ->
     """
     moves = []
     for part in parts:
-        share = part.scores / (len(parts) * len(part.scores))
-        per_seed = (share[:, 0] * joint / specialist - share[:, 1]) / specialist
+        addends = part.scores / (len(parts) * len(part.scores))
+        of_specialist, of_joint = addends[:, 0], addends[:, 1]
+        per_seed = (of_specialist * joint / specialist - of_joint) / specialist
         moves.append((part.queries, per_seed.mean(axis=1)))
     return _sums(moves)
 
@@ -322,7 +334,7 @@ def _with_verdicts(
     is_complete: bool = True,
 ) -> Estimate:
     """Return the point estimate with deviations, interval, verdicts and caveats."""
-    tirs, deltas = np.array(point.defined_tirs), np.array(point.deltas)
+    tirs = np.array(point.defined_tirs)
     parts = list((influence or {}).values())
     interval = None
     if point.tir is not None and not problem:
@@ -332,19 +344,17 @@ def _with_verdicts(
         caveats.append(f"no interval: {problem}")
     elif parts and len(tirs) < 2:
         caveats.append("one seed: the interval does not include the variance between trainings")
-    evidence = None
-    if len(tirs) > 1 and is_complete:
-        evidence = interval
-    return replace(
+    is_evidence = len(tirs) > 1 and is_complete
+    estimate = replace(
         point,
         std=_deviation(tirs),
         delta=_mean(point.deltas),
-        delta_std=_deviation(deltas),
+        delta_std=_deviation(np.array(point.deltas)),
         interval=interval,
         by_point=gate.verdict(point.tir),
-        by_evidence=gate.evidence(point.tir, evidence),
-        notes=(*point.notes, *caveats),
+        by_evidence=gate.evidence(point.tir, interval if is_evidence else None),
     )
+    return estimate.with_notes(caveats)
 
 
 def _deviation(values: Array) -> float | None:
@@ -368,7 +378,9 @@ def crossed_interval(mean: float, per_seed: Array, influence: Sequence[Array]) -
     """
     low, high = student_interval(per_seed, level=LEVEL) or (0.0, 0.0)
     error, freedom = query_error(influence)
-    half = math.hypot((high - low) / 2, float(stdtrit(freedom, (1 + LEVEL) / 2)) * error)
+    half_over_seeds = (high - low) / 2
+    half_over_queries = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
+    half = math.hypot(half_over_seeds, half_over_queries)
     if half <= _ROUNDING_ERROR:
         return None
     return mean - half, mean + half

@@ -34,9 +34,9 @@ from qwen3nb.metrics.intervals import Array, Interval
 
 CONSTANT = "the differences are all the same, so they have no spread to test against"
 SINGLE = "a single query has no spread"
-_SHOWN = 0.8  # share of new samples that show equivalence with the number of queries needed
-_DOUBLINGS = 59  # of the number of queries, at most
-_FAR = 9.0  # standard deviations from the mean beyond which nothing is counted
+_SHARE_TO_SHOW = 0.8  # of new samples show equivalence with the number of queries needed
+_MOST_DOUBLINGS = 59  # of the number of queries
+_MOST_DEVIATIONS = 9.0  # from the mean, beyond which nothing is counted
 _SAMPLES = 2000  # simulated, of rare wins
 _MANY_WINS = 400  # from so many on, their mean is nearly normal
 
@@ -179,19 +179,22 @@ def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> T
     n = len(differences)
     if not differences.any():
         return TestResult(0.0, 1.0, n)
-    mean = float(differences.mean())
     units = resampling.cluster_values(differences, cluster)
-    if len(units) == 1 or _constant(units):
-        return TestResult(None, None, n, SINGLE if len(units) == 1 else CONSTANT)
-    sizes = np.unique(np.arange(n) if cluster is None else cluster, return_counts=True)[1]
-    if resampling.has_large_cluster(sizes):
-        sums = resampling.cluster_values(differences - mean, cluster, centred=False)
-        error, freedom = resampling.large_cluster_error(sums, sizes)
-        statistic = mean / float(error)
-        return TestResult(statistic, float(2 * scipy.stats.t.sf(abs(statistic), freedom)), n)
-    differences = units
-    result = scipy.stats.ttest_1samp(differences, 0.0)
-    return TestResult(float(result.statistic), float(result.pvalue), n)
+    if len(units) == 1:
+        return TestResult(None, None, n, SINGLE)
+    if _constant(units):
+        return TestResult(None, None, n, CONSTANT)
+    clusters = np.arange(n) if cluster is None else cluster
+    _, sizes = np.unique(clusters, return_counts=True)
+    if not resampling.has_large_cluster(sizes):
+        result = scipy.stats.ttest_1samp(units, 0.0)
+        return TestResult(float(result.statistic), float(result.pvalue), n)
+    mean = float(differences.mean())
+    sums = resampling.cluster_values(differences - mean, cluster, centred=False)
+    error, freedom = resampling.large_cluster_error(sums, sizes)
+    statistic = mean / float(error)
+    p_value = 2 * scipy.stats.t.sf(abs(statistic), freedom)
+    return TestResult(statistic, float(p_value), n)
 
 
 def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:
@@ -210,12 +213,15 @@ def effect_sizes(differences: Array) -> list[EffectSize]:
     deviations = differences.std(axis=1, ddof=min(1, n - 1)).tolist()
     wins = np.count_nonzero(differences > 0, axis=1).tolist()
     losses = np.count_nonzero(differences < 0, axis=1).tolist()
-    constant, differ = _constant(differences), np.any(differences, axis=1)
+    is_constant = _constant(differences)
+    has_difference = np.any(differences, axis=1)
     sizes = []
     for pair, mean in enumerate(means):
-        d_z: float | None = 0.0
-        if differ[pair]:
-            d_z = None if constant[pair] else mean / deviations[pair]
+        d_z: float | None = None
+        if not has_difference[pair]:
+            d_z = 0.0
+        elif not is_constant[pair]:
+            d_z = mean / deviations[pair]
         tied = n - wins[pair] - losses[pair]
         sizes.append(EffectSize(mean, d_z, wins[pair], tied, losses[pair]))
     return sizes
@@ -271,22 +277,22 @@ def queries_to_show(
     """
     if not (margin > 0 and math.isfinite(margin)):
         raise ValueError(f"expected a margin above 0; got {margin}")
-    n, mean = len(differences), float(differences.mean())
-    if n < 2 or abs(mean) >= margin:
+    n = len(differences)
+    if n < 2 or abs(float(differences.mean())) >= margin:
         return None
     if intervals.within(intervals.difference_interval(differences, level=level), margin):
         return n
-    high = 2 * n
-    while not _would_show(differences, high, margin=margin, level=level):
-        high *= 2
-        if high > n << _DOUBLINGS:
-            return None
-    low = high // 2
 
     def would_show(queries: int) -> bool:
         return _would_show(differences, queries, margin=margin, level=level)
 
-    return low + bisect_left(range(low, high), True, key=would_show)
+    enough = 2 * n
+    while not would_show(enough):
+        enough *= 2
+        if enough > n * 2**_MOST_DOUBLINGS:
+            return None
+    too_few = enough // 2
+    return too_few + bisect_left(range(too_few, enough), True, key=would_show)
 
 
 def _would_show(differences: Array, queries: int, *, margin: float, level: float) -> bool:
@@ -297,8 +303,10 @@ def _would_show(differences: Array, queries: int, *, margin: float, level: float
         return intervals.within(ends, margin)
     error = deviation / math.sqrt(queries)
     # The mean may rise, or fall, until one of the ends is at the margin.
-    rise, fall = margin - ends[1], margin + ends[0]
-    return float(ndtr(rise / error) - ndtr(-fall / error)) >= _SHOWN
+    low, high = ends
+    rise, fall = margin - high, margin + low
+    share_of_samples = float(ndtr(rise / error) - ndtr(-fall / error))
+    return share_of_samples >= _SHARE_TO_SHOW
 
 
 def unseen_outlier_could_turn(differences: Array) -> bool:
@@ -310,8 +318,10 @@ def unseen_outlier_could_turn(differences: Array) -> bool:
     |mean|``, which neither a p-value nor an interval from this sample excludes.
     """
     mean = abs(float(differences.mean()))
-    bound = max(1.0, float(np.abs(differences).max()))
-    return (1 - 0.025 ** (1 / len(differences))) * (bound + mean) > mean
+    largest = max(1.0, float(np.abs(differences).max()))
+    missing_share = 1 - 0.025 ** (1 / len(differences))
+    distance = largest + mean
+    return missing_share * distance > mean
 
 
 def power(effect: float, *, deviation: float, n: int, alpha: float = 0.05) -> float:
@@ -320,12 +330,13 @@ def power(effect: float, *, deviation: float, n: int, alpha: float = 0.05) -> fl
     From the noncentral t distribution (Cohen 1988, 2.5): n − 1 degrees of freedom,
     noncentrality ``effect * sqrt(n) / deviation``.
     """
-    critical = float(scipy.stats.t.ppf(1 - alpha / 2, n - 1))
+    freedom = n - 1
+    critical = float(scipy.stats.t.ppf(1 - alpha / 2, freedom))
     shift = effect * math.sqrt(n) / deviation
-    # The lower tail is computed as the upper tail of -shift: scipy's nct.cdf is NaN there.
-    return float(
-        scipy.stats.nct.sf(critical, n - 1, shift) + scipy.stats.nct.sf(critical, n - 1, -shift)
-    )
+    upper_tail = scipy.stats.nct.sf(critical, freedom, shift)
+    # As the upper tail of -shift, because scipy's nct.cdf is NaN there.
+    lower_tail = scipy.stats.nct.sf(critical, freedom, -shift)
+    return float(upper_tail + lower_tail)
 
 
 def power_of_rare_wins(effect: float, *, deviation: float, n: int, alpha: float = 0.05) -> float:
@@ -340,24 +351,29 @@ def power_of_rare_wins(effect: float, *, deviation: float, n: int, alpha: float 
 
     Wins that would have to exceed 1 are 1, and the standard deviation is smaller.
     """
-    size = min(1.0, (deviation**2 + effect**2) / effect)
-    equal = _power_of_equal_wins(size, chance=min(1.0, effect / size), n=n, alpha=alpha)
-    unequal = _power_of_unequal_wins(min(1.0, 2 * size), effect=effect, n=n, alpha=alpha)
+    mean_square = deviation**2 + effect**2
+    size = min(1.0, mean_square / effect)
+    chance = min(1.0, effect / size)
+    equal = _power_of_equal_wins(size, chance=chance, n=n, alpha=alpha)
+    largest = min(1.0, 2 * size)
+    unequal = _power_of_unequal_wins(largest, effect=effect, n=n, alpha=alpha)
     return min(equal, unequal)
 
 
 def _power_of_equal_wins(size: float, *, chance: float, n: int, alpha: float) -> float:
+    expected = n * chance
     spread = math.sqrt(n * chance * (1 - chance))
-    fewest = max(0, math.floor(n * chance - _FAR * spread))
-    most = min(n, math.ceil(n * chance + _FAR * spread))
+    fewest = max(0, math.floor(expected - _MOST_DEVIATIONS * spread))
+    most = min(n, math.ceil(expected + _MOST_DEVIATIONS * spread))
     wins = np.arange(fewest, most + 1)
     numbers = wins.astype(np.float64)
     sums = (numbers * size, numbers * size**2, numbers * size**3)
     means = sums[0] / n
-    below = np.where(size < means, wins, 0)
-    squares_below = below * (size - means) ** 2 + (n - wins) * means**2
+    wins_below = np.where(size < means, wins, 0)  # the mean; all ties are below it
+    squares_below = wins_below * (size - means) ** 2 + (n - wins) * means**2
     significant = _wins_significant(wins, sums, squares_below, n=n, alpha=alpha)
-    return float(scipy.stats.binom.pmf(wins, n, chance)[significant].sum())
+    probabilities = scipy.stats.binom.pmf(wins, n, chance)
+    return float(probabilities[significant].sum())
 
 
 def _power_of_unequal_wins(largest: float, *, effect: float, n: int, alpha: float) -> float:

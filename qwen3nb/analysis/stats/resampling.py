@@ -49,13 +49,15 @@ DRAWS = 10_000  # resamples of a bootstrap, sign flips of a permutation test
 LEVEL = 0.95  # of intervals
 
 _BLOCK = 2_000_000  # counts held at once: 16 MB
-_FLIPS = (256, 2048)  # minimum and maximum of sign flips in a block
-_ALIKE = 1e-4  # share of the lengths of two columns below which their distance is not from products
+_FEWEST_FLIPS, _MOST_FLIPS = 256, 2048  # in a block
+_MOST_INT16 = 1 << 16
+# Share of the lengths of two columns below which their distance is not from products.
+_CANCELLING = 1e-4
 _MOST_BITS = 32  # of a number that is a sign flip of all queries
-_ROUNDED = 2.0  # units by which fixed-point scores that are equal may differ
+_ROUNDING_UNITS = 2.0  # by which fixed-point scores that are equal may differ
 _COUNTED_PAIRS = 1 << 14  # pairs whose differing queries are counted at once
-_LARGE = 1 / 8  # share of the queries in one cluster
-_COMPARED = 1 << 17  # differences of pairs held at once, to fit a cache of 2 MB
+_LARGE_SHARE = 1 / 8  # of the queries in one cluster
+_CACHED_DIFFERENCES = 1 << 17  # of pairs, held at once to fit a cache of 2 MB
 
 
 def draw_seed(seed: int, queries: Sequence[str]) -> tuple[int, int]:
@@ -72,17 +74,27 @@ def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Arr
 
     A resample equal to the sample has exactly its means.
     """
-    (n, systems), scale = scores.shape, _scale(scores)
+    n, systems = scores.shape
+    scale = _scale(scores)
     exact = _fixed_point(scores, scale)
     generator = np.random.default_rng(seed)
-    small = np.uint16 if n <= 1 << 16 else np.int64  # a third faster to draw
-    sums, step = np.empty((n_resamples, systems)), max(1, _BLOCK // n)
-    for start in range(0, n_resamples, step):
-        counts = np.empty((min(step, n_resamples - start), n))
-        for row in counts:
-            row[:] = np.bincount(generator.integers(0, n, n, dtype=small), minlength=n)
-        sums[start : start + step] = counts @ exact
-    return np.ldexp(exact.sum(axis=0), -scale) / n, np.ldexp(sums, -scale) / n
+    sums = np.empty((n_resamples, systems))
+    block_size = max(1, _BLOCK // n)
+    for start in range(0, n_resamples, block_size):
+        block = sums[start : start + block_size]
+        block[:] = _draw_counts(generator, len(block), n) @ exact
+    means = np.ldexp(exact.sum(axis=0), -scale) / n
+    return means, np.ldexp(sums, -scale) / n
+
+
+def _draw_counts(generator: np.random.Generator, resamples: int, n: int) -> Array:
+    """Return how often each of n queries is drawn: (resamples, n)."""
+    dtype = np.uint16 if n <= _MOST_INT16 else np.int64  # 16 bits are a third faster to draw
+    counts = np.empty((resamples, n))
+    for row in counts:
+        drawn = generator.integers(0, n, n, dtype=dtype)
+        row[:] = np.bincount(drawn, minlength=n)
+    return counts
 
 
 def max_t_p_values(
@@ -125,22 +137,26 @@ def max_t_p_values(
         raise ValueError(f"expected at least one resample; got {n_resamples}")
     if not len(pairs):
         return [], []
-    n = len(scores)
-    flips = _SignFlips.of(n, n_resamples, seed)
+    flips = _SignFlips.of(len(scores), n_resamples, seed)
     scale = _scale(scores, largest)
     ordered = _OrderedPairs.of(scores, scale, np.array(pairs, dtype=np.intp))
     counts = _count_extreme(ordered, flips, scores, scale)
     if flips.is_complete:
         p_values = counts / flips.count
     else:
-        most = flips.count.bit_length() + 1
-        differing = _differing(scores, scale, ordered.first, ordered.second, most=most)
-        smallest = np.minimum(1.0, np.ldexp(2.0, -differing))
-        p_values = np.maximum((counts + 1) / (flips.count + 1), smallest)
+        possible = _smallest_p_values(ordered, scores, scale, flips.count)
+        p_values = np.maximum((counts + 1) / (flips.count + 1), possible)
     raw, adjusted = p_values
-    # No adjusted p-value is below that of a more significant pair.
+    # No adjusted p-value is below that of a more significant pair; the last pair is the first.
     adjusted[::-1] = np.maximum.accumulate(adjusted[::-1])
     return ordered.unsorted(raw), ordered.unsorted(adjusted)
+
+
+def _smallest_p_values(pairs: _OrderedPairs, scores: Array, scale: int, flips: int) -> Array:
+    """Return the smallest p-value that each pair can have: 2 / 2^m, if it differs on m queries."""
+    most = flips.bit_length() + 1  # of more queries, the smallest is below 1 / flips
+    differing = _count_differing(scores, scale, pairs.first, pairs.second, most=most)
+    return np.minimum(1.0, np.ldexp(2.0, -differing))
 
 
 @dataclass(frozen=True)
@@ -155,9 +171,9 @@ class _SignFlips:
     @classmethod
     def of(cls, n: int, n_resamples: int, seed: Seed) -> _SignFlips:
         """Return all sign flips if these are no more than ``n_resamples``."""
-        is_complete = n <= _MOST_BITS and 1 << n <= n_resamples
-        count = 1 << n if is_complete else n_resamples
-        return cls(n, count, is_complete, seed)
+        if n <= _MOST_BITS and 2**n <= n_resamples:
+            return cls(n, count=2**n, is_complete=True, seed=seed)
+        return cls(n, count=n_resamples, is_complete=False, seed=seed)
 
     def coins(self, start: int, count: int) -> NDArray[np.uint8]:
         """Return flips from the ``start``-th on, as packed bits: 1 where the sign stays."""
@@ -181,22 +197,25 @@ class _OrderedPairs:
     @classmethod
     def of(cls, scores: Array, scale: int, pairs: NDArray[np.intp]) -> _OrderedPairs:
         """Order the pairs (P, 2) of columns by their statistics."""
-        n, (first, second) = len(scores), pairs.T
-        total = _sums(np.full((1, n // 8 + 1), 255, np.uint8), scores, scale)[0]
-        norms = _distances(scores, scale, first, second)
-        weights = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
+        n = len(scores)
+        first, second = pairs.T
+        every_coin = np.full((1, n // 8 + 1), 255, np.uint8)  # packed bits, all 1
+        (total,) = _sums(every_coin, scores, scale)
         # Each of 2n scores was rounded by up to half a unit, on both sides.
-        differences = np.abs(total[first] - total[second]) - 2.0 * n
-        order = np.argsort(differences * weights, kind="stable")
-        statistics = differences[order] * weights[order] * (1 - 1e-9)
+        most_rounding = 2.0 * n
+        differences = np.abs(total[first] - total[second]) - most_rounding
+        distances = _distances(scores, scale, first, second)
+        weights = np.divide(1.0, distances, out=np.zeros(len(distances)), where=distances > 0)
+        statistics = differences * weights
+        order = np.argsort(statistics, kind="stable")
         return cls(
-            order,
-            first[order],
-            second[order],
-            differences[order],
-            weights[order],
-            statistics,
-            total,
+            order=order,
+            first=first[order],
+            second=second[order],
+            differences=differences[order],
+            weights=weights[order],
+            statistics=statistics[order] * (1 - 1e-9),
+            total=total,
         )
 
     def unsorted(self, values: Array) -> list[float]:
@@ -211,46 +230,55 @@ class _OrderedPairs:
         Args:
             sums: of the flipped scores of each system, (S, flips).
         """
-        counts = np.zeros((2, len(self.first)), dtype=np.int64)
-        # No pair is further apart than the extremes; where no flip can reach a pair, all are 0.
-        reach = float(np.ptp(sums, axis=0).max()) * (1 + 1e-8)
-        near = self.differences <= reach
-        near |= self.statistics <= reach * self.weights[near].max(initial=0.0)
-        largest = np.zeros(sums.shape[1])  # statistic of the pairs so far
-        compared = max(1, _COMPARED // sums.shape[1])
-        for pairs in np.split(np.flatnonzero(near), range(compared, near.sum(), compared)):
-            if not len(pairs):
-                continue
+        flips = sums.shape[1]
+        near = self._reachable(sums)
+        raw = np.zeros(len(self.first), dtype=np.int64)
+        by_family = np.zeros(len(self.first), dtype=np.int64)
+        largest = np.zeros(flips)  # statistic of the pairs so far
+        block_size = max(1, _CACHED_DIFFERENCES // flips)
+        for start in range(0, len(near), block_size):
+            pairs = near[start : start + block_size]
             flipped = sums[self.first[pairs]]
             flipped -= sums[self.second[pairs]]
             np.abs(flipped, out=flipped)
-            counts[0, pairs] = _true(flipped >= self.differences[pairs, None])
+            raw[pairs] = _count_true(flipped >= self.differences[pairs, None])
             flipped *= self.weights[pairs, None]
             for row in flipped:  # many times as fast as `np.maximum.accumulate`
                 np.maximum(largest, row, out=row)
                 largest = row
-            counts[1, pairs] = _true(flipped >= self.statistics[pairs, None])
-        return counts
+            by_family[pairs] = _count_true(flipped >= self.statistics[pairs, None])
+        return np.stack([raw, by_family])
+
+    def _reachable(self, sums: Array) -> NDArray[np.intp]:
+        """Return the pairs that a flip may reach: of the others, no flip is as extreme."""
+        # In no flip is a pair further apart than the highest and the lowest system.
+        reach = float(np.ptp(sums, axis=0).max()) * (1 + 1e-8)
+        is_near = self.differences <= reach
+        largest_weight = self.weights[is_near].max(initial=0.0)
+        is_near |= self.statistics <= reach * largest_weight
+        return np.flatnonzero(is_near)
 
 
 def _count_extreme(
     pairs: _OrderedPairs, flips: _SignFlips, scores: Array, scale: int
 ) -> NDArray[np.int64]:
     """Count the flips that are as extreme as the sample, in blocks on all cores."""
-    step = min(max(_BLOCK // flips.n, _FLIPS[0]), _FLIPS[1])
+    block_size = min(max(_BLOCK // flips.n, _FEWEST_FLIPS), _MOST_FLIPS)
 
     def count_block(start: int) -> NDArray[np.int64]:
-        coins = flips.coins(start, min(step, flips.count - start))
-        sums = 2 * _sums(coins, scores, scale) - pairs.total
-        return pairs.count_extreme(np.ascontiguousarray(sums.T))
+        count = min(block_size, flips.count - start)
+        coins = flips.coins(start, count)
+        # The sum with flipped signs is that of the scores that stay, less that of the others.
+        flipped_sums = 2 * _sums(coins, scores, scale) - pairs.total
+        return pairs.count_extreme(np.ascontiguousarray(flipped_sums.T))
 
     # One thread per block: threads of a product within it would wait for each other.
     with ThreadPoolExecutor(cores()) as pool, _blas().limit(limits=1):
-        counts = sum(pool.map(count_block, range(0, flips.count, step)))
+        counts = sum(pool.map(count_block, range(0, flips.count, block_size)))
     return np.asarray(counts)
 
 
-def _differing(
+def _count_differing(
     scores: Array, scale: int, first: NDArray[np.intp], second: NDArray[np.intp], *, most: int
 ) -> NDArray[np.intp]:
     """Count the queries on which each pair of systems differs, up to rounding.
@@ -258,14 +286,15 @@ def _differing(
     Counts above ``most`` may be too small, but are above it.
     """
     counts = np.zeros(len(first), dtype=np.intp)
-    open_pairs = np.arange(len(first))
-    for part in _parts(scores, scale, rows=_COUNTED_PAIRS):
-        for start in range(0, len(open_pairs), _COUNTED_PAIRS):
-            pairs = open_pairs[start : start + _COUNTED_PAIRS]
-            differences = part[:, first[pairs]] - part[:, second[pairs]]
-            counts[pairs] += np.count_nonzero(np.abs(differences) > _ROUNDED, axis=0)
-        open_pairs = open_pairs[counts[open_pairs] <= most]
-        if not len(open_pairs):
+    uncounted = np.arange(len(first))  # pairs with no more than `most` so far
+    for rows in _fixed_point_blocks(scores, scale, rows=_COUNTED_PAIRS):
+        for start in range(0, len(uncounted), _COUNTED_PAIRS):
+            pairs = uncounted[start : start + _COUNTED_PAIRS]
+            differences = rows[:, first[pairs]] - rows[:, second[pairs]]
+            is_different = np.abs(differences) > _ROUNDING_UNITS
+            counts[pairs] += np.count_nonzero(is_different, axis=0)
+        uncounted = uncounted[counts[uncounted] <= most]
+        if not len(uncounted):
             break
     return counts
 
@@ -280,19 +309,24 @@ def _distances(
     scores: Array, scale: int, first: NDArray[np.intp], second: NDArray[np.intp]
 ) -> Array:
     """Return the Euclidean distance of each pair of columns of fixed-point scores (n, S)."""
-    products = np.zeros((scores.shape[1], scores.shape[1]))
-    for part in _parts(scores, scale, rows=scores.shape[1]):
-        part -= part.mean(axis=1, keepdims=True)
-        products += part.T @ part
-    lengths = np.diag(products)[first] + np.diag(products)[second]
-    squares = lengths - 2 * products[first, second]
-    for pair in np.flatnonzero(squares < _ALIKE * lengths):  # where digits cancel
-        apart = np.diff(_fixed_point(scores[:, [first[pair], second[pair]]], scale))
-        squares[pair] = np.vdot(apart, apart)
+    systems = scores.shape[1]
+    products = np.zeros((systems, systems))
+    for rows in _fixed_point_blocks(scores, scale, rows=systems):
+        rows -= rows.mean(axis=1, keepdims=True)
+        products += rows.T @ rows
+    # |a - b|² = |a|² + |b|² - 2 ab
+    lengths = np.diag(products)
+    both_lengths = lengths[first] + lengths[second]
+    squares = both_lengths - 2 * products[first, second]
+    # Of nearly equal columns, the digits of these cancel: they are subtracted first.
+    for pair in np.flatnonzero(squares < _CANCELLING * both_lengths):
+        columns = _fixed_point(scores[:, [first[pair], second[pair]]], scale)
+        differences = np.diff(columns)
+        squares[pair] = np.vdot(differences, differences)
     return np.sqrt(squares)
 
 
-def _true(rows: NDArray[np.bool_]) -> list[int]:
+def _count_true(rows: NDArray[np.bool_]) -> list[int]:
     """Count the true values of each row, several times as fast as along an axis."""
     return [int(np.count_nonzero(row)) for row in rows]
 
@@ -307,9 +341,12 @@ def percentile_interval(means: Array, *, level: float) -> Interval:
 def _scale(scores: Array, largest: float = 0.0) -> int:
     """Return the exponent of the unit of fixed-point scores, in which sums are exact."""
     n = len(scores)
-    largest = max(largest, float(scores.max(initial=0.0)), -float(scores.min(initial=0.0)))
-    # n scores of at most 2^e / n each sum to less than 2^53 units.
-    exponent = int(np.frexp(n * largest)[1]) if largest else 0
+    highest, lowest = float(scores.max(initial=0.0)), float(scores.min(initial=0.0))
+    largest = max(largest, highest, -lowest)
+    exponent = 0
+    if largest:
+        exponent = int(np.frexp(n * largest)[1])
+    # n scores of at most 2^exponent / n each sum to less than 2^53 units.
     return min(51 - exponent, 1000)
 
 
@@ -319,7 +356,7 @@ def _fixed_point(scores: Array, scale: int) -> Array:
     return np.rint(exact, out=exact)
 
 
-def _parts(scores: Array, scale: int, *, rows: int) -> Iterator[Array]:
+def _fixed_point_blocks(scores: Array, scale: int, *, rows: int) -> Iterator[Array]:
     """Yield fixed-point scores by multiples of 8 queries, of which ``rows`` counts are a block."""
     step = 8 * max(1, _BLOCK // (8 * rows))
     for start in range(0, len(scores), step):
@@ -347,11 +384,14 @@ def _every_flip(start: int, count: int, n: int) -> NDArray[np.uint8]:
 
 def _sums(coins: NDArray[np.uint8], scores: Array, scale: int) -> Array:
     """Sums of the fixed-point scores whose coin is 1: (count, S), exact in any order."""
-    sums, start = np.zeros((len(coins), scores.shape[1])), 0
-    for part in _parts(scores, scale, rows=max(len(coins), scores.shape[1])):
-        ones = np.unpackbits(coins[:, start // 8 :], axis=1, count=len(part))
-        sums += ones.astype(np.float64) @ part
-        start += len(part)
+    systems = scores.shape[1]
+    sums = np.zeros((len(coins), systems))
+    start = 0
+    for rows in _fixed_point_blocks(scores, scale, rows=max(len(coins), systems)):
+        packed = coins[:, start // 8 :]
+        ones = np.unpackbits(packed, axis=1, count=len(rows))
+        sums += ones.astype(np.float64) @ rows
+        start += len(rows)
     return sums
 
 
@@ -377,29 +417,37 @@ def cluster_values(
     if names.shape != (n,):
         raise ValueError(f"expected a cluster for each of {n} queries; got shape {names.shape}")
     order = np.argsort(names, kind="stable")
-    starts, sizes = np.unique(names[order], return_index=True, return_counts=True)[1:]
-    mean = values.mean(axis=-1, keepdims=True) if centred else np.zeros(1)
-    sums = np.add.reduceat((values - mean)[..., order], starts, axis=-1)
-    deviations = sums * (len(starts) / n)
+    _, starts, sizes = np.unique(names[order], return_index=True, return_counts=True)
+    means = np.zeros(1)
+    if centred:
+        means = values.mean(axis=-1, keepdims=True)
+    deviations = (values - means)[..., order]  # those of one cluster next to each other
+    sums = np.add.reduceat(deviations, starts, axis=-1)
+    of_clusters = sums * (len(starts) / n)
     if centred and has_large_cluster(sizes):
-        deviations = deviations * _enlarged(deviations, sizes, level=level)
-    return np.asarray(deviations + mean)
+        of_clusters = of_clusters * _enlargement(of_clusters, sizes, level=level)
+    return np.asarray(of_clusters + means)
 
 
 def has_large_cluster(sizes: NDArray[np.intp]) -> bool:
     """Whether one of several clusters of different sizes holds over an eighth of the queries."""
-    return len(sizes) > 1 and sizes.max() > sizes.min() and sizes.max() > _LARGE * sizes.sum()
+    if len(sizes) < 2 or sizes.max() == sizes.min():
+        return False
+    return bool(sizes.max() > _LARGE_SHARE * sizes.sum())
 
 
-def _enlarged(deviations: Array, sizes: NDArray[np.intp], *, level: float) -> Array:
+def _enlargement(deviations: Array, sizes: NDArray[np.intp], *, level: float) -> Array:
     """The factor (…, 1) by which deviations of clusters (…, G) are enlarged, at least 1."""
     count = len(sizes)
-    error, freedom = large_cluster_error(deviations, sizes)
-    usual = np.sqrt((deviations**2).sum(axis=-1) / (count * (count - 1)))
     quantile = (1 + level) / 2
-    longer = error * stdtrit(freedom, quantile)
-    shorter = usual * stdtrit(count - 1, quantile)
-    ratio = np.divide(longer, shorter, out=np.ones_like(usual), where=shorter > 0)
+    # Half widths of the intervals by Bell and McCaffrey, and by Student.
+    error, freedom = large_cluster_error(deviations, sizes)
+    half_width = error * stdtrit(freedom, quantile)
+    usual_error = np.sqrt((deviations**2).sum(axis=-1) / (count * (count - 1)))
+    usual_half_width = usual_error * stdtrit(count - 1, quantile)
+    ratio = np.divide(
+        half_width, usual_half_width, out=np.ones_like(usual_error), where=usual_half_width > 0
+    )
     return np.asarray(np.maximum(1.0, ratio)[..., None])
 
 

@@ -17,7 +17,7 @@ from qwen3nb.metrics.intervals import Array
 from qwen3nb.metrics.query_scores import sorted_rows
 from qwen3nb.utils.imports import DataFrame
 
-_SHOWN = 5  # ids of queries in a note
+_MOST_SHOWN = 5  # ids of queries in a note
 # The scores of each system, or a score per query id.
 Columns = Mapping[str, "SystemScores | Mapping[str, float]"]
 
@@ -38,8 +38,14 @@ class SystemScores(NamedTuple):
         """Return the scores on some of the queries, in their order."""
         if queries == self.queries:
             return self.scores
-        at = {query: index for index, query in enumerate(self.queries)}
-        return np.asarray(self.scores[[at[query] for query in queries]])
+        rows = {query: row for row, query in enumerate(self.queries)}
+        return np.asarray(self.scores[[rows[query] for query in queries]])
+
+    def not_in(self, queries: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the other queries, sorted."""
+        if queries == self.queries:
+            return ()
+        return tuple(sorted(set(self.queries).difference(queries)))
 
 
 @lru_cache(maxsize=1024)
@@ -83,14 +89,15 @@ class ScoreMatrix:
 
     def at(self, members: Sequence[int]) -> Self:
         """Return the scores on the queries at some positions, with their clusters."""
-        clusters = tuple(self.clusters[index] for index in members) if self.clusters else ()
-        if len({*clusters}) == len(clusters):
-            clusters = ()
+        clusters: tuple[str, ...] = ()
+        if self.clusters:
+            clusters = tuple(self.clusters[index] for index in members)
+        is_any_shared = len(set(clusters)) < len(clusters)
         return replace(
             self,
             queries=tuple(self.queries[index] for index in members),
             scores=self.scores[:, list(members)],
-            clusters=clusters,
+            clusters=clusters if is_any_shared else (),
         )
 
     def column(self, system: str) -> Array:
@@ -108,7 +115,9 @@ class ScoreMatrix:
     def of(self, systems: Iterable[str]) -> Array:
         """The scores of some systems (S, n)."""
         names = tuple(systems)
-        return self.scores if names == self.systems else np.array([*map(self.column, names)])
+        if names == self.systems:
+            return self.scores
+        return np.array([self.column(name) for name in names])
 
     def to_frame(self) -> DataFrame:
         """Return a row per query and a column per system; for two systems, also the difference."""
@@ -126,11 +135,12 @@ class ScoreMatrix:
         """One line per system with unpaired queries."""
         lines = []
         for system, ids in self.unpaired.items():
-            if ids:
-                names = ", ".join(ids[:_SHOWN])
-                if len(ids) > _SHOWN:
-                    names = f"{names} and {len(ids) - _SHOWN} more"
-                lines.append(f"{self.task}: {len(ids)} queries of {system} do not pair ({names})")
+            if not ids:
+                continue
+            names = ", ".join(ids[:_MOST_SHOWN])
+            if len(ids) > _MOST_SHOWN:
+                names = f"{names} and {len(ids) - _MOST_SHOWN} more"
+            lines.append(f"{self.task}: {len(ids)} queries of {system} do not pair ({names})")
         return tuple(lines)
 
 
@@ -156,18 +166,21 @@ def join(
         sizes = ", ".join(f"{name} has {len(column.queries)}" for name, column in systems.items())
         raise ValueError(f"{task}: no query is shared by all systems ({sizes})")
     scores = np.empty((len(systems), len(queries)))
-    unpaired: dict[str, tuple[str, ...]] = {}
     for row, (system, column) in enumerate(systems.items()):  # one at a time in memory
         scores[row] = column.on(queries)
-        bad = np.flatnonzero(~np.isfinite(scores[row]))
-        if len(bad):
-            query = queries[bad[0]]
+        is_finite = np.isfinite(scores[row])
+        if not is_finite.all():
+            query = queries[is_finite.argmin()]
             raise ValueError(f"{task}: {system} has no finite value on query {query!r}")
-        unpaired[system] = ()
-        if column.queries != queries:
-            unpaired[system] = tuple(sorted(set(column.queries).difference(queries)))
-    names = _shared_clusters(queries, clusters or {})
-    return ScoreMatrix(task, metric, tuple(columns), queries, scores, unpaired, names)
+    return ScoreMatrix(
+        task=task,
+        metric=metric,
+        systems=tuple(columns),
+        queries=queries,
+        scores=scores,
+        unpaired={system: column.not_in(queries) for system, column in systems.items()},
+        clusters=_shared_clusters(queries, clusters or {}),
+    )
 
 
 def _as_scores(values: SystemScores | Mapping[str, float]) -> SystemScores:
@@ -179,7 +192,9 @@ def _as_scores(values: SystemScores | Mapping[str, float]) -> SystemScores:
 def _shared_clusters(queries: Sequence[str], clusters: Mapping[str, str]) -> tuple[str, ...]:
     """Return the cluster of each query; none if a query lacks one, or none is shared."""
     names = tuple(clusters[query] for query in queries if query in clusters)
-    if len(names) < len(queries) or len(set(names)) == len(names):
+    lacks_some = len(names) < len(queries)
+    is_none_shared = len(set(names)) == len(names)
+    if lacks_some or is_none_shared:
         return ()
     return names
 

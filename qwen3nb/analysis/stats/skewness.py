@@ -14,8 +14,8 @@ from qwen3nb.metrics.intervals import Array
 MANY_QUERIES = 200  # from so many on, MaxT keeps its level also if differences are skewed
 _FEWEST_QUERIES = 8  # for the test of skewness
 _ALPHA = 0.05  # its level, over all pairs
-_HELD = 1_000_000  # differences held at once
-_TINY = 1e-9  # a spread of rounding errors
+_MOST_HELD = 1_000_000  # differences at once
+_ROUNDING_ERRORS = 1e-9  # a range of differences that are equal
 
 
 def skewed(scores: Array, pairs: Sequence[tuple[int, int]]) -> bool:
@@ -36,13 +36,15 @@ def skewed(scores: Array, pairs: Sequence[tuple[int, int]]) -> bool:
     if len(pairs) < 2 or not _FEWEST_QUERIES <= n < MANY_QUERIES:
         return False
     first, second = np.array(pairs, dtype=np.intp).T
-    step = max(1, _HELD // n)
-    for start in range(0, len(pairs), step):
-        block = slice(start, start + step)
+    block_size = max(1, _MOST_HELD // n)
+    for start in range(0, len(pairs), block_size):
+        block = slice(start, start + block_size)
         differences = scores[:, first[block]] - scores[:, second[block]]
-        varied = differences[:, np.ptp(differences, axis=0) > _TINY]
-        if varied.size:
-            p_values = scipy.stats.skewtest(varied, axis=0).pvalue
-            if np.nanmin(p_values) * len(pairs) < _ALPHA:
-                return True
+        is_varied = np.ptp(differences, axis=0) > _ROUNDING_ERRORS
+        if not is_varied.any():
+            continue
+        p_values = scipy.stats.skewtest(differences[:, is_varied], axis=0).pvalue
+        smallest_corrected = np.nanmin(p_values) * len(pairs)  # Bonferroni
+        if smallest_corrected < _ALPHA:
+            return True
     return False

@@ -322,8 +322,9 @@ def test_blocks_and_threads_do_not_change_a_bit(monkeypatch):
     result = []
     for block, threads in ((2_000_000, 1), (2_000_000, 2), (5_000, 2), (1, 4)):
         monkeypatch.setattr("qwen3nb.analysis.stats.resampling._BLOCK", block)
-        monkeypatch.setattr("qwen3nb.analysis.stats.resampling._COMPARED", block)
-        monkeypatch.setattr("qwen3nb.analysis.stats.resampling._FLIPS", (threads, 100 * threads))
+        monkeypatch.setattr("qwen3nb.analysis.stats.resampling._CACHED_DIFFERENCES", block)
+        monkeypatch.setattr("qwen3nb.analysis.stats.resampling._FEWEST_FLIPS", threads)
+        monkeypatch.setattr("qwen3nb.analysis.stats.resampling._MOST_FLIPS", 100 * threads)
         with threadpoolctl.threadpool_limits(threads):
             means = resampled_means(scores, n_resamples=400, seed=9)[1]
             p_values = max_t_p_values(scores, pairs, n_resamples=400, seed=9)
