@@ -7,7 +7,6 @@ only if every task has a score; otherwise missing tasks are listed.
 """
 
 import math
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,9 +24,10 @@ from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import BENCHMARKS, GROUP_OF, GROUPS, TIERS, Benchmark
 
 _WITHOUT = {"BEIR": "MSMARCO"}  # also reported without this task
-_GROUPED = tuple(name for name, each in BENCHMARKS.items() if {*GROUPS} & {*each.tasks})
+# Benchmarks with a group of tasks.
+_GROUPED = tuple(name for name, each in BENCHMARKS.items() if GROUPS.keys() & {*each.tasks})
 MEAN = "mean"  # task type in the record of a mean
-_AGREE = 1e-5  # tolerance between MTEB's score and a record's, as in the check of an evaluation
+_TOLERANCE = 1e-5  # between MTEB's score and a record's, as in the check of an evaluation
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,10 @@ class MeanColumn:
         entries: dict[str, list[str]] = {}
         for key in self.weights:
             group = GROUP_OF.get(key, key)
-            whole = self.weights.keys() >= {*GROUPS.get(group, ())}
-            entries.setdefault(group if whole else key, []).append(key)
+            parts_of_group = GROUPS.get(group, ())
+            is_averaged_whole = all(part in self.weights for part in parts_of_group)
+            name = group if is_averaged_whole else key
+            entries.setdefault(name, []).append(key)
         return entries
 
 
@@ -69,17 +71,23 @@ class BenchmarkMean:
     @property
     def measured(self) -> int:
         """Number of tasks with a score; a group counts if all its parts have one."""
-        parts = {part: name for name, keys in self.column.entries().items() for part in keys}
-        return self.column.tasks - len({parts[key] for key in self.missing})
+        missing_tasks = [
+            name
+            for name, keys in self.column.entries().items()
+            if any(key in self.missing for key in keys)
+        ]
+        return self.column.tasks - len(missing_tasks)
 
     @property
     def gaps(self) -> tuple[str, ...]:
         """Missing tasks; for a group, with the number of available parts."""
         gaps = []
         for name, keys in self.column.entries().items():
-            there = len({*keys} - {*self.missing})
-            if there < len(keys):
-                gaps.append(f"{name} ({there} of {len(keys)} parts)" if there else name)
+            available = [key for key in keys if key not in self.missing]
+            if not available:
+                gaps.append(name)
+            elif len(available) < len(keys):
+                gaps.append(f"{name} ({len(available)} of {len(keys)} parts)")
         return tuple(gaps)
 
 
@@ -94,38 +102,44 @@ def benchmark_columns(benchmark: Benchmark) -> tuple[MeanColumn, ...]:
     """Return a benchmark's means: over its tasks, over its types if it has several, by type."""
     tasks, types = benchmark.tasks, benchmark.types
     has_types = len(types) > 1
-    name = f"{benchmark.name} Mean (Task)" if has_types else benchmark.name
-    columns = [_over([tasks], benchmark, name)]
+    name = benchmark.name
+    if has_types:  # with the names on MTEB's leaderboard
+        name = f"{benchmark.name} Mean (Task)"
+    columns = [_column_over([tasks], benchmark, name)]
     left_out = _WITHOUT.get(benchmark.name)
     if left_out:
         rest = tuple(task for task in tasks if task != left_out)
         name = f"{benchmark.name} without {left_out.replace('MSMARCO', 'MS MARCO')}"
-        columns.append(_over([rest], benchmark, name))
-    if has_types:  # with the names on MTEB's leaderboard
+        columns.append(_column_over([rest], benchmark, name))
+    if has_types:
         name = f"{benchmark.name} Mean (TaskType)"
-        columns.append(_over(list(types.values()), benchmark, name))
-        columns += [_over([of_type], benchmark, kind) for kind, of_type in types.items()]
+        columns.append(_column_over(list(types.values()), benchmark, name))
+        for kind, tasks_of_type in types.items():
+            columns.append(_column_over([tasks_of_type], benchmark, kind))
     return tuple(columns)
 
 
 def task_column(benchmark: Benchmark, task: str) -> MeanColumn:
     """Return the mean of a single task of a benchmark; over its parts if it is a group."""
-    return _over([(task,)], benchmark, task)
+    return _column_over([(task,)], benchmark, task)
 
 
-def _over(parts: Sequence[Sequence[str]], benchmark: Benchmark, name: str) -> MeanColumn:
+def _column_over(parts: Sequence[Sequence[str]], benchmark: Benchmark, name: str) -> MeanColumn:
     """Return the mean over ``parts`` of the means over the tasks of each."""
     weights: dict[str, float] = {}
     for tasks in parts:
         for task in tasks:
             keys = GROUPS.get(task, (task,))
+            weight_of_key = 1 / (len(parts) * len(tasks) * len(keys))
             for key in keys:
-                share = 1 / (len(parts) * len(tasks) * len(keys))
-                weights[key] = weights.get(key, 0.0) + share
-    count = sum(map(len, parts))
-    over = "1 task" if count == 1 else f"{count} tasks"
+                weights[key] = weights.get(key, 0.0) + weight_of_key
+    count = sum(len(tasks) for tasks in parts)
     if len(parts) > 1:
         over = f"{len(parts)} types"
+    elif count == 1:
+        over = "1 task"
+    else:
+        over = f"{count} tasks"
     return MeanColumn(benchmark.name, name, over, weights, benchmark.metric, count)
 
 
@@ -135,44 +149,39 @@ def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
     Its interval combines those of the tasks, whose queries are independent.
     """
     by_task = {record.task.key: record for record in records}
-    scores: list[Aggregate] = []
+    values: list[float] = []
+    ends: list[Interval] = []
     missing: list[str] = []
     for key in column.weights:
         score = task_score(by_task[key], column.metric) if key in by_task else None
         if score is None or score.value is None:
             missing.append(key)
-        else:
-            scores.append(score)
+            continue
+        values.append(score.value)
+        if score.low is not None and score.high is not None:
+            ends.append((score.low, score.high))
     if missing:
         return BenchmarkMean(column, None, None, tuple(missing))
-    values, weights = list(map(_value, scores)), list(column.weights.values())
-    mean = math.fsum(map(operator.mul, weights, values))
-    ends = [
-        (score.low, score.high)
-        for score in scores
-        if score.low is not None and score.high is not None
-    ]
-    if len(ends) < len(scores):
+    weights = list(column.weights.values())
+    mean = math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
+    if len(ends) < len(values):
         return BenchmarkMean(column, mean, None, ())
     interval = mean_of_intervals(values, ends, weights=np.array(weights))
     return BenchmarkMean(column, mean, interval, ())
-
-
-def _value(score: Aggregate) -> float:
-    return math.nan if score.value is None else score.value
 
 
 def task_score(record: Result, metric: str = "") -> Aggregate | None:
     """Return a record's score by a metric, or its main score as MTEB reports it."""
     if metric:
         return record.metrics.get(metric)
-    value = main_score(record)
-    if value is None or record.main.value is None:
+    reported_value = main_score(record)
+    if reported_value is None or record.main.value is None:
         return None
+    # MTEB's main score may be another of the record's metrics, which has an interval.
     for score in (record.main, *record.metrics.values()):
-        if abs(value - _value(score)) <= _AGREE:
+        if score.value is not None and abs(reported_value - score.value) <= _TOLERANCE:
             return score
-    return reported(value, n=record.main.n)
+    return reported(reported_value, n=record.main.n)
 
 
 def main_score(record: Result) -> float | None:
@@ -188,7 +197,7 @@ def ranked_columns(tier: str) -> dict[str, MeanColumn]:
         benchmark = BENCHMARKS[name]
         for kind, tasks in benchmark.types.items():
             title = name if len(benchmark.types) == 1 else f"{name}: {kind}"
-            columns[title] = _over([tasks], benchmark, kind)
+            columns[title] = _column_over([tasks], benchmark, kind)
     return columns
 
 
@@ -196,29 +205,34 @@ def column_matrices(
     results: Iterable[Result], column: MeanColumn, *, names: Names | None = None
 ) -> list[ScoreMatrix]:
     """Return the tasks of a mean to rank models on, without incomplete groups."""
-    matrices, _ = pair_results(
+    paired, _ = pair_results(
         results, metric=column.metric or None, tasks=list(column.weights), names=names
     )
-    matrices = rankable(matrices)
-    tasks = {matrix.task for matrix in matrices}
-    whole: set[str] = set()
+    matrices = {matrix.task: matrix for matrix in rankable(paired)}
+    complete: set[str] = set()
     for keys in column.entries().values():
-        if tasks.issuperset(keys):
-            whole.update(keys)
-    return [matrix for matrix in matrices if matrix.task in whole]
+        if all(key in matrices for key in keys):
+            complete.update(keys)
+    return [matrix for task, matrix in matrices.items() if task in complete]
 
 
 def rankable(matrices: Iterable[ScoreMatrix]) -> list[ScoreMatrix]:
     """Return the tasks to rank on, dropping the sparsest until two systems have all of them."""
     rest = list(matrices)
-    while rest and len(set.intersection(*(set(matrix.systems) for matrix in rest))) < 2:
-        rest.remove(min(rest, key=lambda matrix: len(matrix.systems)))
+    while rest:
+        common = set.intersection(*(set(matrix.systems) for matrix in rest))
+        if len(common) >= 2:
+            break
+        sparsest = min(rest, key=lambda matrix: len(matrix.systems))
+        rest.remove(sparsest)
     return rest
 
 
 def units_of(tasks: Iterable[str], name: str) -> list[str]:
     """Return the group of each task of a benchmark, which counts as one, or its own name."""
-    return [GROUP_OF.get(task, task) if name in _GROUPED else task for task in tasks]
+    if name not in _GROUPED:
+        return list(tasks)
+    return [GROUP_OF.get(task, task) for task in tasks]
 
 
 def counted_tasks(tasks: Iterable[str], name: str) -> str:
@@ -246,7 +260,8 @@ def _tasks_of(title: str) -> tuple[str, ...]:
 
 def missing_tasks(tasks: Iterable[str], title: str) -> list[str]:
     """Return the tasks of a ranking's benchmark that are not among ``tasks``, groups as one."""
-    return [name for name in _tasks_of(title) if name not in {*units_of(tasks, title)}]
+    present = set(units_of(tasks, title))
+    return [name for name in _tasks_of(title) if name not in present]
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,15 +276,23 @@ class MeanComparison(differences.TaskComparison):
 
     def records(self, of: Mapping[tuple[str, str], Result]) -> list[Result]:
         """Return a record per system, with its mean and interval as the score."""
-        tasks, records = {each.task for each in self.parts}, []
-        for name, own in self.columns.items():
-            ends = ranking.over_tasks([m.column(name) for m in self.parts], np.array(self.shares))
-            value, n = float(own.scores.mean()), len(own.queries)
-            score = Aggregate(value, *ends, n, "mean", (self.metric,), interval="")
-            one = next(of[task, system] for task, system in of if system == name and task in tasks)
+        tasks = {part.task for part in self.parts}
+        of_system: dict[str, Result] = {}  # the first on one of the tasks
+        for (task, system), record in of.items():
+            if task in tasks:
+                of_system.setdefault(system, record)
+        records = []
+        for system, column in self.columns.items():
+            low, high = ranking.over_tasks(
+                [part.column(system) for part in self.parts], np.array(self.shares)
+            )
+            mean = float(column.scores.mean())
+            score = Aggregate(
+                mean, low, high, len(column.queries), "mean", (self.metric,), interval=""
+            )
             records.append(
                 replace(
-                    one,
+                    of_system[system],
                     task=TaskInfo(self.task, MEAN, self.metric),
                     metrics={self.metric: score},
                     per_query={self.metric: {}},
@@ -279,26 +302,39 @@ class MeanComparison(differences.TaskComparison):
         return records
 
     def _drawn(self, pairs: Sequence[differences.Pair]) -> tuple[list[float], list[float]]:
-        tasks = [m.units(m.of(self.columns), centred=False) for m in self.parts]
-        seeds = [draw_seed(self.procedure.seed, each.sampled) for each in self.parts]
-        return ranking.mean_p_values(tasks, seeds, np.array(self.shares), n_resamples=self.draws)
+        units = [part.units(part.of(self.columns), centred=False) for part in self.parts]
+        seeds = [draw_seed(self.procedure.seed, part.sampled) for part in self.parts]
+        return ranking.mean_p_values(units, seeds, np.array(self.shares), n_resamples=self.draws)
 
-    def _described(self, pairs: Sequence[differences.Pair]) -> list[differences.PairedDifference]:
-        shares, units = np.array(self.shares), units_of([m.task for m in self.parts], self.task)
-        described = []
-        over = ranking.paired_over_tasks(self.parts, pairs, shares)
-        for each, (means, ends) in zip(super()._described(pairs), over, strict=True):
-            of_units = ranking.unit_means(np.array(means)[:, None], shares, units)[:, 0]
-            wider = ranking.on_tasks_like_these(of_units)
-            described.append(replace(each, d_z=None, interval=ends, like_these=wider))
-        return described
+    def _differences(self, pairs: Sequence[differences.Pair]) -> list[differences.PairedDifference]:
+        shares = np.array(self.shares)
+        groups = units_of([part.task for part in self.parts], self.task)
+        over_queries = super()._differences(pairs)
+        over_tasks = ranking.paired_over_tasks(self.parts, pairs, shares)
+        completed = []
+        for difference, of_pair in zip(over_queries, over_tasks, strict=True):
+            on_tasks = np.array(of_pair.on_tasks)[:, None]
+            on_groups = ranking.unit_means(on_tasks, shares, groups)[:, 0]
+            completed.append(
+                replace(
+                    difference,
+                    d_z=None,
+                    interval=of_pair.interval,
+                    like_these=ranking.on_tasks_like_these(on_groups),
+                )
+            )
+        return completed
 
 
 def _scaled(
     parts: Sequence[ScoreMatrix], shares: Sequence[float], system: str, rows: NDArray[np.intp]
 ) -> Array:
-    scales = (share * len(rows) / len(m.queries) for m, share in zip(parts, shares, strict=True))
-    return np.concatenate([m.column(system) * x for m, x in zip(parts, scales, strict=True)])[rows]
+    """Return a system's scores on all tasks, scaled so that their mean is that over tasks."""
+    scaled = []
+    for part, share in zip(parts, shares, strict=True):
+        scale = share * len(rows) / len(part.queries)
+        scaled.append(part.column(system) * scale)
+    return np.concatenate(scaled)[rows]
 
 
 def mean_comparisons(
@@ -328,30 +364,30 @@ def _mean_comparison(
     procedure: differences.Procedure,
 ) -> MeanComparison:
     """Compare systems on the mean of tasks; the scores are scaled when they are needed."""
-    total = math.fsum(column.weights[part.task] for part in parts)
-    shares = tuple(column.weights[part.task] / total for part in parts)
+    tasks = [part.task for part in parts]
+    total = math.fsum(column.weights[task] for task in tasks)
+    shares = tuple(column.weights[task] / total for task in tasks)
     ids: list[str] = []
     clusters: dict[str, str] = {}
     for part in parts:
         for query, cluster in zip(part.queries, part.clusters or part.queries, strict=True):
-            ids.append(f"{part.task}/{query}")
-            clusters[ids[-1]] = f"{part.task}/{cluster}"
+            query_id = f"{part.task}/{query}"
+            ids.append(query_id)
+            clusters[query_id] = f"{part.task}/{cluster}"
     queries, rows = by_id(tuple(ids))
     systems, unranked = ranking.common_systems(parts)
     columns = {
         system: SystemScores(queries, partial(_scaled, parts, shares, system, rows))
         for system in systems
     }
-    present = [name for name in baselines if name in columns]
-    tasks = counted_tasks([part.task for part in parts], title)
     return MeanComparison(
-        title,
-        f"mean {column.measure} of {tasks}",
-        present[0] if present else "",
-        columns,
-        procedure,
-        ranking.left_out_notes(unranked, parts),
-        clusters,
+        task=title,
+        metric=f"mean {column.measure} of {counted_tasks(tasks, title)}",
+        baseline=next((name for name in baselines if name in columns), ""),
+        columns=columns,
+        procedure=procedure,
+        left_out=ranking.left_out_notes(unranked, parts),
+        clusters=clusters,
         unranked=tuple(unranked),
         parts=tuple(parts),
         shares=shares,

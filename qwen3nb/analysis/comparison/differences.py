@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from statistics import fmean
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +43,9 @@ ALPHA = 0.05  # default level of the tests
 TEST = "two-sided paired permutation test"  # the test behind each p-value, as pages name it
 HOLM = "holm"
 _FEW_QUERIES = 50  # below which corrections err more often if differences are skewed
-_HELD = 500_000  # score differences held at once, to bound memory
-_LARGEST = 2000  # in thousandths, the largest difference considered
+_MOST_HELD = 500_000  # score differences at once, to bound memory
+_LARGEST_DIFFERENCE = 2000  # that is considered, in thousandths
+_SHARE_OF_SAMPLES = 0.8  # that show a difference
 
 
 def significant(p: float | None, interval: Interval | None, *, alpha: float = ALPHA) -> bool:
@@ -55,7 +56,9 @@ def significant(p: float | None, interval: Interval | None, *, alpha: float = AL
         interval: the interval shown, which must exclude 0; None for a single query.
         alpha: level of the test.
     """
-    return p is not None and p < alpha and (interval is None or intervals.excludes_zero(interval))
+    if p is None or p >= alpha:
+        return False
+    return interval is None or intervals.excludes_zero(interval)
 
 
 class Verdict(StrEnum):
@@ -120,15 +123,20 @@ def shown_by_interval(differences: Array) -> float | None:
     n = len(differences)
     if n < 2:
         return None
-    below = float(ndtri(0.8)) * float(differences.std(ddof=1)) / math.sqrt(n)
-    rest = differences - differences.mean() - below
+    deviation = float(differences.std(ddof=1))
+    # In four of five samples, the mean is no more than this below the true difference.
+    most_below = float(ndtri(_SHARE_OF_SAMPLES)) * deviation / math.sqrt(n)
+    unlucky = differences - differences.mean() - most_below  # if the true difference is 0
 
     def shown(thousandths: int) -> bool:
-        ends = intervals.difference_intervals(rest[None] + thousandths / 1000, level=LEVEL)[0]
-        return ends is not None and ends[0] > 0
+        sample = unlucky + thousandths / 1000
+        interval = intervals.difference_interval(sample, level=LEVEL)
+        return interval is not None and interval[0] > 0
 
-    least = bisect_left(range(_LARGEST), True, key=shown)
-    return least / 1000 if least < _LARGEST else None
+    least = bisect_left(range(_LARGEST_DIFFERENCE), True, key=shown)
+    if least == _LARGEST_DIFFERENCE:
+        return None
+    return least / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +181,15 @@ class PairedDifference:
 
     def reversed(self) -> Self:
         """The same difference as b − a."""
-        ends, wider = self.interval, self.like_these
+        first_mean, second_mean = self.means
         return replace(
             self,
             first=self.second,
             second=self.first,
-            means=(self.means[1], self.means[0]),
+            means=(second_mean, first_mean),
             difference=-self.difference,
-            interval=None if ends is None else (-ends[1], -ends[0]),
-            like_these=None if wider is None else (-wider[1], -wider[0]),
+            interval=_negated(self.interval),
+            like_these=_negated(self.like_these),
             d_z=None if self.d_z is None else -self.d_z,
             won=self.lost,
             lost=self.won,
@@ -203,13 +211,23 @@ class PairedDifference:
         return interval_text(self.interval, absent="(a single query)")
 
 
+def _negated(interval: Interval | None) -> Interval | None:
+    if interval is None:
+        return None
+    low, high = interval
+    return -high, -low
+
+
 def method_words(correction: str, family: int) -> str:
     """Name the test of paired differences, and the correction over a family of p-values.
 
     >>> method_words("holm", 3), method_words("holm", 1)
     ('two-sided paired permutation test, Holm over 3', 'two-sided paired permutation test')
     """
-    return ", ".join(filter(None, [TEST, correction_words(correction, family)]))
+    words = correction_words(correction, family)
+    if not words:
+        return TEST
+    return f"{TEST}, {words}"
 
 
 def correction_words(correction: str, family: int, noun: str = "") -> str:
@@ -237,10 +255,11 @@ def family_words(differences: Sequence[PairedDifference], noun: str = "") -> str
 
     ``noun`` names the members of the family, such as ``data sets``.
     """
-    first = next(iter(differences), None)
     words = TEST
-    if first is not None and (correction := correction_words(first.correction, first.family, noun)):
-        words = f"{TEST}, {correction}"
+    if differences:
+        correction = correction_words(differences[0].correction, differences[0].family, noun)
+        if correction:
+            words = f"{TEST}, {correction}"
     if any(difference.units for difference in differences):
         words += ", by clusters of queries"
     return words
@@ -276,7 +295,15 @@ def paired_differences(
     """Differences between ``pairs`` of the systems of a matrix, by default all, uncorrected."""
     names = pairs or list(itertools.combinations(matrix.systems, 2))
     p_values, _ = _p_values(matrix, names, draws=draws, seed=seed)
-    return _described(matrix, names, [(p, p) for p in p_values], family=1)
+    tests = [_PairTest(p_value, p_value) for p_value in p_values]
+    return _tested_differences(matrix, names, tests, family=1)
+
+
+class _PairTest(NamedTuple):
+    """The p-values of one difference."""
+
+    p_value: float
+    corrected: float
 
 
 def corrected(family: Sequence[PairedDifference]) -> list[PairedDifference]:
@@ -297,57 +324,58 @@ def _p_values(
     rounding of scores up to 1 independent of the other systems.
     """
     scores = matrix.units(matrix.scores, centred=False)
-    largest = matrix.units(np.ones(len(matrix.queries)), centred=False).max()
+    # What a sampling unit has if all its queries score 1: 1, or more for a cluster.
+    units_of_ones = matrix.units(np.ones(len(matrix.queries)), centred=False)
     return max_t_p_values(
         scores.T,
         _rows(matrix, pairs).tolist(),
         n_resamples=draws,
         seed=draw_seed(seed, matrix.sampled),
-        largest=float(largest),
+        largest=float(units_of_ones.max()),
     )
 
 
-def _described(
+def _tested_differences(
     matrix: ScoreMatrix,
     pairs: Sequence[Pair],
-    p_values: Sequence[tuple[float, float]],
+    tests: Sequence[_PairTest],
     *,
     family: int,
     correction: str = "none",
 ) -> list[PairedDifference]:
-    """The differences of pairs of systems, from their uncorrected and corrected p-values."""
+    """Return the differences of pairs of systems, with their tests."""
 
-    def describe(block: Array) -> Iterable[tuple[EffectSize, Interval | None]]:
+    def sizes_and_intervals(block: Array) -> Iterable[tuple[EffectSize, Interval | None]]:
         ends = intervals.difference_intervals(matrix.units(block), level=LEVEL)
         return zip(effect_sizes(block), ends, strict=True)
 
     means = dict(zip(matrix.systems, matrix.scores.mean(axis=1).tolist(), strict=True))
     unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
-    described = over_pairs(matrix, pairs, describe)
+    units = len(matrix.sampled) if matrix.clusters else 0
+    described = over_pairs(matrix, pairs, sizes_and_intervals)
     differences = []
-    for (minuend, subtrahend), (size, interval), (p_value, p_corrected) in zip(
-        pairs, described, p_values, strict=True
-    ):
+    for pair, test, (size, interval) in zip(pairs, tests, described, strict=True):
+        first, second = pair
         differences.append(
             PairedDifference(
                 task=matrix.task,
                 metric=matrix.metric,
-                first=minuend,
-                second=subtrahend,
+                first=first,
+                second=second,
                 n=size.n,
-                unpaired=unpaired.get(minuend, 0) + unpaired.get(subtrahend, 0),
-                means=(means[minuend], means[subtrahend]),
+                unpaired=unpaired.get(first, 0) + unpaired.get(second, 0),
+                means=(means[first], means[second]),
                 difference=size.difference,
                 interval=interval,
-                p_value=p_value,
-                corrected=p_corrected,
+                p_value=test.p_value,
+                corrected=test.corrected,
                 family=family,
                 d_z=size.d_z,
                 won=size.won,
                 tied=size.tied,
                 lost=size.lost,
                 correction=correction,
-                units=len(matrix.sampled) if matrix.clusters else 0,
+                units=units,
             )
         )
     return differences
@@ -355,30 +383,32 @@ def _described(
 
 def _rows(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> NDArray[np.intp]:
     """The pairs as rows of the matrix: (pairs, 2)."""
-    rows = {system: row for row, system in enumerate(matrix.systems)}
-    return np.array([(rows[a], rows[b]) for a, b in pairs], dtype=np.intp).reshape(-1, 2)
+    row_of = {system: row for row, system in enumerate(matrix.systems)}
+    rows = [(row_of[first], row_of[second]) for first, second in pairs]
+    return np.array(rows, dtype=np.intp).reshape(-1, 2)
 
 
-def _systems(pairs: Iterable[Pair]) -> dict[str, None]:
-    return dict.fromkeys(name for pair in pairs for name in pair)
+def _systems(pairs: Iterable[Pair]) -> list[str]:
+    return list(dict.fromkeys(itertools.chain.from_iterable(pairs)))
 
 
 def over_pairs(
     matrix: ScoreMatrix, pairs: Sequence[Pair], function: Callable[[Array], Iterable[T]]
 ) -> list[T]:
     """Apply ``function``, which gives a value per pair, to blocks of differences (pairs, n)."""
-    rows = _rows(matrix, pairs)
-    size = max(1, _HELD // len(matrix.queries))
+    first, second = _rows(matrix, pairs).T
+    block_size = max(1, _MOST_HELD // len(matrix.queries))
 
     def values_of_block(start: int) -> list[T]:  # in its thread, so that few are in memory at once
-        block = rows[start : start + size]
-        differences = matrix.scores[block[:, 0]]
-        differences -= matrix.scores[block[:, 1]]
+        block = slice(start, start + block_size)
+        differences = matrix.scores[first[block]]
+        differences -= matrix.scores[second[block]]
         return list(function(differences))
 
+    starts = range(0, len(pairs), block_size)
     with ThreadPoolExecutor(cores()) as pool:
-        blocks = pool.map(values_of_block, range(0, len(rows), size))
-        return list(itertools.chain.from_iterable(blocks))
+        values_by_block = pool.map(values_of_block, starts)
+        return list(itertools.chain.from_iterable(values_by_block))
 
 
 def best_first(differences: Iterable[PairedDifference]) -> list[str]:
@@ -387,17 +417,16 @@ def best_first(differences: Iterable[PairedDifference]) -> list[str]:
     Differences in unlike metrics have no mean: their ranks on each task are averaged instead.
     """
     every = list(differences)
-    has_one_metric = len({difference.metric for difference in every}) == 1
-    by_task: dict[tuple[str, str], list[float]] = {}
+    on_task: dict[tuple[str, str], list[float]] = {}
     for difference in every:
-        on_task = by_task.setdefault((difference.task, difference.metric), [])
-        on_task.append(difference.difference)
-    places: dict[str, list[float]] = {}
+        on_task.setdefault((difference.task, difference.metric), []).append(difference.difference)
+    metrics = {difference.metric for difference in every}
+    places: dict[str, list[float]] = {}  # of each system, a place per task; the lowest is best
     for difference in every:
         place = -difference.difference
-        if not has_one_metric:
-            on_task = by_task[difference.task, difference.metric]
-            place = sum(value > difference.difference for value in on_task)
+        if len(metrics) > 1:
+            others = on_task[difference.task, difference.metric]
+            place = sum(other > difference.difference for other in others)
         places.setdefault(difference.first, []).append(place)
     return sorted(places, key=lambda name: (-len(places[name]), fmean(places[name]), name))
 
@@ -437,31 +466,36 @@ class TaskComparison:
 
     def against(self, baseline: str) -> tuple[PairedDifference, ...]:
         """Every other system against ``baseline``, largest first; none if it has no scores."""
-        others = [name for name in self.columns if name != baseline in self.columns]
-        differences = self._described([(name, baseline) for name in others])
+        if baseline not in self.columns:
+            return ()
+        pairs = [(name, baseline) for name in self.columns if name != baseline]
+        differences = self._differences(pairs)
         return tuple(sorted(differences, key=lambda each: (-each.difference, each.first)))
 
     @cached_property
     def family(self) -> int:
         """Number of pairs of systems that share a query: the size of the family of tests."""
-        return sum(map(len, self._groups(self._pairs)))
+        return sum(len(pairs) for pairs in self._by_shared_queries(self._pairs))
 
     @property
     def draws(self) -> int:
         """Number of sign flips: the procedure's, or more if the number of pairs requires it."""
-        how = self.procedure
-        return enough_draws(self.family, draws=how.draws, alpha=how.alpha, how=self.correction)
+        procedure = self.procedure
+        return enough_draws(
+            self.family, draws=procedure.draws, alpha=procedure.alpha, how=self.correction
+        )
 
     def among(self, systems: Container[str]) -> list[PairedDifference]:
         """Every pair of ``systems``; their family is still all pairs that are compared."""
-        own = [name for name in self.columns if name in systems]
-        return self._described(list(itertools.combinations(own, 2)))
+        present = [name for name in self.columns if name in systems]
+        return self._differences(list(itertools.combinations(present, 2)))
 
     def difference(self, first: str, second: str) -> PairedDifference | None:
         """First − second; None if the two share no query or one has no scores on this task."""
-        if first == second or not {first, second} <= self.columns.keys():
+        if first == second or first not in self.columns or second not in self.columns:
             return None
-        return next(iter(self._described([(first, second)])), None)
+        found = self._differences([(first, second)])
+        return found[0] if found else None
 
     def matrix(self, *systems: str) -> ScoreMatrix:
         """Scores on the queries that all the systems answered.
@@ -475,24 +509,28 @@ class TaskComparison:
     @property
     def clustered(self) -> str:
         """The number of clusters of the compared queries, in words; empty without clusters."""
-        for pairs in self._groups(self._pairs)[:1] if self.clusters else ():
-            if (matrix := self.matrix(*_systems(pairs))).clusters:
-                return f"{len(matrix.sampled)} clusters of {len(matrix.queries)} queries"
-        return ""
+        groups = self._by_shared_queries(self._pairs)
+        if not self.clusters or not groups:
+            return ""
+        matrix = self.matrix(*_systems(groups[0]))
+        if not matrix.clusters:
+            return ""
+        return f"{len(matrix.sampled)} clusters of {len(matrix.queries)} queries"
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on what is not compared with the baseline: records, and unpaired queries."""
+        if not self.baseline:
+            return tuple(dict.fromkeys(self.left_out))
         notes = list(self.left_out)
-        if self.baseline:
-            theirs = self.columns[self.baseline].queries
-            for name, each in self.columns.items():
-                if each.queries == theirs:
-                    continue
-                if shared_queries([each.queries, theirs]):
-                    notes += self.matrix(name, self.baseline).notes
-                else:
-                    notes.append(f"{self.task}: no query is shared by {name} and {self.baseline}")
+        queries_of_baseline = self.columns[self.baseline].queries
+        for name, column in self.columns.items():
+            if column.queries == queries_of_baseline:
+                continue
+            if shared_queries([column.queries, queries_of_baseline]):
+                notes += self.matrix(name, self.baseline).notes
+            else:
+                notes.append(f"{self.task}: no query is shared by {name} and {self.baseline}")
         return tuple(dict.fromkeys(notes))
 
     @property
@@ -500,16 +538,18 @@ class TaskComparison:
         return list(itertools.combinations(self.columns, 2))
 
     @cached_property
-    def _tests(self) -> dict[frozenset[str], tuple[float, float]]:
+    def _tests(self) -> dict[frozenset[str], _PairTest]:
         """P-values of all pairs that share a query, from one set of draws per set of queries."""
         p_values: dict[frozenset[str], float] = {}
-        adjusted: list[float] = []
-        for pairs in self._groups(self._pairs):
-            own, adjusted = self._drawn(pairs)
-            p_values |= zip(map(frozenset, pairs), own, strict=True)
-        if self.correction != MAX_T:
-            adjusted = adjust(list(p_values.values()), how=self.correction)
-        return dict(zip(p_values, zip(p_values.values(), adjusted, strict=True), strict=True))
+        corrected: list[float] = []
+        for pairs in self._by_shared_queries(self._pairs):
+            p_values_of_pairs, corrected = self._drawn(pairs)
+            for pair, p_value in zip(pairs, p_values_of_pairs, strict=True):
+                p_values[frozenset(pair)] = p_value
+        if self.correction != MAX_T:  # which is of all pairs only if they share their queries
+            corrected = adjust(list(p_values.values()), how=self.correction)
+        tests = map(_PairTest, p_values.values(), corrected)
+        return dict(zip(p_values, tests, strict=True))
 
     @cached_property
     def correction(self) -> str:
@@ -524,59 +564,66 @@ class TaskComparison:
         """
         if self.procedure.correction != MAX_T:
             return ""
-        groups = self._groups(self._pairs)
+        groups = self._by_shared_queries(self._pairs)
         if len(groups) > 1:
             return "where models answered different queries"
-        if any(map(self._skewed, groups)):
+        if any(self._are_skewed(pairs) for pairs in groups):
             return f"where differences on fewer than {MANY_QUERIES} queries are skewed"
         return ""
 
-    def _skewed(self, pairs: Sequence[Pair]) -> bool:
+    def _are_skewed(self, pairs: Sequence[Pair]) -> bool:
         """Whether differences of pairs that share queries are too skewed for MaxT."""
-        queries = shared_queries([self.columns[name].queries for name in _systems(pairs)])
+        systems = _systems(pairs)
+        queries = shared_queries([self.columns[name].queries for name in systems])
         clusters = {self.clusters.get(query, query) for query in queries}
         if len(clusters) >= MANY_QUERIES:
             return False  # without reading the scores
-        matrix = self.matrix(*_systems(pairs))
+        matrix = self.matrix(*systems)
         units = matrix.units(matrix.scores, centred=False)
         return skewed(units.T, _rows(matrix, pairs).tolist())
 
     @property
     def p_values(self) -> list[float]:
         """Corrected p-values of all pairs that share a query, in the order of their names."""
-        return [p for _, p in self._tests.values()]
+        return [test.corrected for test in self._tests.values()]
 
     def _drawn(self, pairs: Sequence[Pair]) -> tuple[list[float], list[float]]:
         """Uncorrected and MaxT p-values of pairs that share queries, from one set of draws."""
         matrix = self.matrix(*_systems(pairs))
         return _p_values(matrix, pairs, draws=self.draws, seed=self.procedure.seed)
 
-    def _groups(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
+    def _by_shared_queries(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
         """Pairs that share queries, grouped by the set of shared queries."""
-        numbers: dict[tuple[str, ...], int] = {}  # of sets of queries
-        own = {
-            n: numbers.setdefault(each.queries, len(numbers)) for n, each in self.columns.items()
-        }
-        shared: dict[tuple[int, int], int | None] = {}
-        groups: dict[int, list[Pair]] = {}
-        for a, b in pairs:
-            if (own[a], own[b]) not in shared:
-                queries = shared_queries([self.columns[a].queries, self.columns[b].queries])
-                number = numbers.setdefault(queries, len(numbers)) if queries else None
-                shared[own[a], own[b]] = number
-            if (number := shared[own[a], own[b]]) is not None:
-                groups.setdefault(number, []).append((a, b))
-        return list(groups.values())
+        numbers: dict[tuple[str, ...], int] = {}  # of sets of queries, to compare each only once
 
-    def _described(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
+        def number_of(queries: tuple[str, ...]) -> int:
+            return numbers.setdefault(queries, len(numbers))
+
+        own = {name: number_of(column.queries) for name, column in self.columns.items()}
+        shared: dict[tuple[int, int], int] = {}  # the set that two sets share
+        groups: dict[int, list[Pair]] = {}
+        for first, second in pairs:
+            both = (own[first], own[second])
+            if both not in shared:
+                columns = (self.columns[first], self.columns[second])
+                shared[both] = number_of(shared_queries([column.queries for column in columns]))
+            groups.setdefault(shared[both], []).append((first, second))
+        no_queries = number_of(())
+        return [group for number, group in groups.items() if number != no_queries]
+
+    def _differences(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
         """Differences of the ``pairs`` that share a query, in order."""
-        differences: dict[Pair, PairedDifference] = {}
-        every = self._tests if pairs else {}  # before the scores are joined
-        for group in self._groups(pairs):
-            tests = [every[frozenset(pair)] for pair in group]
-            matrix = self.matrix(*_systems(group))
-            described = _described(
-                matrix, group, tests, family=len(every), correction=self.correction
+        if not pairs:
+            return []
+        tests = self._tests  # before the scores are joined, which takes memory
+        by_pair: dict[Pair, PairedDifference] = {}
+        for group in self._by_shared_queries(pairs):
+            differences = _tested_differences(
+                self.matrix(*_systems(group)),
+                group,
+                [tests[frozenset(pair)] for pair in group],
+                family=len(tests),
+                correction=self.correction,
             )
-            differences |= zip(group, described, strict=True)
-        return [differences[pair] for pair in pairs if pair in differences]
+            by_pair.update(zip(group, differences, strict=True))
+        return [by_pair[pair] for pair in pairs if pair in by_pair]

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -99,24 +100,25 @@ def rank_systems(
         ValueError: no task, or fewer than two systems with all tasks.
     """
     systems, unranked = common_systems(matrices)
+    tasks = [matrix.task for matrix in matrices]
     shares = _shares(matrices, weights)
     scores = [matrix.of(systems) for matrix in matrices]
-    on_tasks = np.array([_exact_means(of_task) for of_task in scores])
+    on_tasks = np.array([_exact_means(scores_on_task) for scores_on_task in scores])
     means = shares @ on_tasks
-    on_units = unit_means(on_tasks, shares, units or [matrix.task for matrix in matrices])
+    on_units = unit_means(on_tasks, shares, units or tasks)
     if not p_values:
         seeds = [resampling.draw_seed(seed, matrix.sampled) for matrix in matrices]
-        sampled = [
-            matrix.units(of_task, centred=False)
-            for matrix, of_task in zip(matrices, scores, strict=True)
+        units_of_tasks = [
+            matrix.units(scores_on_task, centred=False)
+            for matrix, scores_on_task in zip(matrices, scores, strict=True)
         ]
-        _, p_values = mean_p_values(sampled, seeds, shares, n_resamples=n_resamples)
+        _, p_values = mean_p_values(units_of_tasks, seeds, shares, n_resamples=n_resamples)
     differ = _differing_pairs(matrices, systems, p_values, shares)
     return Ranking(
         standings=tuple(_standings(systems, means, on_units, differ, seed)),
-        tasks=tuple(matrix.task for matrix in matrices),
+        tasks=tuple(tasks),
         left_out=left_out_notes(unranked, matrices),
-        unranked={system: tuple(tasks) for system, tasks in unranked.items()},
+        unranked={system: tuple(missing) for system, missing in unranked.items()},
         queries=tuple(len(matrix.queries) for matrix in matrices),
         units=len(on_units),
         name=name,
@@ -146,12 +148,15 @@ def _differing_pairs(
 ) -> NDArray[np.bool_]:
     """Return which pairs of systems are significantly different (S, S), by test and interval."""
     pairs = itertools.combinations(range(len(systems)), 2)
-    small = [(pair, p) for pair, p in zip(pairs, p_values, strict=True) if p < ALPHA]
-    names = [(systems[i], systems[j]) for (i, j), _ in small]
+    by_test = {pair: p for pair, p in zip(pairs, p_values, strict=True) if p < ALPHA}
+    names = [(systems[first], systems[second]) for first, second in by_test]
     paired = paired_over_tasks(matrices, names, shares)
     differ = np.zeros((len(systems), len(systems)), dtype=bool)
-    for ((i, j), p), (_, interval) in zip(small, paired, strict=True):
-        differ[i, j] = differ[j, i] = significant(p, interval)
+    for (first, second), difference in zip(by_test, paired, strict=True):
+        p_value = by_test[first, second]
+        is_significant = significant(p_value, difference.interval)
+        differ[first, second] = is_significant
+        differ[second, first] = is_significant
     return differ
 
 
@@ -159,19 +164,21 @@ def _standings(
     systems: Sequence[str], means: Array, on_units: Array, differ: NDArray[np.bool_], seed: int
 ) -> Iterator[Standing]:
     """Yield the systems from the best to the worst."""
-    order = [int(row) for row in np.argsort(-means, kind="stable")]
-    groups = tie_groups(order, differ)
-    better = differ & (means[:, None] > means)
+    best_first = [int(row) for row in np.argsort(-means, kind="stable")]
+    groups = tie_groups(best_first, differ)
+    has_higher_mean = means[:, None] > means  # [i, j]: i than j
+    is_better = differ & has_higher_mean
     borda = borda_ranks(on_units)
     shares_first = _shares_first(on_units, seed=seed)
     has_many_tasks = len(on_units) >= FEWEST_TASKS
-    for row in order:
-        shown_better, shown_worse = int(better[:, row].sum()), int(better[row].sum())
+    for row in best_first:
+        better = int(is_better[:, row].sum())
+        worse = int(is_better[row].sum())
         yield Standing(
             system=systems[row],
             mean=float(means[row]),
-            rank=1 + int((means > means[row]).sum()),
-            rank_interval=(1 + shown_better, len(order) - shown_worse),
+            rank=1 + int(has_higher_mean[:, row].sum()),
+            rank_interval=(1 + better, len(systems) - worse),
             groups=tuple(number for number, group in enumerate(groups, 1) if row in group),
             borda=borda[row],
             like_these=on_tasks_like_these(on_units[:, row]),
@@ -188,37 +195,55 @@ def over_tasks(columns: Sequence[Array], shares: Array) -> Interval:
     return intervals.mean_of_intervals(means, ends, weights=shares)
 
 
+class DifferenceOverTasks(NamedTuple):
+    """The difference of two systems on each task, and the interval of their weighted mean."""
+
+    on_tasks: list[float]
+    interval: Interval
+
+
 def paired_over_tasks(
     matrices: Sequence[ScoreMatrix], pairs: Sequence[Pair], shares: Array
-) -> list[tuple[list[float], Interval]]:
+) -> list[DifferenceOverTasks]:
     """Return the difference of each pair of systems on each task, and the interval of their mean.
 
     A task with a single query counts as exact.
     """
-    by_task = [over_pairs(matrix, pairs, partial(_described, matrix)) for matrix in matrices]
+    by_task = [over_pairs(matrix, pairs, partial(_task_differences, matrix)) for matrix in matrices]
     differences = []
-    for of_pair in zip(*by_task, strict=True):
-        means, unit_values, ends = zip(*of_pair, strict=True)
-        interval = intervals.mean_of_intervals(unit_values, ends, weights=shares)
-        differences.append((list(means), interval))
+    for on_tasks in zip(*by_task, strict=True):
+        interval = intervals.mean_of_intervals(
+            [difference.mean_of_units for difference in on_tasks],
+            [difference.interval for difference in on_tasks],
+            weights=shares,
+        )
+        means = [difference.mean for difference in on_tasks]
+        differences.append(DifferenceOverTasks(means, interval))
     return differences
 
 
-def _described(matrix: ScoreMatrix, block: Array) -> list[tuple[float, float, Interval | None]]:
-    """Return the means of differences, those of their sampling units, and the intervals."""
+class _TaskDifference(NamedTuple):
+    mean: float
+    mean_of_units: float  # the same, but for the rounding of other sums
+    interval: Interval | None
+
+
+def _task_differences(matrix: ScoreMatrix, block: Array) -> Iterator[_TaskDifference]:
+    """Return the mean of each row of differences (pairs, n), and its interval."""
     units = matrix.units(block)
     ends = intervals.difference_intervals(units, level=resampling.LEVEL)
-    means, of_units = block.mean(axis=1).tolist(), units.mean(axis=1).tolist()
-    return list(zip(means, of_units, ends, strict=True))
+    means, means_of_units = block.mean(axis=1).tolist(), units.mean(axis=1).tolist()
+    return map(_TaskDifference, means, means_of_units, ends)
 
 
 def unit_means(means: Array, shares: Array, units: Sequence[str]) -> Array:
     """Average the means of tasks (T, S) by group: (U, S), in the order of the groups."""
     groups = list(dict.fromkeys(units))
     weights = np.zeros((len(groups), len(units)))
-    for task, unit in enumerate(units):
-        weights[groups.index(unit), task] = shares[task]
-    return np.asarray(weights @ means / weights.sum(axis=1, keepdims=True))
+    for task, group in enumerate(units):
+        weights[groups.index(group), task] = shares[task]
+    group_weights = weights.sum(axis=1, keepdims=True)
+    return np.asarray(weights @ means / group_weights)
 
 
 def on_tasks_like_these(values: Array) -> Interval | None:
@@ -242,15 +267,18 @@ def borda_ranks(means: Array) -> list[int]:
     On each task, a system gets S minus its rank points, with mean ranks for ties. Systems are
     ranked by the sum of points; ties share the better rank.
     """
-    points = (means.shape[1] - scipy.stats.rankdata(-means, axis=1)).sum(axis=0)
+    systems = means.shape[1]
+    ranks = scipy.stats.rankdata(-means, axis=1)  # 1 for the best on a task
+    points = (systems - ranks).sum(axis=0)
     return [int(rank) for rank in scipy.stats.rankdata(-points, method="min")]
 
 
 def _shares_first(means: Array, *, seed: int) -> list[float]:
     """Share of bootstrap draws of the tasks (T, S) in which each system has the largest mean."""
     _, drawn = resampling.resampled_means(means, n_resamples=resampling.DRAWS, seed=seed)
-    first = drawn == drawn.max(axis=1, keepdims=True)
-    shares: list[float] = (first / first.sum(axis=1, keepdims=True)).mean(axis=0).tolist()
+    is_first = drawn == drawn.max(axis=1, keepdims=True)
+    number_of_first = is_first.sum(axis=1, keepdims=True)
+    shares: list[float] = (is_first / number_of_first).mean(axis=0).tolist()
     return shares
 
 
@@ -263,14 +291,18 @@ def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]
     [(0, 1), (1, 2)]
     """
     groups: list[tuple[int, ...]] = []
-    reached = 0
+    end_of_last = 0
     for start in range(len(order)):
-        stop = start + 1
-        while stop < len(order) and not any(differ[i, order[stop]] for i in order[start:stop]):
-            stop += 1
-        if stop - start > 1 and stop > reached:
-            groups.append(tuple(order[start:stop]))
-            reached = stop
+        end = start + 1
+        while end < len(order):
+            run, neighbour = order[start:end], order[end]
+            if any(differ[member, neighbour] for member in run):
+                break
+            end += 1
+        is_maximal = end > end_of_last  # else it is within the last group
+        if end - start > 1 and is_maximal:
+            groups.append(tuple(order[start:end]))
+            end_of_last = end
     return groups
 
 
@@ -278,14 +310,14 @@ def common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], dict[str
     """Systems that have every task, and for each of the others the tasks that it lacks."""
     if not matrices:
         raise ValueError("expected at least one task to rank on; got none")
-    missing: dict[str, list[str]] = {}
-    for matrix in matrices:
-        for system in matrix.systems:
-            missing.setdefault(system, [])
-    for system, tasks in missing.items():
-        tasks += [matrix.task for matrix in matrices if system not in matrix.systems]
-    unranked = {system: tasks for system, tasks in missing.items() if tasks}
-    common = [system for system in matrices[0].systems if system not in unranked]
+    common: list[str] = []
+    unranked: dict[str, list[str]] = {}
+    for system in dict.fromkeys(name for matrix in matrices for name in matrix.systems):
+        missing = [matrix.task for matrix in matrices if system not in matrix.systems]
+        if missing:
+            unranked[system] = missing
+        else:
+            common.append(system)
     if len(common) < 2:
         raise ValueError(
             "fewer than two systems have a score on every task: "
@@ -320,16 +352,23 @@ def mean_p_values(
     The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
     size; tasks with the same queries share the sign flips.
     """
-    sizes: dict[tuple[int, int], int] = {}  # number of queries by the seed of their flips
+    # Tasks with the same queries have the same seed, and are columns of the same sign flips.
+    sizes: dict[tuple[int, int], int] = {}  # number of queries by seed
     for scores, seed in zip(tasks, seeds, strict=True):
         sizes[seed] = scores.shape[1]
-    starts = dict(zip(sizes, itertools.accumulate(sizes.values(), initial=0), strict=False))
+    columns: dict[tuple[int, int], slice] = {}
+    columns_so_far = 0
+    for seed, size in sizes.items():
+        columns[seed] = slice(columns_so_far, columns_so_far + size)
+        columns_so_far += size
     systems = len(tasks[0])
-    weighted = np.zeros((systems, sum(sizes.values())))
+    weighted = np.zeros((systems, columns_so_far))
     for scores, seed, share in zip(tasks, seeds, shares, strict=True):
-        columns = slice(starts[seed], starts[seed] + sizes[seed])
         for row in range(systems):  # one at a time, which bounds the memory
-            weighted[row, columns] += len(tasks) * share * scores[row] / sizes[seed]
-    pairs = list(itertools.combinations(range(systems), 2))
-    numbers = [number for seed in sizes for number in seed]
-    return resampling.max_t_p_values(weighted.T, pairs, n_resamples=n_resamples, seed=numbers)
+            weighted[row, columns[seed]] += len(tasks) * share * scores[row] / sizes[seed]
+    return resampling.max_t_p_values(
+        weighted.T,
+        list(itertools.combinations(range(systems), 2)),
+        n_resamples=n_resamples,
+        seed=list(itertools.chain.from_iterable(sizes)),
+    )

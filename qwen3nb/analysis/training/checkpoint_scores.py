@@ -32,8 +32,9 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.results import from_oldest
 from qwen3nb.utils.atomic_files import read_json
 
+# Labels such as ``demo-checkpoint-400`` and ``demo-init``, and the seed in ``demo-seed_7``.
 _CHECKPOINT = re.compile(r"(?P<name>.*?)[-_.]?(?:checkpoint[-_](?P<step>\d+)|init)")
-_SEED = re.compile(r"[-_.]?seed[-_]?(\d+)")
+_SEED = re.compile(r"[-_.]?seed[-_]?(?P<seed>\d+)")
 
 
 @dataclass(frozen=True)
@@ -70,23 +71,42 @@ class TrainingStep(NamedTuple):
 
 def training_step(result: Result) -> TrainingStep | None:
     """Return the step of a record's model, or None if it is not known to be of a training."""
+    return _stated_step(result) or _step_in_label(result) or _step_in_folder(result)
+
+
+def _stated_step(result: Result) -> TrainingStep | None:
+    """Return the step that the record of an adapter states."""
     training = result.training
-    if training is not None and isinstance(training.steps, int):
-        training_seed = result.seed if training.seed is None else training.seed
-        name = training.name or result.model.label
-        return TrainingStep(name, int(training_seed), training.steps)
+    if training is None or not isinstance(training.steps, int):
+        return None
+    seed = result.seed if training.seed is None else training.seed
+    name = training.name or result.model.label
+    return TrainingStep(name, int(seed), training.steps)
+
+
+def _step_in_label(result: Result) -> TrainingStep | None:
+    """Return the step of a label such as ``demo-seed_7-checkpoint-400``."""
     label = _CHECKPOINT.fullmatch(result.model.label)
-    if label:
-        name = _SEED.sub("", label["name"]) or "training"
-        seed = _SEED.search(label["name"])
-        return TrainingStep(name, int(seed[1]) if seed else 0, int(label["step"] or 0))
+    if label is None:
+        return None
+    name = _SEED.sub("", label["name"]) or "training"
+    seed = _SEED.search(label["name"])
+    step = int(label["step"] or 0)  # that of ``init`` is 0
+    if seed is None:
+        return TrainingStep(name, 0, step)
+    return TrainingStep(name, int(seed["seed"]), step)
+
+
+def _step_in_folder(result: Result) -> TrainingStep | None:
+    """Return the step of the folder that a model was extracted from."""
     folder = checkpoint_of(result)
     if folder is None:
         return None
     step = step_of(folder)
     if step is None:
         return None
-    return TrainingStep(paths.shown(folder.parent).removeprefix("runs/"), 0, step)
+    training = paths.shown(folder.parent).removeprefix("runs/")
+    return TrainingStep(training, 0, step)
 
 
 def trajectories(
@@ -106,28 +126,28 @@ def trajectories(
 
 def _trajectories_on(records: Sequence[Result], task: str, metric: str) -> list[Trajectory]:
     """Return the trainings among the records of one task, by name."""
-    steps = {}
-    for index, record in enumerate(records):
+    checkpoints = []
+    for record in records:
         step = training_step(record)
         if step is not None:
-            steps[index] = step
-    if not steps:
+            checkpoints.append((step, record))
+    if not checkpoints:
         return []
-    revision = common_revision([records[index] for index in steps])
+    revision = common_revision([record for _, record in checkpoints])
     same_data = [record for record in records if str(record.task.revision) == revision]
     trainings: dict[str, Trajectory] = {}
-    for index, step in steps.items():
-        record = records[index]
-        name = metric or record.task.main_metric
-        if str(record.task.revision) == revision and name in record.metrics:
-            trajectory = trainings.setdefault(
-                step.training, Trajectory(step.training, task, name, {})
-            )
-            trajectory.records.setdefault(step.seed, {})[step.step] = record
-    clusters = newest_clusters(same_data)
+    for step, record in checkpoints:
+        by_metric = metric or record.task.main_metric
+        if str(record.task.revision) != revision or by_metric not in record.metrics:
+            continue
+        if step.training not in trainings:
+            trainings[step.training] = Trajectory(step.training, task, by_metric, {})
+        by_seed = trainings[step.training].records
+        by_seed.setdefault(step.seed, {})[step.step] = record
     for trajectory in trainings.values():
         for by_step in trajectory.records.values():
             _add_start(by_step, same_data, trajectory.metric)
+    clusters = newest_clusters(same_data)
     return [replace(trainings[name], clusters=clusters) for name in sorted(trainings)]
 
 
@@ -135,13 +155,13 @@ def _add_start(by_step: dict[int, Result], records: Sequence[Result], metric: st
     """Add the checkpoint that a training started from as its step 0, if it has none."""
     if 0 in by_step:
         return
-    for record in by_step.values():
-        checkpoint = checkpoint_of(record)
-        if checkpoint is not None:
-            start = starting_record(checkpoint.parent, records)
-            if start is not None and metric in start.metrics:
-                by_step[0] = start
-            return
+    checkpoints = (checkpoint_of(record) for record in by_step.values())
+    checkpoint = next((folder for folder in checkpoints if folder is not None), None)
+    if checkpoint is None:
+        return
+    start = starting_record(checkpoint.parent, records)
+    if start is not None and metric in start.metrics:
+        by_step[0] = start
 
 
 PerStep = Mapping[int, SystemScores | Mapping[str, float]]
@@ -161,15 +181,16 @@ def gain_and_best(
     """
     columns = {f"step {step}": scores[step] for step in sorted(scores)}
     matrix = join(columns, task="checkpoints")
-    order = np.argsort(-matrix.scores.mean(axis=1), kind="stable")
-    best, *rivals = (matrix.systems[row] for row in order)
+    means = matrix.scores.mean(axis=1)
+    best, *rivals = (matrix.systems[row] for row in np.argsort(-means, kind="stable"))
+    first_step, last_step = matrix.systems[0], matrix.systems[-1]
 
     def difference(system: str, reference: str) -> PairedDifference:
         pair = {system: columns[system], reference: columns[reference]}
         return differences.paired_difference(pair, clusters=clusters, seed=seed)
 
-    over_rivals = differences.corrected([difference(best, rival) for rival in rivals])
-    return difference(matrix.systems[-1], matrix.systems[0]), over_rivals[0]
+    over_next_best, *_ = differences.corrected([difference(best, rival) for rival in rivals])
+    return difference(last_step, first_step), over_next_best
 
 
 @dataclass(frozen=True)
@@ -234,8 +255,8 @@ def _start_folder(training: Path) -> Path | None:
     file = training / "training.json"
     if not file.is_file():
         return None
-    about = read_json(file)
-    start = about.get("start") if isinstance(about, dict) else None
+    content = read_json(file)
+    start = content.get("start") if isinstance(content, dict) else None
     if not start or not isinstance(start, str):
         return None
     for base in (paths.root(), training, training.parent):

@@ -66,32 +66,45 @@ def configuration_differences(
     scores: Iterable[Score], *, resamples: int = DRAWS, seed: int
 ) -> list[ConfigurationDifference]:
     """Compare all pairs of configurations on every data set that both were evaluated on."""
-    differences = [
-        _tested(_untested(pairs), pairs, resamples, seed) for pairs in _seed_pairs(scores)
-    ]
-    p_values = [entry.p_value for entry in differences if entry.p_value is not None]
-    corrected = iter(adjust(p_values, how=HOLM))
-    for index, entry in enumerate(differences):
-        if entry.p_value is not None:
-            differences[index] = replace(entry, corrected=next(corrected), family=len(p_values))
-    return differences
+    differences = []
+    for pairs in _pairs_by_data_set(scores):
+        differences.append(_tested(_untested(pairs), pairs, resamples, seed))
+    p_values = [each.p_value for each in differences if each.p_value is not None]
+    corrected_p_values = iter(adjust(p_values, how=HOLM))
+    corrected = []
+    for difference in differences:
+        if difference.p_value is not None:
+            p_value = next(corrected_p_values)
+            difference = replace(difference, corrected=p_value, family=len(p_values))
+        corrected.append(difference)
+    return corrected
 
 
-def _seed_pairs(scores: Iterable[Score]) -> Iterator[list[_SeedPair]]:
+def _pairs_by_data_set(scores: Iterable[Score]) -> Iterator[list[_SeedPair]]:
     """Yield the pairs of two configurations on a data set, by seed; the newest scores count."""
-    by_data: dict[tuple[str, str, str], dict[str, dict[int | None, Score]]] = {}
+    for scores_by_system in _newest_by_data_set(scores):
+        for first, second in itertools.combinations(sorted(scores_by_system), 2):
+            of_first, of_second = scores_by_system[first], scores_by_system[second]
+            shared_seeds = sorted(of_first.keys() & of_second.keys(), key=_known_first)
+            if shared_seeds:
+                yield [_SeedPair(of_first[seed], of_second[seed]) for seed in shared_seeds]
+
+
+def _newest_by_data_set(scores: Iterable[Score]) -> list[dict[str, dict[int | None, Score]]]:
+    """Return, of each data set and metric, the newest score by configuration and seed."""
+    by_data_set: dict[tuple[str, str, str], dict[str, dict[int | None, Score]]] = {}
     for score in from_oldest(scores):
         if score.main and score.value is not None:
-            systems = by_data.setdefault((score.kind, score.task, score.metric), {})
-            systems.setdefault(score.system, {})[score.seed] = score
-    for _, systems in sorted(by_data.items()):
-        for first, second in itertools.combinations(sorted(systems), 2):
-            seeds = sorted(
-                systems[first].keys() & systems[second].keys(),
-                key=lambda seed: (seed is None, seed or 0),
-            )
-            if seeds:
-                yield [_SeedPair(systems[first][seed], systems[second][seed]) for seed in seeds]
+            data_set = (score.kind, score.task, score.metric)
+            by_system = by_data_set.setdefault(data_set, {})
+            by_seed = by_system.setdefault(score.system, {})
+            by_seed[score.seed] = score
+    return [by_data_set[data_set] for data_set in sorted(by_data_set)]
+
+
+def _known_first(seed: int | None) -> tuple[bool, int]:
+    """Return the key to sort seeds by; an unknown one comes last."""
+    return seed is None, seed or 0
 
 
 def _untested(pairs: Sequence[_SeedPair]) -> ConfigurationDifference:
@@ -119,18 +132,18 @@ def _tested(
     columns = {f"{score.system} {score.seed}": score.per_query for score in scores}
     if not all(columns.values()):
         return _tested_over_seeds(untested)
-    common = set.intersection(*(set(column) for column in columns.values()))
-    unpaired = len(set().union(*columns.values()) - common)
-    if not common:
-        reason = "the runs have no query in common"
-        return replace(untested, test=QUERIES, unpaired=unpaired, undefined=reason)
+    shared = set.intersection(*map(set, columns.values()))
+    unpaired = len(set().union(*columns.values()) - shared)
+    untested = replace(untested, test=QUERIES, unpaired=unpaired)
+    if not shared:
+        return replace(untested, undefined="the runs have no query in common")
     joined = join(columns, task=untested.task)
-    by_query = joined.scores.reshape(len(pairs), 2, -1)
-    first, second = by_query.mean(axis=0)
+    # The runs of the two configurations are in turn, seed by seed.
+    of_first, of_second = joined.scores[0::2], joined.scores[1::2]  # (seeds, queries)
     tested = paired_difference(
         {
-            untested.first: system_scores(joined.queries, first),
-            untested.second: system_scores(joined.queries, second),
+            untested.first: system_scores(joined.queries, of_first.mean(axis=0)),
+            untested.second: system_scores(joined.queries, of_second.mean(axis=0)),
         },
         task=untested.task,
         metric=untested.metric,
@@ -138,7 +151,7 @@ def _tested(
         draws=resamples,
         seed=seed,
     )
-    by_seed = (by_query[:, 0] - by_query[:, 1]).mean(axis=1)
+    by_seed = (of_first - of_second).mean(axis=1)
     return replace(
         untested,
         by_seed=tuple(by_seed.tolist()),
@@ -146,20 +159,18 @@ def _tested(
         interval=tested.interval,
         p_value=tested.p_value,
         n=tested.n,
-        unpaired=unpaired,
         units=tested.units,
-        test=QUERIES,
     )
 
 
 def _tested_over_seeds(untested: ConfigurationDifference) -> ConfigurationDifference:
-    values = np.array(untested.by_seed)
-    if len(values) == 1:
+    differences = np.array(untested.by_seed)
+    if len(differences) == 1:
         return replace(untested, undefined="one seed, and no scores per query")
-    test = t_test(values, np.zeros(len(values)))
+    test = t_test(differences, np.zeros(len(differences)))
     return replace(
         untested,
-        interval=student_interval(values, level=LEVEL),
+        interval=student_interval(differences, level=LEVEL),
         p_value=test.p_value,
         undefined=test.undefined,
     )

@@ -28,6 +28,7 @@ from qwen3nb.analysis.stats.interference_ratio import (
     weakest,
 )
 from qwen3nb.analysis.stats.score_matrix import join
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.models.kinds.lora_change import are_equal, has_no_effect
 from qwen3nb.utils.choices import check_choice
 
@@ -81,12 +82,13 @@ class Group:
         """The metric and the data sets that the mean rests on, in words; may be empty."""
         if not self.metric:
             return ""
-        name_sets = {frozenset(names) for names in self.averaged.values()}
-        if len(self.averaged) > 1 and len(name_sets) == 1:
-            names = next(iter(self.averaged.values()))
-            return f"{self.metric} on {in_words(names)} for both tasks"
-        parts = [f"{in_words(names)} for {kind}" for kind, names in self.averaged.items()]
-        return f"{self.metric} on {'; on '.join(parts)}"
+        parts = {kind: in_words(names) for kind, names in self.averaged.items()}
+        distinct = {frozenset(names) for names in self.averaged.values()}
+        if len(parts) > 1 and len(distinct) == 1:
+            words = next(iter(parts.values()))
+            return f"{self.metric} on {words} for both tasks"
+        words = "; on ".join(f"{words} for {kind}" for kind, words in parts.items())
+        return f"{self.metric} on {words}"
 
 
 @dataclass(frozen=True)
@@ -123,15 +125,17 @@ def compare_joint_runs(
             ``task_steps`` instead of ``steps`` compares the steps of the joint run on the task.
         gate: the thresholds.
     """
-    runs = _trained_runs(scores)
     gate = gate or Gate()
-    specialists = [run for run in runs if run.mode in SPECIALISTS.values()]
-    joint_runs: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.mode.startswith("joint"):
+    specialists: list[Run] = []
+    joint_runs: dict[str, list[Run]] = {}  # by configuration
+    joint_seeds = set()
+    for run in _trained_runs(scores):
+        if run.mode in SPECIALISTS.values():
+            specialists.append(run)
+        elif run.mode.startswith("joint"):
             joint_runs.setdefault(run.system, []).append(run)
-    groups = [_group(joint, specialists, required, gate) for joint in joint_runs.values()]
-    joint_seeds = {run.seed for run in runs if run.mode.startswith("joint")}
+            joint_seeds.add(run.seed)
+    groups = [_group(runs, specialists, required, gate) for runs in joint_runs.values()]
     missing = [
         f"{run.name}: no joint run of this seed"
         for run in specialists
@@ -148,9 +152,15 @@ def _trained_runs(scores: Iterable[Score]) -> list[Run]:
             continue
         key = (score.system, score.seed)
         run = runs.get(key, Run(score.system, score.seed, {}, {}))
-        run.scores.setdefault(score.kind, {})[score.task] = score
+        scores_of_kind = run.scores.setdefault(score.kind, {})
+        scores_of_kind[score.task] = score
         runs[key] = replace(run, facts={**run.facts, **score.facts})
-    return sorted(runs.values(), key=lambda run: (run.system, run.seed is None, run.seed or 0))
+    return sorted(runs.values(), key=_system_and_seed)
+
+
+def _system_and_seed(run: Run) -> tuple[str, bool, int]:
+    """Return the key to sort runs by; an unknown seed comes last."""
+    return run.system, run.seed is None, run.seed or 0
 
 
 @dataclass
@@ -173,6 +183,14 @@ class _Pairing:
 
 
 @dataclass(frozen=True)
+class _Candidate:
+    """A specialist of the seed of a joint run, and the facts in which the two differ."""
+
+    specialist: Run
+    disagreements: list[str]
+
+
+@dataclass(frozen=True)
 class _DataSet:
     """The scores of pairs of runs on one data set, by one metric."""
 
@@ -188,20 +206,21 @@ def _group(
 ) -> Group:
     """Compare the runs of one joint configuration with the specialists."""
     pairings = [_pair(task, joint_runs, specialists, required) for task in SPECIALISTS]
+    missing = [note for pairing in pairings for note in pairing.missing]
     datasets: dict[str, list[_DataSet]] = {}
-    notes: list[str] = []
     for pairing in pairings:
-        datasets[pairing.task], unpaired = _data_sets(pairing)
-        notes += unpaired
-    metric = common_metric({task: _metrics(found) for task, found in datasets.items()})
-    averaged, not_averaged = _averaged(datasets, metric)
-    notes += not_averaged
-    estimates, tasks, left_out = [], [], []
+        datasets[pairing.task], notes = _data_sets(pairing)
+        missing += notes
+    metrics = {task: [each.metric for each in found] for task, found in datasets.items()}
+    metric = common_metric(metrics)
+    averaged, notes = _averaged(datasets, metric)
+    missing += notes
+    of_datasets, tasks, left_out = [], [], []
     for pairing in pairings:
         task, seeds = pairing.task, pairing.seeds
         for dataset in datasets[task]:
             name = f"{task}: {dataset.name}"
-            estimates.append(estimate(name, seeds, [dataset.scores], gate=gate).estimate)
+            of_datasets.append(estimate(name, seeds, [dataset.scores], gate=gate).estimate)
         scores = [dataset.scores for dataset in averaged[task]]
         if scores:
             tasks.append(estimate(task, seeds, scores, gate=gate))
@@ -213,20 +232,12 @@ def _group(
         system=joint_runs[0].system,
         overall=mean_estimate(tasks, left_out=left_out, gate=gate),
         tasks=tuple(task.estimate for task in tasks),
-        datasets=tuple(estimates),
-        refused=_lines(pairing.refused for pairing in pairings),
-        missing=(*_lines(pairing.missing for pairing in pairings), *notes),
+        datasets=tuple(of_datasets),
+        refused=tuple(reason for pairing in pairings for reason in pairing.refused),
+        missing=tuple(missing),
         metric=metric,
         averaged={task: _labels(found) for task, found in averaged.items() if found},
     )
-
-
-def _lines(parts: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    return tuple(itertools.chain.from_iterable(parts))
-
-
-def _metrics(datasets: Iterable[_DataSet]) -> list[str]:
-    return [dataset.metric for dataset in datasets]
 
 
 def _labels(datasets: Iterable[_DataSet]) -> tuple[str, ...]:
@@ -241,18 +252,18 @@ def _averaged(
 
     These are the data sets with the common metric; those of both tasks, if there are any.
     """
-    labels = []
-    for found in datasets.values():
-        labels.append({dataset.label for dataset in found if dataset.metric == metric})
-    shared = set.intersection(*labels)
+    labels_by_task = []
+    for of_task in datasets.values():
+        labels_by_task.append({dataset.label for dataset in of_task if dataset.metric == metric})
+    shared_labels = set.intersection(*labels_by_task)
     averaged: dict[str, list[_DataSet]] = {task: [] for task in datasets}
     notes = []
-    for task, found in datasets.items():
-        for dataset in found:
+    for task, of_task in datasets.items():
+        for dataset in of_task:
             left_out = f"{task}: {dataset.name} is not part of the mean, which is"
             if dataset.metric != metric:
                 notes.append(f"{left_out} of {metric}; it has {dataset.metric}")
-            elif shared and dataset.label not in shared:
+            elif shared_labels and dataset.label not in shared_labels:
                 notes.append(f"{left_out} over the data sets of both tasks")
             else:
                 averaged[task].append(dataset)
@@ -295,33 +306,35 @@ def _pair(
     pairing = _Pairing(task)
     mode = SPECIALISTS[task]
     for joint in joint_runs:
-        candidates = [run for run in specialists if run.mode == mode and run.seed == joint.seed]
+        candidates = []
+        for specialist in specialists:
+            if specialist.mode == mode and specialist.seed == joint.seed:
+                disagreements = _disagreements(task, specialist, joint, required)
+                candidates.append(_Candidate(specialist, disagreements))
         if not candidates:
             pairing.missing.append(f"{task}: no {mode} run of seed {joint.seed}")
             continue
-        specialist = min(
-            candidates, key=lambda run: len(_disagreements(task, run, joint, required))
-        )
-        reason = _why_refused(task, specialist, joint, candidates, required)
+        nearest = min(candidates, key=lambda candidate: len(candidate.disagreements))
+        reason = _why_refused(task, joint, nearest, candidates)
         if reason:
             pairing.refused.append(f"{task}: {reason}")
         else:
-            pairing.pairs.append((specialist, joint))
+            pairing.pairs.append((nearest.specialist, joint))
     return pairing
 
 
 def _why_refused(
-    task: str, specialist: Run, joint: Run, candidates: Sequence[Run], required: Sequence[str]
+    task: str, joint: Run, nearest: _Candidate, candidates: Sequence[_Candidate]
 ) -> str:
     """Return why a joint run cannot be compared with its nearest specialist, or an empty text."""
-    disagreements = _disagreements(task, specialist, joint, required)
-    if disagreements:
-        return f"{specialist.name} with {joint.name}: {'; '.join(disagreements)}"
-    fitting = [run for run in candidates if not _disagreements(task, run, joint, required)]
+    specialist = nearest.specialist
+    if nearest.disagreements:
+        return f"{specialist.name} with {joint.name}: {'; '.join(nearest.disagreements)}"
+    fitting = [each.specialist for each in candidates if not each.disagreements]
     if len(fitting) > 1:
         names = ", ".join(run.name for run in fitting)
         return f"{joint.name} has several specialists, none is preferred: {names}"
-    reason = _without_difference(specialist, joint)
+    reason = _why_no_change(specialist, joint)
     if reason:
         return reason
     for run in (specialist, joint):
@@ -336,18 +349,27 @@ def _disagreements(task: str, specialist: Run, joint: Run, required: Sequence[st
     for name in required:
         # The log of a specialist also counts the steps of its only task by name.
         key = f"steps_{task}" if name == "task_steps" else name
-        facts = specialist.facts.get(key), joint.facts.get(key)
-        if None in facts or facts[0] != facts[1]:
-            words = ["unknown" if fact is None else str(fact) for fact in facts]
-            reasons.append(f"{_FACT_NAMES.get(name, name)} {words[0]} against {words[1]}")
+        of_specialist = specialist.facts.get(key)
+        of_joint = joint.facts.get(key)
+        is_any_unknown = of_specialist is None or of_joint is None
+        if is_any_unknown or of_specialist != of_joint:
+            fact_name = _FACT_NAMES.get(name, name)
+            values = f"{_fact_text(of_specialist)} against {_fact_text(of_joint)}"
+            reasons.append(f"{fact_name} {values}")
     return reasons
 
 
-def _without_difference(specialist: Run, joint: Run) -> str:
+def _fact_text(fact: object) -> str:
+    if fact is None:
+        return "unknown"
+    return str(fact)
+
+
+def _why_no_change(specialist: Run, joint: Run) -> str:
     """Return why two adapters cannot show interference by what they change, or an empty text."""
     changes = []
     for run in (specialist, joint):
-        change = run.facts.get("change")
+        change = run.facts.get("change")  # of the weights, a few numbers
         if not isinstance(change, list) or not change:
             return ""  # of an older record
         values = [float(value) for value in change]
@@ -377,8 +399,8 @@ def with_clusters(scores: Iterable[Score], donors: Iterable[Score]) -> list[Scor
     completed = []
     for score in scores:
         if score.per_query and not score.clusters:
-            matching = [donor for donor in clustered if _has_clusters_for(donor, score)]
-            score = replace(score, clusters=clusters_of(matching))
+            on_same_data = [donor for donor in clustered if _has_clusters_for(donor, score)]
+            score = replace(score, clusters=clusters_of(on_same_data))
         completed.append(score)
     return completed
 
@@ -391,20 +413,22 @@ def _has_clusters_for(donor: Score, score: Score) -> bool:
 
 def _data_sets(pairing: _Pairing) -> tuple[list[_DataSet], list[str]]:
     """Return the data sets that all pairs have by one metric, and a note on each of the others."""
-    task, runs = pairing.task, pairing.runs
+    task = pairing.task
+    names: dict[str, None] = {}
+    for run in pairing.runs:
+        names |= dict.fromkeys(run.scores[task])
     datasets, notes = [], []
-    names = itertools.chain.from_iterable(run.scores[task] for run in runs)
-    for name in dict.fromkeys(names):
-        scores, unscored = [], []
-        for run in runs:
+    for name in names:
+        scores, runs_without = [], []
+        for run in pairing.runs:
             score = run.scores[task].get(name)
             if score is None or score.value is None:
-                unscored.append(run.name)
+                runs_without.append(run.name)
             else:
                 scores.append(score)
         metrics = list(dict.fromkeys(score.metric for score in scores))
-        if unscored:
-            notes.append(f"{task}: {name} is left out, no score of {', '.join(unscored)}")
+        if runs_without:
+            notes.append(f"{task}: {name} is left out, no score of {', '.join(runs_without)}")
         elif len(metrics) > 1:
             notes.append(f"{task}: {name} is left out, its runs have {' and '.join(metrics)}")
         else:
@@ -418,17 +442,22 @@ def _paired_scores(
     task: str, name: str, scores: Sequence[Score]
 ) -> tuple[_DataSet, tuple[str, ...]]:
     """Return a data set from the scores of specialist and joint run in turn, with notes."""
-    pairs = (len(scores) // 2, 2)
-    metric = scores[0].metric
+    first = scores[0]
+    metric = first.metric
     if metric == _UNNAMED_METRIC:  # it may be another on each data set
         metric = f"{_UNNAMED_METRIC} of {name}"
     if not all(score.per_query for score in scores):
         values = np.array([score.value for score in scores], dtype=float)
-        paired = DataSetScores(values.reshape(pairs).T)
-        return _DataSet(task, name, scores[0].data_set, metric, paired), ()
+        return _DataSet(task, name, first.data_set, metric, DataSetScores(_by_system(values))), ()
     columns = {score.run: score.per_query for score in scores}
     matrix = join(columns, task=f"{task}: {name}", clusters=clusters_of(scores))
-    units = matrix.units(matrix.scores).reshape(*pairs, -1).transpose(2, 1, 0)
-    values = matrix.scores.mean(axis=1).reshape(pairs).T
-    paired = DataSetScores(values, QueryScores(matrix.sampled, units))
-    return _DataSet(task, name, scores[0].data_set, metric, paired), tuple(matrix.notes)
+    means = matrix.scores.mean(axis=1)
+    units = matrix.units(matrix.scores)
+    by_query = QueryScores(matrix.sampled, np.moveaxis(_by_system(units), -1, 0))
+    paired = DataSetScores(_by_system(means), by_query)
+    return _DataSet(task, name, first.data_set, metric, paired), tuple(matrix.notes)
+
+
+def _by_system(values: Array) -> Array:
+    """Return values (2 S, …) of specialist and joint run in turn as (2, S, …)."""
+    return np.stack([values[0::2], values[1::2]])
