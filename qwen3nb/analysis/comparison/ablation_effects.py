@@ -51,22 +51,28 @@ def effects(outcomes: Sequence[VariantResult[Variant]], *, seed: int = 0) -> lis
     Raises:
         ValueError: outcomes of several tasks, or of a task without a score per query.
     """
-    scores = dict(zip((each.variant for each in outcomes), _scores(outcomes), strict=True))
+    columns = _main_scores(outcomes)
+    scores = {each.variant: column for each, column in zip(outcomes, columns, strict=True)}
     reference = outcomes[0].variant
-    compared = []
+    settings = []
     for factor in (field.name for field in fields(Variant)):
-        base = getattr(reference, factor)
+        reference_level = getattr(reference, factor)
         for level in dict.fromkeys(getattr(variant, factor) for variant in scores):
-            if level == base:
+            if level == reference_level:
                 continue
-            with_it = [variant for variant in scores if getattr(variant, factor) == level]
-            without = [replace(variant, **{factor: base}) for variant in with_it]
-            sides = (
-                _mean([scores[variant] for variant in with_it]),
-                _mean([scores[variant] for variant in without]),
+            variants = [variant for variant in scores if getattr(variant, factor) == level]
+            controls = [replace(variant, **{factor: reference_level}) for variant in variants]
+            settings.append(
+                _Setting(
+                    factor=factor,
+                    level=str(level),
+                    reference=str(reference_level),
+                    scores=_mean([scores[variant] for variant in variants]),
+                    reference_scores=_mean([scores[variant] for variant in controls]),
+                    combinations=len(variants),
+                )
             )
-            compared.append(_Compared(factor, str(level), str(base), *sides, len(with_it)))
-    return _tested(compared, outcomes, seed)
+    return _tested_effects(settings, outcomes, seed)
 
 
 def component_effects(
@@ -81,69 +87,90 @@ def component_effects(
         ValueError: outcomes of several tasks or without a score per query, or no two trainings
             that differ in one component.
     """
-    compared = []
-    scored = zip(outcomes, _scores(outcomes), strict=True)
-    for (earlier, theirs), (later, ours) in itertools.combinations(scored, 2):
-        if factor := later.variant.difference(earlier.variant):
-            level, base = (
-                f"{each.components.get(factor, 'none')} ({each.name})"
-                for each in (later.variant, earlier.variant)
+    columns = _main_scores(outcomes)
+    scores = [(each.variant, column) for each, column in zip(outcomes, columns, strict=True)]
+    settings = []
+    for (earlier, earlier_scores), (later, later_scores) in itertools.combinations(scores, 2):
+        component = later.difference(earlier)
+        if not component:  # none, or several
+            continue
+        settings.append(
+            _Setting(
+                factor=component,
+                level=_component_text(later, component),
+                reference=_component_text(earlier, component),
+                scores=later_scores,
+                reference_scores=earlier_scores,
+                combinations=1,
             )
-            compared.append(_Compared(factor, level, base, ours, theirs, 1))
-    if not compared:
+        )
+    if not settings:
         names = ", ".join(outcome.variant.name for outcome in outcomes)
         raise ValueError(f"no two of these trainings differ in exactly one component: {names}")
-    return _tested(compared, outcomes, seed)
+    return _tested_effects(settings, outcomes, seed)
 
 
-class _Compared(NamedTuple):
+def _component_text(variant: TrainingVariant, component: str) -> str:
+    return f"{variant.components.get(component, 'none')} ({variant.name})"
+
+
+class _Setting(NamedTuple):
     """A setting and its reference, each with scores by query."""
 
     factor: str
     level: str
     reference: str
-    scores: SystemScores  # with the setting
-    other: SystemScores  # with the reference
-    settings: int
+    scores: SystemScores
+    reference_scores: SystemScores
+    combinations: int  # of the other options, which are averaged over
 
 
-def _tested(
-    compared: Sequence[_Compared], outcomes: Sequence[VariantResult[V]], seed: int
+def _tested_effects(
+    settings: Sequence[_Setting], outcomes: Sequence[VariantResult[V]], seed: int
 ) -> list[Effect]:
     """Effects per factor and level, corrected as one family."""
-    task = outcomes[0].result.task
-    data = DataUsed.of(outcome.result for outcome in outcomes)
-    clusters = newest_clusters(outcome.result for outcome in outcomes)
+    results = [outcome.result for outcome in outcomes]
+    task = results[0].task
+    clusters = newest_clusters(results)
     differences = [
         paired_difference(
-            {row.level: row.scores, f"not {row.level}": row.other},
+            {setting.level: setting.scores, f"not {setting.level}": setting.reference_scores},
             task=task.key,
             metric=task.main_metric,
             clusters=clusters,
             seed=seed,
         )
-        for row in compared
+        for setting in settings
     ]
+    data = DataUsed.of(results)
     return [
-        Effect(row.factor, row.level, row.reference, difference, row.settings, data)
-        for row, difference in zip(compared, corrected(differences), strict=True)
+        Effect(
+            factor=setting.factor,
+            level=setting.level,
+            reference=setting.reference,
+            estimate=difference,
+            settings=setting.combinations,
+            data=data,
+        )
+        for setting, difference in zip(settings, corrected(differences), strict=True)
     ]
 
 
-def _mean(several: Sequence[SystemScores]) -> SystemScores:
+def _mean(columns: Sequence[SystemScores]) -> SystemScores:
     """The mean of the scores of several variants on the same queries."""
-    mean = np.mean([one.scores for one in several], axis=0)
-    return system_scores(several[0].queries, mean)
+    mean = np.mean([column.scores for column in columns], axis=0)
+    return system_scores(columns[0].queries, mean)
 
 
-def _scores(outcomes: Sequence[VariantResult[V]]) -> list[SystemScores]:
+def _main_scores(outcomes: Sequence[VariantResult[V]]) -> list[SystemScores]:
     """Main metric of each query, of outcomes of one task."""
-    if len({outcome.result.task.key for outcome in outcomes}) != 1:
+    results = [outcome.result for outcome in outcomes]
+    if len({result.task.key for result in results}) != 1:
         raise ValueError("expected outcomes of one task")
     columns = []
-    for outcome in outcomes:
-        metric = outcome.result.task.main_metric
-        if metric not in outcome.result.scores:
-            raise ValueError(f"{outcome.result.task.key} has no {metric} per query")
-        columns.append(scores_by(metric, outcome.result))
+    for result in results:
+        metric = result.task.main_metric
+        if metric not in result.scores:
+            raise ValueError(f"{result.task.key} has no {metric} per query")
+        columns.append(scores_by(metric, result))
     return columns

@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from qwen3nb.records.record import ModelInfo, Result
 from qwen3nb.records.results import from_oldest
 
 Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
+T = TypeVar("T")
 
 
 def pair_results(
@@ -42,32 +43,40 @@ def pair_results(
     most records (if tied, the newer). The defaults are each task's main metric, all tasks and the
     `system_names` of these records.
     """
-    on_tasks = [result for result in results if tasks is None or result.task.key in tasks]
-    newest, replaced = newest_records(on_tasks)
+    selected = [result for result in results if tasks is None or result.task.key in tasks]
+    newest, replaced = newest_records(selected)
     records = by_part(newest)
     names = names or system_names(records)
     notes = [str(note) for note in replaced]
-    recorded = {result.task.key for result in on_tasks}
+    recorded = {result.task.key for result in selected}
     for task in sorted(set(tasks or ()) - recorded):
         notes.append(f"{task}: no record of any system")
     by_task: dict[str, list[Result]] = {}
     for record in sorted(records, key=lambda record: system_name(record, names)):
         by_task.setdefault(record.task.key, []).append(record)
     matrices: list[ScoreMatrix] = []
-    for task, of_task in sorted(by_task.items()):
-        by_metric = metric or of_task[0].task.main_metric
-        revision = common_revision(of_task)
-        columns, reasons = score_columns(task, of_task, names, by_metric, revision)
-        notes += reasons
-        if len(columns) < 2:
-            notes += [f"{task}: {name} has no other system to pair with" for name in columns]
-            continue
-        clusters = newest_clusters(of_task)
-        try:
-            matrices.append(join(columns, task=task, metric=by_metric, clusters=clusters))
-        except ValueError as error:
-            notes.append(str(error))
+    for task in sorted(by_task):
+        matrix, notes_on_task = _pair_on_task(task, by_task[task], names, metric)
+        notes += notes_on_task
+        if matrix is not None:
+            matrices.append(matrix)
     return matrices, notes
+
+
+def _pair_on_task(
+    task: str, records: Sequence[Result], names: Names, metric: str | None
+) -> tuple[ScoreMatrix | None, list[str]]:
+    """Join the records of one task; return None if no two pair, and notes on what is left out."""
+    metric = metric or records[0].task.main_metric
+    columns, notes = score_columns(task, records, names, metric, common_revision(records))
+    if len(columns) < 2:
+        notes += [f"{task}: {name} has no other system to pair with" for name in columns]
+        return None, notes
+    clusters = newest_clusters(records)
+    try:
+        return join(columns, task=task, metric=metric, clusters=clusters), notes
+    except ValueError as error:
+        return None, [*notes, str(error)]
 
 
 @dataclass(frozen=True)
@@ -87,19 +96,18 @@ def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[Note]]
     Records of the same content under another label get no note: `model_names` shows the label.
     """
     newest: dict[tuple[str, int, str], Result] = {}
-    replaced = []
+    notes = []
     for result in from_oldest(results):
+        label = result.model.label
         key = (result.model.identity, result.seed, result.task.key)
-        if key in newest and newest[key].model.label == result.model.label:
-            replaced.append(
-                Note(
-                    result.task.key,
-                    f"an earlier record of {result.model.label} (seed {result.seed}), finished "
-                    f"{newest[key].finished}",
-                )
+        earlier = newest.get(key)
+        if earlier is not None and earlier.model.label == label:
+            reason = (
+                f"an earlier record of {label} (seed {result.seed}), finished {earlier.finished}"
             )
+            notes.append(Note(result.task.key, reason))
         newest[key] = result
-    return list(newest.values()), replaced
+    return list(newest.values()), notes
 
 
 def by_part(results: Iterable[Result]) -> list[Result]:
@@ -119,9 +127,12 @@ def by_part(results: Iterable[Result]) -> list[Result]:
 
 def _parts_of(result: Result) -> list[Result]:
     """Return a record per part, with the scores of its queries."""
-    has_subsets = len({part.subset for part in result.parts}) > 1
-    splits = tuple(f"-{part.split}" for part in result.parts)
-    has_splits = len(set(splits)) > 1 or result.task.selection.endswith(splits)
+    subsets = {part.subset for part in result.parts}
+    splits = {part.split for part in result.parts}
+    has_subsets = len(subsets) > 1
+    # A task that is restricted to one split has it in its key already.
+    names_split = result.task.selection.endswith(tuple(f"-{split}" for split in splits))
+    has_splits = len(splits) > 1 or names_split
     records = []
     for part in result.parts:
         selection = []
@@ -139,15 +150,15 @@ def _parts_of(result: Result) -> list[Result]:
             mteb=None,
             clusters=_without_prefix(prefix, result.task.clusters),
         )
-        scores = {
-            name: _without_prefix(prefix, by_query) for name, by_query in result.per_query.items()
-        }
+        per_query = {}
+        for name, scores in result.per_query.items():
+            per_query[name] = _without_prefix(prefix, scores)
         metrics = {result.task.main_metric: part.score}
-        records.append(replace(result, task=task, metrics=metrics, per_query=scores, parts=()))
+        records.append(replace(result, task=task, metrics=metrics, per_query=per_query, parts=()))
     return records
 
 
-def _without_prefix(prefix: str, by_query: Mapping[str, Any]) -> dict[str, Any]:
+def _without_prefix(prefix: str, by_query: Mapping[str, T]) -> dict[str, T]:
     """Return the values of the queries whose ids have a prefix, by the ids without it."""
     return {
         query.removeprefix(prefix): value
@@ -159,7 +170,9 @@ def _without_prefix(prefix: str, by_query: Mapping[str, Any]) -> dict[str, Any]:
 def newest_clusters(records: Iterable[Result]) -> Mapping[str, str]:
     """Return the clusters by query id of the newest record that has them."""
     clustered = from_oldest(record for record in records if record.task.clusters)
-    return clustered[-1].task.clusters if clustered else {}
+    if not clustered:
+        return {}
+    return clustered[-1].task.clusters
 
 
 def clusters_of(result: Result, others: Iterable[Result] = ()) -> Mapping[str, str]:
@@ -172,13 +185,13 @@ def clusters_of(result: Result, others: Iterable[Result] = ()) -> Mapping[str, s
         return result.task.clusters
     collection = result.data.collection or result.task.key
     queries = set(result.scores.queries)
-    same = [
-        other
-        for other in by_part(others)
-        if collection in (other.task.key, other.task.name, other.task.dataset)
-        and queries <= other.task.clusters.keys()
-    ]
-    return newest_clusters(same)
+    on_same_data = []
+    for other in by_part(others):
+        names = (other.task.key, other.task.name, other.task.dataset)
+        has_every_cluster = queries <= other.task.clusters.keys()
+        if collection in names and has_every_cluster:
+            on_same_data.append(other)
+    return newest_clusters(on_same_data)
 
 
 def comparable(one: Result, other: Result) -> bool:
@@ -200,21 +213,24 @@ def model_names(results: Iterable[Result]) -> dict[str, str]:
     several labels shows the others as well: ``demo-average (= runs-ul2-best)``.
     """
     records = from_oldest(results)
-    models = {record.model.identity: record.model for record in records}
+    newest = {record.model.identity: record.model for record in records}
     by_label: dict[str, list[ModelInfo]] = {}
-    for model in models.values():
+    for model in newest.values():
         by_label.setdefault(model.label, []).append(model)
     names = {}
-    for label, alike in by_label.items():
-        for model, mark in zip(alike, _marks(alike), strict=True):
-            names[model.identity] = f"{label} ({mark})" if len(alike) > 1 else label
-    aliases: dict[str, set[str]] = {}
+    for label, models in by_label.items():
+        if len(models) == 1:
+            names[models[0].identity] = label
+            continue
+        for model, mark in zip(models, _marks(models), strict=True):
+            names[model.identity] = f"{label} ({mark})"
+    labels: dict[str, set[str]] = {}  # all that a model ever had
     for record in records:
-        aliases.setdefault(record.model.identity, set()).add(record.model.label)
-    for identity, model in models.items():
-        others = sorted(aliases[identity] - {model.label})
-        if others:
-            names[identity] += f" (= {', '.join(others)})"
+        labels.setdefault(record.model.identity, set()).add(record.model.label)
+    for identity, model in newest.items():
+        earlier_labels = sorted(labels[identity] - {model.label})
+        if earlier_labels:
+            names[identity] += f" (= {', '.join(earlier_labels)})"
     return names
 
 
@@ -235,13 +251,15 @@ def system_name(result: Result, names: Names) -> str:
 def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
     """Return names by identity and seed: the model's name, with the seed if there are several."""
     records = list(results)
-    by_identity = model_names(records)
+    name_of_model = model_names(records)
     systems = dict.fromkeys((record.model.identity, record.seed) for record in records)
-    seeds = Counter(identity for identity, _ in systems)
+    seeds_of_model = Counter(identity for identity, _ in systems)
     names = {}
     for identity, seed in systems:
-        name = by_identity[identity]
-        names[identity, seed] = f"{name} (seed {seed})" if seeds[identity] > 1 else name
+        name = name_of_model[identity]
+        if seeds_of_model[identity] > 1:
+            name = f"{name} (seed {seed})"
+        names[identity, seed] = name
     return names
 
 
@@ -284,8 +302,9 @@ def nothing_found(result: Result, metric: str) -> tuple[str, ...]:
     rankings = result.top
     if rankings is not None:
         return tuple(query for query in scores if query in rankings and not rankings[query])
-    zeros = [query for query, score in scores.items() if score == 0]
-    return tuple(zeros[: result.task.counts.get(NOTHING_FOUND, 0)])
+    count = result.task.counts.get(NOTHING_FOUND, 0)
+    without_score = [query for query, score in scores.items() if score == 0]
+    return tuple(without_score[:count])
 
 
 def without_result(result: Result, metric: str) -> str:
@@ -299,8 +318,9 @@ def without_result(result: Result, metric: str) -> str:
     if len(nothing_found(result, metric)) == len(scores):
         return "found nothing for any query"
     for noun, count in result.task.counts.items():
+        # Such as "queries for which bm25, a part of the fusion, retrieved nothing".
         if noun.endswith(PART_FOUND_NOTHING) and count >= len(scores):
-            part = noun.removesuffix(PART_FOUND_NOTHING).rpartition(" ")[2]
+            _, _, part = noun.removesuffix(PART_FOUND_NOTHING).rpartition(" ")
             return f"is a fusion of which {part} found nothing for any query"
     return ""
 
@@ -319,10 +339,15 @@ def common_revision(records: Sequence[Result]) -> str:
     finished: dict[str, list[str]] = {}
     for record in records:
         finished.setdefault(str(record.task.revision), []).append(record.finished)
-    return max(finished, key=lambda revision: (len(finished[revision]), max(finished[revision])))
+
+    def frequency_and_age(revision: str) -> tuple[int, str]:
+        return len(finished[revision]), max(finished[revision])
+
+    return max(finished, key=frequency_and_age)
 
 
 FLOOR = "random"
+_RANDOM = re.compile(rf"{FLOOR}(-\d+)?( \(.*\))?")  # such as ``random-384 (seed 1)``
 
 
 def in_words(baseline: str) -> str:
@@ -331,7 +356,7 @@ def in_words(baseline: str) -> str:
     >>> in_words("bm25"), in_words("random")
     ('bm25', 'random (the floor)')
     """
-    is_random = re.fullmatch(rf"{FLOOR}(-\d+)?( \(.*\))?", baseline)
+    is_random = _RANDOM.fullmatch(baseline)
     return f"{baseline} (the floor)" if is_random else baseline
 
 
@@ -366,20 +391,26 @@ def baselines(results: Iterable[Result], names: Names, *, named: str = "") -> li
     ``results`` have scores on the tasks shown; a label ``named`` by the user comes first.
     """
     ids = reference_models()
-    order = list(ids)
-    name_of_id = {hub_id: name for name, hub_id in ids.items()}
+    order: dict[str, int] = {}  # of the rule, by name and by hub id
+    for position, (name, hub_id) in enumerate(ids.items()):
+        order[name] = position
+        order[hub_id] = position
     tasks: dict[str, set[str]] = {}
-    ranks: dict[str, int] = {}
-    by_user, floors = [], []
+    references: dict[str, int] = {}
+    chosen_by_user, floors = [], []
     for result in results:
         name = system_name(result, names)
         tasks.setdefault(name, set()).add(result.task.key)
         if result.model.label == named:
-            by_user.append(name)
-        spec = name_of_id.get(result.model.spec, result.model.spec)
+            chosen_by_user.append(name)
+        spec = result.model.spec
         if spec in order:  # but not results of a training, which are in a folder
-            ranks[name] = order.index(spec)
+            references[name] = order[spec]
         elif is_floor(result):
             floors.append(name)
-    references = sorted(ranks, key=lambda name: (-len(tasks[name]), ranks[name], name))
-    return list(dict.fromkeys([*by_user[:1], *references, *floors]))
+
+    def most_tasks_first(name: str) -> tuple[int, int, str]:
+        return -len(tasks[name]), references[name], name
+
+    ordered = sorted(references, key=most_tasks_first)
+    return list(dict.fromkeys([*chosen_by_user[:1], *ordered, *floors]))

@@ -16,12 +16,12 @@ import json
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations, count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import ConfigDict
@@ -40,11 +40,15 @@ from qwen3nb.utils.atomic_files import new_file, sha256_json
 from qwen3nb.utils.schema import Moment, read_toml
 
 MOST = 1 << 24  # queries
-_NAMED = 3  # tasks or models that a sentence names, at most
+_MOST_NAMED = 3  # tasks or models in a sentence
+_THOUSANDTHS = 1000
 _QUANTILE = 0.9  # of the deviations of other pairs, if the planned models have no records
-_FILE = re.compile(r"plan-([1-9]\d*)\.toml")
+_FILE = re.compile(r"plan-(?P<number>[1-9]\d*)\.toml")
 _OLD = "plan.toml"  # of earlier versions, which replaced it
+_FAR_FUTURE = "9999-12-31"  # in place of an unknown time
 STATED = "stated"  # source of a deviation that is not from records
+# Tables by task, and what a file says of each.
+_TABLES = {"queries": "needed", "sources": "of the deviation", "measured": "before the plan"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,45 +87,53 @@ class Plan:
     def needed(self, deviation: float) -> int | None:
         """How many queries show a difference of the margin; None if no number does."""
 
-        def shown(queries: int) -> bool:
-            return self.reached(self.margin, deviation, queries) >= self.power
+        def is_enough(queries: int) -> bool:
+            return self.power_with(self.margin, deviation, queries) >= self.power
 
-        return bisect_left(range(MOST), True, lo=2, key=shown) if shown(MOST) else None
+        if not is_enough(MOST):
+            return None
+        return bisect_left(range(MOST), True, lo=2, key=is_enough)
 
-    def reached(self, effect: float, deviation: float, queries: int) -> float:
+    def power_with(self, effect: float, deviation: float, queries: int) -> float:
         """The power to show a difference of ``effect`` with so many queries."""
-        by_t_test = self._by_t_test(effect, deviation, queries)
-        if by_t_test < self.power:
-            return by_t_test
-        level = self.alpha / self.family
-        of_wins = paired_tests.power_of_rare_wins(
-            effect, deviation=deviation, n=queries, alpha=level
+        of_t_test = self._power_of_t_test(effect, deviation, queries)
+        if of_t_test < self.power:
+            return of_t_test
+        of_rare_wins = paired_tests.power_of_rare_wins(
+            effect, deviation=deviation, n=queries, alpha=self._alpha_of_pair
         )
-        return min(by_t_test, of_wins)
+        return min(of_t_test, of_rare_wins)
 
-    def _by_t_test(self, effect: float, deviation: float, queries: int) -> float:
+    def _power_of_t_test(self, effect: float, deviation: float, queries: int) -> float:
         if queries < 2:
             return 0.0
         if not deviation:
             return 1.0
-        level = self.alpha / self.family
-        return paired_tests.power(effect, deviation=deviation, n=queries, alpha=level)
+        return paired_tests.power(effect, deviation=deviation, n=queries, alpha=self._alpha_of_pair)
+
+    @property
+    def _alpha_of_pair(self) -> float:
+        """The level of the first step of Holm's method."""
+        return self.alpha / self.family
 
     def detectable(self, deviation: float, queries: int) -> float | None:
         """The smallest difference shown with the planned power, to three digits; None above 1."""
 
-        def by_test(thousandths: int) -> bool:
-            return self._by_t_test(thousandths / 1000, deviation, queries) >= self.power
+        def is_shown_by_t_test(thousandths: int) -> bool:
+            effect = thousandths / _THOUSANDTHS
+            return self._power_of_t_test(effect, deviation, queries) >= self.power
 
-        # Where wins are nearly all alike, larger ones are not always easier to show.
-        least = bisect_left(range(1001), True, lo=1, key=by_test)
-        shown = (
-            thousandths
-            for thousandths in range(least, 1001)
-            if self.reached(thousandths / 1000, deviation, queries) >= self.power
-        )
-        found = next(shown, None)
-        return None if found is None else found / 1000
+        candidates = range(_THOUSANDTHS + 1)
+        smallest = bisect_left(candidates, True, lo=1, key=is_shown_by_t_test)
+        # One by one: where wins are nearly all alike, larger ones are not always easier to show.
+        for thousandths in candidates[smallest:]:
+            effect = thousandths / _THOUSANDTHS
+            if self.power_with(effect, deviation, queries) >= self.power:
+                return effect
+        return None
+
+
+_FIELDS = [each.name for each in fields(Plan)]
 
 
 @dataclass(frozen=True)
@@ -158,12 +170,16 @@ def make_plan(results: Iterable[Result], plan: Plan) -> tuple[Plan, list[Planned
     names = system_names(records)
     labels = {system_name(record, names): record.model.label for record in records}
     matrices, _ = pair_results(records, metric=plan.metric or None, tasks=plan.tasks, names=names)
-    by_task = {matrix.task: matrix for matrix in matrices}
+    matrix_of = {matrix.task: matrix for matrix in matrices}
     tasks = []
-    for name in plan.tasks:
-        recorded = {record.model.label for record in records if record.task.key == name}
-        measured = tuple(sorted(recorded & plan.labels))
-        tasks.append(_planned_task(plan, name, by_task.get(name), labels, measured))
+    for task in plan.tasks:
+        planned = PlannedTask(task, measured=_measured_models(plan, task, records))
+        if task in matrix_of:
+            planned = replace(planned, there=len(matrix_of[task].queries))
+        deviation = _find_deviation(plan, matrix_of.get(task), labels)
+        if deviation is not None:
+            planned = _with_needs(planned, plan, deviation)
+        tasks.append(planned)
     completed = replace(
         plan,
         queries={task.task: task.needed for task in tasks if task.needed is not None},
@@ -174,43 +190,59 @@ def make_plan(results: Iterable[Result], plan: Plan) -> tuple[Plan, list[Planned
     return completed, tasks
 
 
-def _planned_task(
-    plan: Plan,
-    task: str,
-    matrix: ScoreMatrix | None,
-    labels: Mapping[str, str],
-    measured: tuple[str, ...],
-) -> PlannedTask:
-    queries = 0 if matrix is None else len(matrix.queries)
-    deviation, source = plan.deviation, STATED
-    if not deviation:
-        found = None if matrix is None else _deviation(matrix, plan, labels)
-        if found is None:
-            return PlannedTask(task, queries, measured=measured)
-        deviation, source = found
-    return PlannedTask(
+def _measured_models(plan: Plan, task: str, records: Iterable[Result]) -> tuple[str, ...]:
+    """Return the labels of the planned models that have records on a task already."""
+    labels = {record.model.label for record in records if record.task.key == task}
+    return tuple(sorted(labels & plan.labels))
+
+
+class _Deviation(NamedTuple):
+    """The standard deviation of a difference between queries."""
+
+    value: float
+    source: str  # in words
+
+
+def _find_deviation(
+    plan: Plan, matrix: ScoreMatrix | None, labels: Mapping[str, str]
+) -> _Deviation | None:
+    """Return the deviation that a plan states, or that of earlier records on a task."""
+    if plan.deviation:
+        return _Deviation(plan.deviation, STATED)
+    if matrix is None:
+        return None
+    return _recorded_deviation(matrix, plan, labels)
+
+
+def _with_needs(task: PlannedTask, plan: Plan, deviation: _Deviation) -> PlannedTask:
+    """Add the number of queries that a task needs, and what those there can show."""
+    detectable = None
+    if task.there:
+        detectable = plan.detectable(deviation.value, task.there)
+    return replace(
         task,
-        queries,
-        deviation,
-        plan.needed(deviation),
-        plan.detectable(deviation, queries) if queries else None,
-        source,
-        measured,
+        deviation=deviation.value,
+        needed=plan.needed(deviation.value),
+        detectable=detectable,
+        source=deviation.source,
     )
 
 
 def plan_notes(planned: Iterable[PlannedTask]) -> list[str]:
     """Say where the deviations come from, and which models were measured before the plan."""
-    tasks = list(planned)
-    by_source: dict[str, set[str]] = {}
-    for task in tasks:
+    tasks_by_source: dict[str, set[str]] = {}
+    measured_models: set[str] = set()
+    for task in planned:
+        measured_models.update(task.measured)
         if task.source:
-            by_source.setdefault(task.source, set()).add(task.task)
-    sentences = [f"Deviation on {_some(names)}: {source}." for source, names in by_source.items()]
-    measured = {model for task in tasks for model in task.measured}
-    if measured:
+            tasks_by_source.setdefault(task.source, set()).add(task.task)
+    sentences = [
+        f"Deviation on {_some(tasks)}: {source}." for source, tasks in tasks_by_source.items()
+    ]
+    if measured_models:
         sentences.append(
-            f"Measured before this plan: {_some(measured)}. For those records it does not count."
+            f"Measured before this plan: {_some(measured_models)}. "
+            "For those records it does not count."
         )
     return sentences
 
@@ -222,14 +254,14 @@ def _resolved(plan: Plan, records: Sequence[Result]) -> Plan:
     models = [_label(model, labels) for model in plan.models]
     if baseline in models:
         raise ValueError(f"{baseline} is the baseline; expected other models to compare with it")
-    tasks = {record.task.key for record in records}
+    known_tasks = {record.task.key for record in records}
     for tier in TIERS.values():
-        tasks.update(tier.task_keys)
-    unknown = [task for task in plan.tasks if task not in tasks]
-    if unknown:
+        known_tasks.update(tier.task_keys)
+    unknown_tasks = [task for task in plan.tasks if task not in known_tasks]
+    if unknown_tasks:
         from qwen3nb.evaluation.mteb.select import choose_tasks  # loads MTEB
 
-        choose_tasks(tasks=unknown)
+        choose_tasks(tasks=unknown_tasks)
     return replace(plan, baseline=baseline, models=tuple(dict.fromkeys(models)))
 
 
@@ -244,28 +276,30 @@ def _label(name: str, labels: set[str]) -> str:
         raise ValueError(f"{error} Models with records: {with_records}") from None
 
 
-def _deviation(
+def _recorded_deviation(
     matrix: ScoreMatrix, plan: Plan, labels: Mapping[str, str]
-) -> tuple[float, str] | None:
-    """Return the deviation between queries of models with these labels, and its source in words.
+) -> _Deviation | None:
+    """Return the deviation between queries of models with these labels.
 
     None if all records are of seeds of one model.
     """
-    pairs = [
-        (first, second)
-        for first, second in combinations(matrix.systems, 2)
-        if labels[first] != labels[second]
-    ]
+    pairs, planned_pairs = [], []
+    for first, second in combinations(matrix.systems, 2):
+        both = {labels[first], labels[second]}
+        if len(both) == 2:  # not two seeds of one model
+            pairs.append((first, second))
+            if both <= plan.labels:
+                planned_pairs.append((first, second))
     if not pairs:
         return None
-    planned = [pair for pair in pairs if plan.labels.issuperset(map(labels.get, pair))]
-    deviations = [_deviation_of(matrix, first, second) for first, second in planned or pairs]
-    models = _some({labels[name] for pair in planned or pairs for name in pair})
+    used = planned_pairs or pairs
+    deviations = [_deviation_of(matrix, first, second) for first, second in used]
+    models = _some({labels[name] for pair in used for name in pair})
     queries = f"on {len(matrix.queries):,} queries"
-    if planned:
-        return max(deviations), f"records of {models} {queries}"
+    if planned_pairs:
+        return _Deviation(max(deviations), f"records of {models} {queries}")
     deviation = float(np.quantile(deviations, _QUANTILE))
-    return deviation, f"records of other models, {models}, {queries}"
+    return _Deviation(deviation, f"records of other models, {models}, {queries}")
 
 
 def _deviation_of(matrix: ScoreMatrix, first: str, second: str) -> float:
@@ -280,15 +314,20 @@ def _deviation_of(matrix: ScoreMatrix, first: str, second: str) -> float:
 def plan_files(folder: Path | None = None) -> list[Path]:
     """Return the plans of a study, by default this one, in the order of their numbers."""
     folder = folder or paths.root()
-    numbered = [each for each in folder.glob("plan-*.toml") if _FILE.fullmatch(each.name)]
-    old = folder / _OLD
-    earliest = [old] if old.is_file() else []
-    return earliest + sorted(numbered, key=_number)
+    numbered = [file for file in folder.glob("plan-*.toml") if _FILE.fullmatch(file.name)]
+    plans = sorted(numbered, key=_number)
+    unnumbered = folder / _OLD
+    if unnumbered.is_file():
+        plans.insert(0, unnumbered)
+    return plans
 
 
 def _number(file: Path) -> int:
-    found = _FILE.fullmatch(file.name)
-    return int(found[1]) if found else 0
+    """Return the number of a plan; 0 for one without."""
+    match = _FILE.fullmatch(file.name)
+    if match is None:
+        return 0
+    return int(match["number"])
 
 
 def write_plan(plan: Plan, file: Path | None = None) -> Path:
@@ -299,16 +338,22 @@ def write_plan(plan: Plan, file: Path | None = None) -> Path:
     """
     text = _text(plan)
     if file is not None:
-        if not _written(file, text):
+        if not _write_once(file, text):
             raise DataError(f"{file} exists, and plans are never replaced; name a new file")
         return file
-    last = max(map(_number, plan_files()), default=0)
-    candidates = (paths.root() / f"plan-{number}.toml" for number in count(last + 1))
-    return next(each for each in candidates if _written(each, text))
+    last_number = max(map(_number, plan_files()), default=0)
+    for number in count(last_number + 1):
+        file = paths.root() / f"plan-{number}.toml"
+        if _write_once(file, text):
+            break
+    return file
 
 
-def _written(file: Path, text: str) -> bool:
-    """Write a file unless it exists; of two writers at once, the second finds the first's."""
+def _write_once(file: Path, text: str) -> bool:
+    """Write a file unless it exists, and return whether it has this text.
+
+    Of two writers at once, the second finds the file of the first.
+    """
     if file.exists():
         return False
     with new_file(file, replace=False) as out:
@@ -318,7 +363,7 @@ def _written(file: Path, text: str) -> bool:
 
 def _text(plan: Plan) -> str:
     values = _values(plan)
-    tables = {name: values.pop(name, {}) for name in ("queries", "sources", "measured")}
+    tables = {name: values.pop(name, {}) for name in _TABLES}
     lines = [
         f"# The plan of a comparison, made {_minute(plan.made)}. Hypotheses:",
         *(f"#   {model} differs from {plan.baseline}" for model in plan.models),
@@ -327,9 +372,8 @@ def _text(plan: Plan) -> str:
         *(f"{name} = {_toml(value)}" for name, value in values.items()),
         f"digest = {_toml(_digest(plan))}",
     ]
-    comments = {"queries": "needed", "sources": "of the deviation", "measured": "before the plan"}
     for name, table in tables.items():
-        lines += ["", f"[{name}] # {comments[name]}"]
+        lines += ["", f"[{name}] # {_TABLES[name]}"]
         lines += [f"{_toml(task)} = {_toml(value)}" for task, value in table.items()]
     return "\n".join(lines) + "\n"
 
@@ -370,11 +414,14 @@ def read_plan(file: Path) -> Plan:
 def _read(file: Path) -> tuple[Plan, str]:
     """Return a plan, and why its time shows nothing; empty if it does."""
     content: _PlanFile = read_toml(file, _PlanFile, refusal=DataError)
-    plan = Plan(**{each.name: getattr(content, each.name) for each in fields(Plan)})
-    averaged = {"seeds": content.seeds, "prompts": content.prompts}
-    promised = [f"{number} {name}" for name, number in averaged.items() if number > 1]
-    if promised:
-        return plan, f"plans an average over {' and '.join(promised)}, which no test here is of"
+    plan = Plan(**{name: getattr(content, name) for name in _FIELDS})
+    averages = []
+    if content.seeds > 1:
+        averages.append(f"{content.seeds} seeds")
+    if content.prompts > 1:
+        averages.append(f"{content.prompts} prompts")
+    if averages:
+        return plan, f"plans an average over {' and '.join(averages)}, which no test here is of"
     if not content.digest:
         return plan, "has no digest, so that its time may have been changed"
     if content.digest != _digest(plan):
@@ -412,48 +459,70 @@ class Comparison(Protocol):
 
 def deviations(plan: Plan, comparison: Comparison) -> list[str]:
     """Say what a comparison does otherwise than planned; empty if nothing."""
-    models = {record.model.label for record in comparison.records.values()}
-    tasks = {task.task: task for task in (*comparison.tasks, *comparison.correlations)}
-    choices = _choices(plan, comparison)
-    metrics = {task: record.task.main_metric for (task, _), record in comparison.records.items()}
-    few_queries = []
-    for name, task in tasks.items():
-        choices[f"metric of {name}"] = (plan.metric or metrics[name], task.metric)
-        if models == plan.labels:  # else the models say it
-            choices[f"pairs tested on {name}"] = (plan.family, task.family)
-        needed = plan.queries.get(name, 0)
-        fewest = min((pair.n for pair in task.with_baseline), default=needed)
-        if fewest < needed:
-            few_queries.append(f"{name} ({fewest:,} instead of {needed:,})")
-    lists = {
+    sentences = []
+    for choice in _choices(plan, comparison):
+        if choice.planned != choice.used:
+            sentences.append(f"{choice.name}: {choice.planned} planned, {choice.used} used")
+    models = _models_in(comparison)
+    tasks = [task.task for task in _compared_tasks(comparison)]
+    lists: dict[str, Collection[str]] = {
         "models missing": plan.labels - models,
         "models not planned, which widen the family": models - plan.labels,
         "tasks missing": set(plan.tasks) - set(tasks),
         "tasks not planned": set(tasks) - set(plan.tasks),
-        "tasks with fewer queries than planned": few_queries,
+        "tasks with fewer queries than planned": _with_few_queries(plan, comparison),
         "measured before the plan, on the same tasks": _measured_before(plan, tasks, models),
     }
-    sentences = []
-    for noun, (planned, used) in choices.items():
-        if planned != used:
-            sentences.append(f"{noun}: {planned} planned, {used} used")
     for noun, names in lists.items():
         if names:
             sentences.append(f"{noun}: {_some(names)}")
     return sentences
 
 
-def _choices(plan: Plan, comparison: Comparison) -> dict[str, tuple[object, object]]:
-    """Return what was planned and what was used, by name."""
+def _compared_tasks(comparison: Comparison) -> list[TaskComparison]:
+    return [*comparison.tasks, *comparison.correlations]
+
+
+def _models_in(comparison: Comparison) -> set[str]:
+    """Return the labels of the models of a comparison."""
+    return {record.model.label for record in comparison.records.values()}
+
+
+def _with_few_queries(plan: Plan, comparison: Comparison) -> list[str]:
+    """Name the tasks on which a difference has fewer queries than planned."""
+    names = []
+    for task in _compared_tasks(comparison):
+        needed = plan.queries.get(task.task, 0)
+        fewest = min((difference.n for difference in task.with_baseline), default=needed)
+        if fewest < needed:
+            names.append(f"{task.task} ({fewest:,} instead of {needed:,})")
+    return names
+
+
+class _Choice(NamedTuple):
+    """What was planned, and what was used."""
+
+    name: str
+    planned: object
+    used: object
+
+
+def _choices(plan: Plan, comparison: Comparison) -> Iterator[_Choice]:
+    """Yield what a plan settles, besides the models and tasks."""
     procedure = comparison.procedure
-    labels = {name: label for label, name in comparison.labels.items()}
-    baseline = labels.get(comparison.baseline, comparison.baseline)
-    return {
-        "alpha": (plan.alpha, procedure.alpha),
-        "margin": (plan.margin, procedure.margin),
-        "correction": (plan.correction, procedure.correction),
-        "baseline": (plan.baseline, baseline),
-    }
+    label_of = {name: label for label, name in comparison.labels.items()}
+    baseline = label_of.get(comparison.baseline, comparison.baseline)
+    yield _Choice("alpha", plan.alpha, procedure.alpha)
+    yield _Choice("margin", plan.margin, procedure.margin)
+    yield _Choice("correction", plan.correction, procedure.correction)
+    yield _Choice("baseline", plan.baseline, baseline)
+    metric_of = {task: record.task.main_metric for (task, _), record in comparison.records.items()}
+    has_planned_models = _models_in(comparison) == plan.labels
+    for task in _compared_tasks(comparison):
+        planned_metric = plan.metric or metric_of[task.task]
+        yield _Choice(f"metric of {task.task}", planned_metric, task.metric)
+        if has_planned_models:  # else the list of models says it
+            yield _Choice(f"pairs tested on {task.task}", plan.family, task.family)
 
 
 def _measured_before(plan: Plan, tasks: Iterable[str], models: Container[str]) -> list[str]:
@@ -492,25 +561,22 @@ def plan_words(comparison: Comparison, folder: Path | None = None) -> str:
     Of several plans, the last that is older than the measurement applies; others that are about
     the same models and tasks are named.
     """
-    plans = []
-    for file in plan_files(folder):
-        applicable = _applicable(file, comparison)
-        if applicable is not None:
-            plans.append(applicable)
+    applicable = [_applicable(file, comparison) for file in plan_files(folder)]
+    plans = [plan for plan in applicable if plan is not None]
     if not plans:
         return ""
     sentences: list[str] = []
     replaced: list[str] = []
-    hypotheses: set[tuple[str, str, str]] = set()  # those of later plans
+    hypotheses_of_later: set[tuple[str, str, str]] = set()
     for plan in reversed(plans):
         if plan.objection:
             continue
-        if plan.hypotheses <= hypotheses:
+        if plan.hypotheses <= hypotheses_of_later:
             replaced.append(plan.file.name)
         else:
-            hypotheses |= plan.hypotheses
-            sentences.append(_sentence(plan, comparison))
-    sentences += _missing(folder)
+            hypotheses_of_later |= plan.hypotheses
+            sentences.append(_agreement_sentence(plan, comparison))
+    sentences += _missing_plans(folder)
     if replaced:
         sentences.append(f"Replaced by a later plan: {', '.join(replaced)}.")
     for plan in plans:
@@ -519,84 +585,92 @@ def plan_words(comparison: Comparison, folder: Path | None = None) -> str:
     return " ".join(sentences)
 
 
-def _missing(folder: Path | None) -> list[str]:
+def _missing_plans(folder: Path | None) -> list[str]:
     """Name the plans that are gone, by the gaps in the numbers."""
     numbers = {_number(file) for file in plan_files(folder)}
-    gone = sorted({*range(1, max(numbers))} - numbers)
-    return [f"plan-{number}.toml is missing." for number in gone[:_NAMED]]
+    missing = [number for number in range(1, max(numbers)) if number not in numbers]
+    return [f"plan-{number}.toml is missing." for number in missing[:_MOST_NAMED]]
 
 
 def _applicable(file: Path, comparison: Comparison) -> _Applicable | None:
     """Return a plan with what it covers; None if it is about other models or tasks."""
     plan, objection = _read(file)
-    by_task: dict[str, list[Result]] = {}
+    records_on: dict[str, list[Result]] = {}
     for (task, _), record in comparison.records.items():
         if task in plan.tasks and record.model.label in plan.labels:
-            by_task.setdefault(task, []).append(record)
+            records_on.setdefault(task, []).append(record)
     covered: list[Result] = []
-    for records in by_task.values():
+    for records in records_on.values():
         labels = {record.model.label for record in records}
         if len(labels) > 1 and plan.baseline in labels:
             covered += records
     if covered:
-        return _Applicable(file, plan, tuple(covered), objection or _too_late(plan, covered))
-    if objection and _mentions(plan, comparison):
+        return _Applicable(file, plan, tuple(covered), objection or _why_too_late(plan, covered))
+    if objection and _is_about(plan, comparison):
         return _Applicable(file, plan, (), objection)
     return None
 
 
-def _mentions(plan: Plan, comparison: Comparison) -> bool:
+def _is_about(plan: Plan, comparison: Comparison) -> bool:
     """Whether a plan names two models of a comparison, or one model and a task of it.
 
     A changed plan may have been about others, so that what it covers now shows nothing.
     """
-    models = {record.model.label for record in comparison.records.values()} & plan.labels
-    tasks = {task for task, _ in comparison.records}.intersection(plan.tasks)
+    models = _models_in(comparison) & plan.labels
+    tasks = {task for task, _ in comparison.records if task in plan.tasks}
     return len(models) > 1 or bool(models and tasks)
 
 
-def _too_late(plan: Plan, covered: Iterable[Result]) -> str:
+def _why_too_late(plan: Plan, covered: Iterable[Result]) -> str:
     """Say which records are not younger than the plan; empty if all are."""
     planned = _moment(plan.made)
-    early = {
-        f"{record.model.label} on {record.task.key}"
-        for record in covered
-        if not record.finished or planned >= _begun(record)
-    }
-    if not early:
+    earlier = set()
+    for record in covered:
+        if not record.finished or _start_of_measurement(record) <= planned:
+            earlier.add(f"{record.model.label} on {record.task.key}")
+    if not earlier:
         return ""
-    return f"was made {_minute(plan.made)}, not before the measurement of {_some(early)}"
+    return f"was made {_minute(plan.made)}, not before the measurement of {_some(earlier)}"
 
 
-def _begun(record: Result) -> datetime:
+def _start_of_measurement(record: Result) -> datetime:
     """When the measurement of a record began: its end, less the time that it took."""
     return _moment(record.finished) - timedelta(seconds=record.cost.seconds)
 
 
 def _moment(text: str) -> datetime:
     """Return a time of the ISO format; without a time zone, it is UTC."""
-    moment = datetime.fromisoformat(text or "9999-12-31")
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    moment = datetime.fromisoformat(text or _FAR_FUTURE)
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC)
 
 
 def _minute(made: str) -> str:
-    return f"{_moment(made):%Y-%m-%d %H:%M} UTC" if made else "at an unknown time"
+    if not made:
+        return "at an unknown time"
+    return f"{_moment(made):%Y-%m-%d %H:%M} UTC"
 
 
-def _sentence(applicable: _Applicable, comparison: Comparison) -> str:
+def _agreement_sentence(applicable: _Applicable, comparison: Comparison) -> str:
+    """Say whether a comparison is as planned, and how it deviates."""
     plan = applicable.plan
-    tasks = {each.task.key for each in applicable.covered}
+    tasks = {record.task.key for record in applicable.covered}
     sources = sorted({plan.sources[task] for task in tasks if task in plan.sources})
-    made = f"made {_minute(plan.made)}, before the measurement"
+    about_plan = f"made {_minute(plan.made)}, before the measurement"
     if sources:
-        made += f"; its deviation: {'; '.join(sources[:_NAMED])}"
-    otherwise = deviations(plan, comparison)
-    if otherwise:
-        return f"Deviations from {applicable.file.name} ({made}): {'; '.join(otherwise)}."
-    return f"As planned in {applicable.file.name} ({made})."
+        about_plan += f"; its deviation: {'; '.join(sources[:_MOST_NAMED])}"
+    name = applicable.file.name
+    differences = deviations(plan, comparison)
+    if not differences:
+        return f"As planned in {name} ({about_plan})."
+    return f"Deviations from {name} ({about_plan}): {'; '.join(differences)}."
 
 
 def _some(names: Iterable[str]) -> str:
-    some = sorted(names)
-    more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
-    return ", ".join(some[:_NAMED]) + more
+    """Return the first names in a list, and how many more there are."""
+    ordered = sorted(names)
+    text = ", ".join(ordered[:_MOST_NAMED])
+    if len(ordered) > _MOST_NAMED:
+        text += f" and {len(ordered) - _MOST_NAMED} more"
+    return text

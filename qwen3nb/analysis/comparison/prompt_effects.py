@@ -24,7 +24,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
@@ -47,8 +46,8 @@ from qwen3nb.records.verification import unchanged_record
 
 Factors = tuple[str, ...]
 Axes = tuple[int, ...]  # of the factors of an effect
-_LEVELS_OF_TEST = 8  # fewest levels of a factor for tests of normality, and
-_NORMAL, _FAR_FROM_NORMAL = 0.05, 1e-5  # their levels
+_FEWEST_LEVELS = 8  # of a factor, for tests of normality
+_NOT_NORMAL, _FAR_FROM_NORMAL = 0.05, 1e-5  # p-values of these tests
 _LEAST_FREEDOM = 0.25  # share of the degrees of freedom below which there are no intervals
 
 
@@ -77,88 +76,117 @@ def variance_components(
     factors come first, in their order; the last component is of all factors.
     """
     values = np.asarray(scores, dtype=np.float64)
-    effects: list[Axes] = []
+    effects: list[Axes] = []  # such as (0,), (1,), (0, 1)
     for size in range(1, values.ndim + 1):
         effects += itertools.combinations(range(values.ndim), size)
-    df = {effect: math.prod(values.shape[axis] - 1 for axis in effect) for effect in effects}
-    squares = {effect: _sum_of_squares(values, effect) / df[effect] for effect in effects}
-    estimates = {effect: float(_component(squares, effect, values.shape)) for effect in effects}
-    total = math.fsum(max(0.0, estimate) for estimate in estimates.values())
-    freedom, holds = _usable_degrees(values, df)
-    generator = np.random.default_rng(seed)
-    drawn = {
-        effect: squares[effect] * degrees / generator.chisquare(degrees, DRAWS)
-        for effect, degrees in freedom.items()
-    }
-    draws = np.stack([_component(drawn, effect, values.shape) for effect in effects])
-    draws = np.maximum(draws, 0.0)
-    sums = draws.sum(axis=0)
-    shares = np.divide(draws, sums, out=np.zeros_like(draws), where=sums > 0)
+    degrees = {effect: math.prod(values.shape[axis] - 1 for axis in effect) for effect in effects}
+    squares = {effect: _sum_of_squares(values, effect) / degrees[effect] for effect in effects}
+    variances = {effect: float(_component(squares, effect, values.shape)) for effect in effects}
+    total = math.fsum(max(0.0, variance) for variance in variances.values())
+    intervals = _share_intervals(values, squares, degrees, seed)
     components = []
-    for effect, drawn_shares in zip(effects, shares, strict=True):
-        interval = None
-        if holds:
-            interval = resampling.percentile_interval(drawn_shares, level=LEVEL)
-        share = max(0.0, estimates[effect]) / total if total else 0.0
-        names = tuple(factors[axis] for axis in effect)
-        components.append(Component(names, estimates[effect], share, interval, df[effect]))
+    for effect in effects:
+        share = 0.0
+        if total:
+            share = max(0.0, variances[effect]) / total
+        components.append(
+            Component(
+                factors=tuple(factors[axis] for axis in effect),
+                variance=variances[effect],
+                share=share,
+                interval=intervals.get(effect),
+                df=degrees[effect],
+            )
+        )
     return components
 
 
-def _usable_degrees(values: Array, df: Mapping[Axes, int]) -> tuple[dict[Axes, float], bool]:
-    """Return the degrees of freedom that kurtosis leaves, and whether intervals can be trusted."""
-    freedom: dict[Axes, float] = dict(df)
-    holds = True
-    for axis in range(values.ndim):
-        others = tuple(other for other in range(values.ndim) if other != axis)
-        share, is_far = _usable_freedom(values.mean(axis=others))
-        freedom[axis,] = df[axis,] * share
-        if is_far and share < _LEAST_FREEDOM:
-            holds = False
-    return freedom, holds
+def _share_intervals(
+    values: Array, squares: Mapping[Axes, float], degrees: Mapping[Axes, int], seed: Seed
+) -> dict[Axes, Interval]:
+    """Return the interval of the share of each component; none if they cannot be trusted.
 
-
-def _usable_freedom(means: Array) -> tuple[float, bool]:
-    """The share of the degrees of freedom left by the kurtosis of the means (k,) of levels.
-
-    1 unless a test finds that they are not normal; also whether they are far from that.
+    ``squares``: the mean square of each effect.
     """
+    usable_degrees = _usable_degrees(values, degrees)
+    if usable_degrees is None:
+        return {}
+    # Each mean square is divided by draws of its chi-squared distribution.
+    generator = np.random.default_rng(seed)
+    drawn_squares = {}
+    for effect, freedom in usable_degrees.items():
+        drawn_squares[effect] = squares[effect] * freedom / generator.chisquare(freedom, DRAWS)
+    components = np.stack([_component(drawn_squares, effect, values.shape) for effect in degrees])
+    components = np.maximum(components, 0.0)  # (effects, draws)
+    sums = components.sum(axis=0)
+    shares = np.divide(components, sums, out=np.zeros_like(components), where=sums > 0)
+    return {
+        effect: resampling.percentile_interval(of_effect, level=LEVEL)
+        for effect, of_effect in zip(degrees, shares, strict=True)
+    }
+
+
+def _usable_degrees(values: Array, degrees: Mapping[Axes, int]) -> dict[Axes, float] | None:
+    """Return the degrees of freedom that kurtosis leaves; None if intervals cannot be trusted."""
+    usable: dict[Axes, float] = dict(degrees)
+    for axis in range(values.ndim):
+        other_axes = tuple(other for other in range(values.ndim) if other != axis)
+        means = values.mean(axis=other_axes)  # of the levels of this factor
+        p_value = _normality_p_value(means)
+        if p_value >= _NOT_NORMAL:
+            continue
+        share = _share_of_freedom(means)
+        if share < _LEAST_FREEDOM and p_value < _FAR_FROM_NORMAL:
+            return None
+        effect = (axis,)
+        usable[effect] = degrees[effect] * share
+    return usable
+
+
+def _normality_p_value(means: Array) -> float:
+    """Return the lower p-value of tests of skewness and kurtosis; 1 for too few or equal means."""
+    if len(means) < _FEWEST_LEVELS or np.ptp(means) <= _NEAR:
+        return 1.0
+    skewness = scipy.stats.skewtest(means)
+    kurtosis = scipy.stats.kurtosistest(means)
+    return float(min(skewness.pvalue, kurtosis.pvalue))
+
+
+def _share_of_freedom(means: Array) -> float:
+    """Return the share of the degrees of freedom that the kurtosis of means leaves (Box 1953)."""
     count = len(means)
-    if count < _LEVELS_OF_TEST or np.ptp(means) <= _NEAR:
-        return 1.0, False
-    p_value = min(scipy.stats.skewtest(means).pvalue, scipy.stats.kurtosistest(means).pvalue)
     kurtosis = float(scipy.stats.kurtosis(means, bias=False))
-    if p_value >= _NORMAL or kurtosis <= 0:
-        return 1.0, False
-    usual = 2 / (count - 1)  # of a relative variance of a mean square
-    return usual / (usual + kurtosis / count), bool(p_value < _FAR_FROM_NORMAL)
+    if kurtosis <= 0:
+        return 1.0
+    normal_variance = 2 / (count - 1)  # of a mean square, relative to its square
+    return normal_variance / (normal_variance + kurtosis / count)
 
 
-def _sum_of_squares(values: Array, axes: tuple[int, ...]) -> float:
+def _sum_of_squares(values: Array, axes: Axes) -> float:
     """The sum of squares of an effect: means over the other axes, less those of parts of it."""
     effect = np.zeros(1)
     for size in range(len(axes) + 1):
+        sign = (-1) ** (len(axes) - size)
         for part in itertools.combinations(axes, size):
-            others = tuple(axis for axis in range(values.ndim) if axis not in part)
-            effect = effect + (-1) ** (len(axes) - size) * values.mean(axis=others, keepdims=True)
+            other_axes = tuple(axis for axis in range(values.ndim) if axis not in part)
+            effect = effect + sign * values.mean(axis=other_axes, keepdims=True)
     return float((effect**2).sum()) * values.size / effect.size
 
 
-def _component(
-    squares: Mapping[tuple[int, ...], Any], axes: tuple[int, ...], shape: tuple[int, ...]
-) -> Array:
+def _component(squares: Mapping[Axes, float | Array], axes: Axes, shape: tuple[int, ...]) -> Array:
     """The component whose multiple is what a mean square has besides those of larger sets."""
-    repeated = math.prod(size for axis, size in enumerate(shape) if axis not in axes)
-    terms = [
-        (-1) ** (len(other) - len(axes)) * np.asarray(value)
-        for other, value in squares.items()
-        if {*axes} <= {*other}
-    ]
-    return np.sum(terms, axis=0) / repeated
+    repetitions = math.prod(size for axis, size in enumerate(shape) if axis not in axes)
+    terms = []
+    for larger, square in squares.items():
+        if set(axes) <= set(larger):
+            sign = (-1) ** (len(larger) - len(axes))
+            terms.append(sign * np.asarray(square))
+    return np.sum(terms, axis=0) / repetitions
 
 
 RESAMPLES = 2000
 _NEAR = 1e-9  # to 0 or 1
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,11 +212,13 @@ class PromptScores:
 
     def on(self, queries: tuple[str, ...]) -> Array:
         """Return the scores on some of the queries, in their order."""
-        columns = [
-            [scores_by(self.metric, each).on(queries) if queries else () for each in row]
-            for row in self.records
-        ]
-        return np.moveaxis(np.array(columns, dtype=float), -1, 0)
+        scores = []
+        for records_of_prompt in self.records:
+            columns = [np.empty(0) for _ in records_of_prompt]
+            if queries:
+                columns = [scores_by(self.metric, each).on(queries) for each in records_of_prompt]
+            scores.append(columns)
+        return np.moveaxis(np.array(scores, dtype=float), -1, 0)
 
 
 def read_prompt_scores() -> list[PromptScores]:
@@ -198,26 +228,26 @@ def read_prompt_scores() -> list[PromptScores]:
     was overwritten, the newest counts. Prompts that a seed lacks are left out.
     """
     folder = paths.results()
-    defaults = {
-        (record.model.identity, record.seed, record.task.key): record
-        for record in load_results(folder)
-        if record.main.value is not None
-    }
-    # By label, task and seed: the records by the identity of the model without the prompt.
-    by_use: dict[tuple[str, str, int], dict[str, list[Result]]] = {}
+    defaults = {}
+    for record in load_results(folder):
+        if record.main.value is not None:
+            defaults[record.model.identity, record.seed, record.task.key] = record
+    with_prompts: dict[tuple[str, str, int], list[Result]] = {}  # by label, task and seed
     for record in from_oldest(_prompt_records(folder / PROMPTS)):
-        identity, task = prompt_of(record).of, record.task.key
-        if (identity, record.seed, task) not in defaults or record.main.value is None:
-            continue
-        contents = by_use.setdefault((record.model.label, task, record.seed), {})
-        # Put last: the content of the newest record is the last.
-        contents[identity] = [*contents.pop(identity, []), record]
-    runs: dict[tuple[str, str], list[tuple[Result, dict[str, Result]]]] = {}
-    for (label, task, seed), contents in by_use.items():
-        identity, records = list(contents.items())[-1]
-        by_text = {prompt_of(record).text: record for record in records}
-        runs.setdefault((label, task), []).append((defaults[identity, seed, task], by_text))
-    return [_joined(label, of_task) for (label, _), of_task in sorted(runs.items())]
+        task, seed = record.task.key, record.seed
+        has_default = (prompt_of(record).of, seed, task) in defaults
+        if has_default and record.main.value is not None:
+            with_prompts.setdefault((record.model.label, task, seed), []).append(record)
+    seeds: dict[tuple[str, str], list[_SeedRecords]] = {}  # by label and task
+    for (label, task, seed), records in with_prompts.items():
+        identity = prompt_of(records[-1]).of  # of several contents, the newest counts
+        by_text = {}
+        for record in records:
+            if prompt_of(record).of == identity:
+                by_text[prompt_of(record).text] = record
+        of_seed = _SeedRecords(defaults[identity, seed, task], by_text)
+        seeds.setdefault((label, task), []).append(of_seed)
+    return [_prompt_scores(label, of_task) for (label, _), of_task in sorted(seeds.items())]
 
 
 def _prompt_records(folder: Path) -> list[Result]:
@@ -255,25 +285,39 @@ def _without_details(result: Result) -> Result:
     )
 
 
-def _joined(label: str, runs: Sequence[tuple[Result, dict[str, Result]]]) -> PromptScores:
-    """Join seeds, each of which has the record of its default and those of prompts, by text."""
-    (default, by_text), *others = runs
-    texts = [text for text in by_text if all(text in other for _, other in others)]
+@dataclass(frozen=True)
+class _SeedRecords:
+    """The records of one model on one task with one seed."""
+
+    default: Result  # with the model's own prompts
+    by_text: dict[str, Result]  # by the text of the prompt
+
+
+def _prompt_scores(label: str, seeds: Sequence[_SeedRecords]) -> PromptScores:
+    """Join the seeds of a model on a task, on the prompts that all have."""
+    texts = _common_texts(seeds)
     if not texts:  # of seeds without a common prompt, the newest counts
-        last = newest(record for record, _ in runs)
-        return _joined(label, [run for run in runs if run[0] is last])
-    records = tuple(tuple(of_seed[text] for _, of_seed in runs) for text in texts)  # (P, S)
-    metric = default.task.main_metric
+        newest_default = newest(seed.default for seed in seeds)
+        seeds = [seed for seed in seeds if seed.default is newest_default]
+        texts = _common_texts(seeds)
+    first = seeds[0]
+    task = first.default.task
+    records = tuple(tuple(seed.by_text[text] for seed in seeds) for text in texts)  # (P, S)
+    names = [prompt_of(first.by_text[text]).name for text in texts]
     return PromptScores(
-        label,
-        default.task.key,
-        metric,
-        tuple(QueryPrompt(prompt_of(by_text[text]).name, text) for text in texts),
-        _mean_value([record for record, _ in runs]),
-        np.array([_mean_value(of_prompt) for of_prompt in records]),
-        _common_queries(metric, list(itertools.chain(*records))),
-        records,
+        model=label,
+        task=task.key,
+        metric=task.main_metric,
+        prompts=tuple(map(QueryPrompt, names, texts)),
+        default=_mean_value([seed.default for seed in seeds]),
+        values=np.array([_mean_value(records_of_prompt) for records_of_prompt in records]),
+        queries=_common_queries(task.main_metric, list(itertools.chain(*records))),
+        records=records,
     )
+
+
+def _common_texts(seeds: Sequence[_SeedRecords]) -> list[str]:
+    return [text for text in seeds[0].by_text if all(text in seed.by_text for seed in seeds)]
 
 
 def _mean_value(records: Sequence[Result]) -> float:
@@ -290,8 +334,11 @@ def _common_queries(metric: str, records: Sequence[Result]) -> tuple[str, ...]:
 
 def _answered(metric: str, result: Result) -> tuple[str, ...]:
     """Return the sorted ids of the queries with a score; scores are read if any has none."""
-    queries, count = result.scores.queries, result.scores.counts[metric]
-    return by_id(queries)[0] if count == len(queries) else scores_by(metric, result).queries
+    queries = result.scores.queries
+    if result.scores.counts[metric] < len(queries):
+        return scores_by(metric, result).queries
+    ids, _ = by_id(queries)
+    return ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,43 +367,51 @@ def place(scores: PromptScores) -> tuple[int, float]:
 
     This is the share of the others with a lower score, ties counting half.
     """
-    is_higher, is_lower = _sides(scores.default, scores.values)
-    higher, lower = int(is_higher.sum()), int(is_lower.sum())
-    ties = len(scores.values) - higher - lower
-    return higher + 1, (lower + ties / 2) / len(scores.values)
+    count = len(scores.values)
+    higher = int(_is_higher(scores.values, scores.default).sum())
+    lower = int(_is_lower(scores.values, scores.default).sum())
+    ties = count - higher - lower
+    return higher + 1, (lower + ties / 2) / count
 
 
-def _sides(value: float, others: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which of the others are higher, and which lower, up to rounding."""
-    return others > value + 1e-12, others < value - 1e-12
+def _is_higher(values: Array | float, other: float) -> NDArray[np.bool_]:
+    """Return which values are higher than another, beyond rounding."""
+    return np.asarray(values > other + _ROUNDING)
+
+
+def _is_lower(values: Array | float, other: float) -> NDArray[np.bool_]:
+    return np.asarray(values < other - _ROUNDING)
 
 
 def prompt_pairs(every: Sequence[PromptScores], *, seed: int = 0) -> list[PromptPair]:
     """Compare every two models on each task; with equal scores, the first by name is the first."""
-    by_task: dict[tuple[str, str], list[int]] = {}
-    for position, scores in enumerate(every):
-        by_task.setdefault((scores.task, scores.metric), []).append(position)
-    pairs = {}
-    for positions in by_task.values():
-        means = {position: _means(every[position]) for position in positions}  # read once
-        for i, j in itertools.combinations(positions, 2):
-            better, worse = (j, i) if every[j].default > every[i].default else (i, j)
-            pairs[i, j] = _compared(every[better], every[worse], means[better], means[worse], seed)
-    return [pairs[positions] for positions in sorted(pairs)]
+    measures = [(scores.task, scores.metric) for scores in every]
+    means = [_means(scores) for scores in every]  # read once
+    pairs = []
+    for first, second in itertools.combinations(range(len(every)), 2):
+        if measures[first] != measures[second]:
+            continue
+        better, worse = first, second
+        if every[second].default > every[first].default:
+            better, worse = second, first
+        pairs.append(_pair(every[better], every[worse], means[better], means[worse], seed))
+    return pairs
 
 
-def _compared(
-    first: PromptScores, second: PromptScores, first_means: Array, second_means: Array, seed: int
+def _pair(
+    better: PromptScores, worse: PromptScores, better_means: Array, worse_means: Array, seed: int
 ) -> PromptPair:
     """Compare two models of which the first has the higher score with its own prompts."""
-    best = int(np.argmax(second.values))
-    is_higher, _ = _sides(first.default, second.values)
-    reversed_by = second.prompts[best].name if is_higher[best] else ""
-    if first.queries is second.queries or first.queries == second.queries:
-        probability = float(_share(first_means, second_means)[0])
+    best = int(np.argmax(worse.values))
+    reversed_by = ""
+    if _is_higher(worse.values[best], better.default):
+        reversed_by = worse.prompts[best].name
+    # Systems that answered the same queries share one tuple, which is fast to compare.
+    if better.queries is worse.queries or better.queries == worse.queries:
+        probability = float(_share_higher(better_means, worse_means)[0])
     else:
-        probability, _ = superiority(first, second, seed=seed)
-    return PromptPair(first, second, reversed_by, probability, seed)
+        probability, _ = superiority(better, worse, seed=seed)
+    return PromptPair(better, worse, reversed_by, probability, seed)
 
 
 def _means(scores: PromptScores) -> Array:
@@ -376,20 +431,22 @@ def superiority(
     """
     shared = shared_queries([first.queries, second.queries])
     if not shared:
-        return float(_share(first.values[None], second.values[None])[0]), None
-    columns = [each.on(shared).mean(axis=2) for each in (first, second)]
-    drawn = resampling.draw_seed(seed, shared)
+        return float(_share_higher(first.values[None], second.values[None])[0]), None
+    first_scores = first.on(shared).mean(axis=2)  # (n, P), over seeds
+    second_scores = second.on(shared).mean(axis=2)
+    prompts, other_prompts = first_scores.shape[1], second_scores.shape[1]
     means, resampled = resampling.resampled_means(
-        np.concatenate(columns, axis=1), n_resamples=RESAMPLES, seed=drawn
+        np.concatenate([first_scores, second_scores], axis=1),
+        n_resamples=RESAMPLES,
+        seed=resampling.draw_seed(seed, shared),
     )
-    count = columns[0].shape[1]
-    probability = float(_share(means[None, :count], means[None, count:])[0])
-    of_queries = resampling.percentile_interval(
-        _share(resampled[:, :count], resampled[:, count:]), level=LEVEL
-    )
-    of_prompts = score_interval(probability, count, columns[1].shape[1])
-    below = math.hypot(probability - of_queries[0], probability - of_prompts[0])
-    above = math.hypot(of_queries[1] - probability, of_prompts[1] - probability)
+    probability = float(_share_higher(means[None, :prompts], means[None, prompts:])[0])
+    # The lengths of the two intervals, over queries and over prompts, add up in quadrature.
+    drawn = _share_higher(resampled[:, :prompts], resampled[:, prompts:])
+    query_low, query_high = resampling.percentile_interval(drawn, level=LEVEL)
+    prompt_low, prompt_high = score_interval(probability, prompts, other_prompts)
+    below = math.hypot(probability - query_low, probability - prompt_low)
+    above = math.hypot(query_high - probability, prompt_high - probability)
     return probability, (max(0.0, probability - below), min(1.0, probability + above))
 
 
@@ -402,25 +459,38 @@ def score_interval(
     mean of the two sizes in place of each (Newcombe 2006, method 5).
     """
     z = float(ndtri((1 + level) / 2))
-
-    def lower(estimate: float) -> float:
-        def excess(end: float) -> float:
-            ties = (1 - end) / (2 - end) + end / (1 + end)
-            variance = end * (1 - end) * (1 + ((first + second) / 2 - 1) * ties) / first / second
-            return (estimate - end) ** 2 - z**2 * variance
-
-        if estimate <= _NEAR:
-            return 0.0
-        return float(scipy.optimize.brentq(excess, 0.0, min(estimate, 1 - _NEAR)))
-
-    return lower(probability), 1 - lower(1 - probability)
+    low = _lower_end(probability, first, second, z)
+    high = 1 - _lower_end(1 - probability, first, second, z)
+    return low, high
 
 
-def _share(first: Array, second: Array) -> Array:
+def _lower_end(estimate: float, first: int, second: int, z: float) -> float:
+    if estimate <= _NEAR:
+        return 0.0
+
+    def excess(end: float) -> float:
+        """How far, squared, the estimate is from an end beyond z standard errors."""
+        variance = _probability_variance(end, first, second)
+        return (estimate - end) ** 2 - z**2 * variance
+
+    highest = min(estimate, 1 - _NEAR)
+    return float(scipy.optimize.brentq(excess, 0.0, highest))
+
+
+def _probability_variance(probability: float, first: int, second: int) -> float:
+    """Return the variance of an estimate of P(A > B) from samples of these sizes."""
+    complement = 1 - probability
+    of_shared = complement / (2 - probability) + probability / (1 + probability)
+    mean_size = (first + second) / 2
+    return probability * complement * (1 + (mean_size - 1) * of_shared) / first / second
+
+
+def _share_higher(first: Array, second: Array) -> Array:
     """Share of pairs of columns in which the first is higher: (R, P), (R, Q) to (R,)."""
-    difference = first[:, :, None] - second[:, None, :]
-    higher, lower = _sides(0.0, difference)
-    return np.asarray(0.5 + (higher.mean(axis=(1, 2)) - lower.mean(axis=(1, 2))) / 2)
+    differences = first[:, :, None] - second[:, None, :]  # of every pair: (R, P, Q)
+    higher = _is_higher(differences, 0.0).mean(axis=(1, 2))
+    lower = _is_lower(differences, 0.0).mean(axis=(1, 2))
+    return np.asarray(0.5 + (higher - lower) / 2)
 
 
 def prompt_variance(scores: PromptScores, *, seed: int = 0) -> list[Component]:
@@ -428,7 +498,11 @@ def prompt_variance(scores: PromptScores, *, seed: int = 0) -> list[Component]:
 
     Empty for fewer than two prompts, and for a metric that is not a mean over two queries or more.
     """
-    values, factors = scores.scores, ["query", "prompt", "seed"]
+    values = scores.scores  # (n, P, S)
+    factors = ["query", "prompt", "seed"]
     if values.shape[2] == 1:
-        values, factors = values[:, :, 0], factors[:2]
-    return variance_components(values, factors, seed=seed) if min(values.shape) > 1 else []
+        values = values[:, :, 0]
+        factors = ["query", "prompt"]
+    if min(values.shape) < 2:
+        return []
+    return variance_components(values, factors, seed=seed)

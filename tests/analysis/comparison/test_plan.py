@@ -88,10 +88,10 @@ def test_the_power_for_equal_wins_by_hand():
 def test_fewer_queries_are_too_few(deviation, margin):
     plan = replace(PLAN, margin=margin)
     needed = plan.needed(deviation)
-    assert plan.reached(margin, deviation, needed) >= 0.8
-    assert needed == 2 or plan.reached(margin, deviation, needed - 1) < 0.8
+    assert plan.power_with(margin, deviation, needed) >= 0.8
+    assert needed == 2 or plan.power_with(margin, deviation, needed - 1) < 0.8
     detectable = plan.detectable(deviation, needed)
-    assert plan.reached(detectable, deviation, needed) >= 0.8
+    assert plan.power_with(detectable, deviation, needed) >= 0.8
     # The power of rare wins has steps: the next thousandth may have less than the margin itself.
     assert detectable <= 1.1 * margin + 0.001
 
