@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 from qwen3nb.utils.atomic_files import sha256_file
 from qwen3nb.utils.journal import remembered_digest
-from qwen3nb.utils.secrets import WITHHELD, known_secrets
+from qwen3nb.utils.secrets import WITHHELD_VARIABLE, known_secrets
 
 if TYPE_CHECKING:
     from httpx import Request, Response
@@ -381,7 +381,7 @@ def _transport_reason(error: BaseException) -> str:
 def status_reason(status: int) -> str:
     """Return what an HTTP status means here, and what to do."""
     reason = _BY_STATUS.get(status, f"it returned status {status}; try again later")
-    name = os.environ.get(WITHHELD, "")
+    name = os.environ.get(WITHHELD_VARIABLE, "")
     if name and status in (401, 403):
         reason += f". This notebook does not see {name}: run it with `--pass-env {name}`"
     return reason

@@ -23,7 +23,7 @@ from qwen3nb.cluster.processes import guarded_command
 from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.notebook import OUTDATED, NotebookError, run_notebook
 from qwen3nb.execution.page_names import is_measured, is_old, page_name
-from qwen3nb.execution.parameters import one_pass, read_parameters
+from qwen3nb.execution.parameters import cached_calls, read_parameters
 from qwen3nb.execution.publish import set_notice
 from qwen3nb.execution.study_paths import in_page, of_page
 from qwen3nb.execution.sweep import Job, failures_text, memory, reusable, sweep
@@ -64,7 +64,7 @@ def page_links(results: Collection[Result]) -> dict[str, str]:
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
     links: dict[str, str] = {}
     others = pages_with_records()
-    with one_pass():
+    with cached_calls():
         for run, result in {each.run: each for each in results}.items():
             options = result.options
             values = {name: options.get(name, each.default) for name, each in declared.items()}
@@ -143,7 +143,7 @@ def refresh_pages(
     if lessons:
         jobs += _lessons()
     names = {kind.notebook for kind in own_pages}
-    with one_pass():  # reads shared dependencies once
+    with cached_calls():  # reads shared dependencies once
         due = [job for job in (*jobs, *_published(names)) if not reusable(job)]
         if not lessons:
             _mark_old_lessons()

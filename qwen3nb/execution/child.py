@@ -8,7 +8,9 @@ driver takes nothing.
 
 import runpy
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from qwen3nb.cluster.nodes import model_facts, run_facts
 from qwen3nb.cluster.runs import FACTS
@@ -19,23 +21,25 @@ from qwen3nb.utils.atomic_files import read_json, write_json
 def main(file: Path) -> None:
     """Execute the orders in a file, unless this node differs from the driver."""
     orders = read_json(file)
-
-    def found() -> bool:
-        if not orders["facts"]:
-            return True
-        facts = run_facts() | model_facts(orders["models"])
-        write_json(file.with_name(FACTS), facts)
-        return bool(facts == orders["facts"])
-
-    if found():
-        sys.argv = ["qwen3nb", *orders["arguments"]]
-        try:
-            if orders["part"]:
-                check_and_evaluate(**orders["part"])
-                return
+    if not _is_like_driver(orders, file):
+        return
+    sys.argv = ["qwen3nb", *orders["arguments"]]
+    try:
+        if orders["part"]:
+            check_and_evaluate(**orders["part"])
+        else:
             runpy.run_module("qwen3nb.cli.main", run_name="__main__")
-        finally:
-            found()
+    finally:
+        _is_like_driver(orders, file)  # writes the facts once more: they may have changed
+
+
+def _is_like_driver(orders: Mapping[str, Any], file: Path) -> bool:
+    """Write the facts of this node next to the orders; return whether they are the driver's."""
+    if not orders["facts"]:  # nothing is compared
+        return True
+    facts = run_facts() | model_facts(orders["models"])
+    write_json(file.with_name(FACTS), facts)
+    return bool(facts == orders["facts"])
 
 
 if __name__ == "__main__":

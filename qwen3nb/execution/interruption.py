@@ -8,7 +8,9 @@ from types import FrameType
 
 import click
 
-_SIGNALS = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+_SIGNALS = [signal.SIGTERM]
+if hasattr(signal, "SIGHUP"):  # not on Windows
+    _SIGNALS.append(signal.SIGHUP)
 
 
 class SignalInterrupt(KeyboardInterrupt):
@@ -44,12 +46,15 @@ def interrupted_by_signals() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise SignalInterrupt(number)
 
-    earlier = {number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS}
-    heeded = [number for number in earlier if earlier[number] is not signal.SIG_IGN]
-    for number in heeded:
+    earlier_handlers = {}
+    for number in _SIGNALS:
+        handler = signal.getsignal(number)
+        if handler is not signal.SIG_IGN:
+            earlier_handlers[number] = handler or signal.SIG_DFL
+    for number in earlier_handlers:
         signal.signal(number, interrupt)
     try:
         yield
     finally:
-        for number in heeded:
-            signal.signal(number, earlier[number])
+        for number, handler in earlier_handlers.items():
+            signal.signal(number, handler)

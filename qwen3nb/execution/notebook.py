@@ -14,33 +14,39 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.folder import list_checkpoints, open_checkpoint
 from qwen3nb.execution.page_names import is_old, page_name
 from qwen3nb.execution.parameters import (
-    Parameter,
+    Declared,
+    Notebook,
+    cached_call,
+    cached_calls,
     cell_source,
     check_parameters,
-    once,
-    one_pass,
     read_notebook,
     read_parameters,
     unread_text,
 )
-from qwen3nb.execution.study_paths import at_root
+from qwen3nb.execution.study_paths import NewValues, Values, at_root
 from qwen3nb.models.kinds.lora import adapter_fingerprint
 from qwen3nb.models.kinds.prompts import names_prompt_set, prompts_file
 from qwen3nb.models.kinds.resolve import default_model, find_source, find_training
 from qwen3nb.models.kinds.source import described
 from qwen3nb.records.failures import forget_failure
 from qwen3nb.study import is_outdated
-from qwen3nb.utils.atomic_files import exclusive_lock, file_stamp, sha256_file, sha256_json
+from qwen3nb.utils.atomic_files import (
+    FileStamp,
+    exclusive_lock,
+    file_stamp,
+    sha256_file,
+    sha256_json,
+)
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.code_version import code_digest
 
@@ -64,22 +70,24 @@ def is_ours(notebook: NotebookNode, file: Path) -> bool:
     return "qwen3nb" in notebook.metadata or paths.study_of(file) is not None
 
 
-def default_model_text(declared: Mapping[str, Parameter], values: Mapping[str, Any]) -> str:
+def default_model_text(declared: Declared, values: Values) -> str:
     """Return a sentence on the default model; empty if a model is given or none is needed."""
     checkpoint = declared.get("checkpoint")
     if checkpoint is None or values.get("checkpoint", checkpoint.default):
         return ""
-    return once(default_model)[1]
+    _spec, sentence = cached_call(default_model)
+    return sentence
 
 
-def page_path(notebook: Path, values: Mapping[str, Any], *, name: str = "") -> Path:
+def page_path(notebook: Path, values: Values, *, name: str = "") -> Path:
     """Return the path of a run's page: in ``runs``, or in ``guide`` for lessons.
 
     The name is that of `page_name`, unless ``name`` is given.
     """
-    folder, _, stem = once(paths.notebook_name, notebook).rpartition("/")
-    name = name or page_name(stem, values, once(read_parameters, notebook))
-    return once(paths.book) / (folder or "runs") / f"{name}.ipynb"
+    folder, _, stem = cached_call(paths.notebook_name, notebook).rpartition("/")
+    if not name:
+        name = page_name(stem, values, cached_call(read_parameters, notebook))
+    return cached_call(paths.book) / (folder or "runs") / f"{name}.ipynb"
 
 
 def partial_folder() -> Path:
@@ -87,23 +95,24 @@ def partial_folder() -> Path:
     return paths.results() / "partial"
 
 
-def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+def run_key(notebook: Notebook, values: Values) -> str:
     """Return a digest of everything a page depends on: source, parameters, model, code.
 
     ``notebook`` is read by nbformat or as JSON. A notebook that reads results
     (``metadata.qwen3nb.reads``) also depends on the records (including those of ``folder``) and the
     book's baseline; one that reads outputs of trainings, on their logs and scores.
     """
-    parts: dict[str, Any] = {
+    parts: dict[str, object] = {
         "cells": [[cell["cell_type"], cell_source(cell)] for cell in notebook["cells"]],
         "parameters": dict(values),
-        "code": once(code_digest),
+        "code": cached_call(code_digest),
     }
     if "checkpoint" in values:
-        parts["model"] = once(_model_fingerprint, values["checkpoint"], base=values.get("base"))
-    data = _data_stamps(values.get("data", ""))
-    if data:
-        parts["data"] = data
+        spec, base = values["checkpoint"], values.get("base")
+        parts["model"] = cached_call(_model_fingerprint, spec, base=base)
+    stamps_of_data = _data_stamps(values.get("data", ""))
+    if stamps_of_data:
+        parts["data"] = stamps_of_data
     if names_prompt_set(values.get("prompts")):
         parts["prompts"] = sha256_file(prompts_file(values["prompts"]))
     if values.get("adapter"):
@@ -112,19 +121,19 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
         parts["training"] = _training_stamps(values["training"])
     facts = notebook["metadata"]["qwen3nb"]
     if facts.get("reads") == "results":
-        parts["results"] = once(_results_digests, facts.get("folder", ""))
-        parts["baseline"] = once(book_settings).baseline
+        parts["results"] = cached_call(_results_digests, facts.get("folder", ""))
+        parts["baseline"] = cached_call(book_settings).baseline
     if "outputs" in values:
         parts["outputs"] = _log_digests(values["outputs"])
     return sha256_json(parts)
 
 
-def _model_fingerprint(spec: str, *, base: str | None) -> dict[str, Any]:
+def _model_fingerprint(spec: str, *, base: str | None) -> dict[str, object]:
     source = find_source(spec, base=base)
     return {**described(source), "label": source.label}
 
 
-def _data_stamps(data: str) -> list[list[Any]]:
+def _data_stamps(data: str) -> list[FileStamp]:
     """Return the stamps of all files in folders of data, by path."""
     files = []
     for folder in str(data).split(","):
@@ -133,7 +142,7 @@ def _data_stamps(data: str) -> list[list[Any]]:
     return [file_stamp(file) for file in sorted(files)]
 
 
-def _training_stamps(training: str) -> list[list[Any]]:
+def _training_stamps(training: str) -> list[FileStamp]:
     """Return the stamps of all files of a training's checkpoints."""
     stamps = []
     for folder in list_checkpoints(find_training(training)):
@@ -173,12 +182,12 @@ def _digest_or_empty(file: Path) -> str:
         return ""
 
 
-def resolved_parameters(notebook: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def resolved_parameters(notebook: Path, parameters: Values) -> NewValues:
     """Check ``parameters`` of a notebook file; return all values, see `check_parameters`."""
-    return check_parameters(once(read_parameters, notebook), parameters)
+    return check_parameters(cached_call(read_parameters, notebook), parameters)
 
 
-def finished_page(notebook: Path, parameters: Mapping[str, Any], *, name: str = "") -> Path | None:
+def finished_page(notebook: Path, parameters: Values, *, name: str = "") -> Path | None:
     """Return the page of a finished run with the same inputs, or None.
 
     Also None if a later run of the page failed, if it would now have another baseline, or if the
@@ -188,14 +197,14 @@ def finished_page(notebook: Path, parameters: Mapping[str, Any], *, name: str = 
     page = page_path(notebook, values, name=name)
     if not page.is_file():
         return None
-    content = once(read_notebook, notebook)
-    if content["metadata"]["qwen3nb"].get("always"):
+    content = cached_call(read_notebook, notebook)
+    shows_current_state = content["metadata"]["qwen3nb"].get("always")
+    if shows_current_state:
         return None
     try:
         published = json.loads(page.read_bytes())
         facts = published["metadata"]["qwen3nb"]
-        is_finished = "failed" not in facts and facts["key"] == run_key(content, values)
-        if not is_finished or is_old(published):
+        if "failed" in facts or facts["key"] != run_key(content, values) or is_old(published):
             return None
     except (ValueError, KeyError, TypeError):  # damaged, or a foreign page
         return None
@@ -210,7 +219,7 @@ def settle(page: Path) -> None:
 
 def run_notebook(
     notebook: Path | str,
-    parameters: Mapping[str, Any] | None = None,
+    parameters: Values | None = None,
     *,
     fresh: bool = False,
     show_progress: bool = True,
@@ -232,14 +241,14 @@ def run_notebook(
     """
     notebook = paths.find_notebook(notebook)
     parameters = dict(parameters or {})
-    with one_pass(), paths.within(paths.study_of(notebook)):
-        for text in _remarks(notebook, parameters):
-            print(text, file=sys.stderr)
+    with cached_calls(), paths.within(paths.study_of(notebook)):
+        for remark in _remarks(notebook, parameters):
+            print(remark, file=sys.stderr)
         if not fresh:
-            page = finished_page(notebook, parameters, name=name)
-            if page is not None:
-                settle(page)
-                return page
+            finished = finished_page(notebook, parameters, name=name)
+            if finished is not None:
+                settle(finished)
+                return finished
         values = resolved_parameters(notebook, parameters)
         page = page_path(notebook, values, name=name)
         partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
@@ -265,24 +274,24 @@ class _OtherRun:
         print(f"another process runs {self.page}; waiting for its end", file=sys.stderr)
 
 
-def _remarks(notebook: Path, parameters: Mapping[str, Any]) -> list[str]:
+def _remarks(notebook: Path, parameters: Values) -> list[str]:
     """Return what to say before a run: which model is taken, which parameters have no effect."""
-    declared = once(read_parameters, notebook)
+    declared = cached_call(read_parameters, notebook)
     remarks = [
         default_model_text(declared, parameters),
-        unread_text(once(read_notebook, notebook), declared),
+        unread_text(cached_call(read_notebook, notebook), declared),
     ]
     return [remark for remark in remarks if remark]
 
 
-def _is_finished(notebook: Path, parameters: Mapping[str, Any], *, name: str) -> bool:
+def _is_finished(notebook: Path, parameters: Values, *, name: str) -> bool:
     """Return whether another process has meanwhile finished the page."""
-    with one_pass():  # reads the results anew
+    with cached_calls():  # reads the results anew
         return finished_page(notebook, parameters, name=name) is not None
 
 
 def _execute(
-    notebook: Path, partial: Path, parameters: Mapping[str, Any], *, name: str, show_progress: bool
+    notebook: Path, partial: Path, parameters: Values, *, name: str, show_progress: bool
 ) -> None:
     """Execute ``notebook`` into ``partial``; its cells show their progress on the terminal."""
     import nbformat

@@ -11,15 +11,20 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qwen3nb import paths
 from qwen3nb.answers.run_trace import RunTrace, read_trace
-from qwen3nb.execution.parameters import Parameter, declared_parameters, model_of, once
-from qwen3nb.execution.study_paths import at_root
+from qwen3nb.execution.parameters import (
+    Declared,
+    Notebook,
+    cached_call,
+    declared_parameters,
+    model_of,
+)
+from qwen3nb.execution.study_paths import Values, at_root
 from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts
 from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
@@ -37,12 +42,13 @@ if TYPE_CHECKING:
 _UNNAMED = ("cache", "output_dir", "fresh", "verify", "runs")
 # Parameters that select tasks instead of the tier's.
 _SELECTIONS = ("task", "tasks", "benchmark", "data")
-_TITLED = ("checkpoint", "training", "tier", *_SELECTIONS)
+_SUBJECTS = ("checkpoint", "training")  # with them, a title begins
 _LONGEST = 120  # characters of a name; file systems allow 255 bytes, with the suffix
+_DIGITS = 8  # of the digest in a name that would be too long
 _MOST_ENTRIES = 3  # entries of a list shown in a title
 
 
-def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
+def page_name(notebook: str, values: Values, declared: Declared) -> str:
     """Return the page name of a run: notebook, model or training, non-default parameters.
 
     Equal parameters give equal names, different ones different names. A page without a model or
@@ -50,18 +56,24 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
     """
     parts = [notebook]
     for name in values:
-        part = _name_part(name, values, declared)
+        part = _part_of_name(name, values, declared)
         if part:
             parts.append(part)
-    slugs = [re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts]
+    slugs = [_slug(part) for part in parts]
     page = "-".join(slug for slug in slugs if slug)
     if len(page) <= _LONGEST:
         return page
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
-    return f"{page[: _LONGEST - 9].rstrip('-.')}-{digest}"
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGITS]
+    beginning = page[: _LONGEST - len("-") - _DIGITS].rstrip("-.")
+    return f"{beginning}-{digest}"
 
 
-def _name_part(name: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
+def _slug(text: str) -> str:
+    """Return a text with a hyphen for all between letters, digits and points."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
+
+
+def _part_of_name(name: str, values: Values, declared: Declared) -> str:
     """Return what a parameter adds to the name of a page; empty for nothing."""
     value = values[name]
     if name == "checkpoint":
@@ -69,28 +81,32 @@ def _name_part(name: str, values: Mapping[str, Any], declared: Mapping[str, Para
     if name == "training":
         return _training_slug(value)
     if name == "tier":
-        return str(value) if _names_tier(values) else ""
-    if not _distinguishes(name, value, declared):
+        if _is_tier_named(values):
+            return str(value)
+        return ""
+    if not _is_distinctive(name, value, declared):
         return ""
     if name == "task":
         return str(value)
     if name == "outputs":
         return f"outputs-{_folder_slug(at_root(value))}"
-    if name == "prompts" and not names_prompt_set(value):  # may differ only in white space
-        return f"prompts-{sha256_json(parse_prompts(value))[:6]}"
+    if name == "prompts" and not names_prompt_set(value):
+        # Prompts may differ in white space only, which a name does not show.
+        digest = sha256_json(parse_prompts(value))[:6]
+        return f"prompts-{digest}"
     return f"{name}-{value}"
 
 
-def _names_tier(values: Mapping[str, Any]) -> bool:
+def _is_tier_named(values: Values) -> bool:
     """Return whether a page is named after its tier."""
     if "checkpoint" in values or "training" in values:
         return True
     if _selects_tasks(values):
         return False
-    return bool(values["tier"] != once(_tier_of_book))
+    return bool(values["tier"] != cached_call(_tier_of_book))
 
 
-def _selects_tasks(values: Mapping[str, Any]) -> bool:
+def _selects_tasks(values: Values) -> bool:
     """Return whether a run is on tasks or data that are named one by one."""
     return any(values.get(name) for name in _SELECTIONS)
 
@@ -99,7 +115,7 @@ def _tier_of_book() -> str:
     return richest_tier(load_results(adapters=False, whole=False))
 
 
-def _distinguishes(name: str, value: Any, declared: Mapping[str, Parameter]) -> bool:
+def _is_distinctive(name: str, value: object, declared: Declared) -> bool:
     """Return whether the value of a parameter makes another page."""
     return name not in _UNNAMED and name in declared and value != declared[name].default
 
@@ -107,13 +123,13 @@ def _distinguishes(name: str, value: Any, declared: Mapping[str, Parameter]) -> 
 def _training_slug(training: str) -> str:
     folder = None
     if training != "demo":
-        folder = once(find_training, training)
+        folder = cached_call(find_training, training)
     if folder is None:
         return training
     return _folder_slug(folder)
 
 
-def _model_slug(values: Mapping[str, Any]) -> str:
+def _model_slug(values: Values) -> str:
     """Return a readable, unique name: the end of a path, with a digest outside the root."""
     spec = str(values["checkpoint"])
     try:
@@ -121,7 +137,7 @@ def _model_slug(values: Mapping[str, Any]) -> str:
     except SpecError:
         return spec
     is_path = Path(spec).exists() or (paths.root() / spec).exists()
-    if folder is None or not is_path:
+    if folder is None or not is_path:  # a name, such as bm25
         return spec
     return _folder_slug(folder.path)
 
@@ -136,7 +152,7 @@ def _folder_slug(folder: Path) -> str:
     return f"{resolved.parent.name}-{resolved.name}-{digest}"
 
 
-def page_title(notebook: NotebookNode, values: Mapping[str, Any]) -> str | None:
+def page_title(notebook: NotebookNode, values: Values) -> str | None:
     """Return the title of a run's page, escaped; None if nothing distinguishes it.
 
     ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``; then the
@@ -145,39 +161,40 @@ def page_title(notebook: NotebookNode, values: Mapping[str, Any]) -> str | None:
     declared = declared_parameters(notebook)
     details = []
     for name in values:
-        detail = _title_part(name, values, declared)
+        detail = _part_of_title(name, values, declared)
         if detail:
             details.append(detail)
-    subject = _subject(notebook, values)
-    if len(subject) == 1 and not details and "checkpoint" not in values:
+    has_subject = any(name in values for name in _SUBJECTS)
+    if not has_subject and not details:
         return None
-    return " · ".join(escaped(part) for part in [*subject, *details])
+    return " · ".join(escaped(part) for part in [*_subject(notebook, values), *details])
 
 
-def _title_part(name: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
+def _part_of_title(name: str, values: Values, declared: Declared) -> str:
     """Return what a parameter adds to the title of a page; empty for nothing."""
     value = values[name]
     if name == "tier":
-        if _names_tier(values) and not _selects_tasks(values):
+        if _is_tier_named(values) and not _selects_tasks(values):
             return str(value)
         return ""
     if name == "data":
         return _entries_text(value)
-    if not _distinguishes(name, value, declared):
+    if name in _SUBJECTS or not _is_distinctive(name, value, declared):
         return ""
     if name in _SELECTIONS:
         return _entries_text(value)
-    if name in _TITLED:
-        return ""
-    return f"{name.replace('_', ' ')} {shorten(str(value), 60, placeholder='…')}"
+    words = name.replace("_", " ")
+    return f"{words} {shorten(str(value), 60, placeholder='…')}"
 
 
-def _subject(notebook: NotebookNode, values: Mapping[str, Any]) -> list[str]:
+def _subject(notebook: NotebookNode, values: Values) -> list[str]:
     """Return the heading of a notebook, and its model or training; for `eval`, only the model."""
     heading = _heading(notebook)
     if "checkpoint" in values:
         label = model_of(values).label
-        return [label] if "tier" in values else [heading, label]
+        if "tier" in values:
+            return [label]
+        return [heading, label]
     if "training" in values:
         return [heading, Path(values["training"]).name]
     return [heading]
@@ -203,9 +220,7 @@ def _entries_text(value: str) -> str:
     return text
 
 
-def page_command(
-    notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]
-) -> str:
+def page_command(notebook: str, values: Values, declared: Declared) -> str:
     """Return the command that creates a page: ``qwen3nb eval --checkpoint bm25``.
 
     Default values and parameters that the notebook no longer has are left out.
@@ -220,21 +235,21 @@ def page_command(
     return shlex.join(words)
 
 
-def _records(values: Mapping[str, Any]) -> list[Result]:
+def _records(values: Values) -> list[Result]:
     """Return the records in a run's folder of results."""
     folder = None
     if values.get("output_dir"):
         folder = at_root(values["output_dir"])
-    return list(once(load_results, folder, adapters=False, whole=False))
+    return list(cached_call(load_results, folder, adapters=False, whole=False))
 
 
-def baselines_now(trace: RunTrace, values: Mapping[str, Any]) -> list[list[str]]:
+def baselines_now(trace: RunTrace, values: Values) -> list[list[str]]:
     """Return the baselines that a run's page would have now; see `RunTrace.baselines_among`."""
-    baseline = values.get("baseline") or once(book_settings).baseline
+    baseline = values.get("baseline") or cached_call(book_settings).baseline
     return trace.baselines_among(_records(values), named=baseline)
 
 
-def is_old(page: Mapping[str, Any]) -> bool:
+def is_old(page: Notebook) -> bool:
     """Return whether a page (as JSON) would now have other baselines, or newer records of them."""
     trace = read_trace(page)
     if trace is None:
@@ -246,15 +261,15 @@ def is_old(page: Mapping[str, Any]) -> bool:
     return bool(baselines != baselines_now(trace, facts["parameters"]))
 
 
-def is_measured(page: Mapping[str, Any]) -> bool:
+def is_measured(page: Notebook) -> bool:
     """Return whether another run would reuse every record, by their versions."""
     trace = read_trace(page)
     if trace is None:
         return True
-    scored = {(score.model, score.task) for score in trace.scores}
-    versions = Environment.current().versions
+    tasks_of_page = {(score.model, score.task) for score in trace.scores}
+    versions_now = Environment.current().versions
     for record in _records(page["metadata"]["qwen3nb"]["parameters"]):
-        of_page = (record.model.label, record.task.key) in scored
-        if of_page and record.environment.versions != versions:
+        is_on_page = (record.model.label, record.task.key) in tasks_of_page
+        if is_on_page and record.environment.versions != versions_now:
             return False
     return True

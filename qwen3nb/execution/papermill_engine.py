@@ -99,7 +99,9 @@ class GuardedKernels(AsyncKernelManager):
 
 def _texts(value: object) -> Sequence[str]:
     """Return an option that papermill passes on as a list of texts; empty without it."""
-    return value if isinstance(value, list | tuple) else ()
+    if isinstance(value, list | tuple):
+        return value
+    return ()
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class _Run:
     def prepared(
         cls, nb: Any, source: Path, output: Path | None, *, page_name: str, stack: ExitStack
     ) -> _Run:
-        """Check the parameters, and take the page's turn until the stack is closed.
+        """Check the parameters, and lock the page until the stack is closed.
 
         ``page_name`` is given by `run_notebook`, which has then done both, and printed remarks.
 
@@ -128,28 +130,27 @@ class _Run:
         from qwen3nb.execution.publish import NotebookRun
         from qwen3nb.utils.atomic_files import exclusive_lock
 
+        is_checked = bool(page_name)
+        if not is_checked:
+            stack.enter_context(parameters.cached_calls())
         given = _given_parameters(nb)
-        parameters.complete(nb)
+        parameters.add_missing_metadata(nb)
         declared = parameters.declared_parameters(nb)
         if output and output.is_relative_to(paths.book().resolve()):
             raise parameters.ParameterError(
                 f"{output} is inside the book, which has only finished runs; give no output: "
                 "the page is published when the run finishes"
             )
-        if not page_name:
-            stack.enter_context(parameters.one_pass())
         values = parameters.check_parameters(declared, given)
         parameters.check_baseline(values, declared)
         page = None
         if output and output.parent == notebooks.partial_folder().resolve():
             page = notebooks.page_path(source, values, name=page_name)
-            if not page_name:
+            if not is_checked:
                 stack.enter_context(exclusive_lock(output, purpose="runs"))
         default_model = notebooks.default_model_text(declared, given)
-        if not page_name:
-            for remark in (parameters.unread_text(nb, declared), default_model):
-                if remark:
-                    print(remark, file=sys.stderr)
+        if not is_checked:
+            _print_remarks(parameters.unread_text(nb, declared), default_model)
         return cls(
             page_run=NotebookRun(paths.notebook_name(source), values, page, output),
             output=output,
@@ -163,8 +164,8 @@ class _Run:
         from qwen3nb.execution.study_paths import as_given_here
 
         values = self.page_run.values
-        resolved = {name: values[name] for name in self.given}
-        injected = {**self.given, **as_given_here(resolved)}
+        checked = {name: values[name] for name in self.given}
+        injected = as_given_here(checked)
         if self.default_model:
             injected["checkpoint"] = values["checkpoint"]
         if injected == self.given:
@@ -179,6 +180,12 @@ class _Run:
             engines.logger.info("Page: %s", self.page_run.page)
             # papermill writes its output again after this; the page replaces it.
             atexit.register(self.output.unlink, missing_ok=True)
+
+
+def _print_remarks(*remarks: str) -> None:
+    for remark in remarks:
+        if remark:
+            print(remark, file=sys.stderr)
 
 
 def _given_parameters(nb: Any) -> dict[str, Any]:
@@ -219,7 +226,9 @@ class Engine(engines.NBClientEngine):
         if not is_ours(nb, source) or not is_python(nb):
             return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
         keep_exit_statuses()  # or the end of a kernel would look like a success
-        output = Path(output_path).resolve() if output_path else None
+        output = None
+        if output_path:
+            output = Path(output_path).resolve()
         with ExitStack() as stack:
             stack.enter_context(paths.within(paths.study_of(source)))
             run = _Run.prepared(nb, source, output, page_name=page_name, stack=stack)
@@ -241,9 +250,9 @@ class Engine(engines.NBClientEngine):
         **options: object,
     ) -> Any:
         """Execute the cells; for our notebooks, in a kernel with only this ``environment``."""
-        if environment is None:
+        if environment is None:  # the notebook is not ours
             return super().execute_managed_notebook(nb_man, kernel_name, **options)
-        options.pop("input_path", None)
+        options.pop("input_path", None)  # only for `execute_notebook`
         client = _Client(
             nb_man,
             kernel_name=kernel_name,
@@ -263,9 +272,11 @@ def _positionals(arguments: Sequence[str]) -> list[int]:
     while position < len(arguments):
         argument = arguments[position]
         if argument == "--":
-            return [*positions, *range(position + 1, len(arguments))]
+            following = range(position + 1, len(arguments))
+            return [*positions, *following]
         if argument in OPTIONS:
-            position += OPTIONS[argument]
+            number_of_values = OPTIONS[argument]
+            position += number_of_values
         elif argument == "-" or not argument.startswith("-"):
             positions.append(position)
         position += 1
@@ -279,44 +290,47 @@ def completed(arguments: Sequence[str]) -> list[str]:
     ``notebooks/``; a missing output path and, if the notebook names none, the Python kernel are
     added.
     """
-    completed_arguments = list(arguments)
     positions = _positionals(arguments)
     if not positions or {"--help", "-h", "--version"} & set(arguments):
-        return completed_arguments
-    notebook = _located(arguments[positions[0]])
+        return list(arguments)
+    place_of_notebook = positions[0]
+    notebook = _notebook_in_study(arguments[place_of_notebook])
     if notebook is None:
-        return completed_arguments
-    completed_arguments[positions[0]] = str(notebook)
-    # What the command line says of the kernel takes precedence.
+        return list(arguments)
+    completed_arguments = list(arguments)
+    completed_arguments[place_of_notebook] = str(notebook)
+    # What the command line says of the kernel comes later, and takes precedence.
     completed_arguments = [*_kernel_options(notebook), *completed_arguments]
-    if len(positions) > 1 or "--help-notebook" in arguments:
+    has_output = len(positions) > 1
+    if has_output or "--help-notebook" in arguments:
         return completed_arguments
     from qwen3nb.execution.notebook import partial_folder
 
-    folder = partial_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    return [*completed_arguments, str(folder / f"{notebook.stem}-{os.getpid()}.ipynb")]
+    output = partial_folder() / f"{notebook.stem}-{os.getpid()}.ipynb"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    return [*completed_arguments, str(output)]
 
 
 def _kernel_options(notebook: Path) -> list[str]:
     """Return options for Python's kernel and language if a notebook does not name them."""
-    from qwen3nb.execution.parameters import complete
+    from qwen3nb.execution.parameters import add_missing_metadata
 
     try:
         content = json.loads(notebook.read_bytes())
-        named = content["metadata"].get("kernelspec", {})
-        complete(content)
+        named_fields = set(content["metadata"].get("kernelspec", {}))
+        add_missing_metadata(content)
     except (ValueError, LookupError, TypeError):  # not a notebook; papermill reports it
         return []
     kernel = content["metadata"]["kernelspec"]
     options = []
-    for field, option in (("name", "--kernel"), ("language", "--language")):
-        if field not in named:
-            options += [option, kernel[field]]
+    if "name" not in named_fields:
+        options += ["--kernel", kernel["name"]]
+    if "language" not in named_fields:
+        options += ["--language", kernel["language"]]
     return options
 
 
-def _located(argument: str) -> Path | None:
+def _notebook_in_study(argument: str) -> Path | None:
     """Return the path of a notebook in a study, as given or in its ``notebooks/``, or None.
 
     Makes its study the current one.
@@ -324,7 +338,8 @@ def _located(argument: str) -> Path | None:
     notebook = Path(argument)
     if notebook.suffix != ".ipynb":
         return None
-    if not notebook.is_file() and len(notebook.parts) < 3 and paths.find_root():
+    may_be_name = len(notebook.parts) < 3  # such as eval.ipynb or guide/caching.ipynb
+    if may_be_name and not notebook.is_file() and paths.find_root():
         notebook = paths.notebooks() / argument
     if not notebook.is_file():
         return None

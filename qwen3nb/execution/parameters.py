@@ -16,7 +16,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 import click
 
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
-from qwen3nb.execution.study_paths import at_root, in_study
+from qwen3nb.execution.study_paths import NewValues, Values, at_root, in_study
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.options import OPTIONS
 from qwen3nb.models.types import TEMPLATE_NAMES
@@ -39,21 +39,34 @@ from qwen3nb.utils.strict_json import parse_toml
 if TYPE_CHECKING:
     from qwen3nb.models.kinds.source import Source
 
-Values: TypeAlias = Mapping[str, Any]  # of parameters, by name
 Notebook: TypeAlias = Mapping[str, Any]  # the JSON of a notebook, or of one of its cells
+MutableNotebook: TypeAlias = MutableMapping[str, Any]
 Declared: TypeAlias = Mapping[str, "Parameter"]  # by name
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# By name of a type: types of its values, and the parser for the command line.
-_TYPES: dict[str, tuple[tuple[type, ...], Callable[[str], Any]]] = {
-    "str": ((str,), str),
-    "int": ((int,), int),
-    "float": ((float, int), float),
-    "bool": ((bool,), {"True": True, "False": False}.__getitem__),
+
+@dataclass(frozen=True)
+class _ParameterType:
+    """A type that a parameter may have."""
+
+    classes: tuple[type, ...]  # of its values
+    parse: Callable[[str], object]  # reads a value on the command line
+
+
+_TYPES = {
+    "str": _ParameterType((str,), str),
+    "int": _ParameterType((int,), int),
+    "float": _ParameterType((float, int), float),
+    "bool": _ParameterType((bool,), {"True": True, "False": False}.__getitem__),
 }
 TEXT_NOTEBOOKS = (".md", ".Rmd", ".qmd", ".py", ".R", ".jl")  # suffixes of notebooks as text
+_MARKDOWN = (".md", ".Rmd", ".qmd")  # those of them that are Markdown
 _HEAD = 4000  # characters of a file in which it says that it is a notebook
+# A line above the text of a Markdown notebook, such as "jupyter: python3".
+_NAMES_KERNEL = re.compile(r"^(jupyter|jupytext|kernelspec):", re.MULTILINE)
+# The first line of a cell in a script, such as "# %%" or "# + [markdown]", or jupytext's settings.
+_MARKS_CELLS = re.compile(r"^# (%%|jupyter:|\+ *(\{|\[|$))|^# +jupytext:", re.MULTILINE)
 _PARAMETER_TAGS = {"parameters", "injected-parameters"}
 # Ways to read a parameter without writing its name.
 _READS_BY_NAME = re.compile(
@@ -212,17 +225,17 @@ def _check_models(values: Values, declared: Declared) -> None:
 
     if "checkpoint" in values:
         source = model_of(values)
-        for name in _without_effect(source):
+        for name in _parameters_without_effect(source):
             if name in declared and values[name] != declared[name].default:
                 raise ValueError(
                     f"{name} {values[name]!r} has no effect on {source.spec}; leave it out"
                 )
     for stage in split_names(values.get("first_stage", "")):
         if stage not in ("bm25", "given") and not at_root(stage).is_file():
-            once(find_source, stage)
+            cached_call(find_source, stage)
 
 
-def _without_effect(source: Source) -> list[str]:
+def _parameters_without_effect(source: Source) -> list[str]:
     """Return the parameters without effect on a model."""
     parts = source.parts or (source,)
     names: list[str] = []
@@ -233,19 +246,24 @@ def _without_effect(source: Source) -> list[str]:
     return names
 
 
-def _check_narrowed(values: Values) -> None:
+def _check_selection(values: Values) -> None:
     """Refuse a selection without tasks, such as a language that none of them has."""
-    if not values.get("data") and any(values.get(name) for name in _NARROWING):
-        from qwen3nb.evaluation.mteb.select import choose_tasks
+    is_narrowed = any(values.get(name) for name in _NARROWING)
+    if values.get("data") or not is_narrowed:
+        return
+    from qwen3nb.evaluation.mteb.select import choose_tasks
 
-        names = ("tier", "tasks", "benchmark", *_NARROWING)
-        once(choose_tasks, **{name: values[name] for name in names if name in values})
+    names = ("tier", "tasks", "benchmark", *_NARROWING)
+    selection = {name: values[name] for name in names if name in values}
+    cached_call(choose_tasks, **selection)
 
 
 def check_baseline(values: Values, declared: Declared) -> None:
     """Refuse a baseline without a record; checked when a run begins, not when it is planned."""
     baseline = values.get("baseline")
-    if not baseline or declared["baseline"].default:  # a lesson evaluates its own baseline
+    if not baseline:
+        return
+    if declared["baseline"].default:  # a lesson evaluates its own baseline
         return
     from qwen3nb.records.store import load_results
 
@@ -254,9 +272,9 @@ def check_baseline(values: Values, declared: Declared) -> None:
         folder = at_root(values["output_dir"])
     records = load_results(folder, adapters=False, whole=False)
     labels = sorted({record.model.label for record in records})
-    without_seed = re.sub(r" \(.*\)$", "", baseline)
+    label = re.sub(r" \(.*\)$", "", baseline)  # without the seed in "random-64 (seed 2)"
     try:
-        check_choice("baseline", without_seed, labels)
+        check_choice("baseline", label, labels)
     except ValueError as error:
         raise ParameterError(str(error)) from None
 
@@ -265,15 +283,15 @@ def model_of(values: Values) -> Source:
     """Return the source of the model in the parameters of a notebook, or raise SpecError."""
     from qwen3nb.models.kinds.resolve import find_source
 
-    return once(find_source, values["checkpoint"], base=values.get("base"))
+    return cached_call(find_source, values["checkpoint"], base=values.get("base"))
 
 
 _results: ContextVar[dict[tuple[Any, ...], Any] | None] = ContextVar("results", default=None)
 
 
 @contextmanager
-def one_pass() -> Iterator[None]:
-    """Cache the results of `once` within the block; later, their sources may have changed."""
+def cached_calls() -> Iterator[None]:
+    """Cache results of `cached_call` within the block; later, their sources may have changed."""
     token = _results.set({})
     try:
         yield
@@ -281,8 +299,8 @@ def one_pass() -> Iterator[None]:
         _results.reset(token)
 
 
-def once(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """Return ``function(*args, **options)``, cached within a `one_pass`."""
+def cached_call(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """Return ``function(*args, **options)``, cached within a `cached_calls`."""
     results = _results.get()
     if results is None:
         return function(*args, **options)
@@ -343,7 +361,8 @@ def declared_parameters(notebook: Notebook) -> Declared:
     statements = parsed_cell(source)
     if statements is None:
         raise ParameterError("its parameters cell is not Python; expected `name: type = value`")
-    declared = (_parameter(node, source.splitlines()) for node in statements)
+    lines = source.splitlines()
+    declared = [_parameter(statement, lines) for statement in statements]
     return {parameter.name: parameter for parameter in declared}
 
 
@@ -358,34 +377,56 @@ def parsed_cell(source: str) -> list[ast.stmt] | None:
 def _without_magics(source: str) -> str:
     """Blank the lines that are IPython's: ``%magic``, ``!command``, ``?help`` and ``help?``."""
     lines = []
-    continued = False
+    is_continued = False  # by a backslash at the end of a magic
     for line in source.split("\n"):
         text = line.strip()
-        magic = continued or text.startswith(("%", "!", "?")) or text.endswith("?")
-        continued = magic and text.endswith("\\")
-        lines.append("" if magic else line)
+        is_magic = is_continued or text.startswith(("%", "!", "?")) or text.endswith("?")
+        is_continued = is_magic and text.endswith("\\")
+        if is_magic:
+            lines.append("")
+        else:
+            lines.append(line)
     return "\n".join(lines)
 
 
-def _parameter(node: ast.stmt, lines: Sequence[str]) -> Parameter:
+def _parameter(statement: ast.stmt, lines: Sequence[str]) -> Parameter:
     """Return the parameter that a statement of the cell declares."""
-    refusal = ParameterError(
-        f"expected a typed parameter, `name: type = value`; got `{ast.unparse(node):.200}`"
-    )
-    if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
-        raise refusal
-    if node.value is None or node.end_lineno is None:
-        raise refusal
+    parameter = _typed_assignment(statement, lines)
+    if parameter is None:
+        raise ParameterError(
+            f"expected a typed parameter, `name: type = value`; got `{ast.unparse(statement):.200}`"
+        )
+    return parameter
+
+
+def _typed_assignment(statement: ast.stmt, lines: Sequence[str]) -> Parameter | None:
+    """Return the parameter in ``name: type = value  # help``; None for any other statement."""
+    if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+        return None
+    if statement.value is None:
+        return None
     try:
-        default = ast.literal_eval(node.value)
+        default = ast.literal_eval(statement.value)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise refusal from None
-    type_name = ast.unparse(node.annotation)
-    if type_name not in _TYPES or type(default) not in _TYPES[type_name][0]:
-        raise refusal
-    rest_of_line = lines[node.end_lineno - 1].encode()[node.end_col_offset :].decode()
-    comment = rest_of_line.strip().removeprefix("#").strip()
-    return Parameter(name=node.target.id, type=type_name, default=default, help=comment)
+        return None
+    type_name = ast.unparse(statement.annotation)
+    if type_name not in _TYPES or type(default) not in _TYPES[type_name].classes:
+        return None
+    return Parameter(
+        name=statement.target.id,
+        type=type_name,
+        default=default,
+        help=_comment_after(statement, lines),
+    )
+
+
+def _comment_after(statement: ast.stmt, lines: Sequence[str]) -> str:
+    """Return the comment on the line in which a statement ends; empty without one."""
+    if statement.end_lineno is None or statement.end_col_offset is None:
+        return ""
+    last_line = lines[statement.end_lineno - 1]
+    rest = last_line.encode()[statement.end_col_offset :].decode()  # the offset counts bytes
+    return rest.strip().removeprefix("#").strip()
 
 
 def notebook_title(notebook: Path) -> str:
@@ -399,7 +440,7 @@ def notebook_title(notebook: Path) -> str:
     return notebook.stem
 
 
-def read_notebook(notebook: Path) -> dict[str, Any]:
+def read_notebook(notebook: Path) -> Notebook:
     """Return the JSON of a notebook file; raise ParameterError unless it is of format 4."""
     if is_text_notebook(notebook):
         raise ParameterError(
@@ -418,7 +459,7 @@ def read_notebook(notebook: Path) -> dict[str, Any]:
         raise ParameterError(f"{notebook} is not a notebook of format 4; it has no cells")
     if not all(map(_is_cell, content["cells"])):
         raise ParameterError(f"{notebook} is not a notebook; a cell is not one of format 4")
-    complete(content)
+    add_missing_metadata(content)
     return content
 
 
@@ -427,31 +468,36 @@ def _is_cell(cell: object) -> bool:
     if not isinstance(cell, dict) or not isinstance(cell.get("cell_type"), str):
         return False
     source = cell.get("source", "")
-    lines = source if isinstance(source, list) else [source]
-    return all(isinstance(line, str) for line in lines)
+    if isinstance(source, list):
+        return all(isinstance(line, str) for line in source)
+    return isinstance(source, str)
 
 
-def complete(notebook: Any) -> None:
+def add_missing_metadata(notebook: MutableNotebook) -> None:
     """Add the metadata of this package's notebooks to a custom notebook, in place.
 
     It depends on the records if it loads them; its language is Python by default.
     """
-    if not isinstance(notebook.get("metadata"), dict):
-        notebook["metadata"] = {}
-    metadata = notebook["metadata"]
-    loads_records = False
-    for cell in notebook["cells"]:
+    cells = notebook["cells"]
+    for cell in cells:
         cell.setdefault("source", "")
-        if not isinstance(cell.get("metadata"), dict):
-            cell["metadata"] = {}
-        loads_records = loads_records or "load_results" in cell_source(cell)
-    if not isinstance(metadata.get("qwen3nb"), dict):
-        metadata["qwen3nb"] = {}
-        if loads_records:
-            metadata["qwen3nb"]["reads"] = "results"
+        _ensure_object(cell, "metadata")
+    metadata = _ensure_object(notebook, "metadata")
+    is_ours = isinstance(metadata.get("qwen3nb"), dict)
+    facts = _ensure_object(metadata, "qwen3nb")
+    if not is_ours and any("load_results" in cell_source(cell) for cell in cells):
+        facts["reads"] = "results"
     language = _texts_of(metadata.get("language_info")).get("name", "python")
     kernel = {**_PYTHON, "language": language}
     metadata["kernelspec"] = kernel | _texts_of(metadata.get("kernelspec"))
+
+
+def _ensure_object(parent: MutableNotebook, name: str) -> MutableNotebook:
+    """Return the object of JSON in a field, which becomes an empty one if it is anything else."""
+    if not isinstance(parent.get(name), dict):
+        parent[name] = {}
+    value: MutableNotebook = parent[name]
+    return value
 
 
 def _texts_of(value: object) -> dict[str, str]:
@@ -480,12 +526,12 @@ def is_text_notebook(file: Path) -> bool:
     """
     if file.suffix not in TEXT_NOTEBOOKS or not file.is_file():
         return False
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        head = lines.read(_HEAD)
-    if file.suffix in (".md", ".Rmd", ".qmd"):
-        front = head.lstrip("\ufeff").startswith("---\n")
-        return front and bool(re.search(r"(?m)^(jupyter|jupytext|kernelspec):", head))
-    return bool(re.search(r"(?m)^# (%%|jupyter:|\+ *(\{|\[|$))|^# +jupytext:", head))
+    with file.open(encoding="utf-8", errors="replace") as text:
+        head = text.read(_HEAD)
+    if file.suffix in _MARKDOWN:
+        has_front_matter = head.lstrip("\ufeff").startswith("---\n")
+        return has_front_matter and _NAMES_KERNEL.search(head) is not None
+    return _MARKS_CELLS.search(head) is not None
 
 
 def cell_source(cell: Notebook) -> str:
@@ -510,8 +556,7 @@ def unread_parameters(notebook: Notebook, declared: Declared) -> dict[str, str]:
     """
     if not is_python(notebook):
         return {}
-    reasons = dict.fromkeys(declared, "no cell reads it")
-    undecided = set(declared)  # neither read nor overwritten so far
+    uses: list[_NameUse] = []
     for cell in notebook["cells"]:
         if cell.get("cell_type") != "code" or _PARAMETER_TAGS & cell_tags(cell):
             continue
@@ -519,15 +564,19 @@ def unread_parameters(notebook: Notebook, declared: Declared) -> dict[str, str]:
         statements = parsed_cell(source)
         if statements is None or _READS_BY_NAME.search(source):
             return {}
-        names_in_magics = set(re.findall(r"\w+", _magics(source)))
-        read_names = [(names_in_magics, set[str]()), *map(_names, statements)]
-        for names_read, names_set in read_names:
-            for name in names_read & undecided:
-                del reasons[name]
-            undecided -= names_read
-            for name in names_set & undecided:
-                reasons[name] = "a cell sets it before it is read"
-            undecided -= names_set
+        for name in re.findall(r"\w+", _magics(source)):
+            uses.append(_NameUse(name))
+        for statement in statements:
+            uses += _name_uses(statement)
+    first_uses: dict[str, _NameUse] = {}
+    for use in uses:
+        first_uses.setdefault(use.name, use)
+    reasons = {}
+    for name in declared:
+        if name not in first_uses:
+            reasons[name] = "no cell reads it"
+        elif first_uses[name].sets:
+            reasons[name] = "a cell sets it before it is read"
     return reasons
 
 
@@ -539,21 +588,31 @@ def _magics(source: str) -> str:
     return "\n".join(magics)
 
 
-def _names(statement: ast.stmt) -> tuple[set[str], set[str]]:
-    """Return the names that a statement reads, and those that it sets without a condition."""
-    names_read, names_set = set(), set()
+@dataclass(frozen=True)
+class _NameUse:
+    """A place in which a notebook reads a name, or sets it without a condition."""
+
+    name: str
+    sets: bool = False
+
+
+def _name_uses(statement: ast.stmt) -> list[_NameUse]:
+    """Return the names that a statement reads, then those that it sets without a condition."""
+    names_read: list[str] = []
+    names_set: list[str] = []
     for node in ast.walk(statement):
         if not isinstance(node, ast.Name):
             continue
         if isinstance(node.ctx, ast.Store):
-            names_set.add(node.id)
+            names_set.append(node.id)
         else:
-            names_read.add(node.id)
+            names_read.append(node.id)
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-        names_read.add(statement.target.id)
-    if not isinstance(statement, ast.Assign | ast.AnnAssign):
-        names_set = set()
-    return names_read, names_set
+        names_read.append(statement.target.id)  # `name += 1` reads the name
+    uses = [_NameUse(name) for name in names_read]
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        uses += [_NameUse(name, sets=True) for name in names_set]
+    return uses
 
 
 def unread_text(notebook: Notebook, declared: Declared) -> str:
@@ -565,14 +624,14 @@ def unread_text(notebook: Notebook, declared: Declared) -> str:
     return f"warning: parameters without effect: {text}"
 
 
-def check_parameters(declared: Declared, arguments: Values) -> dict[str, Any]:
+def check_parameters(declared: Declared, arguments: Values) -> NewValues:
     """Return the values of all declared parameters, with defaults, including the default model.
 
     Paths are relative to the study; see `qwen3nb.execution.study_paths`.
 
     Unknown names, wrong types and invalid choices are in one ParameterError.
     """
-    problems = _mistyped(arguments, declared)
+    problems = _problems_of_types(declared, arguments)
     if problems:
         raise ParameterError("\n".join(problems))
     values = {name: parameter.default for name, parameter in declared.items()}
@@ -580,39 +639,39 @@ def check_parameters(declared: Declared, arguments: Values) -> dict[str, Any]:
     if values.get("checkpoint") == "":
         from qwen3nb.models.kinds.resolve import default_model
 
-        values["checkpoint"] = once(default_model)[0]
-    problems = _invalid(values, declared) + _secret(arguments)
+        values["checkpoint"], _sentence = cached_call(default_model)
+    problems = _problems_of_values(declared, values) + _problems_of_secrets(arguments)
     if problems:
         raise ParameterError("\n".join(problems))
     return values
 
 
-def _invalid(values: Values, declared: Declared) -> list[str]:
+def _problems_of_values(declared: Declared, values: Values) -> list[str]:
     """Return messages on values that are not allowed, alone or together."""
     problems = []
     for name, value in values.items():
         try:
-            once(check_value, name, value)
+            cached_call(check_value, name, value)
         except (ValueError, OSError) as error:
             problems.append(str(error))
     try:
         _check_models(values, declared)
         if not problems:
-            _check_narrowed(values)
+            _check_selection(values)
     except (ValueError, OSError) as error:
         problems.append(str(error))
     return problems
 
 
-def _mistyped(arguments: Values, declared: Declared) -> list[str]:
+def _problems_of_types(declared: Declared, arguments: Values) -> list[str]:
     """Return messages on wrong names and types of values."""
     problems = []
     for name, value in arguments.items():
         if name not in declared:
-            problems.append(_unknown(name, declared))
+            problems.append(_unknown_parameter_text(name, declared))
             continue
         expected = declared[name].type
-        if type(value) not in _TYPES[expected][0]:
+        if type(value) not in _TYPES[expected].classes:
             problem = f"{name} is {value!r} ({type(value).__name__}); expected {expected}"
             if expected == "str":
                 problem += "; papermill's `-r` passes the value as a string"
@@ -620,7 +679,7 @@ def _mistyped(arguments: Values, declared: Declared) -> list[str]:
     return problems
 
 
-def _unknown(name: str, declared: Declared) -> str:
+def _unknown_parameter_text(name: str, declared: Declared) -> str:
     """Return a message on a parameter that the notebook lacks."""
     names = ", ".join(declared) or "none: no cell of the notebook is tagged 'parameters'"
     hint = "."
@@ -630,9 +689,9 @@ def _unknown(name: str, declared: Declared) -> str:
     return f"unknown parameter {name!r}{hint} The parameters are: {names}"
 
 
-def _secret(arguments: Values) -> list[str]:
+def _problems_of_secrets(arguments: Values) -> list[str]:
     """Return messages on values that contain a secret."""
-    secrets = once(known_secrets)
+    secrets = cached_call(known_secrets)
     problems = []
     for name, value in arguments.items():
         kinds = secrets.kinds(str(value))
@@ -644,25 +703,30 @@ def _secret(arguments: Values) -> list[str]:
     return problems
 
 
-def typed_parameters(declared: Declared, texts: Mapping[str, str]) -> dict[str, Any]:
+def typed_parameters(declared: Declared, texts: Mapping[str, str]) -> NewValues:
     """Convert strings from the command line to declared types, or raise ParameterError."""
-    typed: dict[str, Any] = {}
+    values: NewValues = {}
     for name, text in texts.items():
-        kind = declared[name].type if name in declared else "str"
+        type_name = "str"
+        if name in declared:
+            type_name = declared[name].type
         try:
-            typed[name] = _TYPES[kind][1](text)
+            values[name] = _TYPES[type_name].parse(text)
         except (ValueError, KeyError):
-            raise ParameterError(f"{name} is {text!r}; expected {kind}") from None
-    return typed
+            raise ParameterError(f"{name} is {text!r}; expected {type_name}") from None
+    return values
 
 
-def read_config(file: Path) -> dict[str, Any]:
+def read_config(file: Path) -> NewValues:
     """Return the parameters in a TOML, YAML or JSON file, or raise ParameterError."""
     import yaml
 
     try:
         text = file.read_text(encoding="utf-8")
-        values = parse_toml(text) if file.suffix == ".toml" else yaml.safe_load(text)
+        if file.suffix == ".toml":
+            values = parse_toml(text)
+        else:
+            values = yaml.safe_load(text)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ParameterError(f"{file}: cannot be read ({error})") from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):

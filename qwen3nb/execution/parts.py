@@ -9,23 +9,24 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from qwen3nb.evaluation.mteb.availability import TO_RUN
 from qwen3nb.evaluation.mteb.costs import Planned, costs
 from qwen3nb.evaluation.mteb.select import SELECTION, choose_tasks
 from qwen3nb.evaluation.run import SEARCH_TYPES
 from qwen3nb.execution.parameters import model_of
+from qwen3nb.execution.study_paths import Values
 from qwen3nb.models.kinds.prompts import names_prompt_set
 
-_PARTS = 4  # per run that fits on the cluster at a time, and of an evaluation at least
+_PARTS_PER_SLOT = 4  # so that a node that is done early gets another one
+_FEWEST_PARTS = 4
 _LEAST_CHARACTERS = 2e6  # of a part; fewer take less time than starting it
 _lock = threading.Lock()
 
 
-def parts_of(values: Mapping[str, Any], *, slots: int, runs: int) -> list[tuple[str, ...]]:
+def parts_of(values: Values, *, slots: int, runs: int) -> list[tuple[str, ...]]:
     """Return the keys of the tasks of each part; empty if an evaluation is not divided.
 
     ``slots`` runs fit on the cluster at a time, and ``runs`` evaluations share them.
@@ -38,9 +39,13 @@ def parts_of(values: Mapping[str, Any], *, slots: int, runs: int) -> list[tuple[
         planned = _planned(tuple(values[name] for name in SELECTION))
     if model_of(values).kind.searches:
         planned = [task for task in planned if task.type in SEARCH_TYPES]
-    most = max(_PARTS, math.ceil(_PARTS * slots / runs))
-    worthwhile = int(sum(task.characters for task in planned) / _LEAST_CHARACTERS)
-    parts = divided(planned, max(1, min(most, worthwhile)))
+    slots_per_run = slots / runs
+    useful_count = max(_FEWEST_PARTS, math.ceil(_PARTS_PER_SLOT * slots_per_run))
+    worthwhile_count = int(sum(task.characters for task in planned) / _LEAST_CHARACTERS)
+    count = min(useful_count, worthwhile_count)
+    if count < 2:
+        return []
+    parts = divided(planned, count)
     if len(parts) == 1:
         return []
     return parts

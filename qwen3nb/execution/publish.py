@@ -20,14 +20,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import nbformat
 
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import mirrored
 from qwen3nb.execution.page_names import page_title
-from qwen3nb.execution.study_paths import at_root
+from qwen3nb.execution.study_paths import NewValues, Values, at_root
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
 from qwen3nb.records.record import Environment
@@ -37,8 +37,8 @@ from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.code_version import git_commit
 from qwen3nb.utils.format import escaped
-from qwen3nb.utils.progress import TEXT, seconds_between
-from qwen3nb.utils.secrets import HUB_TOKENS, WITHHELD, kernel_environment, known_secrets
+from qwen3nb.utils.progress import TEXT_PROGRESS, seconds_between
+from qwen3nb.utils.secrets import HUB_TOKENS, WITHHELD_VARIABLE, kernel_environment, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ RAISES = "raises-failures"  # tag of the last cell, which raises the failures of
 # Environment variable set by a sweep: the file that receives the output of the run.
 LOG = "QWEN3NB_RUN_LOG"
 
+_OLD_NOTICE = "old"  # name of the notice of `set_notice`
 _log = logging.getLogger(__name__)
 _LONGEST = 4000  # characters of an error's message
 _MAIN = ("qwen3nb", "torch", "transformers", "sentence-transformers", "mteb")
@@ -62,7 +63,7 @@ class NotebookRun:
     """A run of a notebook, from its start to its page."""
 
     notebook: str  # name of the notebook
-    values: dict[str, Any]  # its parameters
+    values: NewValues  # its parameters
     page: Path | None  # path of its page; None for a run without a page
     partial: Path | None = None  # path of the notebook while it is executed
     started: float = field(default_factory=time.time)  # start time in seconds since the epoch
@@ -97,18 +98,11 @@ class NotebookRun:
         name of its variable is, for error messages.
         """
         reads_results = notebook.metadata["qwen3nb"].get("reads") == "results"
-        environment = kernel_environment(download=not reads_results and _names_hub(self.values))
-        withheld = ""
-        for name in HUB_TOKENS:
-            if os.environ.get(name) and name not in environment:
-                withheld = name
-                break
-        filters = "ignore:IProgress not found"  # tqdm's warning on missing widgets
-        if os.environ.get("PYTHONWARNINGS"):
-            filters = f"{os.environ['PYTHONWARNINGS']},{filters}"
-        environment[TEXT] = str(seconds_between())
-        environment[WITHHELD] = withheld
-        environment["PYTHONWARNINGS"] = filters
+        may_download = not reads_results and _names_hub(self.values)
+        environment = kernel_environment(download=may_download)
+        environment[TEXT_PROGRESS] = str(seconds_between())
+        environment[WITHHELD_VARIABLE] = _withheld_token(environment)
+        environment["PYTHONWARNINGS"] = _warning_filters()
         return environment
 
     def succeed(self, notebook: NotebookNode, *, key: str) -> bool:
@@ -144,27 +138,21 @@ class NotebookRun:
         """Return the note of a failure, without secrets and of bounded length."""
         assert self.page is not None  # noqa: S101 - only runs with a page are published
         secrets = known_secrets()
-        text = visible(uncoloured(secrets.without(message)))
-        if len(text) > _LONGEST:
-            half = _LONGEST // 2
-            text = f"{text[:half]}\n…\n{text[-half:]}"
-        files = []
-        for file in (self.log, self.partial):
-            if file:
-                files.append(paths.shown(Path(file)))
+        plain_message = visible(uncoloured(secrets.without(message)))
+        files = [file for file in (self.log, self.partial) if file]
         return FailedRun(
             page=paths.page_key(self.page),
             notebook=self.notebook,
             parameters=self.values,
             error=visible(secrets.without(error)),
-            message=text,
+            message=_without_middle(plain_message),
             started=_iso_time(self.started),
             failed=_iso_time(time.time()),
             seconds=self.seconds,
-            more=tuple(files),
+            more=tuple(paths.shown(Path(file)) for file in files),
         )
 
-    def _facts(self, **times: str) -> dict[str, Any]:
+    def _facts(self, **times: str) -> dict[str, object]:
         """Return a page's metadata on its run, commit and main versions."""
         installed = Environment.current().versions
         versions = {name: installed[name] for name in _MAIN if installed.get(name)}
@@ -225,19 +213,44 @@ class NotebookRun:
         return _below_title(page, notice, _error_cell(failure))
 
 
+def _without_middle(text: str) -> str:
+    """Return a text, of which only beginning and end are left if it is long."""
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return f"{text[:half]}\n…\n{text[-half:]}"
+
+
+def _withheld_token(environment: Mapping[str, str]) -> str:
+    """Return the variable with the hub's token that a kernel's environment lacks; or empty."""
+    for name in HUB_TOKENS:
+        if os.environ.get(name) and name not in environment:
+            return name
+    return ""
+
+
+def _warning_filters() -> str:
+    """Return Python's filters of warnings for a kernel; the last one takes precedence."""
+    filters = "ignore:IProgress not found"  # tqdm's warning on missing widgets
+    if os.environ.get("PYTHONWARNINGS"):
+        return f"{os.environ['PYTHONWARNINGS']},{filters}"
+    return filters
+
+
 def set_notice(file: Path, text: str, *, title: str = "") -> None:
     """Replace the notice below the title of a page; an empty text removes it."""
     page = nbformat.read(file, as_version=4)
-    sources = [cell.source for cell in page.cells]
-    page.cells = [cell for cell in page.cells if cell.get("id") != "failed-old"]
+    sources_before = [cell.source for cell in page.cells]
+    page.cells = [cell for cell in page.cells if cell.get("id") != _id(_OLD_NOTICE)]
     if text:
         title = title or "This page is older than the results"
-        _below_title(page, _admonition(title, text, name="old"))
-    if [cell.source for cell in page.cells] != sources:
+        _below_title(page, _admonition(title, text, name=_OLD_NOTICE))
+    sources = [cell.source for cell in page.cells]
+    if sources != sources_before:
         write_text(file, nbformat.writes(page) + "\n")
 
 
-def named_models(values: Mapping[str, Any]) -> tuple[str, ...]:
+def named_models(values: Values) -> tuple[str, ...]:
     """Return the models and adapters named in parameters, once each."""
     models = []
     for name in ("checkpoint", "first_stage", "models", "adapter", "base"):
@@ -245,7 +258,7 @@ def named_models(values: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(models))
 
 
-def _names_hub(values: Mapping[str, Any]) -> bool:
+def _names_hub(values: Values) -> bool:
     """Return whether parameters name a model or data of the hub that the mirror does not have.
 
     Data are a benchmark, types or languages of tasks, and any task except PyDocs.
@@ -259,7 +272,7 @@ def _names_hub(values: Mapping[str, Any]) -> bool:
     return any(_is_on_hub(model) for model in named_models(values))
 
 
-def _named_tasks(values: Mapping[str, Any]) -> Sequence[str]:
+def _named_tasks(values: Values) -> Sequence[str]:
     """Return the tasks and the data that parameters name, else those of the tier."""
     tasks = []
     for name in ("task", "tasks", "data"):
@@ -342,13 +355,7 @@ def _below_title(page: NotebookNode, *cells: NotebookNode) -> NotebookNode:
 
 def _with_banner(page: NotebookNode) -> NotebookNode:
     """Put a banner below the title of a page with scores on substitutes for MTEB's data."""
-    texts = []
-    for cell in page.cells:
-        for output in cell.get("outputs", ()):
-            for kind, text in output.get("data", {}).items():
-                if kind.endswith("text/html"):  # also of glued outputs
-                    texts.append("".join(text))
-    data = data_shown("".join(texts))
+    data = data_shown("".join(_html_outputs(page)))
     if not data.substitutes:
         return page
     notice = _admonition("Not on MTEB's data", escaped(data.banner), name="data")
@@ -356,8 +363,22 @@ def _with_banner(page: NotebookNode) -> NotebookNode:
     return _below_title(page, notice)
 
 
+def _html_outputs(page: NotebookNode) -> Iterator[str]:
+    """Yield the outputs of a page that are HTML, also glued ones."""
+    for cell in page.cells:
+        for output in cell.get("outputs", ()):
+            for kind, text in output.get("data", {}).items():
+                if kind.endswith("text/html"):
+                    yield "".join(text)
+
+
+def _id(name: str) -> str:
+    """Return the id of a cell that a later run of the page removes."""
+    return f"failed-{name}"
+
+
 def _markdown(name: str, source: str) -> NotebookNode:
-    return nbformat.v4.new_markdown_cell(source, id=f"failed-{name}")
+    return nbformat.v4.new_markdown_cell(source, id=_id(name))
 
 
 def _admonition(title: str, text: str, *, name: str = "notice") -> NotebookNode:
@@ -369,10 +390,11 @@ def _error_cell(failure: FailedRun) -> NotebookNode:
 
     Cell sources contain no time: equal failures give equal sources.
     """
-    lines = [f"{failure.error}: {failure.message}".rstrip(), ""]
-    lines.append(f"failed {_readable_time(failure.failed)}")
-    lines += [f"more in {file}" for file in failure.more]
-    output = nbformat.v4.new_output("stream", name="stderr", text="\n".join(lines))
+    text = f"{failure.error}: {failure.message}".rstrip()
+    text += f"\n\nfailed {_readable_time(failure.failed)}"
+    for file in failure.more:
+        text += f"\nmore in {file}"
+    output = nbformat.v4.new_output("stream", name="stderr", text=text)
     # MyST-NB drops a cell without a source, including its outputs.
     cell = nbformat.v4.new_code_cell("# error", outputs=[output], id="failed-error")
     cell.metadata["tags"] = ["remove-input"]
@@ -402,13 +424,15 @@ def without_empty_sections(notebook: NotebookNode) -> NotebookNode:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if not _is_none(output)]
     cells: list[NotebookNode] = []
-    level_below = 0  # of the heading that follows; 0 for none
+    level_of_next = 0  # of the next heading that is kept; 0 at the end
     for section in reversed(_sections(page)):
         level = _heading_level(section[0])
-        if level >= 2 and _is_empty(section, has_subsection=level_below > level):
+        has_subsection = level_of_next > level
+        is_below_title = level >= 2
+        if is_below_title and _is_empty(section, has_subsection=has_subsection):
             continue
         cells = [*section, *cells]
-        level_below = level
+        level_of_next = level
     page.cells = cells
     return page
 

@@ -11,23 +11,26 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from qwen3nb import paths
 from qwen3nb.models.types import SpecError
+
+Values: TypeAlias = Mapping[str, Any]  # of parameters, by name
+NewValues: TypeAlias = dict[str, Any]  # those that a function has made
 
 # Parameters that are the path of one folder or file.
 _FOLDERS = ("adapter", "file", "output", "output_dir", "outputs", "training", "trainings", "words")
 # Parameters that are paths or names of models, possibly several.
 _MODELS = ("base", "checkpoint", "first_stage", "models")
 # Other parameters that may be paths.
-_OTHERS = ("data", "prompts", "questions", "where")
-_WRITTEN = ("output", "output_dir")  # need not exist
+_MAYBE_PATHS = ("data", "prompts", "questions", "where")
+_MAY_BE_NEW = ("output", "output_dir")  # are written, so they need not exist
 _LONGEST = 4096  # characters of a path
 DEMO = "demo"  # the toy model or training
 
 
-def in_study(values: Mapping[str, Any]) -> dict[str, Any]:
+def in_study(values: Values) -> NewValues:
     """Return values with every path relative to the study, or whole if it is outside.
 
     Paths are looked up from the working directory, then from the study.
@@ -35,7 +38,7 @@ def in_study(values: Mapping[str, Any]) -> dict[str, Any]:
     return _with_relative_paths(values, bases=(Path.cwd(), paths.root()))
 
 
-def in_page(values: Mapping[str, Any]) -> dict[str, Any]:
+def in_page(values: Values) -> NewValues:
     """Return the values of a page or record with every path relative to the study.
 
     Earlier releases kept them as seen from where they were made, mostly ``notebooks/``.
@@ -44,20 +47,20 @@ def in_page(values: Mapping[str, Any]) -> dict[str, Any]:
     return _with_relative_paths(values, bases=(root, root / "notebooks"))
 
 
-def of_page(values: Mapping[str, Any]) -> dict[str, Any]:
+def of_page(values: Values) -> NewValues:
     """Return the values of a page as they can be given in the working directory."""
     return as_given_here(in_page(values))
 
 
-def as_given_here(values: Mapping[str, Any]) -> dict[str, Any]:
+def as_given_here(values: Values) -> NewValues:
     """Return values of `in_study` as they can be given in the working directory."""
     local_values = dict(values)
     if Path.cwd() == paths.root():
         return local_values
     for name, value in values.items():
-        may_have_paths = name in _FOLDERS or name in _MODELS or name in _OTHERS
-        if may_have_paths and isinstance(value, str):
-            entries = [_from_working_directory(entry, name) for entry in value.split(",")]
+        if name in (*_FOLDERS, *_MODELS, *_MAYBE_PATHS) and isinstance(value, str):
+            may_be_new = name in _MAY_BE_NEW
+            entries = [_as_seen_here(entry, may_be_new=may_be_new) for entry in value.split(",")]
             local_values[name] = ",".join(entries)
     return local_values
 
@@ -67,31 +70,32 @@ def at_root(value: str) -> Path:
     return paths.root() / Path(value).expanduser()
 
 
-def _from_working_directory(entry: str, name: str) -> str:
+def _as_seen_here(text: str, *, may_be_new: bool) -> str:
     """Return a path in the study as it is seen from the working directory; others as they are."""
-    if not _may_be_path(entry) or Path(entry).is_absolute():
-        return entry
-    file = at_root(entry)
-    if not file.exists() and name not in _WRITTEN:
-        return entry
+    if not _may_be_path(text) or Path(text).is_absolute():
+        return text
+    file = at_root(text)
+    if not may_be_new and not file.exists():  # such as the name of a model
+        return text
     if Path.cwd().is_relative_to(paths.root()):
         return os.path.relpath(file)
     return str(file)
 
 
-def _with_relative_paths(values: Mapping[str, Any], *, bases: Sequence[Path]) -> dict[str, Any]:
+def _with_relative_paths(values: Values, *, bases: Sequence[Path]) -> NewValues:
     """Return values with paths relative to the study, which are looked up in each of the bases."""
     relative_values = dict(values)
     for name, value in values.items():
         if not isinstance(value, str) or not value:
             continue
         if name in _FOLDERS:
-            relative_values[name] = _relative(value, bases, may_be_new=name in _WRITTEN)
+            may_be_new = name in _MAY_BE_NEW
+            relative_values[name] = _relative_path(value, bases, may_be_new=may_be_new)
         elif name in _MODELS:
             models = [_relative_model(entry, bases) for entry in _entries(value, bases)]
             relative_values[name] = ",".join(models)
-        elif name in _OTHERS:
-            entries = [_relative(entry, bases) for entry in _entries(value, bases)]
+        elif name in _MAYBE_PATHS:
+            entries = [_relative_path(entry, bases) for entry in _entries(value, bases)]
             relative_values[name] = ",".join(entries)
     return relative_values
 
@@ -110,7 +114,7 @@ def _relative_model(entry: str, bases: Sequence[Path]) -> str:
             return entry
     elif "+" in entry:
         return "+".join(_relative_model(part, bases) for part in entry.split("+"))
-    return _relative(entry, bases)
+    return _relative_path(entry, bases)
 
 
 def _is_name_of_model(entry: str) -> bool:
@@ -125,18 +129,20 @@ def _is_name_of_model(entry: str) -> bool:
         return False
 
 
-def _relative(text: str, bases: Sequence[Path], *, may_be_new: bool = False) -> str:
+def _relative_path(text: str, bases: Sequence[Path], *, may_be_new: bool = False) -> str:
     """Return a path relative to the study, or whole outside; any other text as it is."""
     if not _may_be_path(text):
         return text
+    given_path = text.strip()
     for base in bases:
-        file = base / Path(text.strip()).expanduser()
-        if file.exists() or may_be_new:
-            path = _path_in_study(file)
+        file = base / Path(given_path).expanduser()
+        if not may_be_new and not file.exists():
+            continue
+        path = _path_in_study(file)
+        if given_path.startswith("~") and Path(path).is_absolute():
             # A home is another folder on other machines, which find their own model there.
-            if text.strip().startswith("~") and Path(path).is_absolute():
-                return text
-            return path
+            return text
+        return path
     return text
 
 

@@ -45,9 +45,9 @@ from qwen3nb.execution.notebook import (
 from qwen3nb.execution.parameters import (
     Parameter,
     ParameterError,
+    cached_call,
+    cached_calls,
     model_of,
-    once,
-    one_pass,
     read_notebook,
     read_parameters,
     typed_parameters,
@@ -93,13 +93,13 @@ class Job:
 
     def resolved(self) -> tuple[dict[str, Any], Path]:
         """Return the values and the page."""
-        notebook = once(paths.find_notebook, self.notebook)
+        notebook = cached_call(paths.find_notebook, self.notebook)
         values = resolved_parameters(notebook, self.parameters)
         return values, page_path(notebook, values, name=self.page_name)
 
     def finished(self) -> bool:
         """Return whether a finished page with the same inputs exists."""
-        notebook = once(paths.find_notebook, self.notebook)
+        notebook = cached_call(paths.find_notebook, self.notebook)
         return finished_page(notebook, self.parameters, name=self.page_name) is not None
 
 
@@ -221,7 +221,7 @@ def failures_text(failures: Iterable[RunOutcome]) -> str:
 def check_jobs(jobs: Sequence[Job]) -> None:
     """Raise ParameterError or FileNotFoundError if a job cannot run, or two have one page."""
     pages: dict[Path, Job] = {}
-    with one_pass():
+    with cached_calls():
         resolved_jobs = [(job, *job.resolved()) for job in jobs]
     for job, values, page in resolved_jobs:
         first = pages.setdefault(page, job)
@@ -312,7 +312,7 @@ def reusable(job: Job) -> bool:
 
 def _runs_here(job: Job) -> bool:
     """Return whether a job has to run on this machine, where its records or its model are."""
-    notebook = once(read_notebook, once(paths.find_notebook, job.notebook))
+    notebook = cached_call(read_notebook, cached_call(paths.find_notebook, job.notebook))
     reads_results = notebook["metadata"]["qwen3nb"].get("reads") == "results"
     return reads_results or "output" in job.values
 

@@ -9,9 +9,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-TEXT = "QWEN3NB_TEXT_PROGRESS"  # in a kernel with bars as text: seconds between updates
+TEXT_PROGRESS = "QWEN3NB_TEXT_PROGRESS"  # in a kernel with bars as text: seconds between updates
 
-if TYPE_CHECKING or os.environ.get(TEXT):
+if TYPE_CHECKING or os.environ.get(TEXT_PROGRESS):
     from tqdm import tqdm as _tqdm
 else:
     from tqdm.auto import tqdm as _tqdm
@@ -30,7 +30,7 @@ class tqdm(_tqdm):  # noqa: N801 - the usual name
 
 def seconds_between() -> float:
     """Return the seconds between two updates of a bar: many if the output is a log."""
-    seconds = os.environ.get(TEXT)
+    seconds = os.environ.get(TEXT_PROGRESS)
     if seconds:
         return float(seconds)
     if sys.stderr.isatty() or "ipykernel" in sys.modules:

@@ -2,7 +2,7 @@
 
 import sys
 
-from qwen3nb.utils.progress import TEXT, seconds_between, tqdm
+from qwen3nb.utils.progress import TEXT_PROGRESS, seconds_between, tqdm
 
 
 def test_a_log_gets_a_line_now_and_then_and_a_terminal_all(monkeypatch, capsys):
@@ -11,5 +11,5 @@ def test_a_log_gets_a_line_now_and_then_and_a_terminal_all(monkeypatch, capsys):
     assert capsys.readouterr().err.count("tasks: ") == 2  # the start and the end
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert seconds_between() == 0.1
-    monkeypatch.setenv(TEXT, "3")
+    monkeypatch.setenv(TEXT_PROGRESS, "3")
     assert seconds_between() == 3

@@ -379,7 +379,7 @@ def _print_plan(jobs: Sequence[Job], *, fresh: bool, tokens_per_second: float) -
     """Print which runs would be reused, and what the others would take."""
     from qwen3nb.execution.sweep import reusable
 
-    with params.one_pass():
+    with params.cached_calls():
         reused = {job.name: not fresh and reusable(job) for job in jobs}
     for page, is_reused in reused.items():
         click.echo(f"{'reused' if is_reused else 'would run':10} {page}")
