@@ -24,8 +24,6 @@ from qwen3nb.utils.choices import split_names
 
 PASSED = "QWEN3NB_PASS_ENV"  # variables that kernels get anyway, comma-separated
 WITHHELD_VARIABLE = "QWEN3NB_WITHHELD"  # in a kernel: the one with the hub's token, if withheld
-    "QWEN3NB_WITHHELD"  # in a kernel: the variable with the hub's token that was withheld
-)
 API_KEY = "QWEN3NB_API_KEY"  # of a server's model, `qwen3nb.models.kinds.api`; kernels get it
 # Hosts that get that key, with or without a port, comma-separated. Unless it is set, the command
 # line sets it to the hosts that stand there: a host that a file names does not get the key.
