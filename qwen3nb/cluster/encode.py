@@ -27,6 +27,7 @@ from qwen3nb.cluster.nodes import (
     KnownNodes,
     Node,
     Ray,
+    Reference,
     connected,
     difference,
     model_facts,
@@ -53,9 +54,7 @@ from qwen3nb.vectors.encode_shards import (
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-# What Ray returns has no types of its own.
-Worker: TypeAlias = Any  # the handle of an actor
-Reference: TypeAlias = Any  # stands for the result of a call
+Worker: TypeAlias = Any  # Ray's handle of a `ShardWorker`
 
 _CORES = 4  # cores of a worker without a GPU; more gain little
 _PARTS = 4  # minimum per worker, to finish at about the same time

@@ -42,7 +42,9 @@ from qwen3nb.utils.secrets import passed_names
 LOCAL = "local"  # the address of a temporary Ray on this machine
 TEMPORARY = "temporary folder"  # the name of a fact
 
-Ray: TypeAlias = Any  # the module, which is loaded late and has few types
+# What Ray has is loaded late, and has few types.
+Ray: TypeAlias = Any  # the module
+Reference: TypeAlias = Any  # stands for the result of a call
 
 _ADVICE = "Start one with `ray start --head`, or give --ray no address for a Ray on this machine"
 KEPT = "What has finished is kept; repeat the command to resume"
@@ -438,7 +440,7 @@ class KnownNodes:
     def _accepted(self) -> list[Node]:
         return [node for node in nodes_of(self._ray) if node.id not in self._refused]
 
-    def fit(self) -> list[Node]:
+    def usable(self) -> list[Node]:
         """Return the live nodes that are not refused; raise ClusterError if there is none."""
         nodes = self._accepted()
         if not nodes and nodes_of(self._ray):
@@ -461,7 +463,7 @@ class KnownNodes:
         with self._lock:
             new = [node for node in reasons if node not in self._refused]
             self._refused |= reasons
-            self.fit()
+            self.usable()
         for node in new:
             tqdm.write(f"node {self.name(node)} is refused: {reasons[node]}", file=sys.stderr)
 
@@ -485,7 +487,7 @@ class KnownNodes:
                 self.refuse(reasons)
         return bool(reasons)
 
-    def _request_report(self, node: Node) -> Any:
+    def _request_report(self, node: Node) -> Reference:
         """Let a node write its report; return Ray's reference to it."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -496,7 +498,7 @@ class KnownNodes:
         )
         return task.remote(sent_environment(), str(Path.cwd()), self._folders)
 
-    def _reason_to_refuse(self, reference: Any, *, requested: float, deadline: float) -> str:
+    def _reason_to_refuse(self, reference: Reference, *, requested: float, deadline: float) -> str:
         """Return why a node is refused, from its report; empty if it is not, or is gone.
 
         Args:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from qwen3nb import paths
 from qwen3nb.cluster.nodes import (
@@ -29,6 +29,8 @@ from qwen3nb.cluster.nodes import (
     ClusterError,
     KnownNodes,
     Node,
+    Ray,
+    Reference,
     cause,
     connected,
     difference,
@@ -39,6 +41,7 @@ from qwen3nb.cluster.nodes import (
 from qwen3nb.cluster.processes import start_guarded
 from qwen3nb.cluster.runs import Delivery, Request, other_model, run_on_node, unpacked
 from qwen3nb.execution.publish import LOG
+from qwen3nb.execution.study_paths import Values
 from qwen3nb.records.failures import forget_failure
 from qwen3nb.records.record import CHECKSUMS, in_checksums
 from qwen3nb.records.side_files import named_files, remove_unnamed
@@ -56,7 +59,8 @@ from qwen3nb.utils.secrets import known_secrets
 STOPPED = -signal.SIGTERM  # status of runs not started after a stop
 _PATIENCE = 5.0  # seconds for a guard to end a run
 _REPEATS = 3  # repetitions of a run whose node was lost
-_AHEAD = 128  # maximum number of queued runs, enough to keep all nodes busy
+_MOST_QUEUED = 128  # runs, enough to keep all nodes busy
+_RUNS_PER_NODE = 4  # at a time, on a node without GPUs
 
 
 @dataclass(frozen=True)
@@ -69,12 +73,17 @@ class Command:
     memory: int = 0  # bytes that it may need
     here: bool = False  # whether it has to run on this machine
     models: tuple[str, ...] = ()  # the models and adapters that it runs
-    part: Mapping[str, Any] = field(default_factory=dict)  # of an evaluation; see `parts`
+    part: Values = field(default_factory=dict)  # of an evaluation; see `parts`
 
     @property
     def program(self) -> list[str]:
         """The program on this machine, with its arguments."""
         return [sys.executable, "-m", "qwen3nb.cli.main", *self.arguments]
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether it runs ``eval.ipynb``; other notebooks may run further models."""
+        return self.arguments[:2] == ("run", "eval")
 
 
 @dataclass(frozen=True)
@@ -109,19 +118,22 @@ class LocalExecutor:
     def __init__(self, at_once: int) -> None:
         """Run at most ``at_once`` at a time, and one per GPU."""
         devices = gpus()
-        self.at_once = min(at_once, len(devices) or at_once)
+        slots = [""] * at_once
+        if devices:
+            slots = devices[:at_once]
+        self.at_once = len(slots)
         self.stopped = False
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
-        self._slots: queue.Queue[str] = queue.Queue()
-        for device in devices[: self.at_once] or [""] * self.at_once:
-            self._slots.put(device)
+        self._slots: queue.Queue[str] = queue.Queue()  # the GPU of each; empty without any
+        for slot in slots:
+            self._slots.put(slot)
 
     def run(self, command: Command, *, log: Path) -> RunOutcome:
         """Run a command with its output in ``log``, and wait for its end."""
         gpu = self._slots.get()
         try:
-            environment = {**os.environ, **_settings(cores() // self.at_once, log)}
+            environment = {**os.environ, **_shared_machine(cores() // self.at_once, log)}
             if gpu:
                 environment["CUDA_VISIBLE_DEVICES"] = gpu
             log.write_bytes(b"")  # that of an earlier run is not shown for this one
@@ -154,7 +166,7 @@ class LocalExecutor:
                 process.kill()
 
 
-def _settings(threads: int, log: Path) -> dict[str, str]:
+def _shared_machine(threads: int, log: Path) -> dict[str, str]:
     """Return the variables of a run that shares its machine with others."""
     return {
         "OMP_NUM_THREADS": str(max(1, threads)),
@@ -187,18 +199,24 @@ def on_cluster(
         ClusterError: no cluster, or none of its nodes equals this machine; nothing was run.
     """
     with connected(address) as ray:
-        known, environment = KnownNodes(ray), sent_environment()
+        environment = sent_environment()
         if address == LOCAL:  # one node, in this environment
             environment["QWEN3NB_CACHE"] = str(paths.cache())
+            nodes = KnownNodes(ray)
         else:
-            known = KnownNodes(ray, run_facts(), folders)
-            known.examine()
-        nodes = known.fit()
-        share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
+            nodes = KnownNodes(ray, run_facts(), folders)
+            nodes.examine()
+        share = NodeShare.of(nodes.usable(), at_once=at_once, gpus_each=gpus_each)
         # A node checks by this folder whether it sees that of the records.
         with temporary_folder(paths.results() / "sweep") as scratch:
-            runs = max(1, min(at_most, _AHEAD))
-            yield RayExecutor(ray, known, share, environment, scratch, runs)
+            yield RayExecutor(
+                ray=ray,
+                nodes=nodes,
+                share=share,
+                environment=environment,
+                scratch=scratch,
+                at_once=max(1, min(at_most, _MOST_QUEUED)),
+            )
 
 
 @dataclass(frozen=True)
@@ -212,19 +230,20 @@ class NodeShare:
     @classmethod
     def of(cls, nodes: Sequence[Node], *, at_once: int, gpus_each: float) -> NodeShare:
         """Return the share for ``at_once`` runs on the smallest node."""
-        usable = [node for node in nodes if node.gpus] or list(nodes)
-        if not usable:
+        nodes_for_runs = [node for node in nodes if node.gpus] or list(nodes)
+        if not nodes_for_runs:
             raise ClusterError("the cluster has no node with a core for runs; add one")
-        smallest = min(node.cpus for node in usable)
-        largest_memory = max(node.memory for node in usable)
-        gpus = max(node.gpus for node in usable)
-        runs = at_once
-        if not runs and gpus:
-            runs = max(1, int(gpus / gpus_each))
-        elif not runs:
-            runs = 4
-        cpus = max(1, smallest // min(runs, smallest))
-        return cls(cpus, gpus_each if gpus else 0.0, largest_memory)
+        fewest_cpus = min(node.cpus for node in nodes_for_runs)
+        most_memory = max(node.memory for node in nodes_for_runs)
+        most_gpus = max(node.gpus for node in nodes_for_runs)
+        if not most_gpus:
+            gpus_each = 0.0
+        if not at_once:
+            at_once = _RUNS_PER_NODE
+            if most_gpus:
+                at_once = max(1, int(most_gpus / gpus_each))
+        runs_on_smallest = min(at_once, fewest_cpus)
+        return cls(fewest_cpus // runs_on_smallest, gpus_each, most_memory)
 
 
 @dataclass
@@ -236,7 +255,7 @@ class RayExecutor:
     elsewhere.
     """
 
-    ray: Any
+    ray: Ray
     nodes: KnownNodes
     share: NodeShare
     environment: dict[str, str]
@@ -247,10 +266,12 @@ class RayExecutor:
 
     def __post_init__(self) -> None:
         self._model_facts = functools.cache(model_facts)
-        self.slots = sum(node.cpus // self.share.cpus for node in self.nodes.fit())  # for runs
-        self._here, self._on_node = LocalExecutor(1), self.ray.remote(run_on_node)
-        self._publishing, self._lock = threading.Lock(), threading.Lock()
-        self._waiting: set[Any] = set()
+        self.slots = sum(node.cpus // self.share.cpus for node in self.nodes.usable())  # for runs
+        self._here = LocalExecutor(1)
+        self._on_node = self.ray.remote(run_on_node)
+        self._publishing_lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._waiting: set[Reference] = set()
 
     def run(self, command: Command, *, log: Path) -> RunOutcome:
         """Run a command on a node, and publish its files."""
@@ -258,21 +279,23 @@ class RayExecutor:
             return self._here.run(command, log=log)
         errors = self.ray.exceptions
         failure: Exception = RuntimeError("its files were lost with their node")
-        lost = 0
-        while lost < _REPEATS and not self.stopped:
+        losses = 0
+        while losses < _REPEATS and not self.stopped:
             try:
                 outcome = self._run_on_node(command, log)
-                if outcome is not None:
-                    return outcome
             except (errors.ObjectLostError, errors.OwnerDiedError):  # lost with its node
-                lost += 1
+                losses += 1
+                continue
             except errors.LocalRayletDiedError:
                 raise ClusterError(f"the connection to Ray is lost. {KEPT}") from None
             except errors.RayError as error:
                 failure = error
-                nodes_changed = bool(self.nodes.expected) and self.nodes.examine()
-                if not nodes_changed:
+                a_node_was_refused = bool(self.nodes.expected) and self.nodes.examine()
+                if not a_node_was_refused:
                     break
+                continue
+            if outcome is not None:
+                return outcome
         if self.stopped:
             return RunOutcome(command.name, STOPPED)
         write_text(log, f"{known_secrets().without(cause(failure))}\n")
@@ -286,23 +309,28 @@ class RayExecutor:
             return RunOutcome(command.name, STOPPED)
         # A node with other code may deliver no facts.
         differing = difference(facts, getattr(delivery, "facts", {}))
+        if not differing:
+            differing = self._publish(command, log, delivery)
         if differing:
             self.nodes.refuse({delivery.node: differing})
             return None
-        with (
-            unpacked(delivery, get=self.ray.get, within=self.scratch) as folder,
-            self._publishing,
-        ):
-            if command.arguments[1:2] == ("eval",):  # other notebooks may run further models
-                differing = other_model(folder / "results", command.models)
-            if differing:
-                self.nodes.refuse({delivery.node: differing})
-                return None
-            unfinished = delivery.status != 0 or bool(command.part)
-            publish_files(folder, log=log, page=command.page, failed=unfinished)
         self.shared = self.shared and delivery.shared
         node = self.nodes.name(delivery.node)
         return RunOutcome(command.name, delivery.status, delivery.seconds, node)
+
+    def _publish(self, command: Command, log: Path, delivery: Delivery) -> str:
+        """Publish the files of a delivery; if they are of another model, return which, instead."""
+        with (
+            unpacked(delivery, get=self.ray.get, within=self.scratch) as folder,
+            self._publishing_lock,
+        ):
+            if command.is_evaluation:
+                differing = other_model(folder / "results", command.models)
+                if differing:
+                    return differing
+            unfinished = delivery.status != 0 or bool(command.part)
+            publish_files(folder, log=log, page=command.page, failed=unfinished)
+        return ""
 
     def _facts(self, command: Command) -> Mapping[str, str]:
         """Return the facts that a node must share; empty if nodes are not compared."""
@@ -325,7 +353,7 @@ class RayExecutor:
         request = Request(
             arguments=command.arguments,
             page=str(command.page.relative_to(paths.book())),
-            environment=self.environment | _settings(self.share.cpus, log),
+            environment=self.environment | _shared_machine(self.share.cpus, log),
             folder=str(Path.cwd()),
             results=str(paths.results()),
             book=str(paths.book()),
@@ -345,7 +373,7 @@ class RayExecutor:
             with self._lock:
                 self._waiting.discard(reference)
 
-    def check(self) -> None:
+    def check_presence_of_nodes(self) -> None:
         """See `KnownNodes.check_presence`."""
         with suppress(ConnectionError, ValueError):  # while ray:// connects again
             self.nodes.check_presence(cpus=self.share.cpus, gpus=self.share.gpus)
@@ -371,9 +399,9 @@ def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:
     """
     _replace(folder / "log", log)
     targets = _targets(folder)
-    for file in sorted(targets, key=lambda file: _turn_of(targets[file], page)):
+    for file in sorted(targets, key=lambda file: _rank(targets[file], page)):
         with exclusive_lock(targets[file]):
-            _publish_in_turn(file, targets[file])
+            _publish_file(file, targets[file])
     if not failed:
         forget_failure(paths.page_key(page))
 
@@ -389,7 +417,7 @@ def _targets(folder: Path) -> dict[Path, Path]:
     return targets
 
 
-def _turn_of(target: Path, page: Path) -> int:
+def _rank(target: Path, page: Path) -> int:
     """Return the place of a file: records come after the files that they name, the page last."""
     if target == page:
         return 2
@@ -402,18 +430,23 @@ def _is_record(target: Path) -> bool:
     return target.suffix == ".json" and re.fullmatch(r"seed_\d+", target.parent.name) is not None
 
 
-def _publish_in_turn(file: Path, target: Path) -> None:
-    """Publish a file; this process has the turn for its target."""
-    if target.suffix == ".jsonl" and target.is_file():
+def _publish_file(file: Path, target: Path) -> None:
+    """Publish a file; this process holds the lock of its target."""
+    if _is_record(target):
+        _publish_record(file, target)
+    elif target.suffix == ".jsonl" and target.is_file():
         _append_new_lines(file, target)
-        return
-    if not _is_record(target):
+    else:
         _replace(file, target)
-        return
-    replaced = named_files(target)
-    with in_checksums(target, str(read_json(file).get("checksum", ""))):
+
+
+def _publish_record(file: Path, target: Path) -> None:
+    """Replace a record and its checksum; remove what only the old one names, or a failure."""
+    files_of_old_record = named_files(target)
+    checksum = str(read_json(file).get("checksum", ""))
+    with in_checksums(target, checksum):
         _replace(file, target)
-        remove_unnamed(target, replaced=replaced)
+        remove_unnamed(target, replaced=files_of_old_record)
         target.with_suffix(".error.txt").unlink(missing_ok=True)
 
 

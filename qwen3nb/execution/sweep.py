@@ -8,7 +8,6 @@ A plan is model × tier × notebook, from options or a TOML file with the fields
 Relative paths are resolved against the working directory, then the project root.
 """
 
-import itertools
 import re
 import signal
 import time
@@ -43,7 +42,7 @@ from qwen3nb.execution.notebook import (
     settle,
 )
 from qwen3nb.execution.parameters import (
-    Parameter,
+    Declared,
     ParameterError,
     cached_call,
     cached_calls,
@@ -54,6 +53,7 @@ from qwen3nb.execution.parameters import (
 )
 from qwen3nb.execution.parts import parts_of
 from qwen3nb.execution.publish import NotebookRun, named_models
+from qwen3nb.execution.study_paths import NewValues, Values
 from qwen3nb.records.failures import FailedRun, failed_run
 from qwen3nb.utils.atomic_files import exclusive_lock
 from qwen3nb.utils.choices import split_names
@@ -65,6 +65,7 @@ from qwen3nb.utils.secrets import known_secrets
 # Memory of libraries and kernel, and factor for weights converted on reading.
 _BASE_MEMORY = 3 << 29
 _TIMES_WEIGHTS = 3
+_MOST_AT_ONCE = 4  # runs, unless the user asks for more
 _WAKE = 0.5  # seconds
 
 
@@ -73,7 +74,7 @@ class Job:
     """A notebook and its parameters."""
 
     notebook: str  # its name or path
-    parameters: Mapping[str, Any]  # values by name
+    parameters: Values  # values by name
     page_name: str = ""  # name of the page; by default see `page_names.page_name`
 
     @property
@@ -84,14 +85,15 @@ class Job:
     @property
     def page(self) -> Path:
         """Path of the page."""
-        return self.resolved()[1]
+        _values, page = self.resolved()
+        return page
 
     @property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> NewValues:
         """Values of all parameters, with defaults filled in."""
         return resolved_parameters(paths.find_notebook(self.notebook), self.parameters)
 
-    def resolved(self) -> tuple[dict[str, Any], Path]:
+    def resolved(self) -> tuple[NewValues, Path]:
         """Return the values and the page."""
         notebook = cached_call(paths.find_notebook, self.notebook)
         values = resolved_parameters(notebook, self.parameters)
@@ -179,16 +181,19 @@ def _outcomes(
 ) -> Iterator[tuple[int, RunOutcome]]:
     """Yield the index and outcome of each job as it ends; stop all if that is interrupted."""
     with ThreadPoolExecutor(executor.at_once) as pool:
-        indices = {pool.submit(_run, job, executor, fresh): i for i, job in enumerate(jobs)}
+        indices = {}
+        for index, job in enumerate(jobs):
+            future = pool.submit(_run, job, executor, fresh)
+            indices[future] = index
         try:
             pending = set(indices)
             while pending:
                 # Python handles signals only in this thread, and not while it waits for a lock if
                 # the system delivers them to one of Ray's threads: wake up regularly.
-                done, pending = wait(pending, timeout=_WAKE, return_when=FIRST_COMPLETED)
+                ended, pending = wait(pending, timeout=_WAKE, return_when=FIRST_COMPLETED)
                 if isinstance(executor, RayExecutor):
-                    executor.check()
-                for future in done:
+                    executor.check_presence_of_nodes()
+                for future in ended:
                     yield indices[future], future.result()
         except BaseException:
             executor.stop()
@@ -220,13 +225,15 @@ def failures_text(failures: Iterable[RunOutcome]) -> str:
 
 def check_jobs(jobs: Sequence[Job]) -> None:
     """Raise ParameterError or FileNotFoundError if a job cannot run, or two have one page."""
-    pages: dict[Path, Job] = {}
+    jobs_by_page: dict[Path, Job] = {}
     with cached_calls():
-        resolved_jobs = [(job, *job.resolved()) for job in jobs]
-    for job, values, page in resolved_jobs:
-        first = pages.setdefault(page, job)
-        if first is not job:
-            differing = [name for name in values if values[name] != first.values[name]]
+        for job in jobs:
+            values, page = job.resolved()
+            first_job = jobs_by_page.setdefault(page, job)
+            if first_job is job:
+                continue
+            other_values = first_job.values
+            differing = [name for name in values if values[name] != other_values[name]]
             raise ParameterError(
                 f"two runs would write the page {paths.page_key(page)}; they differ in "
                 f"{', '.join(differing) or 'nothing'}"
@@ -236,9 +243,10 @@ def check_jobs(jobs: Sequence[Job]) -> None:
 def fitting(jobs: Sequence[Job]) -> int:
     """Return how many jobs fit in parallel: one per core, at most four, as memory allows."""
     # Jobs on one checkpoint need the same memory; without one, that of the default model.
-    by_need = {job.parameters.get("checkpoint") or (job.notebook,): job for job in jobs}
-    largest = max((memory(job) for job in by_need.values()), default=_BASE_MEMORY)
-    return max(1, min(4, cores(), available_memory() // largest))
+    job_by_need = {job.parameters.get("checkpoint") or (job.notebook,): job for job in jobs}
+    largest_need = max((memory(job) for job in job_by_need.values()), default=_BASE_MEMORY)
+    count = min(_MOST_AT_ONCE, cores(), available_memory() // largest_need)
+    return max(1, count)
 
 
 def memory(job: Job) -> int:
@@ -260,25 +268,37 @@ def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
     with exclusive_lock(
         log, purpose="sweeps", on_wait=say_that_it_waits, give_up=lambda: executor.stopped
     ):
-        started = time.time()
-        clock = time.monotonic()
-        if not fresh and reusable(job):
-            seconds = time.monotonic() - clock
-            return RunOutcome(job.name, 0, seconds, notebook=job.notebook, log=log, reused=True)
-        earlier_failure = failed_run(job.name)
-        command = _command(job, fresh=fresh)
-        if isinstance(executor, RayExecutor) and job.notebook == "eval":
-            command = _run_parts(command, job.values, executor)
-        outcome = executor.run(command, log=log)
-        seconds = outcome.seconds or time.monotonic() - clock
-        outcome = replace(outcome, notebook=job.notebook, log=log, seconds=seconds)
-        stopped_by_us = executor.stopped
-        if outcome.exit_status == 0 or stopped_by_us:
-            return outcome
-        return replace(outcome, reason=_reason(job, outcome, started, earlier_failure))
+        started = time.monotonic()
+        if fresh or not reusable(job):
+            return _execute(job, executor, log, fresh=fresh)
+        return RunOutcome(
+            name=job.name,
+            seconds=time.monotonic() - started,
+            notebook=job.notebook,
+            log=log,
+            reused=True,
+        )
 
 
-def _run_parts(command: Command, values: Mapping[str, Any], executor: RayExecutor) -> Command:
+def _execute(job: Job, executor: Executor, log: Path, *, fresh: bool) -> RunOutcome:
+    """Run a job in a process of its own; if it fails, the outcome has the reason."""
+    started = time.time()
+    clock = time.monotonic()
+    earlier_failure = failed_run(job.name)
+    command = _command(job, fresh=fresh)
+    if isinstance(executor, RayExecutor) and job.notebook == "eval":
+        command = _run_parts(command, job.values, executor)
+    outcome = executor.run(command, log=log)
+    seconds = outcome.seconds or time.monotonic() - clock
+    outcome = replace(outcome, notebook=job.notebook, log=log, seconds=seconds)
+    was_stopped = executor.stopped
+    if outcome.exit_status == 0 or was_stopped:
+        return outcome
+    reason = _reason_of_failure(job, outcome, started, earlier_failure)
+    return replace(outcome, reason=reason)
+
+
+def _run_parts(command: Command, values: Values, executor: RayExecutor) -> Command:
     """Run an evaluation in parts; return the command of its page, which needs their records.
 
     What a part fails to evaluate is left to the run of the page, which reports it.
@@ -294,9 +314,12 @@ def _run_parts(command: Command, values: Mapping[str, Any], executor: RayExecuto
         log = paths.results() / "logs" / f"{command.name}.part-{number}.log"
         executor.run(replace(command, part={"only": tasks, **values}), log=log)
 
+    numbers = range(1, len(parts) + 1)
     with ThreadPoolExecutor(len(parts)) as pool:
-        list(pool.map(run_part, itertools.count(1), parts))
-    return replace(command, here=command.here or not executor.shared)
+        list(pool.map(run_part, numbers, parts))
+    if executor.shared:
+        return command
+    return replace(command, here=True)  # where the records of all parts are
 
 
 def reusable(job: Job) -> bool:
@@ -336,7 +359,7 @@ def _command(job: Job, *, fresh: bool) -> Command:
     )
 
 
-def _reason(
+def _reason_of_failure(
     job: Job, outcome: RunOutcome, started: float, earlier_failure: FailedRun | None
 ) -> str:
     """Return why a job failed; write its page if the process died before doing so."""
@@ -345,7 +368,10 @@ def _reason(
     if failure is None or failure == earlier_failure:
         _write_failed_page(job, outcome, started, ending)
         failure = failed_run(job.name)
-    return known_secrets().without(failure.reason if failure else ending)
+    reason = ending
+    if failure is not None:
+        reason = failure.reason
+    return known_secrets().without(reason)
 
 
 def _ending(exit_status: int) -> str:
@@ -358,20 +384,28 @@ def _ending(exit_status: int) -> str:
 def _write_failed_page(job: Job, outcome: RunOutcome, started: float, ending: str) -> None:
     """Write the page of a run whose process died; its message is the last line that it printed."""
     notebook = paths.find_notebook(job.notebook)
-    partial = partial_folder() / f"{job.name}.ipynb"
+    partial: Path | None = partial_folder() / f"{job.name}.ipynb"
+    if partial is not None and not partial.is_file():
+        partial = None
     run = NotebookRun(
-        paths.notebook_name(notebook),
-        job.values,
-        job.page,
-        partial if partial.is_file() else None,
-        started,
-        outcome.seconds,
+        notebook=paths.notebook_name(notebook),
+        values=job.values,
+        page=job.page,
+        partial=partial,
+        started=started,
+        before=outcome.seconds,
         log=str(outcome.log),
     )
-    output = outcome.log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    last_line = lines[-1] if lines else "it printed nothing"
-    run.fail(nbformat.read(notebook, as_version=4), ending, last_line)
+    run.fail(nbformat.read(notebook, as_version=4), ending, _last_line(outcome.log))
+
+
+def _last_line(log: Path) -> str:
+    """Return the last line of an output that is not empty."""
+    output = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
+    for line in reversed(output.splitlines()):
+        if line.strip():
+            return line.strip()
+    return "it printed nothing"
 
 
 _Names = tuple[Annotated[str, Strict(), Field(min_length=1)], ...]
@@ -381,7 +415,7 @@ class PlannedRun(NamedTuple):
     """An additional run: a notebook with its own parameters."""
 
     notebook: StrictStr
-    parameters: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    parameters: NewValues = {}  # noqa: RUF012 - never changed
 
 
 @dataclass(frozen=True)
@@ -393,7 +427,7 @@ class SweepPlan:
     tiers: _Names = ()  # for the notebooks that declare ``tier``
     notebooks: _Names = ()  # names; ``eval`` if these and ``runs`` are empty
     # for every notebook that declares them
-    parameters: dict[str, Any] = field(default_factory=dict)
+    parameters: NewValues = field(default_factory=dict)
     runs: tuple[PlannedRun, ...] = ()  # further notebooks with their own parameters
     at_once: Annotated[int, Strict(), Field(ge=0)] = 0  # parallel processes; 0: as many as fit
     book: StrictBool = True  # whether to build the book afterwards
@@ -406,37 +440,44 @@ class SweepPlan:
 
     def jobs(self) -> list[Job]:
         """Return all runs; a value that no notebook uses, or a glob without a match, is refused."""
-        notebooks = self._notebooks
-        declared: dict[str, Mapping[str, Parameter]] = {}
-        for name in [*notebooks, *(name for name, _ in self.runs)]:
-            if name not in declared:
-                declared[name] = read_parameters(paths.find_notebook(name))
+        declared = self._declared_parameters()
         shared = {name: self._shared(parameters) for name, parameters in declared.items()}
         self._refuse_unused(declared)
-        models = [path for model in self.models for path in expanded(model)]
+        models: list[str] = []
+        for model in self.models:
+            models += expanded(model)
         jobs: list[Job] = []
-        for name in notebooks:
-            for model in _axis("checkpoint", models, declared[name]):
-                for tier in _axis("tier", self.tiers, declared[name]):
-                    jobs.append(Job(name, {**shared[name], **model, **tier}))
+        for name in self._notebooks:
+            for checkpoint in _choices("checkpoint", models, declared[name]):
+                for tier in _choices("tier", self.tiers, declared[name]):
+                    jobs.append(Job(name, {**shared[name], **checkpoint, **tier}))
         for name, parameters in self.runs:
             jobs.append(Job(name, {**shared[name], **parameters}))
         return jobs
 
+    def _declared_parameters(self) -> dict[str, Declared]:
+        """Return the parameters that each notebook of the plan declares."""
+        names = [*self._notebooks, *(name for name, _ in self.runs)]
+        declared: dict[str, Declared] = {}
+        for name in dict.fromkeys(names):
+            declared[name] = read_parameters(paths.find_notebook(name))
+        return declared
+
     @property
     def _notebooks(self) -> Sequence[str]:
         """The notebooks for every model and tier: ``eval`` if the plan names none."""
-        if self.notebooks or (self.runs and not self.models and not self.tiers):
+        has_only_runs = self.runs and not self.models and not self.tiers
+        if self.notebooks or has_only_runs:
             return self.notebooks
         return ("eval",)
 
-    def _shared(self, declared: Mapping[str, Parameter]) -> dict[str, Any]:
+    def _shared(self, declared: Declared) -> Values:
         """Return the values that a notebook declares."""
         values = {name: value for name, value in self.parameters.items() if name in declared}
         texts = {name: value for name, value in self.typed.items() if name in declared}
         return {**values, **typed_parameters(declared, texts)}
 
-    def _refuse_unused(self, declared: Mapping[str, Mapping[str, Parameter]]) -> None:
+    def _refuse_unused(self, declared: Mapping[str, Declared]) -> None:
         """Raise if a given value is not a parameter of any notebook."""
         known_names = sorted(set().union(*declared.values()))
         names = [*self.parameters, *self.typed]
@@ -446,15 +487,15 @@ class SweepPlan:
             names.append("tier")
         unknown = [name for name in names if name not in known_names]
         if unknown:
+            unknown_names = ", ".join(map(repr, unknown))
+            notebooks = ", ".join(declared)
             raise ParameterError(
-                f"unknown parameter {', '.join(map(repr, unknown))}: none of {', '.join(declared)} "
-                f"declares it. Known parameters: {', '.join(known_names)}"
+                f"unknown parameter {unknown_names}: none of {notebooks} declares it. "
+                f"Known parameters: {', '.join(known_names)}"
             )
 
 
-def _axis(
-    name: str, values: Sequence[str], declared: Mapping[str, Parameter]
-) -> list[dict[str, str]]:
+def _choices(name: str, values: Sequence[str], declared: Declared) -> list[dict[str, str]]:
     """Return a parameter with each of its values; one empty choice if a notebook lacks it."""
     if name not in declared or not values:
         return [{}]
@@ -463,7 +504,8 @@ def _axis(
 
 def expanded(spec: str) -> list[str]:
     """Return the folders that a glob matches, in numerical order; any other ``spec`` unchanged."""
-    if not re.search(r"[*?\[]", spec):
+    is_glob = any(character in spec for character in "*?[")
+    if not is_glob:
         return [spec]
     pattern = Path(spec).expanduser()
     bases = [Path.cwd(), paths.root()]
@@ -480,7 +522,8 @@ def expanded(spec: str) -> list[str]:
 
 def _by_number(path: Path) -> list[str]:
     """Return a sort key that puts ``checkpoint-900`` before ``checkpoint-1000``."""
-    return [part.zfill(20) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]
+    texts_and_numbers = re.split(r"(\d+)", str(path))
+    return [part.zfill(20) if part.isdigit() else part for part in texts_and_numbers]
 
 
 def read_plan(file: Path) -> SweepPlan:

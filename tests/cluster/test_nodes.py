@@ -99,7 +99,7 @@ def test_a_node_with_other_code_is_refused_by_name(checkout, capsys):
     other["left"] = NodeReport(here, [], time.time())
     known = KnownNodes(ray_of(other), here)
     assert known.examine()
-    assert [each.name for each in known.fit()] == ["left"]
+    assert [each.name for each in known.usable()] == ["left"]
     assert known.selector == {"ray.io/node-id": f"!in({1:056x},{2:056x},{3:056x})"}
     reasons = {
         "ahead": r"its clock differs by \+[45]\d\d s",
@@ -113,7 +113,7 @@ def test_a_node_with_other_code_is_refused_by_name(checkout, capsys):
     del other["left"]
     lines = [rf"{reason} \({name}\)" for name, reason in reasons.items()]
     with pytest.raises(ClusterError, match="^every node is refused: " + "\n".join(lines)):
-        known.fit()
+        known.usable()
     assert difference({"mteb": "2.26"}, {"mteb": ""}) == "mteb: none there, 2.26 here"
     assert difference({}, {"mteb": "2.26"}) == "mteb: 2.26 there, none here"
     assert "reports neither versions nor code" in difference({"mteb": "2.26"}, {})
