@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from qwen3nb import paths
@@ -80,45 +80,65 @@ def select_checkpoints(
         CheckpointError: there are no checkpoints, or none has the metric (best-N).
     """
     checkpoints = list_checkpoints(folder)
-    if (last is None) == (best is None) or (last or best or 0) < 1:
+    counts = [count for count in (last, best) if count is not None]
+    if len(counts) != 1 or counts[0] < 1:
         raise ValueError(
             f"expected one of last=N or best=N (--last N, --best N), N > 0; got {last=}, {best=}"
         )
-    metrics: dict[str, float] = {}
-    notes: list[str] = []
-    if last is not None:
-        count = last
-        rule = f"last {count}"
+    count = counts[0]
+    if best is None:
+        ranking = _Ranking(checkpoints, f"last {count}")
     else:
-        count = best or 0
-        metric = logged_name(metric, checkpoints)
-        if lower_is_better is None:
-            lower_is_better = direction.lower_is_better(metric, checkpoints)
-        metrics, reasons = _metrics(checkpoints, metric, folder)
-        notes = [f"{name}: left out, as {reason}" for name, reason in reasons.items()]
-        checkpoints = [path for path in checkpoints if path.name in metrics]
-        checkpoints.sort(key=lambda path: metrics[path.name], reverse=lower_is_better)
-        better = "higher"
-        if lower_is_better:
-            better = "lower"
-        rule = f"best {count} by {metric} ({better} is better)"
+        ranking = _ranking_by_metric(checkpoints, count, metric, lower_is_better)
+    notes = list(ranking.notes)
     for path in sorted(Path(folder).glob("checkpoint-*/")):
         if step_of(path) is None:
             notes.append(f"{path.name}: left out, as its name has no step")
-    if len(checkpoints) < count:
-        notes.append(f"{count} checkpoints requested, {len(checkpoints)} averaged: no others exist")
-    return Selection(tuple(checkpoints[-count:]), rule, metrics, "; ".join(notes))
+    selected = ranking.checkpoints[-count:]
+    if len(selected) < count:
+        notes.append(f"{count} checkpoints requested, {len(selected)} averaged: no others exist")
+    return Selection(tuple(selected), ranking.rule, ranking.metrics, "; ".join(notes))
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """Checkpoints in the order of a rule, the one to select first at the end."""
+
+    checkpoints: Sequence[Path]
+    rule: str
+    metrics: dict[str, float] = field(default_factory=dict)  # by name of the checkpoint
+    notes: Sequence[str] = ()  # on checkpoints that are left out
+
+
+def _ranking_by_metric(
+    checkpoints: Sequence[Path],
+    count: int,
+    metric: str,
+    lower_is_better: bool | None,
+) -> _Ranking:
+    """Rank checkpoints by their metric, best last; those without it are left out."""
+    metric = logged_name(metric, checkpoints)
+    if lower_is_better is None:
+        lower_is_better = direction.lower_is_better(metric, checkpoints)
+    direction_text = "higher is better"
+    if lower_is_better:
+        direction_text = "lower is better"
+    metrics, reasons = _metrics(checkpoints, metric)
+    ranked = [path for path in checkpoints if path.name in metrics]
+    ranked.sort(key=lambda path: metrics[path.name], reverse=lower_is_better)
+    rule = f"best {count} by {metric} ({direction_text})"
+    notes = [f"{name}: left out, as {reason}" for name, reason in reasons.items()]
+    return _Ranking(ranked, rule, metrics, notes)
 
 
 def _metrics(
     checkpoints: Sequence[Path],
     metric: str,
-    folder: Path | str,
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Return the metric of each checkpoint by name, and the reasons why others have none."""
     metrics: dict[str, float] = {}
     reasons: dict[str, str] = {}
-    first_error: CheckpointError | None = None
+    errors: list[MetricError] = []
     for path in checkpoints:
         if not (path / "trainer_state.json").is_file():
             reasons[path.name] = "it has no trainer_state.json"
@@ -127,13 +147,13 @@ def _metrics(
             metrics[path.name] = metric_of(path, metric)
         except MetricError as error:
             reasons[path.name] = error.reason
-            first_error = first_error or error
+            errors.append(error)
     if metrics:
         return metrics, reasons
-    if first_error is not None:
-        raise first_error
+    if errors:
+        raise errors[0]
     raise CheckpointError(
-        f"{folder}: no checkpoint has a trainer_state.json, so {metric} is unknown; "
+        f"{checkpoints[0].parent}: no checkpoint has a trainer_state.json, so {metric} is unknown; "
         "average the last N instead: --last N, or last=N"
     )
 
@@ -179,11 +199,7 @@ def average_checkpoints(selection: Selection | Sequence[Path], output: Path | st
     _check_folders(sources, output)
     names = _common_names(sources)
     with new_folder(output) as work:
-        pieces: list[Piece] = []
-        for name in names:
-            dtype = sources[0].weights.tensors[name].dtype
-            pieces.append(Piece(name, dtype, (name,) * len(sources)))
-        digest, warnings = write_pieces(sources, pieces, work / SINGLE)
+        digest, warnings = write_pieces(sources, _pieces(sources, names), work / SINGLE)
         copy_present(_COPIED_FILES, sources[-1], work)
         fields = {
             "averaged_from": [source.path.name for source in sources],
@@ -200,6 +216,15 @@ def average_checkpoints(selection: Selection | Sequence[Path], output: Path | st
     return output
 
 
+def _pieces(sources: Sequence[ModelFolder], names: Sequence[str]) -> list[Piece]:
+    """Return the tensors to write: each the mean of those with its name."""
+    pieces: list[Piece] = []
+    for name in names:
+        dtype = sources[0].weights.tensors[name].dtype
+        pieces.append(Piece(name, dtype, sources=(name,) * len(sources)))
+    return pieces
+
+
 def _check_folders(sources: Sequence[ModelFolder], output: Path) -> None:
     if not sources:
         raise CheckpointError("no checkpoints to average; give at least one folder")
@@ -212,22 +237,31 @@ def _check_folders(sources: Sequence[ModelFolder], output: Path) -> None:
 def _common_names(sources: Sequence[ModelFolder]) -> list[str]:
     """Return the names of the tensors to write, without copies; refuse incompatible sources."""
     reference, *other_sources = sources
-    names = reference.weights.tensors.keys() - extra_copies(reference)
+    names = _names_without_copies(reference)
     for source in other_sources:
         place = f"{source} against {reference}"
-        differing = sorted(names ^ (source.weights.tensors.keys() - extra_copies(source)))
+        differing = sorted(names ^ _names_without_copies(source))
         if differing:
             raise CheckpointError(
                 f"{place}: {differing[0]} is in only one of them ({len(differing)} such tensors)"
             )
         _check_configs(reference, source, place)
         _check_tensors(reference, source, sorted(names), place)
-        for name in _VOCABULARIES:
-            if not reference.has(name) or not source.has(name):
-                continue
-            if reference.sha256(name) != source.sha256(name):
-                raise CheckpointError(f"{place}: {name} differs; are they of one training?")
+        _check_vocabularies(reference, source, place)
     return sorted(names)
+
+
+def _names_without_copies(source: ModelFolder) -> set[str]:
+    """Return the names of tensors, without those that duplicate another."""
+    return source.weights.tensors.keys() - extra_copies(source)
+
+
+def _check_vocabularies(reference: ModelFolder, source: ModelFolder, place: str) -> None:
+    """Refuse a tokenizer file that differs; it may be in only one of both."""
+    for name in _VOCABULARIES:
+        is_in_both = reference.has(name) and source.has(name)
+        if is_in_both and reference.sha256(name) != source.sha256(name):
+            raise CheckpointError(f"{place}: {name} differs; are they of one training?")
 
 
 def _check_configs(reference: ModelFolder, source: ModelFolder, place: str) -> None:

@@ -8,14 +8,11 @@ https://huggingface.co/docs/transformers/main_classes/trainer
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from qwen3nb.checkpoints.folder import TrainerState, check_inside
-from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.checkpoints.folder import TrainerState, check_inside, finite_number
 
 # Words in the names of metrics that measure an error.
 _ERRORS = frozenset(
@@ -59,13 +56,13 @@ def lower_is_better(metric: str, checkpoints: Sequence[Path]) -> bool:
         CheckpointError: a ``trainer_state.json`` cannot be read.
     """
     for settings in _trainer_settings(checkpoints):
-        greater = settings.get("greater_is_better")
-        if isinstance(greater, bool) and _concerns(settings, metric):
-            return not greater
+        greater_is_better = settings.get("greater_is_better")
+        if isinstance(greater_is_better, bool) and _selects_by(settings, metric):
+            return not greater_is_better
     for checkpoint in reversed(checkpoints):
-        lower = _from_best_metric(TrainerState.of(checkpoint), metric)
-        if lower is not None:
-            return lower
+        best_is_lowest = _best_is_lowest(TrainerState.of(checkpoint), metric)
+        if best_is_lowest is not None:
+            return best_is_lowest
     return named_as_error(metric)
 
 
@@ -79,33 +76,42 @@ def named_as_error(metric: str) -> bool:
 
 def _trainer_settings(checkpoints: Sequence[Path]) -> Iterator[Mapping[str, object]]:
     """Yield the settings of a training that are stored as JSON, those of the last step first."""
-    folders = list(reversed(checkpoints))
-    folders += {checkpoint.parent for checkpoint in checkpoints}
-    for folder in folders:
+    trainings = {checkpoint.parent for checkpoint in checkpoints}
+    for folder in [*reversed(checkpoints), *trainings]:
         for name in _SETTINGS:
-            with suppress(OSError, ValueError, CheckpointError, RecursionError):
-                check_inside(folder / name, folder)
-                settings = json.loads((folder / name).read_bytes())
-                if isinstance(settings, dict):
-                    yield settings
+            settings = _read_settings(folder / name)
+            if settings is not None:
+                yield settings
 
 
-def _concerns(settings: Mapping[str, object], metric: str) -> bool:
-    """Return whether ``greater_is_better`` is about this metric; an unnamed one may be a loss."""
-    best_by = settings.get("metric_for_best_model")
-    if not isinstance(best_by, str):
+def _read_settings(file: Path) -> Mapping[str, object] | None:
+    """Return the settings in a file; None if it has none that can be read."""
+    try:
+        check_inside(file)
+        settings = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(settings, dict):
+        return None
+    return settings
+
+
+def _selects_by(settings: Mapping[str, object], metric: str) -> bool:
+    """Return whether a Trainer selected by this metric; by one without a name, not by a loss."""
+    metric_for_best_model = settings.get("metric_for_best_model")
+    if not isinstance(metric_for_best_model, str):
         return not metric.endswith("loss")
-    return best_by.removeprefix("eval_") == metric.removeprefix("eval_")
+    return metric_for_best_model.removeprefix("eval_") == metric.removeprefix("eval_")
 
 
-def _from_best_metric(state: TrainerState, metric: str) -> bool | None:
+def _best_is_lowest(state: TrainerState, metric: str) -> bool | None:
     """Return whether the Trainer's best value is the least of the metric; None if not known."""
-    best = _number(state.best_metric)
+    best = finite_number(state.best_metric)
     if best is None:
         return None
     values: list[float] = []
     for entry in state.entries:
-        value = _number(entry.get(metric))
+        value = finite_number(entry.get(metric))
         if value is not None:
             values.append(value)
     if not values or min(values) == max(values):
@@ -115,12 +121,3 @@ def _from_best_metric(state: TrainerState, metric: str) -> bool | None:
     if best == max(values):
         return False
     return None
-
-
-def _number(value: object) -> float | None:
-    """Return a finite number; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    if not math.isfinite(value):
-        return None
-    return value

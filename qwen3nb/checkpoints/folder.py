@@ -35,7 +35,7 @@ from qwen3nb.utils.journal import remembered_digest
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 SINGLE = "model.safetensors"
-_FORMATS = (SINGLE, "pytorch_model.bin")  # tried in this order; shards are in NAME.index.json
+_WEIGHT_FILES = (SINGLE, "pytorch_model.bin")  # tried in this order; shards are in NAME.index.json
 TOKENIZER_FILES = """
 added_tokens.json chat_template.jinja merges.txt special_tokens_map.json tokenizer.json
 tokenizer_config.json vocab.json
@@ -92,20 +92,21 @@ class ModelFolder(os.PathLike[str]):
         stamps: the `file_stamp` of each file when it was read; see `check_unchanged`.
     """
 
-    def __init__(self, path: Path | str, *, whole: ModelFolder | None = None) -> None:
+    def __init__(self, path: Path | str, *, model: ModelFolder | None = None) -> None:
         """Open a folder; files are read when needed.
 
         Args:
             path: the folder.
-            whole: the model that this folder is a module of; files may be anywhere in it.
+            model: the model that this folder is a module of; files may be anywhere in it.
         """
         self.path = Path(path)
-        self._root = self.path
-        self.stamps: dict[Path, FileStamp] = {}
-        if whole is not None:
-            self._root = whole.path
-            self.stamps = whole.stamps
-        self._parsed: dict[str, object] = {}
+        if model is None:
+            self._root = self.path
+            self.stamps: dict[Path, FileStamp] = {}
+        else:
+            self._root = model.path
+            self.stamps = model.stamps
+        self._json_values: dict[str, object] = {}
         self._digests: dict[str, str] = {}
         self._weights: dict[str, Weights] = {}
 
@@ -125,14 +126,14 @@ class ModelFolder(os.PathLike[str]):
             CheckpointError: see `check_inside`; or more than `JSON_LIMIT` bytes, not JSON in UTF-8,
                 or a duplicate key.
         """
-        if name in self._parsed:
-            return self._parsed[name]
+        if name in self._json_values:
+            return self._json_values[name]
         file = self.path / name
         check_inside(file, self._root)
         size = file.stat().st_size
         if size > JSON_LIMIT:
             raise CheckpointError(f"{file}: {size:,} bytes; expected at most {JSON_LIMIT:,}")
-        self.stamps.setdefault(file, file_stamp(file))
+        self._note_stamp(file)
         raw = file.read_bytes()
         self._digests[name] = hashlib.sha256(raw).hexdigest()
         try:
@@ -140,8 +141,12 @@ class ModelFolder(os.PathLike[str]):
         except ValueError as error:
             raise CheckpointError(f"{file}: invalid JSON ({error})") from None
         if len(raw) <= _REMEMBERED:
-            self._parsed[name] = value
+            self._json_values[name] = value
         return value
+
+    def _note_stamp(self, file: Path) -> None:
+        """Note the stamp of a file before it is read, by which a change is noticed."""
+        self.stamps.setdefault(file, file_stamp(file))
 
     def object(self, name: str) -> dict[str, Any]:
         """Return the JSON object in a file; empty if there is no such file.
@@ -158,18 +163,16 @@ class ModelFolder(os.PathLike[str]):
 
     def sha256(self, name: str) -> str:
         """Return the SHA-256 of a file's bytes; those of large files are cached on disk."""
+        if name in self._digests:
+            return self._digests[name]
         file = self.path / name
-        if name not in self._digests:
-            self.stamps.setdefault(file, file_stamp(file))
-            if file.stat().st_size > JSON_LIMIT:
-                self._digests[name] = remembered_digest(
-                    [file],
-                    lambda: sha256_file(file),
-                    kind="sha256",
-                )
-            else:
-                self._digests[name] = sha256_file(file)
-        return self._digests[name]
+        self._note_stamp(file)
+        if file.stat().st_size > JSON_LIMIT:
+            digest = remembered_digest([file], lambda: sha256_file(file), kind="sha256")
+        else:
+            digest = sha256_file(file)
+        self._digests[name] = digest
+        return digest
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -192,10 +195,9 @@ class ModelFolder(os.PathLike[str]):
             raise CheckpointError(f"{file}: expected a list of modules, got {entries!r:.60}")
         modules: list[SentenceModule] = []
         for entry in entries:
-            if not isinstance(entry, dict):
-                entry = {}
-            modules.append(self._module(file, entry))
-        duplicate = first_duplicate(str(entry["name"]) for entry in entries)
+            _check_module_entry(file, entry)
+            modules.append(self._module(entry["type"], self.path / entry["path"]))
+        duplicate = first_duplicate(entry["name"] for entry in entries)
         if duplicate is not None:
             raise CheckpointError(f"{file}: two modules are called {duplicate!r}; rename one")
         return modules
@@ -208,38 +210,42 @@ class ModelFolder(os.PathLike[str]):
             CheckpointError: no weights, ambiguous weights, an invalid weight file, or an index that
                 names files outside.
         """
-        for single in _FORMATS:
-            index = f"{single}.index.json"
-            if os.path.lexists(self.path / single):
-                if self.has(index):
-                    raise CheckpointError(
-                        f"{self.path}: contains both {single} and {index}; remove the stale one"
-                    )
-                return self._stripped(single)
-            if self.has(index):
-                return self._sharded(self.path / index)
-        hint = ""
-        if "snapshots" in self.path.parts:  # a pickle is not downloaded unasked
-            hint = ". If the hub has them as .bin alone, `hf download ID --local-dir DIR` gets them"
-        raise CheckpointError(
-            f"{self.path}: no weights; expected {' or '.join(_FORMATS)}, or shards with an index"
-            f"{hint}"
-        )
+        for name in _WEIGHT_FILES:
+            index = f"{name}.index.json"
+            has_file = os.path.lexists(self.path / name)
+            has_index = self.has(index)
+            if has_file and has_index:
+                raise CheckpointError(
+                    f"{self.path}: contains both {name} and {index}; remove the stale one"
+                )
+            if has_file:
+                return self._weights_of_files([name])
+            if has_index:
+                return self._weights_of_shards(self.path / index)
+        problem = f"no weights; expected {' or '.join(_WEIGHT_FILES)}, or shards with an index"
+        is_from_hub = "snapshots" in self.path.parts
+        if is_from_hub:  # a pickle is not downloaded unasked
+            problem += (
+                ". If the hub has them as .bin alone, `hf download ID --local-dir DIR` gets them"
+            )
+        raise CheckpointError(f"{self.path}: {problem}")
 
     def weights_in(self, name: str) -> Weights:
         """Return the weights in the file ``name``, read once.
 
         The suffix decides between safetensors and ``torch.save``.
         """
-        if name not in self._weights:
-            file = self.path / name
-            check_inside(file, self._root)
-            self.stamps.setdefault(file, file_stamp(file))
-            if file.suffix == ".bin":
-                self._weights[name] = Weights(read_torch(file))
-            else:
-                self._weights[name] = Weights(read_safetensors(file))
-        return self._weights[name]
+        if name in self._weights:
+            return self._weights[name]
+        file = self.path / name
+        check_inside(file, self._root)
+        self._note_stamp(file)
+        if file.suffix == ".bin":
+            weights = Weights(read_torch(file))
+        else:
+            weights = Weights(read_safetensors(file))
+        self._weights[name] = weights
+        return weights
 
     def check_files(self) -> None:
         """Check every file that a library may read, at any depth; see `check_inside`."""
@@ -264,7 +270,9 @@ class ModelFolder(os.PathLike[str]):
                 f"{self}: contains adapter_config.json next to a full model; libraries would "
                 "silently apply that adapter. Move one of the two elsewhere"
             )
-        self.config, self.weights  # noqa: B018 - raise if malformed
+        # Both properties are read now, so that a malformed file is an error here.
+        _ = self.config
+        _ = self.weights
 
     def changed(self) -> Path | None:
         """Return a file that may have changed since it was read, or None."""
@@ -292,36 +300,45 @@ class ModelFolder(os.PathLike[str]):
             except OSError:
                 yield file, []
 
-    def _same_content(self, hashes: Mapping[str, str] | None) -> bool:
+    def _has_same_content(self, tensor_hashes: Mapping[str, str] | None) -> bool:
         """Return whether the files are known to have the content that was read."""
-        present = ModelFolder(self.path)
-        if any(present.sha256(name) != digest for name, digest in self._digests.items()):
-            return False
-        if hashes is not None:
-            return present.weights.sha256_each(hashes) == dict(hashes)
-        weights = vars(self).get("weights")  # cached properties
-        if weights is None:
-            return not self._weights
-        return "digest" in vars(weights) and bool(present.weights.digest == weights.digest)
+        now = ModelFolder(self.path)
+        for name, digest in self._digests.items():
+            if now.sha256(name) != digest:
+                return False
+        if tensor_hashes is not None:
+            return now.weights.sha256_each(tensor_hashes) == dict(tensor_hashes)
+        if not self._weights:  # none were read
+            return True
+        digest_before = self._computed_digest()
+        return digest_before is not None and now.weights.digest == digest_before
 
-    def check_unchanged(self, hashes: Mapping[str, str] | None = None) -> None:
+    def _computed_digest(self) -> str | None:
+        """Return the digest of the weights; None if it was not computed, which takes long."""
+        if "weights" not in vars(self) or "digest" not in vars(self.weights):  # cached properties
+            return None
+        return self.weights.digest
+
+    def check_unchanged(self, tensor_hashes: Mapping[str, str] | None = None) -> None:
         """Check that no file has changed since it was read.
 
         If only the ctime of a file differs, its content decides.
 
         Args:
-            hashes: the SHA-256 of tensors as they were read, by name; by default, the digest of the
-                weights is compared.
+            tensor_hashes: the SHA-256 of tensors as they were read, by name; by default, the digest
+                of the weights is compared.
 
         Raises:
             CheckpointError: a file has changed or is gone.
         """
-        file = self.rewritten() or self.changed()
-        if file is not None and self.rewritten() is None and self._same_content(hashes):
-            file = None
-        if file is not None:
+        changed_file = self.rewritten()
+        if changed_file is None:
+            touched_file = self.changed()
+            if touched_file is not None and not self._has_same_content(tensor_hashes):
+                changed_file = touched_file
+        if changed_file is not None:
             raise CheckpointError(
-                f"{file}: changed while it was being read; "
+                f"{changed_file}: changed while it was being read; "
                 "wait until the training has finished saving, then try again"
             )
 
@@ -341,38 +358,23 @@ class ModelFolder(os.PathLike[str]):
             return ""
         return f" Folders in it that have one: {', '.join(names)}."
 
-    def _module(self, file: Path, entry: Mapping[str, Any]) -> SentenceModule:
-        for key in ("name", "path", "type"):
-            if not isinstance(entry.get(key), str):
-                raise CheckpointError(
-                    f"{file}: a module's {key} is {entry.get(key)!r:.60}; expected a string"
-                )
-        kind = entry["type"]
-        path = PurePosixPath(entry["path"])
-        if kind != _PYLATE_DENSE and not kind.startswith(_LIBRARY):
-            raise CheckpointError(
-                f"{file}: the module type {kind!r:.80} needs code from elsewhere, which is never "
-                f"run; expected a class of {_LIBRARY.rstrip('.')}"
-            )
-        if path.is_absolute() or ".." in path.parts or "\\" in entry["path"]:
-            raise CheckpointError(
-                f"{file}: the path {entry['path']!r:.80} leaves the folder; expected one inside"
-            )
-        _check_target(self.path / path, self.path)
-        name = kind.rpartition(".")[2]
+    def _module(self, class_name: str, path: Path) -> SentenceModule:
+        """Return the module of a class, such as ``sentence_transformers.models.Dense``."""
+        _check_target(path, self.path)
         folder = self
-        if path.parts:
-            folder = ModelFolder(self.path / path, whole=self)
-        settings = folder._settings_of(name)
+        if path != self.path:
+            folder = ModelFolder(path, model=self)
+        short_name = class_name.rpartition(".")[2]
+        settings_file = folder._settings_file(short_name)
         return SentenceModule(
-            name,
-            kind,
-            folder,
-            folder.object(settings),
-            self.path / path / settings,
+            name=short_name,
+            type=class_name,
+            folder=folder,
+            fields=folder.object(settings_file),
+            file=path / settings_file,
         )
 
-    def _settings_of(self, module: str) -> str:
+    def _settings_file(self, module: str) -> str:
         """Return the name of a module's configuration file: the first that is there."""
         names = _SETTINGS.get(module, ())
         for name in names:
@@ -382,36 +384,41 @@ class ModelFolder(os.PathLike[str]):
             return names[0]
         return "config.json"
 
-    def _stripped(self, *names: str) -> Weights:
-        """Return the weights in the files ``names``, without wrapper prefixes in tensor names."""
+    def _weights_of_files(self, files: Iterable[str]) -> Weights:
+        """Return the weights in files of the folder, without wrappers in the tensors' names."""
         tensors: dict[str, TensorEntry] = {}
-        for name in names:
-            for stored_name, entry in self.weights_in(name).tensors.items():
-                plain = strip_wrappers(stored_name)
-                if plain in tensors:
-                    raise CheckpointError(f"{entry.file}: {plain} is also in {tensors[plain].file}")
-                tensors[plain] = entry
+        for file in files:
+            for stored_name, entry in self.weights_in(file).tensors.items():
+                name = strip_wrappers(stored_name)
+                if name in tensors:
+                    raise CheckpointError(f"{entry.file}: {name} is also in {tensors[name].file}")
+                tensors[name] = entry
         if not tensors:
             raise CheckpointError(f"{self.path}: its weight files contain no tensors")
         return Weights(tensors)
 
-    def _sharded(self, index: Path) -> Weights:
+    def _weights_of_shards(self, index: Path) -> Weights:
         """Return the weights in the shards of an index, which must match the shards exactly."""
-        shard_of = self.object(index.name).get("weight_map")
-        if not isinstance(shard_of, dict) or not shard_of:
+        indexed_shards = self.object(index.name).get("weight_map")
+        if not isinstance(indexed_shards, dict) or not indexed_shards:
             raise CheckpointError(f"{index}: not a shard index (no weight_map)")
-        for shard in shard_of.values():
-            if not isinstance(shard, str) or shard in ("", ".", "..") or Path(shard).name != shard:
+        for shard in indexed_shards.values():
+            if not _is_bare_file_name(shard):
                 raise CheckpointError(f"{index}: {shard!r} is not a bare file name")
-        weights = self._stripped(*sorted(set(shard_of.values())))
-        file_of = {entry.stored_name: entry.file.name for entry in weights.tensors.values()}
-        differing = sorted({name for name, _ in file_of.items() ^ shard_of.items()})
-        if differing:
-            name = differing[0]
-            shard = file_of.get(name) or shard_of[name]
+        weights = self._weights_of_files(sorted(set(indexed_shards.values())))
+        actual_shards: dict[str, str] = {}
+        for entry in weights.tensors.values():
+            actual_shards[entry.stored_name] = entry.file.name
+        misplaced: list[str] = []
+        for name in sorted(indexed_shards.keys() | actual_shards.keys()):
+            if indexed_shards.get(name) != actual_shards.get(name):
+                misplaced.append(name)
+        if misplaced:
+            name = misplaced[0]
+            shard = actual_shards.get(name) or indexed_shards[name]
             raise CheckpointError(
                 f"{self.path / shard}: {name} is not in both this shard and the index "
-                f"({len(differing)} such tensors); the shard belongs to another model or another "
+                f"({len(misplaced)} such tensors); the shard belongs to another model or another "
                 "step"
             )
         return weights
@@ -453,16 +460,19 @@ def check_inside(file: Path, folder: Path | None = None) -> None:
     Raises:
         CheckpointError: a link out of the folder or to nothing, or not a regular file.
     """
-    _check_target(file, folder or file.parent)
+    if folder is None:
+        folder = file.parent
+    _check_target(file, folder)
     try:
         mode = file.stat().st_mode
     except OSError as error:
         raise CheckpointError(f"{file!s:.500}: cannot be read ({error.strerror})") from None
-    if not stat.S_ISREG(mode):
-        kind = "a pipe, a socket or a device"
-        if stat.S_ISDIR(mode):
-            kind = "a folder"
-        raise CheckpointError(f"{file}: not a regular file but {kind}; remove or replace it")
+    if stat.S_ISREG(mode):
+        return
+    actual_kind = "a pipe, a socket or a device"
+    if stat.S_ISDIR(mode):
+        actual_kind = "a folder"
+    raise CheckpointError(f"{file}: not a regular file but {actual_kind}; remove or replace it")
 
 
 def _check_target(path: Path, folder: Path) -> None:
@@ -474,6 +484,35 @@ def _check_target(path: Path, folder: Path) -> None:
         raise CheckpointError(f"{folder}: {str(path)!r:.80} is not a file name") from None
     if not target.is_relative_to(root) and target.parent not in _blobs_of(root):
         raise CheckpointError(f"{path}: links out of its folder, to {target}; copy the file here")
+
+
+def _is_bare_file_name(name: object) -> bool:
+    """Return whether a value names a file without a folder."""
+    return isinstance(name, str) and name not in ("", ".", "..") and Path(name).name == name
+
+
+def _check_module_entry(file: Path, entry: object) -> None:
+    """Refuse an entry of ``modules.json`` that would run other code, or leave the folder."""
+    fields: Mapping[str, object] = {}
+    if isinstance(entry, dict):
+        fields = entry
+    for key in ("name", "path", "type"):
+        if not isinstance(fields.get(key), str):
+            raise CheckpointError(
+                f"{file}: a module's {key} is {fields.get(key)!r:.60}; expected a string"
+            )
+    class_name = str(fields["type"])
+    path = str(fields["path"])
+    if class_name != _PYLATE_DENSE and not class_name.startswith(_LIBRARY):
+        raise CheckpointError(
+            f"{file}: the module type {class_name!r:.80} needs code from elsewhere, which is never "
+            f"run; expected a class of {_LIBRARY.rstrip('.')}"
+        )
+    is_absolute = PurePosixPath(path).is_absolute()
+    if is_absolute or ".." in PurePosixPath(path).parts or "\\" in path:
+        raise CheckpointError(
+            f"{file}: the path {path!r:.80} leaves the folder; expected one inside"
+        )
 
 
 def _blobs_of(folder: Path) -> list[Path]:
@@ -570,21 +609,33 @@ def metric_of(folder: Path, metric: str = "eval_loss") -> float:
     step = state.global_step
     if step is None:
         step = step_of(folder)
-    log = state.entries
-    values = [entry[metric] for entry in log if entry.get("step") == step and metric in entry]
+    values: list[object] = []
+    logged_names: set[str] = set()
+    for entry in state.entries:
+        logged_names.update(entry)
+        if entry.get("step") == step and metric in entry:
+            values.append(entry[metric])
     if not values:
-        names: set[str] = set()
-        for entry in log:
-            names.update(entry)
-        reason = f"no {metric} is logged at its step"
-        message = f"{file}: no {metric} at step {step}; it logs: {', '.join(sorted(names))}"
-        raise MetricError(message, reason=reason)
-    value = values[-1]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        reason = f"its {metric} is {value!r:.40}"
-        message = f"{file}: {metric} at step {step} is {value!r:.40}, expected a number"
-        raise MetricError(message, reason=reason)
+        raise MetricError(
+            f"{file}: no {metric} at step {step}; it logs: {', '.join(sorted(logged_names))}",
+            reason=f"no {metric} is logged at its step",
+        )
+    value = finite_number(values[-1])
+    if value is None:
+        raise MetricError(
+            f"{file}: {metric} at step {step} is {values[-1]!r:.40}, expected a number",
+            reason=f"its {metric} is {values[-1]!r:.40}",
+        )
     return float(value)
+
+
+def finite_number(value: object) -> float | None:
+    """Return a finite number; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if not math.isfinite(value):
+        return None
+    return value
 
 
 class TrainerState(BaseModel):

@@ -14,10 +14,14 @@ from typing import Any
 from qwen3nb.checkpoints.types import CheckpointError
 
 CARD = "README.md"
-# Characters of a README. Cards with the results of MTEB have up to 400,000.
-_LIMIT = 10_000_000
-# Like huggingface_hub's, but a line of the text may end in "---".
-_FRONT = re.compile(r"\s*---[ \t]*\n(?:(.*?)\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+# Of a README. Cards with the results of MTEB have up to 400,000.
+_MOST_CHARACTERS = 10_000_000
+_FRONT_MATTER_START = re.compile(r"\s*---[ \t]*\n")
+# From one line of "---" to the next, or to one of "...", as in "---\nlicense: mit\n---\n". Like
+# huggingface_hub's, but a line of the text may end in "---".
+_FRONT_MATTER = re.compile(
+    rf"{_FRONT_MATTER_START.pattern}(?:(.*?)\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL
+)
 
 
 def card_fields(folder: Path) -> dict[str, Any]:
@@ -34,19 +38,20 @@ def card_fields(folder: Path) -> dict[str, Any]:
     if not card.is_file():
         return {}
     with card.open(encoding="utf-8-sig", errors="replace") as file:
-        text = file.read(_LIMIT)
-    if not re.match(r"\s*---[ \t]*\n", text):
+        text = file.read(_MOST_CHARACTERS)
+    if not _FRONT_MATTER_START.match(text):
         return {}
-    front = _FRONT.match(text)
-    if front is None:
+    front_matter = _FRONT_MATTER.match(text)
+    if front_matter is None:
         raise CheckpointError(f"{card}: its front matter has no end, a line of `---`")
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # reads text only
     try:
-        fields = yaml.load(front[1] or "", Loader=loader)  # noqa: S506 - constructs no objects
+        fields = yaml.load(front_matter[1] or "", Loader=loader)  # noqa: S506 - makes no objects
     except (yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(f"{card}: its front matter is not YAML ({reason:.160})") from None
-    if fields in (None, ""):
+    is_empty = fields is None or fields == ""
+    if is_empty:
         return {}
     if not isinstance(fields, dict):
         raise CheckpointError(f"{card}: its front matter has no fields such as `license: mit`")

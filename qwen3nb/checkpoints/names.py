@@ -6,17 +6,20 @@ names. The copies must be equal: if they differ, the one used in training is unk
 """
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 
 MODEL_TYPES = ("qwen3_encdec", "qwen3_encoder_decoder")
+_SHARED_EMBEDDING = "model.shared.weight"
+_ENCODER_EMBEDDING = "model.encoder.embed_tokens.weight"
+_HEAD = "lm_head.weight"
 # In order of preference.
 EMBEDDINGS = (
-    "model.shared.weight",
-    "model.encoder.embed_tokens.weight",
+    _SHARED_EMBEDDING,
+    _ENCODER_EMBEDDING,
     "model.decoder.embed_tokens.weight",
-    "lm_head.weight",
+    _HEAD,
 )
-_HEAD = EMBEDDINGS[3]
+_STOCK_EMBEDDING = "embed_tokens.weight"
 _ENCODER = "model.encoder."
 
 
@@ -30,8 +33,8 @@ def encoder_name(name: str) -> str | None:
     >>> encoder_name("model.decoder.norm.weight") is None
     True
     """
-    if name == EMBEDDINGS[0]:
-        return "embed_tokens.weight"
+    if name == _SHARED_EMBEDDING:
+        return _STOCK_EMBEDDING
     if name in EMBEDDINGS or not name.startswith(_ENCODER):
         return None
     return name.removeprefix(_ENCODER)
@@ -47,19 +50,20 @@ def encoder_tensors(checkpoint: ModelFolder, *, untied: bool = False) -> dict[st
     Raises:
         CheckpointError: copies of the embedding differ.
     """
-    tensors = checkpoint.weights.tensors
-    names: dict[str, str] = {}
-    for name in tensors:
+    stored_names: dict[str, str] = {}
+    for name in checkpoint.weights.tensors:
         stock_name = encoder_name(name)
         if stock_name is not None:
-            names[stock_name] = name
+            stored_names[stock_name] = name
     if untied:
-        embeddings = [name for name in (EMBEDDINGS[1], *EMBEDDINGS) if name in tensors]
+        embeddings = _embeddings_in(checkpoint)
     else:
-        embeddings = _equal_copies(checkpoint)
-    if embeddings:
-        names["embed_tokens.weight"] = embeddings[0]
-    return names
+        embeddings = _equal_embeddings(checkpoint)
+    if untied and _ENCODER_EMBEDDING in embeddings:
+        stored_names[_STOCK_EMBEDDING] = _ENCODER_EMBEDDING
+    elif embeddings:
+        stored_names[_STOCK_EMBEDDING] = embeddings[0]
+    return stored_names
 
 
 def extra_copies(checkpoint: ModelFolder) -> set[str]:
@@ -68,13 +72,13 @@ def extra_copies(checkpoint: ModelFolder) -> set[str]:
     Raises:
         CheckpointError: the copies of the shared embedding differ.
     """
-    extra = set(_equal_copies(checkpoint)[1:])
+    extra = set(_equal_embeddings(checkpoint)[1:])
     tensors = checkpoint.weights.tensors
-    first_at: dict[object, str] = {}
+    names_by_bytes: dict[object, list[str]] = {}
     for name in sorted(tensors, key=_preference):
-        previous = first_at.setdefault(_location(checkpoint, name), name)
-        if previous != name and tensors[name].count:
-            extra.add(name)
+        names_by_bytes.setdefault(_bytes_of(tensors[name]), []).append(name)
+    for _, *duplicates in names_by_bytes.values():
+        extra.update(name for name in duplicates if tensors[name].count > 0)
     return extra
 
 
@@ -85,24 +89,28 @@ def _preference(name: str) -> tuple[int, str]:
     return -1, name
 
 
-def _equal_copies(checkpoint: ModelFolder) -> list[str]:
+def _embeddings_in(checkpoint: ModelFolder) -> list[str]:
+    return [name for name in EMBEDDINGS if name in checkpoint.weights.tensors]
+
+
+def _equal_embeddings(checkpoint: ModelFolder) -> list[str]:
     """Return the names of the embedding's copies, which must have equal values."""
-    tensors = checkpoint.weights.tensors
-    names = [name for name in EMBEDDINGS if name in tensors]
+    names = _embeddings_in(checkpoint)
     is_untied = checkpoint.config.get("tie_word_embeddings") is False
     if is_untied and _HEAD in names:
         names.remove(_HEAD)
-    if len({_location(checkpoint, name) for name in names}) < 2:
+    tensors = checkpoint.weights.tensors
+    if len({_bytes_of(tensors[name]) for name in names}) < 2:
         return names
-    digests = checkpoint.weights.sha256_each(names)
-    for name in names[1:]:
-        if digests[name] != digests[names[0]]:
+    hashes = checkpoint.weights.sha256_each(names)
+    for name in names:
+        if hashes[name] != hashes[names[0]]:
             raise CheckpointError(
                 f"{checkpoint}: {name} and {names[0]} should be the same embedding, but differ"
             )
     return names
 
 
-def _location(checkpoint: ModelFolder, name: str) -> object:
-    entry = checkpoint.weights.tensors[name]
+def _bytes_of(entry: TensorEntry) -> tuple[object, ...]:
+    """Return which bytes a tensor is, and how they are read; copies may share them."""
     return entry.file, entry.start, entry.stop, entry.shape, entry.dtype

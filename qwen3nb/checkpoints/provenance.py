@@ -37,11 +37,12 @@ def read_provenance(folder: Path | ModelFolder, *, name: str = PROVENANCE) -> di
     Raises:
         CheckpointError: the file is damaged, or outside the folder.
     """
-    opened = folder if isinstance(folder, ModelFolder) else ModelFolder(folder)
-    if not os.path.lexists(opened.path / name):
+    if not isinstance(folder, ModelFolder):
+        folder = ModelFolder(folder)
+    if not os.path.lexists(folder.path / name):
         return None
     try:
-        return opened.object(name)
+        return folder.object(name)
     except CheckpointError as error:
         raise CheckpointError(f"{error}; {_TO_DO}") from None
 
@@ -65,11 +66,12 @@ def published(provenance: Mapping[str, Any]) -> dict[str, Any]:
     return _sealed(fields, provenance["checksums"])
 
 
-def _sealed(fields: Mapping[str, object], sums: Mapping[str, object]) -> dict[str, Any]:
-    checksums = dict(sums)
-    checksums.pop("self", None)
-    digest = sha256_json({**fields, "checksums": checksums})
-    return {**fields, "checksums": {**checksums, "self": digest}}
+def _sealed(fields: Mapping[str, object], checksums: Mapping[str, object]) -> dict[str, Any]:
+    """Return ``fields`` with the checksums and, as ``self``, the digest of all of this."""
+    other_checksums = dict(checksums)
+    other_checksums.pop("self", None)
+    digest = sha256_json({**fields, "checksums": other_checksums})
+    return {**fields, "checksums": {**other_checksums, "self": digest}}
 
 
 def check_checksums(folder: ModelFolder) -> None:
@@ -86,27 +88,29 @@ def check_checksums(folder: ModelFolder) -> None:
 
 def _check_against(folder: ModelFolder, file: Path, provenance: Mapping[str, Any]) -> None:
     """Compare a folder with the checksums in one of its files."""
-    sums = provenance["checksums"]
-    if not isinstance(sums, dict) or not isinstance(sums.get("files"), dict):
+    checksums = provenance["checksums"]
+    if not isinstance(checksums, dict) or not isinstance(checksums.get("files"), dict):
         raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
-    _require(file, _sealed(provenance, sums)["checksums"]["self"], sums.get("self"))
-    for name, expected in sums["files"].items():
+    digest_now = _sealed(provenance, checksums)["checksums"]["self"]
+    _check_digest(file, digest_now, expected=checksums.get("self"))
+    for name, expected in checksums["files"].items():
         path = PurePath(name)
         if path.is_absolute() or ".." in path.parts:
             raise CheckpointError(
                 f"{file}: expected files of its folder, got {name!r:.80}; {_TO_DO}"
             )
         listed_file = folder.path / name
+        is_required = any(fnmatch(name, pattern) for pattern in MODEL_FILES)
         if listed_file.is_file():
-            _require(listed_file, folder.sha256(name), expected)
-        elif any(fnmatch(name, pattern) for pattern in MODEL_FILES):
+            _check_digest(listed_file, folder.sha256(name), expected=expected)
+        elif is_required:
             raise CheckpointError(f"{listed_file}: missing, but {file.name} lists it; {_TO_DO}")
-    _require(folder.path / SINGLE, folder.weights.digest, sums.get("weights"))
+    _check_digest(folder.path / SINGLE, folder.weights.digest, expected=checksums.get("weights"))
 
 
-def _require(file: Path, got: str, expected: object) -> None:
-    if got != expected:
+def _check_digest(file: Path, digest: str, *, expected: object) -> None:
+    if digest != expected:
         raise CheckpointError(
             f"{file}: changed since it was written and verified: expected SHA-256 "
-            f"{str(expected)[:12]}…, got {got[:12]}…; {_TO_DO}"
+            f"{str(expected)[:12]}…, got {digest[:12]}…; {_TO_DO}"
         )

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FLOATS = {"F32": 4, "BF16": 2, "F16": 2}  # dtypes that weights may have, and their sizes in bytes
-MEANS = {"F64": 8, **FLOATS}  # dtypes that have a mean; tensors of others are counters or indexes
+# Dtypes that have a mean; tensors of others are counters or indexes.
+BYTES_PER_VALUE = {"F64": 8, **FLOATS}
 
 
 class SpecError(ValueError):

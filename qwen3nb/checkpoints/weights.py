@@ -18,6 +18,7 @@ from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-_BLOCK = 1 << 20
+_BLOCK = 1 << 20  # bytes that are hashed at once
 # Bytes of a header or pickle. The largest in use has 5 MB, for 36,000 tensors; unpickled, it takes
 # a hundred times that.
 _HEADER_LIMIT = 10_000_000
+_BYTES_OF_LENGTH = 8  # which the header of a safetensors file begins with
 _DTYPES = {
     "float32": "F32",
     "bfloat16": "BF16",
@@ -97,42 +99,44 @@ class Weights:
 
     def read_each(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
         """Yield weights by their names, file by file; each file is opened once. See `read`."""
-        return self._each(set(names), _values)
+        return self._each(set(names), _read_values)
 
     def sha256_each(self, names: Iterable[str]) -> dict[str, str]:
         """Return the SHA-256 of tensors' bytes by name; each file is opened once."""
-        return dict(self._each(set(names), _hash))
+        return dict(self._each(set(names), _read_hash))
 
     def _each(
         self,
         names: set[str],
-        action: Callable[[BinaryIO, TensorEntry], T],
+        read: Callable[[BufferedReader, TensorEntry], T],
     ) -> Iterator[tuple[str, T]]:
+        """Yield the names with what is read of their tensors."""
         for path in sorted({self.tensors[name].file for name in names}):
             with path.open("rb") as file:
                 for name, entry in self.tensors.items():
                     if name in names and entry.file == path:
-                        yield name, action(file, entry)
+                        yield name, read(file, entry)
 
 
-def _values(file: BinaryIO, entry: TensorEntry) -> Tensor:
+def _read_values(file: BufferedReader, entry: TensorEntry) -> Tensor:
     import torch
 
     entry.check_float()
     dtype = torch_dtypes()[entry.dtype]
-    buffer = bytearray(entry.stop - entry.start)
-    file.seek(entry.start)
-    if file.readinto(buffer) != len(buffer):  # type: ignore[attr-defined]
-        raise entry.truncated()
-    if not buffer:
+    if entry.size == 0:  # torch.frombuffer refuses an empty buffer
         return torch.empty(entry.shape, dtype=dtype)
+    buffer = bytearray(entry.size)
+    file.seek(entry.start)
+    bytes_read = file.readinto(buffer)
+    if bytes_read < entry.size:
+        raise entry.truncated()
     tensor = torch.frombuffer(buffer, dtype=dtype).reshape(entry.shape)
     if not tensor.isfinite().all():
         raise entry.not_finite()
     return tensor
 
 
-def _hash(file: BinaryIO, entry: TensorEntry) -> str:
+def _read_hash(file: BufferedReader, entry: TensorEntry) -> str:
     digest = hashlib.sha256()
     remaining = entry.size
     file.seek(entry.start)
@@ -161,12 +165,33 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
         CheckpointError: not a regular file, truncated, or not safetensors (HTML pages and git-LFS
             pointers are recognised).
     """
+    header, start_of_data = _read_header(file)
+    header.pop("__metadata__", None)
+    entries: dict[str, TensorEntry] = {}
+    for name, fields in header.items():
+        start, stop = fields["data_offsets"]
+        entries[name] = TensorEntry(
+            file,
+            stored_name=_checked_name(file, name),
+            dtype=fields["dtype"],
+            shape=tuple(fields["shape"]),
+            start=start_of_data + start,
+            stop=start_of_data + stop,
+        )
+    return entries
+
+
+def _read_header(file: Path) -> tuple[dict[str, Any], int]:
+    """Return the header of a safetensors file, and where its data start.
+
+    The file begins with the length of the header, then the header as JSON.
+    """
     from safetensors import SafetensorError, safe_open
 
     with _opened(file) as handle:
-        length = int.from_bytes(handle.read(8), "little")
+        length = int.from_bytes(handle.read(_BYTES_OF_LENGTH), "little")
         if length < file.stat().st_size:
-            _check_header(file, "header", length)
+            _check_header_size(file, "header", length)
         try:
             with safe_open(file, "numpy"):  # checks dtypes, shapes, and that nothing overlaps
                 header = parse_json(handle.read(length).decode("utf-8"))
@@ -174,24 +199,11 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
             raise CheckpointError(
                 f"{file}: not a safetensors file, or truncated ({str(error)!r:.160}); copy it again"
             ) from None
-    header.pop("__metadata__", None)
-    data_start = 8 + length
-    entries: dict[str, TensorEntry] = {}
-    for name, fields in header.items():
-        start, stop = fields["data_offsets"]
-        entries[name] = TensorEntry(
-            file,
-            _checked_name(file, name),
-            fields["dtype"],
-            tuple(fields["shape"]),
-            data_start + start,
-            data_start + stop,
-        )
-    return entries
+    return header, _BYTES_OF_LENGTH + length
 
 
 def torch_dtypes() -> dict[str, torch.dtype]:
-    """Return the torch dtype for each name in `MEANS`."""
+    """Return the torch dtype for each name in `BYTES_PER_VALUE`."""
     import torch
 
     return {
@@ -213,7 +225,7 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
     """
     with _opened(file) as handle:
         try:
-            ends = _ends(file, handle)
+            ends = _ends_of_members(file, handle)
         except (zipfile.BadZipFile, KeyError) as error:
             raise CheckpointError(
                 f"{file}: not written by torch.save (1.6 or newer), or truncated ({error}). "
@@ -230,22 +242,25 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
     return entries
 
 
-def _ends(file: Path, handle: BinaryIO) -> list[int]:
+def _ends_of_members(file: Path, handle: BinaryIO) -> list[int]:
     """Check that the zip members are stored uncompressed; return their end offsets."""
     with zipfile.ZipFile(handle) as archive:
-        infos = archive.infolist()
-        members = {info.filename.partition("/")[2]: info for info in infos}
-        starts = sorted(info.header_offset for info in infos)
-        if starts[:1] != [0] or any(info.compress_type for info in infos):
+        members = archive.infolist()
+        starts = sorted(member.header_offset for member in members)
+        begins_with_member = 0 in starts
+        is_compressed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+        if is_compressed or not begins_with_member:
             raise zipfile.BadZipFile("its members are compressed, or something is in front of them")
-        _check_header(file, "pickle", members["data.pkl"].file_size)
+        # Members are in a folder of any name, as in ``archive/data.pkl``.
+        sizes = {member.filename.partition("/")[2]: member.file_size for member in members}
+        _check_header_size(file, "pickle", sizes["data.pkl"])
         return [*starts[1:], archive.start_dir]
 
 
-def _check_header(file: Path, part: str, length: int) -> None:
-    if length > _HEADER_LIMIT:
+def _check_header_size(file: Path, part: str, size: int) -> None:
+    if size > _HEADER_LIMIT:
         raise CheckpointError(
-            f"{file}: its {part} has {length:,} bytes, expected at most {_HEADER_LIMIT:,}; no "
+            f"{file}: its {part} has {size:,} bytes, expected at most {_HEADER_LIMIT:,}; no "
             "model needs that; save it in shards of safetensors"
         )
 
@@ -275,6 +290,10 @@ def _torch_entry(
     value: Tensor,
     ends: list[int],
 ) -> TensorEntry:
+    """Return the position of a tensor without data; ``ends`` are those of the file's members.
+
+    Each member is a storage. A tensor is a part of a storage, or the whole.
+    """
     import torch
 
     if not isinstance(value, torch.Tensor):
@@ -287,10 +306,9 @@ def _torch_entry(
             f"{file}: {name} is {value.dtype}, which safetensors does not have; save it as float32"
         )
     storage = value.untyped_storage()
-    width = value.element_size()
-    offset = int(value.storage_offset()) * width
-    size = int(value.numel()) * width
-    available = int(storage.nbytes()) - offset
+    offset_in_storage = int(value.storage_offset()) * value.element_size()
+    size = int(value.numel()) * value.element_size()
+    available = int(storage.nbytes()) - offset_in_storage
     if size > available:
         raise CheckpointError(
             f"{file}: {name} claims {size:,} bytes, its storage has {available:,}"
@@ -300,14 +318,15 @@ def _torch_entry(
             f"{file}: {name} is not contiguous; "
             f"`python -m qwen3nb.checkpoints.to_safetensors {file}` converts it"
         )
-    begin = int(storage._checkpoint_offset or 0)
-    room = ends[bisect(ends, begin)] - begin
-    if storage.nbytes() > room:
+    start_of_storage = int(storage._checkpoint_offset or 0)
+    end_of_storage = ends[bisect(ends, start_of_storage)]
+    storage_in_file = end_of_storage - start_of_storage
+    if storage.nbytes() > storage_in_file:
         raise CheckpointError(
             f"{file}: the storage of {name} claims {storage.nbytes():,} bytes, the file has "
-            f"{room:,} for it"
+            f"{storage_in_file:,} for it"
         )
-    start = begin + offset
+    start = start_of_storage + offset_in_storage
     return TensorEntry(file, name, dtype, tuple(value.shape), start, start + size)
 
 

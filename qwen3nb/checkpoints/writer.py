@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.checkpoints.types import MEANS, CheckpointError, TensorEntry
+from qwen3nb.checkpoints.types import BYTES_PER_VALUE, CheckpointError, TensorEntry
 from qwen3nb.checkpoints.weights import combined_digest, torch_dtypes
 from qwen3nb.utils.atomic_files import errors_naming, may_replace
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 18  # values; fits into the processor's cache
 _COPIED = 1 << 20  # bytes of a block that is copied
 _THREADS = 4
-_ZEROS = 0.25  # share of exact zeros above which a matrix is reported
+_MOST_ZEROS = 0.25  # share of exact zeros above which a matrix is reported
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,12 @@ class Piece:
     @property
     def has_mean(self) -> bool:
         """Whether it is computed, not copied."""
-        return self.dtype in MEANS
+        return self.dtype in BYTES_PER_VALUE
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it is part of the output, not only read and checked."""
+        return self.name is not None
 
 
 @dataclass
@@ -65,29 +70,48 @@ class _Transfer:
     """A piece, its position in the output, and statistics gathered while reading it."""
 
     piece: Piece
-    entries: list[TensorEntry]
-    offset: int
-    hashes: list[str] = field(default_factory=list)
+    entries: list[TensorEntry]  # of the tensor in each checkpoint
+    offset: int  # of its first byte in the output, after the header
+    source_hashes: list[str] = field(default_factory=list)
     output_hash: str = ""
     zeros: int = 0
-    constant: bool = True
+    is_constant: bool = True
+
+    @property
+    def first(self) -> TensorEntry:
+        """The tensor in the first checkpoint; the others have its shape."""
+        return self.entries[0]
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the output has the bytes of the only source, and so their hash."""
+        return len(self.entries) == 1 and self.first.dtype == self.piece.dtype
+
+    @property
+    def output_size(self) -> int:
+        """Size in bytes in the output."""
+        if self.piece.has_mean:
+            return self.first.count * BYTES_PER_VALUE[self.piece.dtype]
+        return self.first.size
 
     def note_values(self, values: Tensor) -> None:
         """Count zeros of a block, and note whether all values of the matrix are equal so far."""
         self.zeros += values.numel() - int(values.count_nonzero())
-        if self.constant and len(self.entries[0].shape) > 1:
-            self.constant = bool((values == values[0]).all())
+        is_matrix = len(self.first.shape) > 1
+        if is_matrix and self.is_constant:
+            self.is_constant = bool((values == values[0]).all())
 
     def warning(self) -> str:
         """Return a warning about a suspicious matrix, or an empty text; norms may be all ones."""
-        entry = self.entries[0]
-        if self.piece.name is None or len(entry.shape) < 2 or entry.count < 2:
+        tensor = self.first
+        is_matrix = len(tensor.shape) > 1 and tensor.count > 1
+        if not self.piece.is_written or not is_matrix:
             return ""
-        if self.constant:
-            return f"{entry.stored_name}: all values are equal"
-        share = self.zeros / entry.count
-        if share > _ZEROS:
-            return f"{entry.stored_name}: {share:.0%} of the values are exactly 0"
+        if self.is_constant:
+            return f"{tensor.stored_name}: all values are equal"
+        share_of_zeros = self.zeros / tensor.count
+        if share_of_zeros > _MOST_ZEROS:
+            return f"{tensor.stored_name}: {share_of_zeros:.0%} of the values are exactly 0"
         return ""
 
 
@@ -131,40 +155,116 @@ def write_pieces(
             incomplete.
         OSError: a file that cannot be read or written; names it.
     """
-    header, transfers = _layout(checkpoints, pieces, format)
-    _transfer(file, header, transfers)
+    transfers = _plan(checkpoints, pieces)
+    _write_file(file, _header(transfers, format), transfers)
     for index, checkpoint in enumerate(checkpoints):
-        hashes = {transfer.piece.sources[index]: transfer.hashes[index] for transfer in transfers}
+        hashes: dict[str, str] = {}
+        for transfer in transfers:
+            hashes[transfer.piece.sources[index]] = transfer.source_hashes[index]
         checkpoint.check_unchanged(hashes)
         weights = checkpoint.weights
         if hashes.keys() == weights.tensors.keys():
             weights.remember(combined_digest(weights.tensors, hashes))
-    entries: dict[str, TensorEntry] = {}
-    hashes_of_output: dict[str, str] = {}
+    warnings = [transfer.warning() for transfer in transfers]
+    return _output_digest(transfers), [warning for warning in warnings if warning]
+
+
+def _output_digest(transfers: Sequence[_Transfer]) -> str:
+    """Return the digest of the weights that were written; see `Weights.digest`."""
+    tensors: dict[str, TensorEntry] = {}
+    hashes: dict[str, str] = {}
     for transfer in transfers:
         name = transfer.piece.name
         if name is not None:
-            entries[name] = replace(transfer.entries[0], dtype=transfer.piece.dtype)
-            hashes_of_output[name] = transfer.output_hash
-    warnings = [transfer.warning() for transfer in transfers]
-    return combined_digest(entries, hashes_of_output), [text for text in warnings if text]
+            tensors[name] = replace(transfer.first, dtype=transfer.piece.dtype)
+            hashes[name] = transfer.output_hash
+    return combined_digest(tensors, hashes)
 
 
-def _transfer(file: Path, header: bytes, transfers: Sequence[_Transfer]) -> None:
+def _plan(checkpoints: Sequence[ModelFolder], pieces: Sequence[Piece]) -> list[_Transfer]:
+    """Return the pieces in the order of the output, each with its position."""
+    transfers: list[_Transfer] = []
+    offset = 0
+    for piece in sorted(pieces, key=_order):
+        entries: list[TensorEntry] = []
+        for checkpoint, name in zip(checkpoints, piece.sources, strict=True):
+            entry = checkpoint.weights.tensors[name]
+            if entry.dtype != piece.dtype:
+                entry.check_float()
+            entries.append(entry)
+        transfer = _Transfer(piece, entries, offset)
+        transfers.append(transfer)
+        if piece.is_written:
+            offset += transfer.output_size
+    return transfers
+
+
+def _order(piece: Piece) -> tuple[bool, int, str]:
+    """Order pieces: wider types first, so that every tensor starts at a multiple of its size."""
+    return not piece.is_written, -_bytes_per_value(piece.dtype), piece.name or ""
+
+
+def _bytes_per_value(dtype: str) -> int:
+    """Return the size of a value in bytes, at least: 4 for ``F32``, 1 for ``BOOL``."""
+    bits = re.search(r"\d+", dtype)
+    if bits is None:
+        return 1
+    return max(1, int(bits[0]) // 8)
+
+
+def _header(transfers: Sequence[_Transfer], format: str) -> bytes:
+    """Return the header of the output: the length of its JSON, and the JSON."""
+    fields: dict[str, dict[str, object]] = {"__metadata__": {"format": format}}
+    for transfer in transfers:
+        if transfer.piece.name is not None:
+            fields[transfer.piece.name] = {
+                "dtype": transfer.piece.dtype,
+                "shape": transfer.first.shape,
+                "data_offsets": [transfer.offset, transfer.offset + transfer.output_size],
+            }
+    text = json.dumps(fields, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the data start at a multiple of 8
+    length = struct.pack("<Q", len(text))
+    return length + text
+
+
+class _Output:
+    """The file that is written: its header, then its data at any position."""
+
+    def __init__(self, file: FileIO, header: bytes) -> None:
+        self._file = file
+        self._start_of_data = len(header)
+        self._write_at(0, memoryview(header))
+
+    def write(self, data: memoryview, offset: int) -> None:
+        """Write at a position after the header."""
+        self._write_at(self._start_of_data + offset, data)
+
+    def _write_at(self, start: int, data: memoryview) -> None:
+        written = 0
+        with errors_naming(Path(self._file.name)):
+            while written < len(data):
+                written += os.pwrite(self._file.fileno(), data[written:], start + written)
+
+
+def _write_file(file: Path, header: bytes, transfers: Sequence[_Transfer]) -> None:
     """Write the header and all tensors, several at once, the largest first."""
-    by_size = sorted(transfers, key=lambda transfer: -transfer.entries[0].count)
+    largest_first = sorted(transfers, key=lambda transfer: -transfer.first.count)
     with (
-        file.open("xb", buffering=0) as out,
+        file.open("xb", buffering=0) as output_file,
         ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool,
-        ExitStack() as stack,
+        ExitStack() as open_sources,
     ):
         sources: dict[Path, FileIO] = {}
         for transfer in transfers:
             for entry in transfer.entries:
                 if entry.file not in sources:
-                    sources[entry.file] = stack.enter_context(entry.file.open("rb", buffering=0))
-        _write(out, header, 0)
-        running = [pool.submit(_run, transfer, sources, out) for transfer in by_size]
+                    source = entry.file.open("rb", buffering=0)
+                    sources[entry.file] = open_sources.enter_context(source)
+        output = _Output(output_file, header)
+        running = []
+        for transfer in largest_first:
+            running.append(pool.submit(_write_tensor, transfer, sources, output))
         try:
             for future in running:
                 future.result()
@@ -173,119 +273,70 @@ def _transfer(file: Path, header: bytes, transfers: Sequence[_Transfer]) -> None
             raise
 
 
-def _layout(
-    checkpoints: Sequence[ModelFolder],
-    pieces: Sequence[Piece],
-    format: str,
-) -> tuple[bytes, list[_Transfer]]:
-    """Return the header, and the offset of each piece."""
-    fields: dict[str, dict[str, object]] = {"__metadata__": {"format": format}}
-    transfers: list[_Transfer] = []
-    position = 0
-    for piece in sorted(pieces, key=_order):
-        entries: list[TensorEntry] = []
-        for checkpoint, name in zip(checkpoints, piece.sources, strict=True):
-            entry = checkpoint.weights.tensors[name]
-            if entry.dtype != piece.dtype:
-                entry.check_float()
-            entries.append(entry)
-        transfers.append(_Transfer(piece, entries, position))
-        if piece.name is None:
-            continue
-        size = entries[0].size
-        if piece.has_mean:
-            size = entries[0].count * MEANS[piece.dtype]
-        fields[piece.name] = {
-            "dtype": piece.dtype,
-            "shape": entries[0].shape,
-            "data_offsets": [position, position + size],
-        }
-        position += size
-    text = json.dumps(fields, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    header = struct.pack("<Q", len(text)) + text
-    for transfer in transfers:
-        transfer.offset += len(header)
-    return header, transfers
-
-
-def _order(piece: Piece) -> tuple[bool, int, str]:
-    """Order pieces: wider types first, so that every tensor starts at a multiple of its size."""
-    return piece.name is None, -_width(piece.dtype), piece.name or ""
-
-
-def _width(dtype: str) -> int:
-    """Return the size of a value in bytes, at least."""
-    bits = re.search(r"\d+", dtype)
-    if bits is None:
-        return 1
-    return max(1, int(bits[0]) // 8)
-
-
-def _run(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> None:
+def _write_tensor(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Output) -> None:
     """Read one tensor of each source block by block, and write their mean or their copy."""
     if transfer.piece.has_mean:
-        _write_mean(transfer, sources, out)
+        _write_mean(transfer, sources, output)
     else:
-        _write_copy(transfer, sources, out)
+        _write_copy(transfer, sources, output)
 
 
-def _write_copy(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> None:
+def _write_copy(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Output) -> None:
     """Write a tensor that has no mean, which must be equal in all sources."""
-    reference = transfer.entries[0]
-    hashes = [hashlib.sha256() for _ in transfer.entries]
-    for start in range(0, reference.size, _COPIED):
-        length = min(_COPIED, reference.size - start)
+    first = transfer.first
+    digests = [hashlib.sha256() for _ in transfer.entries]
+    for start in range(0, first.size, _COPIED):
+        size = min(_COPIED, first.size - start)
         first_block = bytearray()
-        for entry, digest in zip(transfer.entries, hashes, strict=True):
-            block = bytearray(length)
-            _fill(sources[entry.file], memoryview(block), entry, entry.start + start)
+        for entry, digest in zip(transfer.entries, digests, strict=True):
+            block = bytearray(size)
+            _read_into(memoryview(block), sources[entry.file], entry, start)
             digest.update(block)
-            first_block = first_block or block
-            if block != first_block:
+            if entry is first:
+                first_block = block
+            elif block != first_block:
                 raise entry.error(
                     f"is {entry.dtype}, which has no mean, and differs from that in "
-                    f"{reference.file}; average checkpoints in which it is equal, or save "
+                    f"{first.file}; average checkpoints in which it is equal, or save "
                     "them without it"
                 )
-        if transfer.piece.name is not None:
-            _write(out, memoryview(first_block), transfer.offset + start)
-    transfer.constant = False
-    transfer.hashes = [digest.hexdigest() for digest in hashes]
-    transfer.output_hash = transfer.hashes[0]
+        if transfer.piece.is_written:
+            output.write(memoryview(first_block), transfer.offset + start)
+    transfer.is_constant = False
+    transfer.source_hashes = [digest.hexdigest() for digest in digests]
+    transfer.output_hash = transfer.source_hashes[0]
 
 
-def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> None:
+def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Output) -> None:
     """Write the mean of a tensor over all sources, one block of values after another."""
     import torch
 
-    piece = transfer.piece
-    count = transfer.entries[0].count
-    inputs = [_Input(entry, sources[entry.file]) for entry in transfer.entries]
-    total = torch.empty(min(_BLOCK, count), dtype=torch.float32)
-    if piece.dtype == "F64":
-        total = total.double()
-    is_copy = [entry.dtype for entry in transfer.entries] == [piece.dtype]
-    output_hash = hashlib.sha256()
+    count = transfer.first.count
+    readers = [_BlockReader(entry, sources[entry.file]) for entry in transfer.entries]
+    precision = torch.float32
+    if transfer.piece.dtype == "F64":
+        precision = torch.float64
+    mean_of_block = torch.empty(min(_BLOCK, count), dtype=precision)
+    output_digest = hashlib.sha256()
     for start in range(0, count, _BLOCK):
         size = min(_BLOCK, count - start)
-        blocks = [tensor.read(start, size) for tensor in inputs]
-        mean = _mean(blocks, total[:size], transfer.entries)
-        if piece.name is None:
+        blocks = [reader.read(start, size) for reader in readers]
+        mean = _mean(blocks, mean_of_block[:size], transfer.entries)
+        if not transfer.piece.is_written:
             continue
         transfer.note_values(mean)
-        data = _converted(mean, transfer)
-        _write(out, data, transfer.offset + start * MEANS[piece.dtype])
-        if not is_copy:
-            output_hash.update(data)
-    transfer.hashes = [tensor.digest.hexdigest() for tensor in inputs]
-    transfer.output_hash = output_hash.hexdigest()
-    if is_copy:
-        transfer.output_hash = transfer.hashes[0]
+        data = _output_bytes(mean, transfer)
+        output.write(data, transfer.offset + start * BYTES_PER_VALUE[transfer.piece.dtype])
+        if not transfer.is_copy:
+            output_digest.update(data)
+    transfer.source_hashes = [reader.digest.hexdigest() for reader in readers]
+    transfer.output_hash = output_digest.hexdigest()
+    if transfer.is_copy:
+        transfer.output_hash = transfer.source_hashes[0]
 
 
-class _Input:
-    """A tensor of a source that is read block by block, with the digest of what was read."""
+class _BlockReader:
+    """Reads a tensor of a source block by block, with the digest of what was read."""
 
     def __init__(self, entry: TensorEntry, source: FileIO) -> None:
         import torch
@@ -293,29 +344,30 @@ class _Input:
         self._entry = entry
         self._source = source
         self._dtype = torch_dtypes()[entry.dtype]
-        self._width = MEANS[entry.dtype]
-        self._buffer = torch.empty(min(_BLOCK, entry.count) * self._width, dtype=torch.uint8)
+        self._bytes_per_value = BYTES_PER_VALUE[entry.dtype]
+        size = min(_BLOCK, entry.count) * self._bytes_per_value
+        self._buffer = torch.empty(size, dtype=torch.uint8)
         self.digest = hashlib.sha256()
 
-    def read(self, start: int, size: int) -> Tensor:
-        """Return the values (size,) from the one at ``start``; the next call overwrites them."""
-        block = self._buffer[: size * self._width]
-        view = block.numpy().data
-        _fill(self._source, view, self._entry, self._entry.start + start * self._width)
-        self.digest.update(view)
+    def read(self, start: int, count: int) -> Tensor:
+        """Return ``count`` values from the one at ``start``; the next call overwrites them."""
+        block = self._buffer[: count * self._bytes_per_value]
+        data = block.numpy().data
+        _read_into(data, self._source, self._entry, start * self._bytes_per_value)
+        self.digest.update(data)
         return block.view(self._dtype)
 
 
-def _converted(mean: Tensor, transfer: _Transfer) -> memoryview:
+def _output_bytes(mean: Tensor, transfer: _Transfer) -> memoryview:
     """Return the bytes of a block in the dtype of the output."""
     import torch
 
-    dtype = torch_dtypes()[transfer.piece.dtype]
-    converted = mean.to(dtype)
+    converted = mean.to(torch_dtypes()[transfer.piece.dtype])
+    # A float32 value may be more than a float16 can hold; it is then converted to infinity.
     if converted.dtype != mean.dtype and not converted.isfinite().all():
-        raise _too_large(transfer.entries[0], transfer.piece.dtype)
-    view: memoryview = converted.view(torch.uint8).numpy().data
-    return view
+        raise _too_large(transfer.first, transfer.piece.dtype)
+    data: memoryview = converted.view(torch.uint8).numpy().data
+    return data
 
 
 def _mean(blocks: Sequence[Tensor], total: Tensor, entries: Sequence[TensorEntry]) -> Tensor:
@@ -331,8 +383,8 @@ def _mean(blocks: Sequence[Tensor], total: Tensor, entries: Sequence[TensorEntry
             if not block.isfinite().all():
                 raise entry.not_finite()
         if not total.isfinite().all():
-            computed = str(total.dtype).removeprefix("torch.")
-            raise _too_large(entries[0], f"{computed}, in which the mean is computed")
+            precision = str(total.dtype).removeprefix("torch.")
+            raise _too_large(entries[0], f"{precision}, in which the mean is computed")
     return total
 
 
@@ -342,25 +394,13 @@ def _too_large(entry: TensorEntry, dtype: str) -> CheckpointError:
     )
 
 
-def _fill(
-    source: FileIO,
-    buffer: memoryview,
-    entry: TensorEntry,
-    offset: int,
-) -> None:
-    """Fill ``buffer`` from a file at ``offset``; raise if the file ends before that."""
-    position = 0
-    while position < len(buffer):
+def _read_into(buffer: memoryview, source: FileIO, entry: TensorEntry, offset: int) -> None:
+    """Fill ``buffer`` with the bytes of a tensor from the one at ``offset`` on."""
+    filled = 0
+    while filled < len(buffer):
+        position = entry.start + offset + filled
         with errors_naming(entry.file):
-            count = os.preadv(source.fileno(), [buffer[position:]], offset + position)
+            count = os.preadv(source.fileno(), [buffer[filled:]], position)
         if count == 0:
             raise entry.truncated()
-        position += count
-
-
-def _write(out: FileIO, data: bytes | memoryview, offset: int) -> None:
-    view = memoryview(data)
-    position = 0
-    with errors_naming(Path(out.name)):
-        while position < len(view):
-            position += os.pwrite(out.fileno(), view[position:], offset + position)
+        filled += count

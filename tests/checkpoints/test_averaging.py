@@ -107,7 +107,7 @@ def test_unlike_checkpoints_are_refused_and_nothing_is_left(tmp_path, first, oth
 def test_a_source_is_averaged_while_only_its_ctimes_change(tmp_path, monkeypatch, touch):
     values = {"a": torch.zeros(2), "b": torch.ones(2)}
     folders = [folder_with(tmp_path / name, {"w": value}) for name, value in values.items()]
-    real = writer._run
+    real = writer._write_tensor
 
     def meanwhile(*args):
         real(*args)
@@ -116,21 +116,21 @@ def test_a_source_is_averaged_while_only_its_ctimes_change(tmp_path, monkeypatch
             touch(folder / "model.safetensors")
             folder.joinpath("linked").unlink(missing_ok=True)
 
-    monkeypatch.setattr(writer, "_run", meanwhile)
+    monkeypatch.setattr(writer, "_write_tensor", meanwhile)
     mean = average_checkpoints(folders, tmp_path / "mean")
     assert load_file(mean / "model.safetensors")["w"].tolist() == [0.5, 0.5]
 
 
 def test_a_source_that_changes_with_its_time_set_back_is_noticed(tmp_path, monkeypatch):
     folders = [folder_with(tmp_path / name, {"w": torch.ones(2)}) for name in "ab"]
-    real = writer._run
+    real = writer._write_tensor
 
     def meanwhile(*args):
         real(*args)
         time.sleep(0.02)
         overwrite_with_its_times(folders[1] / "model.safetensors")
 
-    monkeypatch.setattr(writer, "_run", meanwhile)
+    monkeypatch.setattr(writer, "_write_tensor", meanwhile)
     with pytest.raises(CheckpointError, match="changed while it was being read"):
         average_checkpoints(folders, tmp_path / "mean")
 
