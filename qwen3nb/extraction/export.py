@@ -96,50 +96,50 @@ def copy_tokenizer(
             see `qwen3nb.models.gate.tokenizer`; no padding token; or a maximum length too small for
             prefix, text and end token.
     """
-    tokenizer, tokens = check_tokenizer(source)
+    tokenizer, special_tokens = check_tokenizer(source)
     if tokenizer is None:
         raise CheckpointError(
             f"{source}: no {TOKENIZER}; copy the tokenizer of the training into the checkpoint"
         )
     check_loaded(tokenizer, rows=rows, folder=source)
-    required_roles = ["pad_token"]
+    required_tokens = ["pad_token"]
     if options.append_eos:
-        required_roles.append("eos_token")
-    for role in required_roles:
-        if role not in tokens:
-            raise CheckpointError(f"{source}: tokenizer_config.json names no {role}")
-    end = tokens.get("eos_token")
-    warnings = _end_warnings(tokenizer, end, source.config.get("eos_token_id"), options)
-    is_changed = bool(options.prefix) or options.append_eos
-    if is_changed:
-        _surround(source, tokenizer, end, options)
+        required_tokens.append("eos_token")
+    for token in required_tokens:
+        if token not in special_tokens:
+            raise CheckpointError(f"{source}: tokenizer_config.json names no {token}")
+    end_token = special_tokens.get("eos_token")
+    end_id_of_model = source.config.get("eos_token_id")
+    warnings = _end_warnings(tokenizer, end_token, end_id_of_model, options)
     copy_present(TOKENIZER_FILES, source, target)
     _write_tokenizer_config(source, target, options)
-    if is_changed:
+    if options.prefix or options.append_eos:
+        _add_prefix_and_end(source, tokenizer, end_token, options)
         fields = source.object(TOKENIZER)
         fields["post_processor"] = json.loads(tokenizer.to_str())["post_processor"]
         write_text(target / TOKENIZER, json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
     return tokenizer, warnings
 
 
-def _surround(
+def _add_prefix_and_end(
     source: ModelFolder,
     tokenizer: Tokenizer,
-    end: str | None,
+    end_token: str | None,
     options: ExportOptions,
 ) -> None:
     """Make prefix and end token part of the tokenizer's template; refuse what leaves no room."""
-    if not options.append_eos:
-        end = None
+    appended_token = None
+    if options.append_eos:
+        appended_token = end_token
     try:
-        surround(tokenizer, prefix=options.prefix, end=end)
+        surround(tokenizer, prefix=options.prefix, end=appended_token)
     except ValueError as error:
         raise CheckpointError(f"{source}: {error}") from None
-    added = tokenizer.num_special_tokens_to_add(is_pair=False)
-    if options.max_length <= added:
+    added_tokens = tokenizer.num_special_tokens_to_add(is_pair=False)
+    if options.max_length <= added_tokens:
         raise CheckpointError(
             f"max_length {options.max_length} leaves no room for text: prefix and end token "
-            f"take {added} tokens"
+            f"take {added_tokens} tokens"
         )
 
 
@@ -155,24 +155,27 @@ def _write_tokenizer_config(source: ModelFolder, target: Path, options: ExportOp
 
 def _end_warnings(
     tokenizer: Tokenizer,
-    end: str | None,
-    configured: object,
+    end_token: str | None,
+    end_id_of_model: object,
     options: ExportOptions,
 ) -> list[str]:
-    """Return warnings about the end-of-text token ``end``, which may follow every text."""
+    """Return warnings about the end-of-text token, which may follow every text."""
     warnings: list[str] = []
     if options.pooling == "last" and not options.append_eos:
         warnings.append(
             "last-token pooling without an end-of-text token: the vector is that of the text's "
             "own last token (use --append-eos if the training appended one)"
         )
-    if end is None:
+    if end_token is None:
         warnings.append("the tokenizer configuration names no eos_token")
         return warnings
-    for number, token in tokenizer.get_added_tokens_decoder().items():
-        if token.content == end and isinstance(configured, int) and configured != number:
+    if not isinstance(end_id_of_model, int):
+        return warnings
+    for token_id, token in tokenizer.get_added_tokens_decoder().items():
+        if token.content == end_token and token_id != end_id_of_model:
             warnings.append(
-                f"config.json says eos_token_id {configured}, but the tokenizer's {end} is {number}"
+                f"config.json says eos_token_id {end_id_of_model}, but the tokenizer's {end_token} "
+                f"is {token_id}"
             )
     return warnings
 
@@ -202,38 +205,37 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
     fields["torch_dtype"] = options.dtype
     fields["rope_theta"] = fields["rope_parameters"]["rope_theta"]
     write_json(folder / "config.json", fields, indent=2)
-
-    kinds = ["Transformer", "Pooling"]
+    modules = ["Transformer", "Pooling"]
     similarity = "dot"
     if options.normalize:
-        kinds.append("Normalize")
+        modules.append("Normalize")
         similarity = "cosine"
-    write_json(folder / "modules.json", listed_modules(kinds), indent=2)
-    # The dimension has its new name only. With the old one as well, each load would print a
-    # deprecation warning; with the old one alone, sentence-transformers before 5.4 would load the
-    # model, most often with a transformers that runs it causally.
-    rule = POOLINGS[options.pooling]
-    pooling: dict[str, object] = dict.fromkeys(_BEFORE_5_4, False) | {
-        rule.flag: True,
-        "embedding_dimension": config.hidden_size,
-        "pooling_mode": rule.stored,
-        "include_prompt": True,
-    }
-    write_json(folder / "1_Pooling" / "config.json", pooling, indent=2)
-    if options.normalize:
         write_json(folder / "2_Normalize" / "config.json", {}, indent=2)
-    write_json(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": options.max_length, "do_lower_case": False},
-        indent=2,
-    )
-    write_json(
-        folder / "config_sentence_transformers.json",
-        {
-            "__version__": _OLDEST,
-            **exported_prompts(options.prompts),
-            "similarity_fn_name": similarity,
-        },
-        indent=2,
-    )
+    write_json(folder / "modules.json", listed_modules(modules), indent=2)
+    pooling = _pooling_settings(options.pooling, config.hidden_size)
+    write_json(folder / "1_Pooling" / "config.json", pooling, indent=2)
+    tokenization = {"max_seq_length": options.max_length, "do_lower_case": False}
+    write_json(folder / "sentence_bert_config.json", tokenization, indent=2)
+    settings = {
+        "__version__": _OLDEST,
+        **exported_prompts(options.prompts),
+        "similarity_fn_name": similarity,
+    }
+    write_json(folder / "config_sentence_transformers.json", settings, indent=2)
     shutil.copyfile(Path(__file__).with_name(CHECK), folder / CHECK)
+
+
+def _pooling_settings(pooling: str, dimension: int) -> dict[str, object]:
+    """Return the settings of the pooling module, under its old and new names.
+
+    The dimension has its new name only. With the old one as well, each load would print a
+    deprecation warning; with the old one alone, sentence-transformers before 5.4 would load the
+    model, most often with a transformers that runs it causally.
+    """
+    rule = POOLINGS[pooling]
+    settings: dict[str, object] = dict.fromkeys(_BEFORE_5_4, False)
+    settings[rule.flag] = True
+    settings["embedding_dimension"] = dimension
+    settings["pooling_mode"] = rule.stored
+    settings["include_prompt"] = True
+    return settings

@@ -75,7 +75,7 @@ def extract(
             source. ``output`` is then left unchanged.
         ValueError: an unknown choice.
     """
-    export = ExportOptions(**options)
+    export_options = ExportOptions(**options)
     if onnx:
         require_onnx()
     source = open_checkpoint(checkpoint)
@@ -84,18 +84,23 @@ def extract(
     _check_model_type(source)
     tensors = encoder_tensors(source)
     check_bounds(source.config, source.path / "config.json")
-    config = check_encoder(source, tensors, pooling=export.pooling, normalize=export.normalize)
-    pieces = _pieces(source, tensors, dtype=_STORED[export.dtype])
+    config = check_encoder(
+        source,
+        tensors,
+        pooling=export_options.pooling,
+        normalize=export_options.normalize,
+    )
+    pieces = _pieces(source, tensors, dtype=_STORED[export_options.dtype])
     label = label or _label_of_previous(output, source) or output.resolve().name
     with new_folder(output) as work:
         tokenizer, tokenizer_warnings = copy_tokenizer(
             source,
             work,
             rows=config.vocab_size,
-            options=export,
+            options=export_options,
         )
         digest, weight_warnings = write_pieces([source], pieces, work / SINGLE, format=_FORMAT)
-        write_model_files(work, config, export)
+        write_model_files(work, config, export_options)
         if onnx:
             write_graph(work)
         embedding = tensors["embed_tokens.weight"]
@@ -103,15 +108,22 @@ def extract(
             folder=output,
             label=label,
             parameters=sum(source.weights.tensors[name].count for name in tensors.values()),
-            verification=verify_export(source, embedding, work, config, export, tokenizer),
+            verification=verify_export(
+                source,
+                embedding,
+                work,
+                config,
+                export_options,
+                tokenizer,
+            ),
             warnings=(
                 *ignored_settings(source.config),
                 *tokenizer_warnings,
                 *weight_warnings,
-                *mistyped_roles(export.prompts),
+                *mistyped_roles(export_options.prompts),
             ),
         )
-        provenance = _provenance(extraction, source, config=config, options=export)
+        provenance = _provenance(extraction, source, config=config, options=export_options)
         sealed = with_checksums(provenance, work, weights=digest)
         write_json(work / PROVENANCE, sealed, indent=2)
         if describe is not None:
@@ -155,8 +167,8 @@ def _other_tensors(source: ModelFolder, encoder: Mapping[str, str]) -> list[str]
         CheckpointError: tensors that belong to neither encoder nor decoder.
     """
     other_names = sorted(source.weights.tensors.keys() - set(encoder.values()))
-    expected = (*EMBEDDINGS, "model.decoder.")
-    unexpected = [name for name in other_names if not name.startswith(expected)]
+    names_of_decoder = ("model.decoder.", *EMBEDDINGS)
+    unexpected = [name for name in other_names if not name.startswith(names_of_decoder)]
     if unexpected:
         raise CheckpointError(
             f"{source}: the weights do not match config.json: {unexpected[0]}: unexpected "
@@ -172,8 +184,10 @@ def _provenance(
     config: Qwen3EncoderConfig,
     options: ExportOptions,
 ) -> dict[str, object]:
+    """Return what an export states about its origin; see `qwen3nb.checkpoints.provenance`."""
     import sentence_transformers
 
+    verification = extraction.verification
     return {
         "schema": "qwen3nb.export/1",
         "qwen3nb": qwen3nb.__version__,
@@ -187,9 +201,9 @@ def _provenance(
             "step": TrainerState.of(source.path).global_step,
             "averaging": source.object(AVERAGING) or None,
         },
-        "verification": extraction.verification.as_dict(),
+        "verification": verification.as_dict(),
         "warnings": list(extraction.warnings),
-        "probe": extraction.verification.probe,
+        "probe": verification.probe,
         "versions": {
             "torch": torch.__version__,
             "transformers": transformers.__version__,

@@ -9,8 +9,7 @@ compared with the source.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from functools import partial
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,12 +27,14 @@ GRAPH = "onnx/model.onnx"
 # Bytes of weights in the graph's own file, which cannot exceed 2 GiB. Larger weights are next to
 # it, under the name that other programs download from the hub.
 ONE_FILE = 1_000_000_000
-_BESIDE = "model.onnx_data"
-_PAGE = 4096  # bytes; alignment of weights next to the graph, for memory mapping
+_DATA_FILE = "model.onnx_data"
+_PAGE = 4096  # bytes; weights next to the graph start at a page, for memory mapping
 _OPSET, _IR = 17, 8  # read by runtimes since 2022
-_INPUTS, _OUTPUT = ("input_ids", "attention_mask"), "last_hidden_state"
+_INPUTS = ("input_ids", "attention_mask")
+_OUTPUT = "last_hidden_state"
+_FLOAT32 = 1  # the number of the type in ONNX
 Attribute = int | list[int]  # of an operation
-_LEAST = float(np.finfo(np.float32).min)
+_LOWEST = float(np.finfo(np.float32).min)
 
 
 def require_onnx() -> None:
@@ -61,9 +62,11 @@ def write_graph(folder: Path, *, one_file: int = ONE_FILE) -> Path:
     source = open_checkpoint(folder)
     file = folder / GRAPH
     size = 4 * sum(entry.count for entry in source.weights.tensors.values())
-    data_file = new_file(file.with_name(_BESIDE)) if size > one_file else nullcontext()
-    with data_file as data:
-        model = _Graph(source, data).model()
+    if size > one_file:
+        with new_file(file.with_name(_DATA_FILE)) as data:
+            model = _Graph(source, data).model()
+    else:
+        model = _Graph(source, None).model()
     return write_bytes(file, model.SerializeToString(deterministic=True))
 
 
@@ -71,7 +74,8 @@ class _Graph:
     """The operations and weights of a graph; methods return the names of their outputs."""
 
     def __init__(self, source: ModelFolder, data: BinaryIO | None) -> None:
-        self._source, self._data = source, data
+        self._source = source
+        self._data = data  # the file next to the graph for its weights, if there is one
         self._config = source.config
         self._nodes: list[Any] = []
         self._weights: list[Any] = []
@@ -81,22 +85,11 @@ class _Graph:
         """Return the whole model, as protocol buffer."""
         from onnx import TensorProto, helper
 
-        ids, mask = _INPUTS
-        states = self._op("Gather", self._weight("embed_tokens.weight"), ids)
-        rotary = self._rotary(ids)
-        bias = self._bias(mask)
-        for index in range(self._config["num_hidden_layers"]):
-            layer = f"layers.{index}."
-            normed = self._norm(states, f"{layer}input_layernorm")
-            states = self._op("Add", states, self._attention(normed, layer, rotary, bias))
-            normed = self._norm(states, f"{layer}post_attention_layernorm")
-            states = self._op("Add", states, self._feed_forward(normed, layer))
-        states = self._norm(states, "norm")
-        self._nodes.append(helper.make_node("Identity", [states], [_OUTPUT]))
-        sizes = ["batch", "sequence"]
-        inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, sizes) for name in _INPUTS]
-        output_sizes = [*sizes, self._config["hidden_size"]]
-        output = helper.make_tensor_value_info(_OUTPUT, TensorProto.FLOAT, output_sizes)
+        self._add_encoder(*_INPUTS)
+        batch = ["batch", "sequence"]
+        inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, batch) for name in _INPUTS]
+        states = [*batch, self._config["hidden_size"]]
+        output = helper.make_tensor_value_info(_OUTPUT, TensorProto.FLOAT, states)
         graph = helper.make_graph(self._nodes, "encoder", inputs, [output], self._weights)
         return helper.make_model(
             graph,
@@ -105,80 +98,115 @@ class _Graph:
             opset_imports=[helper.make_opsetid("", _OPSET)],
         )
 
-    def _rotary(self, ids: str) -> tuple[str, str]:
-        """Return cosine and sine (T, D) of the angle of every position and dimension."""
-        half = self._config["head_dim"] // 2
+    def _add_encoder(self, ids: str, mask: str) -> None:
+        """Add all operations, from ids and mask (B, T) to the output (B, T, H)."""
+        from onnx import helper
+
+        states = self._op("Gather", self._weight("embed_tokens.weight"), ids)
+        rotation = self._rotation(ids)
+        bias = self._bias(mask)
+        for index in range(self._config["num_hidden_layers"]):
+            layer = f"layers.{index}."
+            normed = self._norm(states, f"{layer}input_layernorm")
+            attended = self._attention(normed, layer, rotation, bias)
+            states = self._op("Add", states, attended)
+            normed = self._norm(states, f"{layer}post_attention_layernorm")
+            states = self._op("Add", states, self._feed_forward(normed, layer))
+        states = self._norm(states, "norm")
+        self._nodes.append(helper.make_node("Identity", [states], [_OUTPUT]))
+
+    def _rotation(self, ids: str) -> tuple[str, str]:
+        """Return cosine and sine (T, D) of the angle of every position and dimension.
+
+        Rotary embeddings turn each pair of dimensions by an angle: position times frequency.
+        """
+        pairs = self._config["head_dim"] // 2
         theta = self._config["rope_parameters"]["rope_theta"]
-        frequencies = 1.0 / (theta ** (torch.arange(half).float() / half))
-        length = self._op("Gather", self._op("Shape", ids), self._whole(1))
-        positions = self._op("Range", self._whole(0), length, self._whole(1))
-        column = self._op("Unsqueeze", self._op("Cast", positions, to=1), self._whole([1]))
-        angles = self._op("Mul", column, self._tensor("frequencies", frequencies))
+        frequencies = 1.0 / (theta ** (torch.arange(pairs).float() / pairs))
+        length = self._op("Gather", self._op("Shape", ids), self._integers(1))
+        positions = self._op("Range", self._integers(0), length, self._integers(1))
+        positions_as_column = self._op(
+            "Unsqueeze", self._op("Cast", positions, to=_FLOAT32), self._integers([1])
+        )
+        angles = self._op("Mul", positions_as_column, self._tensor("frequencies", frequencies))
         both_halves = self._op("Concat", angles, angles, axis=-1)
         return self._op("Cos", both_halves), self._op("Sin", both_halves)
 
     def _bias(self, mask: str) -> str:
         """Return the attention bias (B, 1, 1, T): 0 for real tokens, else the lowest number."""
-        padding = self._op("Sub", self._number(1.0), self._op("Cast", mask, to=1))
-        bias = self._op("Mul", padding, self._number(_LEAST))
-        return self._op("Unsqueeze", bias, self._whole([1, 2]))
+        is_padding = self._op("Sub", self._float(1.0), self._op("Cast", mask, to=_FLOAT32))
+        bias = self._op("Mul", is_padding, self._float(_LOWEST))
+        return self._op("Unsqueeze", bias, self._integers([1, 2]))
 
     def _attention(
         self,
         states: str,
         layer: str,
-        rotary: tuple[str, str],
+        rotation: tuple[str, str],
         bias: str,
     ) -> str:
         """Return the attention's output (B, T, H); queries of a shared head are grouped."""
-        heads = self._config["num_attention_heads"]
-        shared = self._config["num_key_value_heads"]
+        query_heads = self._config["num_attention_heads"]
+        key_heads = self._config["num_key_value_heads"]
         size = self._config["head_dim"]
-        query = self._heads(states, f"{layer}self_attn.q_proj", heads)
-        key = self._heads(states, f"{layer}self_attn.k_proj", shared)
-        value = self._heads(states, f"{layer}self_attn.v_proj", shared)
-        query = self._rotated(self._norm(query, f"{layer}self_attn.q_norm"), rotary)
-        key = self._rotated(self._norm(key, f"{layer}self_attn.k_norm"), rotary)
-        query = self._op("Mul", query, self._number(size**-0.5))
-        query = self._op("Reshape", query, self._whole([0, shared, -1, size]))
-        scores = self._op("MatMul", query, self._op("Transpose", key, perm=[0, 1, 3, 2]))
+        query = self._heads(states, f"{layer}self_attn.q_proj", query_heads)
+        key = self._heads(states, f"{layer}self_attn.k_proj", key_heads)
+        value = self._heads(states, f"{layer}self_attn.v_proj", key_heads)
+        query = self._rotated(self._norm(query, f"{layer}self_attn.q_norm"), rotation)
+        key = self._rotated(self._norm(key, f"{layer}self_attn.k_norm"), rotation)
+        query = self._op("Mul", query, self._float(size**-0.5))
+        # Several query heads share a key head: their queries follow each other (B, keys, -1, D).
+        query = self._reshaped(query, [0, key_heads, -1, size])
+        scores = self._op("MatMul", query, self._transposed(key, [0, 1, 3, 2]))
         weights = self._op("Softmax", self._op("Add", scores, bias), axis=-1)
         mixed = self._op("MatMul", weights, value)
-        mixed = self._op("Reshape", mixed, self._whole([0, heads, -1, size]))
-        mixed = self._op("Transpose", mixed, perm=[0, 2, 1, 3])
-        mixed = self._op("Reshape", mixed, self._whole([0, 0, heads * size]))
+        # Back to the query heads, and those of a token next to each other (B, T, heads * D).
+        mixed = self._reshaped(mixed, [0, query_heads, -1, size])
+        mixed = self._transposed(mixed, [0, 2, 1, 3])
+        mixed = self._reshaped(mixed, [0, 0, query_heads * size])
         return self._linear(mixed, f"{layer}self_attn.o_proj")
 
     def _heads(self, states: str, name: str, count: int) -> str:
         """Return a projection by heads (B, heads, T, D)."""
-        shape = self._whole([0, 0, count, self._config["head_dim"]])
-        split = self._op("Reshape", self._linear(states, name), shape)
-        return self._op("Transpose", split, perm=[0, 2, 1, 3])
+        shape = self._integers([0, 0, count, self._config["head_dim"]])  # 0: as before
+        by_token = self._op("Reshape", self._linear(states, name), shape)
+        return self._transposed(by_token, [0, 2, 1, 3])
 
-    def _rotated(self, states: str, rotary: tuple[str, str]) -> str:
+    def _reshaped(self, states: str, shape: list[int]) -> str:
+        """Return states in a shape in which 0 is the size as before, and -1 what remains."""
+        return self._op("Reshape", states, self._integers(shape))
+
+    def _transposed(self, states: str, axes: list[int]) -> str:
+        return self._op("Transpose", states, perm=axes)
+
+    def _rotated(self, states: str, rotation: tuple[str, str]) -> str:
+        """Return states (…, D) rotated: of each pair, one dimension is in either half."""
         half = self._config["head_dim"] // 2
-        lower, upper = self._ops("Split", 2, states, self._whole([half, half]), axis=-1)
+        sizes = self._integers([half, half])
+        lower, upper = self._ops("Split", 2, states, sizes, axis=-1)
         turned = self._op("Concat", self._op("Neg", upper), lower, axis=-1)
-        cosine, sine = rotary
+        cosine, sine = rotation
         return self._op("Add", self._op("Mul", states, cosine), self._op("Mul", turned, sine))
 
     def _feed_forward(self, states: str, layer: str) -> str:
         gate = self._linear(states, f"{layer}mlp.gate_proj")
-        gate = self._op("Mul", gate, self._op("Sigmoid", gate))
-        inner = self._op("Mul", gate, self._linear(states, f"{layer}mlp.up_proj"))
+        activated = self._op("Mul", gate, self._op("Sigmoid", gate))  # SiLU
+        inner = self._op("Mul", activated, self._linear(states, f"{layer}mlp.up_proj"))
         return self._linear(inner, f"{layer}mlp.down_proj")
 
     def _norm(self, states: str, name: str) -> str:
         """Return the RMS norm of states, in operations that runtimes recognise and fuse."""
-        square = self._op("Pow", states, self._number(2.0))
+        square = self._op("Pow", states, self._float(2.0))
         mean = self._op("ReduceMean", square, axes=[-1], keepdims=1)
-        root = self._op("Sqrt", self._op("Add", mean, self._number(self._config["rms_norm_eps"])))
+        epsilon = self._float(self._config["rms_norm_eps"])
+        root = self._op("Sqrt", self._op("Add", mean, epsilon))
         return self._op("Mul", self._op("Div", states, root), self._weight(f"{name}.weight"))
 
     def _linear(self, states: str, name: str) -> str:
         return self._op("MatMul", states, self._weight(f"{name}.weight", transposed=True))
 
     def _op(self, kind: str, *inputs: str, **attributes: Attribute) -> str:
+        """Add an operation and return the name of its output."""
         return self._ops(kind, 1, *inputs, **attributes)[0]
 
     def _ops(
@@ -188,27 +216,30 @@ class _Graph:
         *inputs: str,
         **attributes: Attribute,
     ) -> Sequence[str]:
+        """Add an operation and return the names of its ``count`` outputs."""
         from onnx import helper
 
         names = [f"{kind}_{len(self._nodes)}_{index}" for index in range(count)]
         self._nodes.append(helper.make_node(kind, inputs, names, names[0], **attributes))
         return names
 
-    def _whole(self, value: int | list[int]) -> str:
+    def _integers(self, value: int | list[int]) -> str:
         return self._constant(np.asarray(value, np.int64))
 
-    def _number(self, value: float) -> str:
+    def _float(self, value: float) -> str:
         return self._constant(np.asarray(value, np.float32))
 
     def _constant(self, value: np.ndarray) -> str:
+        """Add a constant, unless there is an equal one, and return its name."""
         from onnx import numpy_helper
 
         key = (value.dtype.str, value.shape, value.tobytes())
-        if key not in self._constants:
-            name = f"constant_{len(self._constants)}"
-            self._constants[key] = name
-            self._weights.append(numpy_helper.from_array(value, name))
-        return self._constants[key]
+        if key in self._constants:
+            return self._constants[key]
+        name = f"constant_{len(self._constants)}"
+        self._constants[key] = name
+        self._weights.append(numpy_helper.from_array(value, name))
+        return name
 
     def _weight(self, name: str, *, transposed: bool = False) -> str:
         weight = self._source.weights.read(name).float()
@@ -220,17 +251,18 @@ class _Graph:
         """Add a float32 tensor, in the graph or in the file next to it."""
         from onnx import TensorProto
 
-        raw = value.contiguous().numpy().tobytes()
+        content = value.contiguous().numpy().tobytes()
         tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=value.shape)
         if self._data is None:
-            tensor.raw_data = raw
+            tensor.raw_data = content
         else:
-            self._data.write(bytes(-self._data.tell() % _PAGE))
+            bytes_to_next_page = -self._data.tell() % _PAGE
+            self._data.write(bytes(bytes_to_next_page))
             tensor.data_location = TensorProto.EXTERNAL
-            tensor.external_data.add(key="location", value=_BESIDE)
+            tensor.external_data.add(key="location", value=_DATA_FILE)
             tensor.external_data.add(key="offset", value=str(self._data.tell()))
-            tensor.external_data.add(key="length", value=str(len(raw)))
-            self._data.write(raw)
+            tensor.external_data.add(key="length", value=str(len(content)))
+            self._data.write(content)
         self._weights.append(tensor)
         return name
 
@@ -238,39 +270,46 @@ class _Graph:
 def graph_states(file: Path) -> Callable[[Tensor, Tensor], Tensor]:
     """Return what runs a graph (.onnx, .xml) on the CPU: ids, mask (B, T) to states (B, T, H)."""
     if file.suffix == ".xml":
-        names, run = _openvino_graph(file)
+        graph = _openvino_graph(file)
     else:
-        names, run = _onnx_graph(file)
+        graph = _onnx_graph(file)
 
     def states(ids: Tensor, mask: Tensor) -> Tensor:
-        positions = np.arange(ids.shape[1])[None].repeat(len(ids), axis=0)
-        feeds = {
+        batch_size, length = ids.shape
+        positions = np.tile(np.arange(length), (batch_size, 1))
+        known_inputs = {
             "input_ids": ids.numpy(),
             "attention_mask": mask.numpy(),
             "token_type_ids": np.zeros_like(positions),
             "position_ids": positions,
         }
         with refusing(file, f"expected a transformer with inputs such as {', '.join(_INPUTS)}"):
-            outputs = run({name: feeds[name] for name in names})
+            inputs = {name: known_inputs[name] for name in graph.input_names}
+            outputs = graph.run(inputs)
             return torch.from_numpy(outputs[0])
 
     return states
 
 
-Feeds = dict[str, np.ndarray]
+@dataclass(frozen=True)
+class _LoadedGraph:
+    """A graph that a library runs."""
+
+    input_names: set[str]
+    run: Callable[[dict[str, np.ndarray]], Any]  # arrays by name of input to outputs
 
 
-def _openvino_graph(file: Path) -> tuple[set[str], Callable[[Feeds], Any]]:
-    """Return the names of a graph's inputs, and what runs it in OpenVINO."""
+def _openvino_graph(file: Path) -> _LoadedGraph:
+    """Load a graph in OpenVINO."""
     import openvino
 
     with refusing(file, "no graph with weights that OpenVINO can run; export it again"):
         model = openvino.Core().compile_model(str(file), "CPU")
-    return {port.get_any_name() for port in model.inputs}, model
+    return _LoadedGraph({model_input.get_any_name() for model_input in model.inputs}, model)
 
 
-def _onnx_graph(file: Path) -> tuple[set[str], Callable[[Feeds], Any]]:
-    """Return the names of a graph's inputs, and what runs it in ONNX Runtime."""
+def _onnx_graph(file: Path) -> _LoadedGraph:
+    """Load a graph in ONNX Runtime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -278,4 +317,9 @@ def _onnx_graph(file: Path) -> tuple[set[str], Callable[[Feeds], Any]]:
     providers = ["CPUExecutionProvider"]
     with refusing(file, "no graph that ONNX Runtime can run; copy or export it again"):
         session = onnxruntime.InferenceSession(str(file), options, providers=providers)
-    return {port.name for port in session.get_inputs()}, partial(session.run, None)
+
+    def run(inputs: dict[str, np.ndarray]) -> Any:
+        all_outputs = None
+        return session.run(all_outputs, inputs)
+
+    return _LoadedGraph({model_input.name for model_input in session.get_inputs()}, run)

@@ -21,7 +21,19 @@ _SECRET_NAMES = """
 .git-credentials .pypirc .npmrc *credentials* *secret* token stored_tokens
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 _PICKLES = ("*.pt", "*.pth", "*.pkl", "*.pickle", "*.bin", "*.ckpt", "*.joblib")
-_TEXT = (".json", ".md", ".txt", ".py", ".jinja", ".toml", ".yaml", ".yml", ".cfg", ".ini", "")
+_TEXT_SUFFIXES = (
+    ".json",
+    ".md",
+    ".txt",
+    ".py",
+    ".jinja",
+    ".toml",
+    ".yaml",
+    ".yml",
+    ".cfg",
+    ".ini",
+    "",
+)
 
 
 def plan_push(folder: Path | str) -> dict[str, int]:
@@ -37,18 +49,19 @@ def plan_push(folder: Path | str) -> dict[str, int]:
         raise CheckpointError(
             f"{folder}: no qwen3nb.json, so this is not an export; run `qwen3nb extract` first"
         )
-    fingerprint(find_source(str(folder)))  # raises if changed since it was verified
+    _check_as_verified(folder)
     secrets = known_secrets()
     sizes: dict[str, int] = {}
     problems: list[str] = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_dir() and not path.is_symlink():
+    for file in sorted(folder.rglob("*")):
+        if file.is_dir() and not file.is_symlink():
             continue
-        reason = _refusal(path, secrets)
+        name = file.relative_to(folder).as_posix()
+        reason = _refusal(file, secrets)
         if reason:
-            problems.append(f"\n  {path.relative_to(folder)}: {reason}")
+            problems.append(f"\n  {name}: {reason}")
         else:
-            sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
+            sizes[name] = file.stat().st_size
     if problems:
         raise CheckpointError(
             f"{folder}: nothing was uploaded; remove these files{''.join(problems)}"
@@ -56,20 +69,25 @@ def plan_push(folder: Path | str) -> dict[str, int]:
     return sizes
 
 
-def _refusal(path: Path, secrets: Secrets) -> str:
+def _check_as_verified(folder: Path) -> None:
+    """Refuse an export that changed since it was verified, as its fingerprint does."""
+    fingerprint(find_source(str(folder)))
+
+
+def _refusal(file: Path, secrets: Secrets) -> str:
     """Return why a file must not be uploaded; empty if it may."""
-    name = path.name.lower()
-    if path.is_symlink() or not path.is_file():
+    name = file.name.lower()
+    if file.is_symlink() or not file.is_file():
         return "a link or a special file; replace it with a copy of the file"
     if any(fnmatch(name, pattern) for pattern in _SECRET_NAMES):
         return "its name suggests a secret"
     if any(fnmatch(name, pattern) for pattern in _PICKLES):
         return "a pickle, which can run code when it is loaded"
-    if secrets.kinds(str(path)):
+    if secrets.kinds(str(file)):
         return "its name holds a secret"
-    if path.suffix.lower() not in _TEXT:
+    if file.suffix.lower() not in _TEXT_SUFFIXES:
         return ""
-    kinds = secrets.kinds(path.read_text(encoding="utf-8", errors="replace"))
+    kinds = secrets.kinds(file.read_text(encoding="utf-8", errors="replace"))
     if not kinds:
         return ""
     return f"contains {', '.join(kinds)}"
@@ -90,23 +108,21 @@ def push(folder: Path | str, repository: str, *, private: bool = False) -> str:
 
     folder = Path(folder)
     provenance = read_provenance(folder) or {}
-    source = provenance.get("source", {}).get("digest", "")[:12]
-    public_provenance = json.dumps(published(provenance), indent=2) + "\n"
-    operations: list[CommitOperationAdd] = []
+    label = provenance.get("label", folder.name)
+    source_digest = provenance.get("source", {}).get("digest", "")
+    additions: list[CommitOperationAdd] = []
     for name in plan_push(folder):
         content: Path | bytes = folder / name
         if name == PROVENANCE:
-            content = public_provenance.encode()
-        operations.append(CommitOperationAdd(name, content))
+            text = json.dumps(published(provenance), indent=2) + "\n"
+            content = text.encode()
+        additions.append(CommitOperationAdd(name, content))
     try:
         with hub_session():
             api = HfApi()
             api.create_repo(repository, private=private, exist_ok=True)
-            commit = api.create_commit(
-                repository,
-                operations,
-                commit_message=f"{provenance.get('label', folder.name)} from {source}",
-            )
+            message = f"{label} from {source_digest[:12]}"
+            commit = api.create_commit(repository, additions, commit_message=message)
     except LocalTokenNotFoundError:
         raise ValueError("not logged in to the hub; run `hf auth login` first") from None
     except Exception as error:  # noqa: BLE001 - transport errors pass through the hub's client

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 MAX_DIFFERENCE = 1e-5
 # Relative to the largest state, for a graph. Another library sums in another order, with other
 # rounding, which grows with the size of the terms.
-MAX_PART = 1e-4
+MAX_RELATIVE_DIFFERENCE = 1e-4
 # Short, long, in several scripts; none contains a special token.
 TEXTS = (
     "Hi.",
@@ -45,7 +46,7 @@ TEXTS = (
 )
 _RANDOM_LENGTHS = (2, 7, 33, 120, 1)
 _SIDES = ("right", "left")
-_TOGETHER = (1, 3)  # batch sizes for a graph, in addition to all texts
+_SMALL_BATCHES = (1, 3)  # batch sizes for a graph, in addition to all inputs
 _SETTINGS = """
 vocab_size hidden_size intermediate_size num_hidden_layers rms_norm_eps num_attention_heads
 num_key_value_heads max_position_embeddings
@@ -83,7 +84,7 @@ class Verification:
             "padding": list(_SIDES),
         }
         if self.graph:
-            fields["onnx"] = {**self.graph, "bound": MAX_PART}
+            fields["onnx"] = {**self.graph, "bound": MAX_RELATIVE_DIFFERENCE}
         return fields
 
 
@@ -93,7 +94,7 @@ class Reference:
 
     source: object  # named in errors
     vocabulary: int
-    rows: Sequence[Sequence[int]]  # token ids of each input
+    inputs: Sequence[Sequence[int]]  # token ids of each
     states: Mapping[str, Sequence[Tensor]]  # (T, H) of each, per padding side
 
 
@@ -113,62 +114,84 @@ def verify_export(
 
     Raises:
         CheckpointError: states or pooled vectors differ by more than `MAX_DIFFERENCE` in
-            float32, or states of an ONNX graph by more than `MAX_PART`; or the export or its graph
-            runs causally.
+            float32, or states of an ONNX graph by more than `MAX_RELATIVE_DIFFERENCE`; or the
+            export or its graph runs causally.
     """
-    rows = _inputs(tokenizer, options, vocabulary=config.vocab_size)
-    exact = _source_states(source, embedding, rows, config, dtype=torch.float32)
-    states = exact
+    inputs = _inputs(tokenizer, options, vocabulary=config.vocab_size)
+    exact_states = _source_states(source, embedding, inputs, config, dtype=torch.float32)
+    rounded_states = exact_states
     if options.dtype != "float32":
         dtype = getattr(torch, options.dtype)
-        states = _source_states(source, embedding, rows, config, dtype=dtype)
-    rounding = _largest_difference(exact["right"], states["right"])
-    del exact
-    reference = Reference(source, config.vocab_size, rows, states)
-    difference, leak, probe = _compare_export(export, reference)
-    vector_difference = _compare_vectors(export, states["right"], options, origin=source)
+        rounded_states = _source_states(source, embedding, inputs, config, dtype=dtype)
+    rounding = _largest_difference(exact_states["right"], rounded_states["right"])
+    del exact_states  # they would stay in memory
+    reference = Reference(source, config.vocab_size, inputs, rounded_states)
+    model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
+    comparison = _compare_export(model, reference)
+    probe = _probe(model)
+    del model
+    vector_difference = _compare_vectors(export, rounded_states["right"], options, origin=source)
     graph = None
     if (export / GRAPH).is_file():
         graph = verify_graph(export / GRAPH, reference)
-    lengths = tuple(map(len, rows))
-    return Verification(difference, vector_difference, rounding, leak, lengths, probe, graph)
+    return Verification(
+        max_difference=comparison.difference,
+        sentence_transformers_difference=vector_difference,
+        rounding=rounding,
+        leak=comparison.leak,
+        lengths=tuple(map(len, inputs)),
+        probe=probe,
+        graph=graph,
+    )
 
 
-def _largest_difference(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
-    """Return the largest absolute difference between states of the same rows."""
-    pairs = zip(ours, theirs, strict=True)
-    return max(float((expected - actual).abs().max()) for expected, actual in pairs)
+def _largest_difference(exact: Sequence[Tensor], rounded: Sequence[Tensor]) -> float:
+    """Return the largest absolute difference between states of the same inputs."""
+    differences: list[float] = []
+    for exact_states, rounded_states in zip(exact, rounded, strict=True):
+        differences.append(float((exact_states - rounded_states).abs().max()))
+    return max(differences)
 
 
 def _inputs(tokenizer: Tokenizer, options: ExportOptions, *, vocabulary: int) -> list[list[int]]:
     """Return token ids to compare: tokenised texts, random ids, and the embedding's last row."""
     tokenizer.no_padding()
     tokenizer.enable_truncation(options.max_length)
-    rows = [encoding.ids for encoding in tokenizer.encode_batch(list(TEXTS)) if encoding.ids]
+    encodings = tokenizer.encode_batch(list(TEXTS))
+    inputs = [encoding.ids for encoding in encodings if encoding.ids]
     generator = torch.Generator().manual_seed(0)
     for length in _RANDOM_LENGTHS:
-        ids = torch.randint(0, vocabulary, (length,), generator=generator)
-        rows.append(ids.tolist())
-    rows.append([0, vocabulary - 1])
-    return rows
+        random_ids = torch.randint(0, vocabulary, (length,), generator=generator)
+        inputs.append(random_ids.tolist())
+    last_id = vocabulary - 1
+    inputs.append([0, last_id])
+    return inputs
 
 
 def _source_states(
     source: ModelFolder,
     embedding: str,
-    rows: Sequence[Sequence[int]],
+    inputs: Sequence[Sequence[int]],
     config: Qwen3EncoderConfig,
     *,
     dtype: torch.dtype,
 ) -> dict[str, list[Tensor]]:
-    """Return states (T, H) of each row per padding side, with weights rounded to ``dtype``."""
+    """Return states (T, H) of each input per padding side, with weights rounded to ``dtype``."""
     model = _source_model(source, embedding, config, dtype=dtype)
-    states = {}
+    states_by_side: dict[str, list[Tensor]] = {}
     for side in _SIDES:
-        ids, mask = pad_rows(rows, side=side)
+        ids, mask = pad_rows(inputs, side=side)
         with torch.inference_mode():
-            batch = model.encode(ids, mask)
-        states[side] = [row[real] for row, real in zip(batch, mask.bool(), strict=True)]
+            padded_states = model.encode(ids, mask)
+        states_by_side[side] = _without_padding(padded_states, mask)
+    return states_by_side
+
+
+def _without_padding(padded_states: Tensor, mask: Tensor) -> list[Tensor]:
+    """Return the states (T, H) of the real tokens of each input, of states (B, T, H)."""
+    states: list[Tensor] = []
+    for row, is_token in zip(padded_states, mask.bool(), strict=True):
+        states.append(row[is_token])
     return states
 
 
@@ -180,21 +203,35 @@ def _source_model(
     dtype: torch.dtype,
 ) -> Qwen3ForSeq2SeqLM:
     """Return the encoder-decoder with the encoder's weights, and a decoder without memory."""
-    fields = {key: getattr(config, key) for key in _SETTINGS}
-    fields |= {"_head_dim": config.head_dim, "rope_theta": config.rope_parameters["rope_theta"]}
-    with torch.device("meta"):
-        model = Qwen3ForSeq2SeqLM(Qwen3Seq2SeqConfig(**fields))
+    settings = {name: getattr(config, name) for name in _SETTINGS}
+    settings["_head_dim"] = config.head_dim
+    settings["rope_theta"] = config.rope_parameters["rope_theta"]
+    with torch.device("meta"):  # takes no memory
+        model = Qwen3ForSeq2SeqLM(Qwen3Seq2SeqConfig(**settings))
     encoder = model.model.encoder
-    names = {embedding: "embed_tokens.weight"}
+    weights = _encoder_weights(source, embedding, dtype=dtype)
+    encoder.load_state_dict(weights, strict=True, assign=True)
+    # Its buffers are not loaded but computed, which they were not on the meta device.
+    encoder.rotary_emb = type(encoder.rotary_emb)(config=encoder.config)
+    return model.eval()
+
+
+def _encoder_weights(
+    source: ModelFolder,
+    embedding: str,
+    *,
+    dtype: torch.dtype,
+) -> dict[str, Tensor]:
+    """Return the encoder's weights in float32, rounded to ``dtype``, by the names in its class."""
+    new_names = {embedding: "embed_tokens.weight"}
     for name in source.weights.tensors:
         if name.startswith(("model.encoder.layers.", "model.encoder.norm.weight")):
-            names[name] = name.removeprefix("model.encoder.")
-    state: dict[str, Tensor] = {}
-    for name, weight in source.weights.read_each(names):
-        state[names[name]] = weight.to(dtype).float()
-    encoder.load_state_dict(state, strict=True, assign=True)
-    encoder.rotary_emb = type(encoder.rotary_emb)(config=encoder.config)  # with real buffers
-    return model.eval()
+            new_names[name] = name.removeprefix("model.encoder.")
+    weights: dict[str, Tensor] = {}
+    for name, weight in source.weights.read_each(new_names):
+        rounded = weight.to(dtype)
+        weights[new_names[name]] = rounded.float()
+    return weights
 
 
 @dataclass(frozen=True)
@@ -206,30 +243,31 @@ class _Comparison:
     batches: tuple[tuple[int, int], ...]  # shapes (B, T)
 
 
-def _compare_export(export: Path, reference: Reference) -> tuple[float, float, dict[str, object]]:
-    """Return the largest difference of the export's states, the leak, and the probe."""
-    model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
+def _compare_export(model: PreTrainedModel, reference: Reference) -> _Comparison:
+    """Compare the export, as transformers loads it, with the source."""
     name = f"{reference.source}: the export"
-    sizes = [len(reference.rows)]
-    comparison = _compare(states_of(model), reference, name=name, sizes=sizes)
+    all_inputs = len(reference.inputs)
+    comparison = _compare(states_of(model), reference, name=name, batch_sizes=[all_inputs])
     _check_difference(name, comparison.difference, MAX_DIFFERENCE)
-    return comparison.difference, comparison.leak, _probe(model)
+    return comparison
 
 
 def verify_graph(file: Path, reference: Reference) -> dict[str, Any]:
     """Compare the graph in ``file`` with the source.
 
     Raises:
-        CheckpointError: the graph is causal, or states differ by more than `MAX_PART`.
+        CheckpointError: the graph is causal, or states differ by more than
+            `MAX_RELATIVE_DIFFERENCE`.
     """
     name = f"{reference.source}: the ONNX graph"
-    sizes = [len(reference.rows), *_TOGETHER]
-    comparison = _compare(graph_states(file), reference, name=name, sizes=sizes)
+    all_inputs = len(reference.inputs)
+    batch_sizes = [all_inputs, *_SMALL_BATCHES]
+    comparison = _compare(graph_states(file), reference, name=name, batch_sizes=batch_sizes)
     largest_state = max(float(states.abs().max()) for states in reference.states["right"])
-    difference = comparison.difference / max(1.0, largest_state)
-    _check_difference(name, difference, MAX_PART)
+    relative_difference = comparison.difference / max(1.0, largest_state)
+    _check_difference(name, relative_difference, MAX_RELATIVE_DIFFERENCE)
     return {
-        "max_difference": difference,
+        "max_difference": relative_difference,
         "leak": comparison.leak,
         "batches": comparison.batches,
     }
@@ -250,26 +288,27 @@ def _compare(
     reference: Reference,
     *,
     name: str,
-    sizes: Sequence[int],
+    batch_sizes: Sequence[int],
 ) -> _Comparison:
-    """Compare states with those of the source, in batches of each of the ``sizes``.
+    """Compare states with those of the source, in batches of each of the sizes.
 
     ``run`` returns states (B, T, H) of ids and mask (B, T).
     """
     leak = _checked_leak(run, reference, name)
     differences: list[Tensor] = []
-    batches: dict[tuple[int, int], None] = {}
-    for side, states in reference.states.items():
-        for size in sizes:
-            for start in range(0, len(reference.rows), size):
-                part = slice(start, start + size)
-                ids, mask = pad_rows(reference.rows[part], side=side)
-                batches[ids.shape[0], ids.shape[1]] = None
-                batch = zip(run(ids, mask), mask.bool(), states[part], strict=True)
-                for row, real, expected in batch:
-                    differences.append((row[real] - expected).abs().max())
+    shapes: list[tuple[int, int]] = []
+    for side, batch_size in product(reference.states, batch_sizes):
+        for start in range(0, len(reference.inputs), batch_size):
+            batch = slice(start, start + batch_size)
+            ids, mask = pad_rows(reference.inputs[batch], side=side)
+            shapes.append((ids.shape[0], ids.shape[1]))
+            computed_states = _without_padding(run(ids, mask), mask)
+            expected_states = reference.states[side][batch]
+            for computed, expected in zip(computed_states, expected_states, strict=True):
+                differences.append((computed - expected).abs().max())
     largest = float(torch.stack(differences).max())  # NaN if any value is
-    return _Comparison(largest, leak, tuple(batches))
+    different_shapes = dict.fromkeys(shapes)
+    return _Comparison(largest, leak, batches=tuple(different_shapes))
 
 
 def _checked_leak(
@@ -281,7 +320,9 @@ def _checked_leak(
     leak = causal_leak(run, reference.vocabulary)
     if leak != 0:
         return leak
-    if causal_leak(run, reference.vocabulary, of=0, on=-1) == 0:
+    # Even a causal model lets the last state depend on the first token.
+    leak_forwards = causal_leak(run, reference.vocabulary, of=0, on=-1)
+    if leak_forwards == 0:
         raise CheckpointError(
             f"{name} does not attend: no state depends on another token. Nothing was written; the "
             "weights are damaged, as if cut off or filled with one number"
@@ -295,14 +336,16 @@ def _checked_leak(
 @torch.inference_mode()
 def _probe(model: PreTrainedModel) -> dict[str, object]:
     """Return a fixed input, another last token and the mean vector, for ``check_encoder.py``."""
-    rows = model.config.vocab_size
-    ids = [(11 * index + 5) % rows for index in range(12)]
+    vocabulary = model.config.vocab_size
+    # Twelve ids that differ, in a vocabulary of any size.
+    ids = [(11 * position + 5) % vocabulary for position in range(12)]
+    other_last_id = (ids[-1] + vocabulary // 2) % vocabulary
     states = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
-    vector = torch.nn.functional.normalize(states.mean(0), dim=0)
+    mean_vector = torch.nn.functional.normalize(states.mean(0), dim=0)
     return {
         "ids": ids,
-        "other_last": (ids[-1] + rows // 2) % rows,
-        "mean_vector": [round(value, 6) for value in vector.tolist()],
+        "other_last": other_last_id,
+        "mean_vector": [round(value, 6) for value in mean_vector.tolist()],
     }
 
 
@@ -314,27 +357,9 @@ def _compare_vectors(
     origin: object,
 ) -> float:
     """Return the largest difference of sentence-transformers' vectors from the pooled states."""
-    from sentence_transformers import SentenceTransformer
-
-    rows: list[Tensor] = []
-    for text_states in states[: len(TEXTS)]:
-        mask = torch.ones(1, len(text_states))
-        rows.append(pool(text_states[None], mask, how=options.pooling, normalize=options.normalize))
-    vectors = torch.cat(rows)
-    with refusing(origin, "sentence-transformers cannot load the export; nothing was written"):
-        model = SentenceTransformer(
-            str(export),
-            device="cpu",
-            model_kwargs={"dtype": torch.float32},
-        )
-    theirs = model.encode(
-        list(TEXTS),
-        prompt="",
-        batch_size=len(TEXTS),
-        convert_to_tensor=True,
-        show_progress_bar=False,
-    )
-    difference = float((theirs.float() - vectors).abs().max())
+    vectors = _pooled(states[: len(TEXTS)], options)
+    library_vectors = _vectors_of_sentence_transformers(export, origin=origin)
+    difference = float((library_vectors.float() - vectors).abs().max())
     bound = MAX_DIFFERENCE
     if not options.normalize:
         bound *= max(1.0, float(vectors.abs().max()))
@@ -345,3 +370,32 @@ def _compare_vectors(
             f"by {difference:.2e}, more than {bound:.0e}; nothing was written"
         )
     return difference
+
+
+def _pooled(states: Sequence[Tensor], options: ExportOptions) -> Tensor:
+    """Return the vectors (B, H) of texts by their states (T, H), none of which is padding."""
+    vectors: list[Tensor] = []
+    for text_states in states:
+        mask = torch.ones(1, len(text_states))
+        batch = text_states.unsqueeze(0)
+        vectors.append(pool(batch, mask, how=options.pooling, normalize=options.normalize))
+    return torch.cat(vectors)
+
+
+def _vectors_of_sentence_transformers(export: Path, *, origin: object) -> Tensor:
+    """Return the vectors of `TEXTS`; raise CheckpointError if the export cannot be loaded."""
+    from sentence_transformers import SentenceTransformer
+
+    with refusing(origin, "sentence-transformers cannot load the export; nothing was written"):
+        model = SentenceTransformer(
+            str(export),
+            device="cpu",
+            model_kwargs={"dtype": torch.float32},
+        )
+    return model.encode(
+        list(TEXTS),
+        prompt="",
+        batch_size=len(TEXTS),
+        convert_to_tensor=True,
+        show_progress_bar=False,
+    )

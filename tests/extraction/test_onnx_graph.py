@@ -14,7 +14,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction import onnx_graph
 from qwen3nb.extraction.onnx_graph import GRAPH, graph_states, write_graph
 from qwen3nb.extraction.push_to_hub import plan_push
-from qwen3nb.extraction.verify import MAX_PART, Reference, verify_graph
+from qwen3nb.extraction.verify import MAX_RELATIVE_DIFFERENCE, Reference, verify_graph
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 from qwen3nb.report.card import extract
@@ -54,12 +54,12 @@ def copy_of(folder, target):
 
 def test_it_is_verified_with_the_export_and_its_verification_is_kept(export):
     graph = export.verification.graph
-    assert 0 <= graph["max_difference"] < MAX_PART
+    assert 0 <= graph["max_difference"] < MAX_RELATIVE_DIFFERENCE
     assert graph["leak"] > 1e-4
     assert {size for size, _ in graph["batches"]} >= {1, 3, 11}
     assert {length for size, length in graph["batches"] if size == 1} >= {1, 2, 120}
     written = json.loads((export.folder / "qwen3nb.json").read_text())["verification"]["onnx"]
-    assert written == json.loads(json.dumps({**graph, "bound": MAX_PART}))
+    assert written == json.loads(json.dumps({**graph, "bound": MAX_RELATIVE_DIFFERENCE}))
 
 
 def test_a_causal_graph_is_refused_and_nothing_is_written(checkpoint, tmp_path, monkeypatch):
@@ -67,11 +67,11 @@ def test_a_causal_graph_is_refused_and_nothing_is_written(checkpoint, tmp_path, 
 
     def causal(self, mask):
         """Two queries share a head, and are taken together: the keys until theirs, twice."""
-        length = self._op("Gather", self._op("Shape", mask), self._whole(1))
-        keys = self._op("Range", self._whole(0), length, self._whole(1))
-        queries = self._op("Unsqueeze", self._op("Concat", keys, keys, axis=0), self._whole([1]))
+        length = self._op("Gather", self._op("Shape", mask), self._integers(1))
+        keys = self._op("Range", self._integers(0), length, self._integers(1))
+        queries = self._op("Unsqueeze", self._op("Concat", keys, keys, axis=0), self._integers([1]))
         later = self._op("Cast", self._op("Less", queries, keys), to=1)
-        return self._op("Add", padding(self, mask), self._op("Mul", later, self._number(-1e30)))
+        return self._op("Add", padding(self, mask), self._op("Mul", later, self._float(-1e30)))
 
     monkeypatch.setattr(onnx_graph._Graph, "_bias", causal)
     with pytest.raises(CheckpointError, match="the ONNX graph runs causally"):
