@@ -10,6 +10,7 @@ ITSELF = "queries that are also documents, which are left out of their own ranki
 JUDGED_ITSELF = "queries that are also documents with a judgement, which counts"
 SAME_TEXT = "queries whose text is also a document of another id, which is ranked"
 _PREFIX = 8  # characters by which most documents are told from a query
+_BEGINNING = 8 * _PREFIX  # characters of a document whose plain text has a prefix of that length
 
 
 def plain_text(text: str) -> str:
@@ -33,49 +34,55 @@ def documents_of_themselves(
     first, unless it has a judgement. A document of another id with the query's text may be an
     answer: it is ranked, and counted.
     """
-    texts = {query: plain_text(text) for query, text in queries.items()}
-    removed: dict[str, list[str]] = {}
-    judged: set[str] = set()
-    ranked: set[str] = set()
-    for query, text in texts.items():
-        if not text or query not in documents:
+    query_texts = {query: plain_text(text) for query, text in queries.items()}
+    removed_documents: dict[str, list[str]] = {}
+    queries_with_judged_copy: set[str] = set()
+    queries_with_ranked_copy: set[str] = set()
+    for query, query_text in query_texts.items():
+        document = query  # the one of the same id
+        if not query_text or document not in documents:
             continue
-        if not _is_titled(plain_text(documents[query]), text):
+        if not _is_text_after_title(plain_text(documents[document]), query_text):
             continue
-        if query in qrels.get(query, {}):
-            judged.add(query)
-        else:
-            removed[query] = [query]
-    for document, query in _equal_texts(texts, documents):
         if document in qrels.get(query, {}):
-            judged.add(query)
+            queries_with_judged_copy.add(query)
+        else:
+            removed_documents[query] = [document]
+    for query, document in _equal_texts(query_texts, documents):
+        if document in qrels.get(query, {}):
+            queries_with_judged_copy.add(query)
         elif document != query:
-            ranked.add(query)
-    counts = {ITSELF: len(removed), JUDGED_ITSELF: len(judged), SAME_TEXT: len(ranked)}
-    return removed, counts
+            queries_with_ranked_copy.add(query)
+    counts = {
+        ITSELF: len(removed_documents),
+        JUDGED_ITSELF: len(queries_with_judged_copy),
+        SAME_TEXT: len(queries_with_ranked_copy),
+    }
+    return removed_documents, counts
 
 
-def _is_titled(document: str, text: str) -> bool:
+def _is_text_after_title(document: str, text: str) -> bool:
     """Return whether a document is a text, perhaps after a title that is no longer."""
     return document.endswith(text) and len(document) <= 2 * len(text)
 
 
 def _equal_texts(
-    queries: Mapping[str, str],
+    query_texts: Mapping[str, str],
     documents: Mapping[str, str],
 ) -> Iterator[tuple[str, str]]:
-    """Yield each document and query of equal text; those of queries are `plain_text` already."""
-    queries_of: dict[str, list[str]] = {}
-    for query, text in queries.items():
+    """Yield each query and document of equal text; those of queries are `plain_text` already."""
+    queries_by_text: dict[str, list[str]] = {}
+    for query, text in query_texts.items():
         if text:
-            queries_of.setdefault(text, []).append(query)
-    prefixes = {text[:_PREFIX] for text in queries_of}
+            queries_by_text.setdefault(text, []).append(query)
+    prefixes = {text[:_PREFIX] for text in queries_by_text}
     for document, text in documents.items():
-        beginning = plain_text(text.lstrip()[: 8 * _PREFIX])
+        # Most documents begin in another way, and need not become plain text as a whole.
+        beginning = plain_text(text.lstrip()[:_BEGINNING])
         if beginning[:_PREFIX] not in prefixes:
             continue
-        for query in queries_of.get(plain_text(text), ()):
-            yield document, query
+        for query in queries_by_text.get(plain_text(text), []):
+            yield query, document
 
 
 def with_copies(clusters: Mapping[str, str], queries: Mapping[str, str]) -> dict[str, str]:
@@ -87,24 +94,28 @@ def with_copies(clusters: Mapping[str, str], queries: Mapping[str, str]) -> dict
     {'q1': 'q1', 'q2': 'q1', 'q3': 'q3'}
     """
     cluster_of = {query: clusters.get(query, query) for query in queries}
-    merged_into: dict[str, str] = {}  # by cluster
-
-    def final(cluster: str) -> str:
-        while cluster in merged_into:
-            cluster = merged_into[cluster]
-        return cluster
-
-    cluster_of_text: dict[str, str] = {}
+    merged_into: dict[str, str] = {}  # clusters that became a part of an earlier one
+    cluster_by_text: dict[str, str] = {}
     for query, text in queries.items():
         plain = plain_text(text)
         if not plain:
             continue
-        cluster = final(cluster_of[query])
-        first_cluster = final(cluster_of_text.setdefault(plain, cluster_of[query]))
-        if first_cluster != cluster:
-            merged_into[cluster] = first_cluster
-    merged = {query: final(cluster) for query, cluster in cluster_of.items()}
-    has_copies = len(set(merged.values())) < len(merged)
+        cluster = _final_cluster(cluster_of[query], merged_into)
+        cluster_of_copy = cluster_by_text.setdefault(plain, cluster)
+        earlier_cluster = _final_cluster(cluster_of_copy, merged_into)
+        if earlier_cluster != cluster:
+            merged_into[cluster] = earlier_cluster
+    final_clusters: dict[str, str] = {}
+    for query, cluster in cluster_of.items():
+        final_clusters[query] = _final_cluster(cluster, merged_into)
+    has_copies = len(set(final_clusters.values())) < len(final_clusters)
     if clusters or has_copies:
-        return merged
+        return final_clusters
     return {}
+
+
+def _final_cluster(cluster: str, merged_into: Mapping[str, str]) -> str:
+    """Return the cluster that a cluster is a part of after all mergers."""
+    while cluster in merged_into:
+        cluster = merged_into[cluster]
+    return cluster

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from qwen3nb.metrics.retrieval import Qrels, Run, ranking
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
 from qwen3nb.utils.atomic_files import new_file
 
-_AT_ONCE = 100_000  # lines
+_ROWS_AT_ONCE = 100_000
 _BLANK = re.compile(r"\s")
 _RANK = re.compile(r"-?[0-9]{1,9}")
 Ranks = NDArray[np.int32]
@@ -52,7 +52,7 @@ def write_run(
         DataError: an id is empty or contains white space, which the format cannot express.
     """
     with new_file(file) as handle:
-        handle.writelines(_blocks(file, run, tag=tag, distinct=distinct))
+        handle.writelines(_encoded_queries(file, run, tag=tag, distinct=distinct))
     return file
 
 
@@ -65,12 +65,12 @@ def run_digest(
 ) -> str:
     """Return the SHA-256 of the file that `write_run` would write; errors name ``file``."""
     digest = hashlib.sha256()
-    for block in _blocks(file, run, tag=tag, distinct=distinct):
+    for block in _encoded_queries(file, run, tag=tag, distinct=distinct):
         digest.update(block)
     return digest.hexdigest()
 
 
-def _blocks(
+def _encoded_queries(
     file: Path,
     run: Run,
     *,
@@ -83,32 +83,32 @@ def _blocks(
         _check_ids(file, [query, *ranked])
         scores = [float(run[query][document]) for document in ranked]
         if distinct:
-            scores = _lowered(scores)
+            scores = _without_ties(scores)
         lines: list[str] = []
         for rank, (document, score) in enumerate(zip(ranked, scores, strict=True), start=1):
             lines.append(f"{query} Q0 {document} {rank} {score!r} {tag}\n")
         yield "".join(lines).encode("utf-8")
 
 
-def _lowered(scores: list[float]) -> list[float]:
+def _without_ties(scores: list[float]) -> list[float]:
     """Return descending scores without ties as 32-bit numbers.
 
-    >>> _lowered([2.0, 1.0, 1.0, 0.5])
+    >>> _without_ties([2.0, 1.0, 1.0, 0.5])
     [2.0, 1.0, 0.9999999403953552, 0.5]
     """
-    with np.errstate(over="ignore"):
-        values = np.asarray(scores, dtype=np.float32)
-    if np.all(values[1:] < values[:-1]):
+    rounded_scores = _as_float32(np.asarray(scores, dtype=np.float64))
+    if np.all(rounded_scores[1:] < rounded_scores[:-1]):
         return scores
     lowered: list[float] = []
     previous = np.float32(np.inf)
-    for score, value in zip(scores, values, strict=True):
-        if value < previous:
+    for score, rounded in zip(scores, rounded_scores, strict=True):
+        if rounded < previous:
             lowered.append(score)
-            previous = value
+            previous = rounded
         else:
-            previous = np.nextafter(previous, np.float32(-np.inf))
-            lowered.append(float(previous))
+            next_lower = np.nextafter(previous, np.float32(-np.inf))
+            lowered.append(float(next_lower))
+            previous = next_lower
     return lowered
 
 
@@ -160,32 +160,34 @@ def load_run_with_ties(file: Path) -> tuple[RunArrays, int]:
             number (each names file and line), a duplicate document, an id with control
             characters, or ranks that contradict the scores.
     """
-    return _with_ties_by_rank(*_as_written(file))
+    run, ranks = _read_run_and_ranks(file)
+    return _with_ties_by_rank(run, ranks)
 
 
 def ranks_decide(file: Path) -> bool:
     """Return whether scores of a run tie where its ranks have another order than the ids."""
-    run, ranks = _as_written(file)
+    run, ranks = _read_run_and_ranks(file)
     ordered, _ = _with_ties_by_rank(run, ranks)
     return bool((ordered.scores != run.scores).any())
 
 
-def _as_written(file: Path) -> tuple[RunArrays, Ranks]:
+def _read_run_and_ranks(file: Path) -> tuple[RunArrays, Ranks]:
     """Return a checked run and its ranks, in the order of its scores."""
     builder = RunBuilder()
-    all_ranks = array("i")
-    for rows in _batched(_rows(file), _AT_ONCE):
+    ranks_of_lines = array("i")
+    for rows in _batched(_rows(file), _ROWS_AT_ONCE):
         queries, documents, ranks, scores = zip(*rows, strict=True)
         builder.add_rows(queries, documents, scores)
-        all_ranks.extend(ranks)
+        ranks_of_lines.extend(ranks)
     run = builder.run()
     if not run:
         raise DataError(f"{file}: empty; expected lines of a run")
     _check_names(file, run)
     _check_duplicates(file, run)
-    ordered_ranks = builder.in_order(np.frombuffer(all_ranks, dtype=np.int32))
-    _check_ranks(file, run, ordered_ranks)
-    return run, ordered_ranks
+    # The run has the lines of a query together; in the file they may be anywhere.
+    ranks_of_run = builder.in_order(np.frombuffer(ranks_of_lines, dtype=np.int32))
+    _check_ranks(file, run, ranks_of_run)
+    return run, ranks_of_run
 
 
 def _check_names(file: Path, run: RunArrays) -> None:
@@ -198,15 +200,15 @@ def _check_names(file: Path, run: RunArrays) -> None:
 
 def _check_duplicates(file: Path, run: RunArrays) -> None:
     """Refuse a document that a query has twice."""
-    for query, part in _parts(run):
+    for query, part in _slices_by_query(run):
         documents, counts = np.unique(run.documents[part], return_counts=True)
-        if len(documents) == part.stop - part.start:
-            continue
-        duplicate = run.names[documents[counts > 1][0]]
-        raise DataError(f"{file}: duplicate document {duplicate!r:.60} of query {query!r:.60}")
+        repeated = documents[counts > 1]
+        if len(repeated) > 0:
+            name = run.names[repeated[0]]
+            raise DataError(f"{file}: duplicate document {name!r:.60} of query {query!r:.60}")
 
 
-def _parts(run: RunArrays) -> Iterator[tuple[str, slice]]:
+def _slices_by_query(run: RunArrays) -> Iterator[tuple[str, slice]]:
     """Yield each query with the slice of its documents and scores."""
     bounds = pairwise(run.offsets.tolist())
     for query, (start, stop) in zip(run.queries, bounds, strict=True):
@@ -215,25 +217,30 @@ def _parts(run: RunArrays) -> Iterator[tuple[str, slice]]:
 
 def _with_ties_by_rank(run: RunArrays, ranks: Ranks) -> tuple[RunArrays, int]:
     """Return a run in which distinct ranks order tied scores, and the number of other ties."""
-    scores = run.scores.copy()
-    scores32 = _rounded(scores)
-    without_rank = 0
-    for _, part in _parts(run):
-        size = part.stop - part.start
-        ties = size - len(np.unique(scores32[part]))
+    new_scores = run.scores.copy()
+    rounded_scores = _as_float32(run.scores)
+    other_ties = 0
+    for _, part in _slices_by_query(run):
+        ties = _repetitions(rounded_scores[part])
         if ties == 0:
             continue
-        if len(np.unique(ranks[part])) < size:
-            without_rank += ties
+        if _repetitions(ranks[part]) > 0:
+            other_ties += ties
             continue
         by_rank = np.argsort(ranks[part])
-        by_score = np.lexsort((run.documents[part], scores32[part]))[::-1]
-        if np.any(by_rank != by_score):
-            scores[part][by_rank] = _lowered(scores[part][by_rank].tolist())
-    return replace(run, scores=scores), without_rank
+        by_score = np.lexsort((run.documents[part], rounded_scores[part]))[::-1]
+        if not np.array_equal(by_rank, by_score):
+            ranked_scores = run.scores[part][by_rank].tolist()
+            new_scores[part][by_rank] = _without_ties(ranked_scores)
+    return replace(run, scores=new_scores), other_ties
 
 
-def _rounded(scores: NDArray[np.float64]) -> NDArray[np.float32]:
+def _repetitions(values: NDArray[Any]) -> int:
+    """Return how many values are equal to an earlier one."""
+    return len(values) - len(np.unique(values))
+
+
+def _as_float32(scores: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return scores in 32 bits, as trec_eval reads them."""
     with np.errstate(over="ignore"):
         return scores.astype(np.float32)
@@ -241,25 +248,35 @@ def _rounded(scores: NDArray[np.float64]) -> NDArray[np.float32]:
 
 def _check_ranks(file: Path, run: RunArrays, ranks: Ranks) -> None:
     """Refuse ranks that contradict the scores; equal ranks are ignored."""
-    rows = np.repeat(np.arange(len(run)), np.diff(run.offsets))
-    scores = _rounded(run.scores)
-    same_query = rows[1:] == rows[:-1]
-    if np.any(same_query & (ranks[1:] <= ranks[:-1])):
-        order = np.lexsort((-scores, ranks, rows))
-        ranks = ranks[order]
-        scores = scores[order]
+    scores = _as_float32(run.scores)
+    first_problem = ""
+    total = 0
+    for query, part in _slices_by_query(run):
+        contradictions = _contradictions(ranks[part], scores[part])
+        if contradictions and not first_problem:
+            rank, later_rank = contradictions[0]
+            first_problem = (
+                f"query {query!r:.60}: rank {later_rank} has a higher score than rank {rank}"
+            )
+        total += len(contradictions)
+    if first_problem:
+        raise DataError(
+            f"{file}: {first_problem} ({total} such ranks in the file); expected scores of which "
+            "higher is better, or ranks that are all 0"
+        )
+
+
+def _contradictions(ranks: Ranks, scores: NDArray[np.float32]) -> list[tuple[int, int]]:
+    """Return the neighbouring ranks of a query of which the later one has the higher score."""
+    is_sorted = np.all(ranks[1:] > ranks[:-1])
+    if not is_sorted:
+        by_rank = np.lexsort((-scores, ranks))
+        ranks = ranks[by_rank]
+        scores = scores[by_rank]
     is_later = ranks[1:] > ranks[:-1]
     is_higher = scores[1:] > scores[:-1]
-    contradictions = np.flatnonzero(same_query & is_later & is_higher)
-    if len(contradictions) == 0:
-        return
-    position = int(contradictions[0])
-    query = run.queries[rows[position]]
-    raise DataError(
-        f"{file}: query {query!r:.60}: rank {ranks[position + 1]} has a higher score than rank "
-        f"{ranks[position]} ({len(contradictions)} such ranks in the file); expected scores of "
-        "which higher is better, or ranks that are all 0"
-    )
+    positions = np.flatnonzero(is_later & is_higher)
+    return [(int(ranks[position]), int(ranks[position + 1])) for position in positions]
 
 
 def _rows(file: Path) -> Iterator[tuple[str, str, int, float]]:
@@ -271,15 +288,11 @@ def _rows(file: Path) -> Iterator[tuple[str, str, int, float]]:
         fields = line.split()
         if not fields:
             continue
+        score_text = ""
         if len(fields) == 6:
             query, _, document, rank, score_text, _ = fields
-            score = stated_number(score_text)
         elif len(fields) == 3:
             query, document, rank = fields
-            score_text = rank
-            score = None
-            if _RANK.fullmatch(rank):
-                score = -float(rank)
         else:
             raise DataError(
                 f"{file}:{number}: {len(fields)} fields, expected 6 (query Q0 document rank score "
@@ -287,6 +300,10 @@ def _rows(file: Path) -> Iterator[tuple[str, str, int, float]]:
             )
         if not _RANK.fullmatch(rank):
             raise DataError(f"{file}:{number}: expected a whole number as rank; got {rank!r:.60}")
+        if score_text:
+            score = stated_number(score_text)
+        else:
+            score = -float(rank)  # the first rank is the best
         if score is None:
             raise DataError(f"{file}:{number}: expected a finite number; got {score_text!r:.60}")
         yield query, document, int(rank), score
