@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,6 +60,10 @@ from qwen3nb.utils.strict_json import first_duplicate
 
 log = logging.getLogger(__name__)
 _SEARCH_TYPES = ("Retrieval", "Reranking")
+# Separators in what the revision is a digest of.
+_END_OF_ID = "\0"
+_END_OF_ENTRY = "\1"
+_END_OF_PART = "\2"
 
 
 @dataclass(frozen=True, repr=False)
@@ -239,7 +244,7 @@ class TestCollection:
             counts |= counts_of_itself
         counts |= text_counts("documents", self.documents.values())
         counts |= text_counts("queries", queries.values())
-        candidates = self._checked_candidates(place, scored, duplicates=zeros)
+        candidates = self._checked_candidates(place, scored, allow_duplicates=zeros)
         if candidates is not None:
             counts[WITHOUT_CANDIDATES] = sum(not names for names in candidates.values())
         return replace(
@@ -258,35 +263,40 @@ class TestCollection:
         missing_documents: str,
     ) -> dict[str, dict[str, int]]:
         """Return the grades of the queries that have a relevant document."""
-        relevant: dict[str, dict[str, int]] = {}
-        for query, grades in self.qrels.items():
+        grades_by_query: dict[str, dict[str, int]] = {}
+        for query, all_grades in self.qrels.items():
+            grades = dict(all_grades)
             if missing_documents == "left out":
-                grades = in_corpus(grades, self.documents)
-            if highest_grade(grades):
-                relevant[query] = dict(grades)
-        if not relevant:
+                grades = in_corpus(all_grades, self.documents)
+            has_relevant = highest_grade(grades) > 0
+            if has_relevant:
+                grades_by_query[query] = grades
+        if not grades_by_query:
             raise DataError(
                 f"{place}: no query has a relevant document; {len(self.qrels)} are judged"
             )
-        return relevant
+        return grades_by_query
 
-    def _unwinnable(self, relevant: Mapping[str, object]) -> list[str]:
+    def _unwinnable(self, answerable: Collection[str]) -> list[str]:
         """Return the queries whose relevant documents are all missing from the corpus."""
         unwinnable: list[str] = []
         for query, grades in self.qrels.items():
-            if query not in relevant and query in self.queries and highest_grade(grades):
+            if query in answerable or query not in self.queries:
+                continue
+            if highest_grade(grades) > 0:
                 unwinnable.append(query)
         return sorted(unwinnable)
 
-    def _check_texts(self, place: object, scored: Mapping[str, object]) -> None:
+    def _check_texts(self, place: object, scored_queries: Collection[str]) -> None:
         """Refuse scored queries without a text, and documents that are all empty."""
-        without_text = sorted(scored.keys() - self.queries.keys())
+        without_text = sorted(set(scored_queries) - self.queries.keys())
         if without_text:
             raise DataError(
                 f"{place}: query {without_text[0]!r:.60} is judged but has no text "
                 f"({len(without_text)} in total); ids of queries look like {some_ids(self.queries)}"
             )
-        if not any(text.strip() for text in self.documents.values()):
+        has_text = any(text.strip() for text in self.documents.values())
+        if not has_text:
             raise DataError(
                 f"{place}: expected documents with a text; all {len(self.documents)} are empty"
             )
@@ -294,27 +304,27 @@ class TestCollection:
     def _checked_candidates(
         self,
         place: object,
-        scored: Mapping[str, object],
+        queries: Iterable[str],
         *,
-        duplicates: bool,
+        allow_duplicates: bool,
     ) -> dict[str, list[str]] | None:
-        """Return the candidates of each scored query; refuse unknown ones, and ``duplicates``."""
+        """Return the candidates of the queries; refuse unknown ones, and perhaps duplicates."""
         if self.candidates is None:
             return None
         candidates: dict[str, list[str]] = {}
-        for query in scored:
-            names = [str(name) for name in self.candidates.get(query, [])]
-            for name in names:
-                if name not in self.documents:
+        for query in queries:
+            documents = [str(document) for document in self.candidates.get(query, [])]
+            for document in documents:
+                if document not in self.documents:
                     raise DataError(
-                        f"{place}: candidate {name!r:.60} of query {query!r:.60} is unknown"
+                        f"{place}: candidate {document!r:.60} of query {query!r:.60} is unknown"
                     )
-            duplicate = first_duplicate(names)
-            if duplicate is not None and not duplicates:
+            duplicate = first_duplicate(documents)
+            if duplicate is not None and not allow_duplicates:
                 raise DataError(
                     f"{place}: candidate {duplicate!r:.60} of query {query!r:.60} is given twice"
                 )
-            candidates[query] = names
+            candidates[query] = documents
         return candidates
 
     def removed(self, query: str) -> Collection[str]:
@@ -349,18 +359,19 @@ class TestCollection:
         for texts in (self.documents, self.queries):
             for name in sorted(texts):
                 text = texts[name]
-                if "\1" in text:  # the separator of texts below
-                    yield f"{len(text)}\2"
-                yield f"{name}\0{text}\1"
-            yield "\2"
+                if _END_OF_ENTRY in text:  # its length tells where it ends
+                    yield f"{len(text)}{_END_OF_PART}"
+                yield f"{name}{_END_OF_ID}{text}{_END_OF_ENTRY}"
+            yield _END_OF_PART
         for query in sorted(self.qrels):
-            yield f"{query}\0{sorted(self.qrels[query].items())}\1"
+            grades = sorted(self.qrels[query].items())
+            yield f"{query}{_END_OF_ID}{grades}{_END_OF_ENTRY}"
         candidates = self.candidates or {}
         for query in sorted(candidates):
-            yield f"{query}\0{candidates[query]}\1"
+            yield f"{query}{_END_OF_ID}{candidates[query]}{_END_OF_ENTRY}"
         yield f"{self.ordered} {self.skip_self}"
         for query in sorted(self.itself):
-            yield f"{query}\0{sorted(self.itself[query])}\1"
+            yield f"{query}{_END_OF_ID}{sorted(self.itself[query])}{_END_OF_ENTRY}"
         if self.language not in ("", ENGLISH):
             yield self.language
         if self.relevance_threshold != 1:
@@ -374,26 +385,31 @@ class TestCollection:
         return words_of_texts(self.queries.values(), self.documents.values())
 
 
-def _by_name(place: str, values: Any) -> dict[str, Any]:
+def _by_id(place: str, values: Any) -> dict[str, Any]:
     """Return values by id; the position is the id in a list."""
-    if not isinstance(values, Mapping):
-        if not hasattr(values, "items"):
-            return {str(index): value for index, value in enumerate(values)}
-        values = dict(values.items())  # a series of pandas, by its index
-    by_name = {checked_id(str(name), place=place): value for name, value in values.items()}
-    if len(by_name) < len(values):
-        raise DataError(f"{place}: duplicate id {first_duplicate(map(str, values))!r:.60}")
-    return by_name
+    if isinstance(values, Mapping):
+        value_of = values
+    elif hasattr(values, "items"):  # a series of pandas, by its index
+        value_of = dict(values.items())
+    else:
+        return {str(position): value for position, value in enumerate(values)}
+    by_id: dict[str, Any] = {}
+    for name, value in value_of.items():
+        by_id[checked_id(str(name), place=place)] = value
+    if len(by_id) < len(value_of):
+        duplicate = first_duplicate(map(str, value_of))
+        raise DataError(f"{place}: duplicate id {duplicate!r:.60}")
+    return by_id
 
 
 def _judgements(place: str, relevant: object) -> dict[str, Any]:
     """Return what is relevant to each query; see `TestCollection.from_texts`."""
     if isinstance(relevant, Mapping):  # relevant documents by query, not a table of columns
-        return _by_name(place, relevant)
+        return _by_id(place, relevant)
     if not is_table(relevant):
-        return _by_name(place, relevant)
+        return _by_id(place, relevant)
     if isinstance(relevant, list) and find_column(relevant[0], QUERY_ID) is None:
-        return _by_name(place, relevant)  # a dictionary of grades for each query
+        return _by_id(place, relevant)  # a dictionary of grades for each query
     return grades_by_query(relevant, what=f"{place}: judgements")
 
 
@@ -406,9 +422,10 @@ def _grades(judgements: Any, *, place: str) -> dict[str, int]:
 
 
 def _texts(place: str, values: object) -> dict[str, str]:
+    """Return the text of each id; refuse what is no valid text."""
     if is_table(values):
         values = texts_by_id(values, what=place)
-    texts = _by_name(place, values)
+    texts = _by_id(place, values)
     for name, text in texts.items():
         if not isinstance(text, str) or not unicode_text(text):
             raise DataError(
@@ -492,8 +509,9 @@ def from_mteb(task: Any) -> list[TestCollection]:
     """
     name = task.metadata.name
     collections: list[TestCollection] = []
-    for part in getattr(task.metadata, "tasks", None) or ():
-        collections += [replace(collection, group=name) for collection in from_mteb(part)]
+    for part in getattr(task.metadata, "tasks", None) or []:
+        for collection in from_mteb(part):
+            collections.append(replace(collection, group=name))
     if collections:
         return collections
     if task.metadata.type not in _SEARCH_TYPES:
@@ -502,12 +520,13 @@ def from_mteb(task: Any) -> list[TestCollection]:
         with local_data(task):
             load_data(task)
     task.convert_v1_dataset_format_to_v2(num_proc=None)
-    parts = [(subset, split) for subset in task.hf_subsets for split in task.eval_splits]
-    if len(parts) == 1:
-        return [_of_subset(task, *parts[0], name=name)]
-    for subset, split in parts:
-        collection = _of_subset(task, subset, split, name=f"{name}-{subset}-{split}")
-        collections.append(replace(collection, group=name))
+    is_whole = len(task.hf_subsets) == 1 and len(task.eval_splits) == 1
+    for subset, split in product(task.hf_subsets, task.eval_splits):
+        if is_whole:
+            collections.append(_of_subset(task, subset, split, name=name))
+        else:
+            collection = _of_subset(task, subset, split, name=f"{name}-{subset}-{split}")
+            collections.append(replace(collection, group=name))
     return collections
 
 
@@ -526,23 +545,24 @@ def _of_subset(
         )
     queries = {str(row["id"]): joined_query(row) for row in data["queries"]}
     documents = {str(row["id"]): joined_document(row) for row in data["corpus"]}
-    judgements = data["relevant_docs"]
-    counted = {
-        UNKNOWN: len(judgements.keys() - queries.keys()),
-        DUPLICATES: len(data["queries"]) + len(data["corpus"]) - len(queries) - len(documents),
+    judged = data["relevant_docs"]
+    rows = len(data["queries"]) + len(data["corpus"])
+    irregularities = {
+        UNKNOWN: len(judged.keys() - queries.keys()),
+        DUPLICATES: rows - len(queries) - len(documents),
     }
     collection = TestCollection(
         name,
         documents,
         queries,
-        {query: grades for query, grades in judgements.items() if query in queries},
-        data["top_ranked"],
+        qrels={query: grades for query, grades in judged.items() if query in queries},
+        candidates=data["top_ranked"],
         skip_self=bool(task.ignore_identical_ids),
         language=_language(task_languages(task.metadata, subset)),
         clusters=_clusters_of(task, queries),
         substitute=substitute_of(task),
     )
-    return collection.checked(task.metadata.name, counted=counted, zeros=True)
+    return collection.checked(task.metadata.name, counted=irregularities, zeros=True)
 
 
 def _language(languages: Collection[str]) -> str:

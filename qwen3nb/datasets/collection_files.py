@@ -63,17 +63,19 @@ def read_beir(folder: Path, split: str) -> CollectionFiles:
     Raises:
         DataError: a file is missing, or a row is malformed.
     """
-    corpus = required(folder, "corpus.jsonl")
-    queries = required(folder, "queries.jsonl")
-    documents = _values_by_id(corpus, _titled_texts(corpus))
-    texts = _values_by_id(queries, numbered_json_rows(queries, {"_id": str, "text": str}))
-    qrels, counts = _read_qrels(required(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl"))
+    corpus_file = required(folder, "corpus.jsonl")
+    queries_file = required(folder, "queries.jsonl")
+    qrels_file = required(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl")
+    documents = _values_by_id(corpus_file, _titled_texts(corpus_file))
+    query_rows = numbered_json_rows(queries_file, {"_id": str, "text": str})
+    queries = _values_by_id(queries_file, query_rows)
+    qrels, counts = _read_qrels(qrels_file)
     candidates = None
-    top_ranked = variant(folder, f"top_ranked/{split}.jsonl")
-    if top_ranked is not None:
-        rows = numbered_json_rows(top_ranked, {"query-id": str, "corpus-ids": list})
-        candidates = _values_by_id(top_ranked, rows)
-    return CollectionFiles(documents, texts, qrels, candidates, ordered=False, counts=counts)
+    candidates_file = variant(folder, f"top_ranked/{split}.jsonl")
+    if candidates_file is not None:
+        rows = numbered_json_rows(candidates_file, {"query-id": str, "corpus-ids": list})
+        candidates = _values_by_id(candidates_file, rows)
+    return CollectionFiles(documents, queries, qrels, candidates, ordered=False, counts=counts)
 
 
 def _titled_texts(corpus: Path) -> Iterator[tuple[int, tuple[str, str]]]:
@@ -106,13 +108,14 @@ def _read_qrels(
     """
     qrels: dict[str, dict[str, int]] = {}
     conflicting = 0
-    for number, (query, document, grade) in _judgement_rows(file, columns):
+    for number, (query, document, value) in _judgement_rows(file, columns):
         place = f"{file}:{number}"
         grades = qrels.setdefault(checked_id(query, place=place), {})
-        value = read_grade(grade, place=place)
-        if grades.get(document, value) != value:
+        grade = read_grade(value, place=place)
+        checked_id(document, place=place)
+        if document in grades and grades[document] != grade:
             conflicting += 1
-        grades[checked_id(document, place=place)] = value
+        grades[document] = grade
     return qrels, {CONFLICTING: conflicting}
 
 
@@ -123,9 +126,11 @@ def _judgement_rows(file: Path, columns: int) -> Iterator[tuple[int, tuple[str, 
             yield number, (query, document, grade)
         return
     for number, fields in numbered_tsv_rows(file, columns):
-        is_header = number == 1 and find_column([fields[-1]], GRADE) is not None
+        query = fields[0]
+        document, grade = fields[-2:]  # the column that TREC has before them is not used
+        is_header = number == 1 and find_column([grade], GRADE) is not None
         if not is_header:
-            yield number, (fields[0], fields[-2], fields[-1])
+            yield number, (query, document, grade)
 
 
 def split_of(folder: Path) -> str:
@@ -165,26 +170,27 @@ def group_folders(folder: Path) -> list[Path]:
         DataError: no part, or one that is incomplete: a mean without it would be another one.
     """
     try:
-        entries = sorted(folder.iterdir())
-        entries = [entry for entry in entries if not entry.name.startswith((".", "__"))]
-        parts = [entry for entry in entries if entry.is_dir()]
-        incomplete = [part for part in parts if not _has_beir_file(part)]
+        entries = [
+            entry for entry in sorted(folder.iterdir()) if not entry.name.startswith((".", "__"))
+        ]
+        folders = [entry for entry in entries if entry.is_dir()]
+        incomplete = [part for part in folders if not _has_beir_file(part)]
     except OSError as error:
         raise DataError(f"{error.filename}: cannot be read ({error.strerror})") from None
-    if len(incomplete) == len(parts):
+    if len(incomplete) == len(folders):
         raise DataError(
             f"{folder}: expected a BEIR folder (corpus.jsonl), a folder of BEIR folders, or "
             "the MS MARCO dev set (queries.dev.small.tsv)"
         )
-    incomplete += _packed_parts(entries, parts)
+    incomplete += _packed_parts(entries, folders)
     if incomplete:
         raise DataError(
             f"{incomplete[0]}: no BEIR folder (corpus.jsonl, queries.jsonl, qrels/), beside "
-            f"{len(parts)} folders of one mean ({len(incomplete)} such in total); complete it, or "
-            "move it away"
+            f"{len(folders)} folders of one mean ({len(incomplete)} such in total); complete it, "
+            "or move it away"
         )
-    _check_splits(parts)
-    return parts
+    _check_splits(folders)
+    return folders
 
 
 def _has_beir_file(folder: Path) -> bool:
@@ -217,33 +223,33 @@ def read_msmarco(folder: Path) -> CollectionFiles:
     ``run.dev.small.tsv`` (query, passage, rank), if it exists, gives the order. Without
     ``top1000.dev``, the documents are ``collection.tsv`` (8.8 million passages).
     """
-    file = required(folder, "queries.dev.small.tsv", "queries.dev.tsv")
-    queries = _values_by_id(file, numbered_tsv_rows(file, 2))
-    qrels, counts = _read_qrels(
-        required(folder, "qrels.dev.small.tsv", "qrels.dev.tsv"), columns=_TREC_COLUMNS
-    )
+    queries_file = required(folder, "queries.dev.small.tsv", "queries.dev.tsv")
+    queries = _values_by_id(queries_file, numbered_tsv_rows(queries_file, 2))
+    qrels_file = required(folder, "qrels.dev.small.tsv", "qrels.dev.tsv")
+    qrels, counts = _read_qrels(qrels_file, columns=_TREC_COLUMNS)
     candidates: dict[str, list[str]] | None = None
-    top = variant(folder, "top1000.dev", "top1000.dev.tsv")
-    if top is None:
-        file = required(folder, "collection.tsv")
-        documents = _values_by_id(file, numbered_tsv_rows(file, 2))
+    top_1000_file = variant(folder, "top1000.dev", "top1000.dev.tsv")
+    if top_1000_file is not None:
+        documents, candidates = _read_top_1000(top_1000_file)
     else:
-        documents, candidates = _read_top_1000(top)
-    run = variant(folder, "run.dev.small.tsv", "run.dev.small.trec")
-    if run is not None:
-        candidates = _ranked_candidates(run)
-    ordered = run is not None
-    return CollectionFiles(documents, queries, qrels, candidates, ordered, counts)
+        corpus_file = required(folder, "collection.tsv")
+        documents = _values_by_id(corpus_file, numbered_tsv_rows(corpus_file, 2))
+    run_file = variant(folder, "run.dev.small.tsv", "run.dev.small.trec")
+    has_order = run_file is not None
+    if run_file is not None:
+        candidates = _ranked_candidates(run_file)
+    return CollectionFiles(documents, queries, qrels, candidates, has_order, counts)
 
 
 def _read_top_1000(file: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Return the passages by id, and the ids of each query's."""
     documents: dict[str, str] = {}
     candidates: dict[str, list[str]] = {}
-    for number, (query, name, _, passage) in numbered_tsv_rows(file, 4):
-        candidates.setdefault(query, []).append(name)
-        if documents.setdefault(name, passage) != passage:
-            raise DataError(f"{file}:{number}: document {name!r:.60} has another text before")
+    for number, (query, document, _, passage) in numbered_tsv_rows(file, 4):
+        candidates.setdefault(query, []).append(document)
+        earlier_passage = documents.setdefault(document, passage)
+        if passage != earlier_passage:
+            raise DataError(f"{file}:{number}: document {document!r:.60} has another text before")
     for name in [*candidates, *documents]:
         checked_id(name, place=str(file))
     return documents, candidates

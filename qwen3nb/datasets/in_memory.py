@@ -85,11 +85,11 @@ def find_column(columns: Iterable[str], names: Sequence[str]) -> str | None:
     """
     column_by_letters: dict[str, str] = {}
     for column in columns:
-        column_by_letters.setdefault(_letters(column), column)
+        column_by_letters.setdefault(_only_letters(column), column)
     for name in names:
-        letters = _letters(name)
-        if letters in column_by_letters:
-            return column_by_letters[letters]
+        column_of_name = column_by_letters.get(_only_letters(name))
+        if column_of_name is not None:
+            return column_of_name
     return None
 
 
@@ -114,8 +114,9 @@ def texts_by_id(data: object, *, what: str) -> dict[str, Any]:
     columns = _columns(rows)
     id_column = find_column(columns, ID)
     title_column = find_column(columns, TITLE)
-    text_column = find_column([name for name in columns if name != id_column], TEXT)
-    if text_column is None:
+    other_columns = [name for name in columns if name != id_column]
+    text_column = find_column(other_columns, TEXT)
+    if text_column is None:  # the id may also be the text, or the title
         text_column = required_column(columns, (*TEXT, *TITLE), place=what)
     texts: dict[str, Any] = {}
     for number, row in enumerate(rows, start=1):
@@ -127,7 +128,8 @@ def texts_by_id(data: object, *, what: str) -> dict[str, Any]:
         if name in texts:
             raise DataError(f"{what}:{number}: duplicate id {name!r:.60}")
         text = row.get(text_column, "")
-        if title_column not in (None, text_column) and isinstance(text, str):
+        has_title = title_column is not None and title_column != text_column
+        if has_title and isinstance(text, str):
             title = row.get(str(title_column), "")
             text = f"{title} {text}".strip()
         texts[name] = text
@@ -147,19 +149,19 @@ def grades_by_query(data: object, *, what: str) -> dict[str, dict[str, Any]]:
     query_column = required_column(columns, QUERY_ID, place=what)
     document_column = required_column(columns, DOCUMENT_ID, place=what)
     grade_column = find_column(columns, GRADE)
-    used_columns = [query_column, document_column]
+    required_values = [query_column, document_column]
     if grade_column is not None:
-        used_columns.append(grade_column)
+        required_values.append(grade_column)
     grades: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(rows, start=1):
-        for column in used_columns:
+        for column in required_values:
             if column not in row:
                 raise DataError(f"{what}:{number}: no value in the column {column!r}")
-        grade = 1
-        if grade_column is not None:
-            grade = row[grade_column]
         query = str(row[query_column])
         document = str(row[document_column])
+        grade: object = 1
+        if grade_column is not None:
+            grade = row[grade_column]
         grades.setdefault(query, {})[document] = grade
     return grades
 
@@ -173,7 +175,7 @@ def _columns(rows: Iterable[Row]) -> list[str]:
     return list(columns)
 
 
-def _letters(name: str) -> str:
+def _only_letters(name: str) -> str:
     return _PUNCTUATION.sub("", str(name)).casefold()
 
 
@@ -185,7 +187,8 @@ def _plain_rows(data: Any, what: str) -> Iterable[object]:
     """Return the rows of a table, with the values of its library."""
     if hasattr(data, "fetchdf"):  # a relation of DuckDB
         data = data.fetchdf()
-    if hasattr(data, "collect") and not hasattr(data, "to_dicts"):  # a lazy frame of polars
+    is_lazy_frame = hasattr(data, "collect") and not hasattr(data, "to_dicts")
+    if is_lazy_frame:  # of polars
         data = data.collect()
     if hasattr(data, "to_dicts"):  # polars
         return list(data.to_dicts())

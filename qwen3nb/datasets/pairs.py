@@ -30,7 +30,7 @@ from qwen3nb.datasets.rows import (
 
 WordPair = tuple[str, str, float]
 Analogy = tuple[str, str, str, str]
-_MEANINGS = (FIRST, SECOND, GOLD)
+NumberedCells = tuple[int, list[str]]  # the number of a line, and its cells
 _NAMES = ("sentence1", "sentence2", "score")
 _NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity|[0-9._e+-]+)\s*")  # as Python reads them
 _FILES = ("test.jsonl", "test.csv", "test.tsv", "test.txt")
@@ -76,9 +76,8 @@ def scored_pairs(source: object, *, of: str) -> list[tuple[str, str, float]]:
 def _pairs_of(source: object, of: str) -> Iterator[PlacedPair]:
     """Yield the place of each pair, its texts and its score, which are not checked yet."""
     if not isinstance(source, Path | str):
-        rows = table_rows(source, what=of)
-        numbered = enumerate(rows, start=1)
-        yield from _pairs_of_rows([(f"{of}:{number}", row) for number, row in numbered])
+        rows = enumerate(table_rows(source, what=of), start=1)
+        yield from _pairs_of_rows([(f"{of}:{number}", row) for number, row in rows])
         return
     file = Path(source)
     file_format = find_format(file)
@@ -90,10 +89,12 @@ def _pairs_of(source: object, of: str) -> Iterator[PlacedPair]:
 
 def _pairs_of_rows(rows: Sequence[PlacedRow]) -> Iterator[PlacedPair]:
     """Yield the pairs of rows with named columns."""
-    columns: dict[str, None] = {}
+    columns: dict[str, None] = {}  # of all rows, in their order
     for _, row in rows:
         columns.update(dict.fromkeys(row))
-    first_column, second_column, gold_column = (_column(columns, names) for names in _MEANINGS)
+    first_column = _column_or_our_name(columns, FIRST)
+    second_column = _column_or_our_name(columns, SECOND)
+    gold_column = _column_or_our_name(columns, GOLD)
     for place, row in rows:
         first_text = row.get(first_column)
         second_text = row.get(second_column)
@@ -105,8 +106,8 @@ def _pairs_of_rows(rows: Sequence[PlacedRow]) -> Iterator[PlacedPair]:
         yield place, (first_text, second_text, row.get(gold_column))
 
 
-def _column(columns: Iterable[str], names: Sequence[str]) -> str:
-    """Return the column of one of these meanings, or our name of it, which is then missing."""
+def _column_or_our_name(columns: Iterable[str], names: Sequence[str]) -> str:
+    """Return the column with one of these names, or our name of it, which is then missing."""
     return find_column(columns, names) or names[0]
 
 
@@ -115,37 +116,55 @@ def _pairs_of_cells(file: Path) -> Iterator[PlacedPair]:
     lines = list(_separated(file))
     if not lines:
         return
-    first_line = lines[0][1]
-    header = [name.strip() for name in first_line]
-    columns = [find_column(header, meaning) for meaning in _MEANINGS]
+    _, first_cells = lines[0]
+    header = [cell.strip() for cell in first_cells]
+    columns = [find_column(header, names) for names in (FIRST, SECOND, GOLD)]
     positions = [header.index(column) for column in columns if column is not None]
-    if len(positions) == len(_MEANINGS):
-        for number, cells in lines[1:]:
-            if len(cells) != len(header):
-                raise DataError(f"{file}:{number}: {len(cells)} cells, expected {len(header)}")
-            first_text, second_text, gold = (cells[position].strip() for position in positions)
-            yield f"{file}:{number}", (first_text, second_text, gold)
-        return
+    if len(positions) == len(columns):
+        yield from _pairs_in_columns(file, lines, positions)
+    else:
+        yield from _pairs_in_three_columns(file, lines)
+
+
+def _pairs_in_columns(
+    file: Path,
+    lines: Sequence[NumberedCells],
+    positions: Sequence[int],
+) -> Iterator[PlacedPair]:
+    """Yield the pairs below a header: two texts and a score at these positions."""
+    first_position, second_position, gold_position = positions
+    (_, header), *lines_below = lines
+    for number, cells in lines_below:
+        place = f"{file}:{number}"
+        if len(cells) != len(header):
+            raise DataError(f"{place}: {len(cells)} cells, expected {len(header)}")
+        first_text = cells[first_position].strip()
+        second_text = cells[second_position].strip()
+        yield place, (first_text, second_text, cells[gold_position].strip())
+
+
+def _pairs_in_three_columns(file: Path, lines: Sequence[NumberedCells]) -> Iterator[PlacedPair]:
+    """Yield two texts and a score of each line; the first line may be a header."""
     for number, cells in lines:
         if len(cells) != len(_NAMES):
             raise DataError(
                 f"{file}:{number}: expected two texts and a score, or a header with "
                 f"{', '.join(_NAMES)}; got {listed(cells)}"
             )
-    is_header = not _NUMBER.fullmatch(first_line[2].lower())
-    if is_header:
-        lines = lines[1:]
-    for number, cells in lines:
+    for position, (number, cells) in enumerate(lines):
         first_text, second_text, gold = (cell.strip() for cell in cells)
-        yield f"{file}:{number}", (first_text, second_text, gold)
+        is_header = position == 0 and not _NUMBER.fullmatch(gold.lower())
+        if not is_header:
+            yield f"{file}:{number}", (first_text, second_text, gold)
 
 
-def _separated(file: Path) -> Iterator[tuple[int, list[str]]]:
+def _separated(file: Path) -> Iterator[NumberedCells]:
     """Yield the cells of each row that is not blank, separated by commas or tabs.
 
     In a text file, as in most published sets of word pairs, quotes are ordinary characters.
     """
-    if _PLAIN_TEXT.isdisjoint(file.suffixes):
+    has_quotes = _PLAIN_TEXT.isdisjoint(file.suffixes)
+    if has_quotes:
         yield from csv_rows(file)
         return
     for number, line in numbered_lines(file):
@@ -170,14 +189,12 @@ def load_word_pairs(path: object) -> list[WordPair]:
     """
     if not isinstance(path, Path | str):
         return scored_pairs(path, of="words")
-    folder_or_file = Path(path).expanduser()
-    file: Path | None = folder_or_file
-    if folder_or_file.is_dir():
-        file = variant(folder_or_file, *_FILES)
+    place = Path(path).expanduser()
+    file: Path | None = place
+    if place.is_dir():
+        file = variant(place, *_FILES)
     if file is None or not file.is_file():
-        raise DataError(
-            f"{folder_or_file}: expected a file, or a folder with {' or '.join(_FILES)}"
-        )
+        raise DataError(f"{place}: expected a file, or a folder with {' or '.join(_FILES)}")
     return scored_pairs(file, of="words")
 
 

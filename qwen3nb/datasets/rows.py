@@ -30,7 +30,7 @@ RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table row
 _RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
 _FREE = 16 << 20  # bytes that may be unpacked at any ratio
 _MOST_LISTED = 30
-_BOM = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Control characters, line and paragraph separators, and lone surrogates.
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # tabs and line ends are text
@@ -122,14 +122,13 @@ def numbered_lines(file: Path, *, byte_limit: int | None = None) -> Iterator[tup
     if file.exists() and not file.is_file():
         raise DataError(f"{file}: not a regular file")
     packing = compression(file)
-    source = ""
+    origin = ""
     try:
         if packing:
-            source = f" unpacked from {file.stat().st_size:,} bytes"
-            unpacked = unpacked_limit(file)
-            byte_limit = min(byte_limit or unpacked, unpacked)
+            origin = f" unpacked from {file.stat().st_size:,} bytes"
+            byte_limit = min(byte_limit or unpacked_limit(file), unpacked_limit(file))
         with open_unpacked(file, packing) as raw:
-            yield from stream_lines(raw, place=file, byte_limit=byte_limit, source=source)
+            yield from stream_lines(raw, place=file, byte_limit=byte_limit, origin=origin)
     except DAMAGED as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
 
@@ -139,7 +138,7 @@ def stream_lines(
     *,
     place: object,
     byte_limit: int | None = None,
-    source: str = "",
+    origin: str = "",
 ) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line of an open file; see `numbered_lines`.
 
@@ -147,23 +146,25 @@ def stream_lines(
         raw: the file, at its start.
         place: its name, for errors.
         byte_limit: bytes to read at most; see `size_limit`.
-        source: what its bytes come from, for errors.
+        origin: what its bytes come from, for errors.
     """
-    limit = math.inf
-    if byte_limit is not None:
-        limit = size_limit(byte_limit)
     longest = size_limit(LINE)
+    longest_with_end = longest + len(b"\n")
+    # A line that is too long is not read as a whole.
+    read_line = partial(raw.readline, longest_with_end + 1)
+    most_bytes = math.inf
+    if byte_limit is not None:
+        most_bytes = size_limit(byte_limit)
     size = 0
-    lines = iter(partial(raw.readline, longest + 2), b"")
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(iter(read_line, b""), start=1):
         size += len(line)
-        if len(line) > longest + 1:
+        if len(line) > longest_with_end:
             raise DataError(f"{place}:{number}: the line is longer than {raised_limit(longest)}")
-        if size > limit:
-            excess = f"more than {int(limit) >> 20} MiB{source}"
-            raise DataError(f"{place}:{number}: {excess}; {_RAISED}")
+        if size > most_bytes:
+            mebibytes = int(most_bytes) >> 20
+            raise DataError(f"{place}:{number}: more than {mebibytes} MiB{origin}; {_RAISED}")
         if number == 1:
-            line = line.removeprefix(_BOM)
+            line = line.removeprefix(_BYTE_ORDER_MARK)
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -185,15 +186,15 @@ def read_text(file: Path, *, byte_limit: int) -> str:
     limit = size_limit(byte_limit)
     if file.stat().st_size > limit:
         raise DataError(f"{file}: expected at most {raised_limit(limit)}")
-    data = b""
     try:
-        data = file.read_bytes().removeprefix(_BOM)
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{file}:{line}: cannot be read (not UTF-8: {error.reason})") from None
+        content = file.read_bytes().removeprefix(_BYTE_ORDER_MARK)
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{file}:{line}: cannot be read (not UTF-8: {error.reason})") from None
 
 
 def unicode_text(text: str) -> bool:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from qwen3nb.datasets import rows
 from qwen3nb.datasets.in_memory import table_rows
@@ -31,7 +32,8 @@ from qwen3nb.datasets.training_texts import lists_of_words, other_readings, stri
 
 EMPTY = "empty files"
 _MOST_NAMED = 5  # files in an error
-_NUMBERED = re.compile(r"(.*-)(\d{5})-of-(\d{5})(.*)")  # parts of a data set
+# A part of a data set, as "train-00001-of-00003.parquet".
+_NUMBERED = re.compile(r"(?P<start>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>.*)")
 _SKIPPED = {".git", ".ipynb_checkpoints", "__pycache__", ".locks", ".no_exist"}
 
 
@@ -52,13 +54,16 @@ class TrainingData:
         if len(self.sources) == 1:
             files = "1 file"
         sentence = f"Read: {files}, {self.rows:,} rows, {self.texts:,} texts."
-        unread = [f"{count:,} {kind}" for kind, count in sorted(self.without_text.items()) if count]
+        not_read: list[str] = []
+        for kind, count in sorted(self.without_text.items()):
+            if count:
+                not_read.append(f"{count:,} {kind}")
         if self.about:
             names = sorted({file.name for file in self.about})
-            unread.append(f"{len(self.about):,} about the data ({listed(names)})")
-        if not unread:
+            not_read.append(f"{len(self.about):,} about the data ({listed(names)})")
+        if not not_read:
             return sentence
-        return f"{sentence} Not read: {'; '.join(unread)}."
+        return f"{sentence} Not read: {'; '.join(not_read)}."
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,7 @@ def _source_of_file(file: Path) -> Source:
 
 
 def _add_path(data: TrainingData, path: Path) -> None:
+    """Add a file, or all files of a folder; refuse one of which a file cannot be read."""
     if not path.exists():
         raise DataError(f"{path}: no such file or folder of training data")
     if path.is_file():
@@ -126,13 +132,15 @@ def _add_path(data: TrainingData, path: Path) -> None:
     for file in files:
         if is_about(file):
             data.about.append(file)
-        elif suffix_of(file.name) in MEDIA_SUFFIXES:
+            continue
+        is_media = suffix_of(file.name) in MEDIA_SUFFIXES
+        if is_media:
             data.without_text[MEDIA] += 1
-        else:
-            try:
-                sources.append(_source_of_file(file))
-            except DataError as error:
-                unread.append(str(error).removeprefix(f"{path}{os.sep}"))
+            continue
+        try:
+            sources.append(_source_of_file(file))
+        except DataError as error:
+            unread.append(str(error).removeprefix(f"{path}{os.sep}"))
     if unread:
         raise DataError(
             f"{path}: {len(unread)} of {total} files are not read, so nothing can be said of the "
@@ -164,13 +172,14 @@ def _files_in(folder: Path) -> tuple[list[Path], list[str]]:
     def note(error: OSError) -> None:
         unread.append(f"{error.filename}: {error.strerror}")
 
-    for parent, folders, names in os.walk(folder, followlinks=True, onerror=note):
-        real_folder = os.path.realpath(parent)
-        if real_folder in visited:
-            folders.clear()
+    for parent, subfolders, names in os.walk(folder, followlinks=True, onerror=note):
+        real_parent = os.path.realpath(parent)
+        if real_parent in visited:  # reached by a link before
+            subfolders.clear()
             continue
-        visited.add(real_folder)
-        folders[:] = sorted(name for name in folders if not _is_skipped(Path(parent, name)))
+        visited.add(real_parent)
+        # The walk goes on into what this list then holds.
+        subfolders[:] = sorted(name for name in subfolders if not _is_skipped(Path(parent, name)))
         for name in sorted(names):
             file = Path(parent, name)
             if not file.exists():
@@ -199,22 +208,35 @@ def _is_skipped(folder: Path) -> bool:
 
 def _missing_parts(files: Iterable[Path]) -> list[str]:
     """Return the parts of data sets that are not there, as ``a-00001-of-00003.parquet``."""
-    numbers_of: dict[tuple[Path, str, str, str], set[int]] = {}
+    numbers_by_series: dict[_Series, set[int]] = {}
     for file in files:
         match = _NUMBERED.fullmatch(file.name)
         if match is not None:
-            start, number, count, end = match.groups()
-            series = (file.parent, start, count, end)
-            numbers_of.setdefault(series, set()).add(int(number))
+            series = _Series(file.parent, match["start"], match["count"], match["end"])
+            numbers_by_series.setdefault(series, set()).add(int(match["number"]))
     missing_parts: list[str] = []
-    for (_, start, count, end), numbers in numbers_of.items():
-        lowest = 0
-        if int(count) in numbers:  # some count from 1
-            lowest = 1
-        expected = set(range(lowest, lowest + int(count)))
-        for gap in sorted(expected - numbers)[:_MOST_NAMED]:
-            missing_parts.append(f"{start}{gap:05}-of-{count}{end}: not there")
+    for series, numbers in numbers_by_series.items():
+        for number in series.missing(numbers)[:_MOST_NAMED]:
+            name = f"{series.start}{number:05}-of-{series.count}{series.end}"
+            missing_parts.append(f"{name}: not there")
     return missing_parts
+
+
+class _Series(NamedTuple):
+    """A data set in numbered files of a folder, by the parts of their names that are equal."""
+
+    folder: Path
+    start: str  # such as ``train-``
+    count: str  # such as ``00003``
+    end: str  # such as ``.parquet``
+
+    def missing(self, numbers: set[int]) -> list[int]:
+        """Return the numbers that are not there; some series count from 1."""
+        count = int(self.count)
+        first = 0
+        if count in numbers:
+            first = 1
+        return sorted(set(range(first, first + count)) - numbers)
 
 
 def source_texts(source: Source, data: TrainingData) -> Iterator[tuple[int, str]]:
@@ -223,18 +245,19 @@ def source_texts(source: Source, data: TrainingData) -> Iterator[tuple[int, str]
     Raises:
         DataError: it cannot be read, has rows but no text, or is too large; names the place.
     """
-    sizes = _SizeLimits(source)
+    limits = _SizeLimits(source)
     notes_before = data.without_text.total()
-    count = 0
-    strings = 0
-    row = 0
+    rows_read = 0
+    strings_read = 0
+    previous_number = 0
     for number, value in source.values(data.without_text):
-        if number != row:
-            row = number
-            count += 1
+        is_new_row = number != previous_number  # a row may have several values
+        if is_new_row:
+            rows_read += 1
+            previous_number = number
         for text in strings_of(value, data.without_text):
-            sizes.add(text, number)
-            strings += 1
+            limits.add(text, number)
+            strings_read += 1
             if text.strip():
                 data.texts += 1
             yield number, text
@@ -242,33 +265,34 @@ def source_texts(source: Source, data: TrainingData) -> Iterator[tuple[int, str]
                 yield number, reading
         for words in lists_of_words(value):
             yield number, words
-    if count and not strings:
+    if rows_read > 0 and strings_read == 0:
         raise DataError(
-            f"{source.place}: {count:,} rows without a text; if they are numbers of tokens, "
+            f"{source.place}: {rows_read:,} rows without a text; if they are numbers of tokens, "
             "give the texts"
         )
-    if not count and data.without_text.total() == notes_before:
+    has_noted_nothing = data.without_text.total() == notes_before
+    if rows_read == 0 and has_noted_nothing:
         data.without_text[EMPTY] += 1
-    data.rows += count
+    data.rows += rows_read
 
 
 class _SizeLimits:
     """Refuses a text, or all texts of a source, of more characters than the limits."""
 
     def __init__(self, source: Source) -> None:
-        self._where = source.place
-        self._longest = rows.size_limit(LINE)
-        self._most: int | None = None
+        self._place = source.place
+        self._longest_text = rows.size_limit(LINE)
+        self._all_texts: int | None = None
         if source.byte_limit is not None:
-            self._most = rows.size_limit(source.byte_limit)
+            self._all_texts = rows.size_limit(source.byte_limit)
         self._size = 0
 
     def add(self, text: str, number: int) -> None:
         """Count a text of the line or row with this number."""
-        if len(text) > self._longest:
-            limit = rows.raised_limit(self._longest)
-            raise DataError(f"{self._where}:{number}: a text of more than {limit}")
+        if len(text) > self._longest_text:
+            limit = rows.raised_limit(self._longest_text)
+            raise DataError(f"{self._place}:{number}: a text of more than {limit}")
         self._size += len(text)
-        if self._most is not None and self._size > self._most:
-            limit = rows.raised_limit(self._most)
-            raise DataError(f"{self._where}:{number}: unpacks to more than {limit}")
+        if self._all_texts is not None and self._size > self._all_texts:
+            limit = rows.raised_limit(self._all_texts)
+            raise DataError(f"{self._place}:{number}: unpacks to more than {limit}")

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -49,17 +49,24 @@ MEDIA = "images, sounds and videos"
 INDICES = "files of row numbers"
 # Bytes of a JSON document, or of a file in an archive, which are not streamed.
 _DOCUMENT = 256 << 20
-_PARAGRAPH = 1 << 16  # characters of lines that are also read as one text
+_LONG_PARAGRAPH = 1 << 16  # characters of lines that are also read as one text
 _OVERLAP = 20  # lines of subtitles that two paragraphs share
-_TIMES = re.compile(r"[\d:.,]+ *--> *[\d:.,]+.*")  # of a subtitle
+_TIMES = re.compile(r"[\d:.,]+ *--> *[\d:.,]+.*")  # of a subtitle: 00:01:02,500 --> 00:01:04,000
 _ENCODINGS = {  # by byte order mark, the longer marks first
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_ROWS_AT_ONCE = 1024  # of Parquet
+_MOST_ROWS_AT_ONCE = 1024  # of Parquet
 _HEAD = 1 << 12  # bytes by which a file of an unusual name is recognised
+_BYTES_OF_SIGNATURE = 16  # by which compression is recognised
+_SIGNATURE_OF_PARQUET = b"PAR1"
+_SIGNATURE_OF_ARROW = b"ARROW1"
+_START_OF_ARROW_STREAM = b"\xff\xff\xff\xff"
+_SIGNATURE_OF_ZIP = b"PK\x03\x04"
+_SIGNATURE_OF_PDF = b"%PDF"
+_MARKERS_OF_OFFICE = ("[Content_Types].xml", "mimetype")  # files in documents of Office, OpenOffice
 _POINTER = b"version https://git-lfs.github.com/spec/"
 # Files about training data, by name.
 _ABOUT = re.compile(
@@ -108,7 +115,9 @@ class OpenedFile:
         try:
             encoding = _encoding(self.head())
             with closing(self.stream()) as raw:
-                utf8 = cast(IO[bytes], _Recoded(raw, encoding)) if encoding else raw
+                utf8 = raw
+                if encoding:
+                    utf8 = cast(IO[bytes], _Recoded(raw, encoding))
                 yield from rows.stream_lines(utf8, place=self.place, byte_limit=byte_limit)
         except (*DAMAGED, UnicodeError) as error:
             raise DataError(f"{self.place}: cannot be read ({error})") from None
@@ -163,10 +172,10 @@ def open_file(file: Path, notes: Counter[str]) -> OpenedFile:
     if not packing:
         try:
             with file.open("rb") as raw:
-                packing = compression_of(raw.read(16))
+                packing = compression_of(raw.read(_BYTES_OF_SIGNATURE))
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error})") from None
-    return OpenedFile(file, str(file), packing, notes)
+    return OpenedFile(file, place=str(file), packing=packing, notes=notes)
 
 
 def find_reader(file: Path) -> Reader:
@@ -176,11 +185,11 @@ def find_reader(file: Path) -> Reader:
         DataError: it cannot be opened, or its content is of no form that can be read.
     """
     opened = open_file(file, Counter())
-    head = opened.head()
-    suffix = suffix_of(file.name)
-    if head.startswith(_POINTER):
+    is_pointer = opened.head().startswith(_POINTER)
+    if is_pointer:
         raise DataError(f"{file}: a Git LFS pointer instead of the file; run `git lfs pull`")
-    if suffix in _WORD_PER_LINE:
+    has_word_per_line = suffix_of(file.name) in _WORD_PER_LINE
+    if has_word_per_line:
         raise DataError(f"{file}: has a word per line; expected texts, a sentence per line")
     reader = _reader_of(file.name, opened)
     if reader is None:
@@ -194,18 +203,19 @@ def _reader_of(name: str, opened: OpenedFile) -> Reader | None:
     Raises:
         DataError: it cannot be opened, or has NUL bytes, as UTF-16 has without a byte order mark.
     """
-    head = opened.head()
-    encoding = _encoding(head)
+    head_as_utf8 = opened.head()
+    encoding = _encoding(head_as_utf8)
     if encoding:
-        head = head.decode(encoding, errors="ignore").encode("utf-8", errors="ignore")
-    reader = READERS.get(suffix_of(name))
-    if reader is None:
-        return _reader_by_content(head)
-    if reader in _TEXT_READERS and b"\0" in head:
+        text = head_as_utf8.decode(encoding, errors="ignore")  # the head may end in a character
+        head_as_utf8 = text.encode("utf-8", errors="ignore")
+    reader_by_name = READERS.get(suffix_of(name))
+    if reader_by_name is None:
+        return _reader_by_content(head_as_utf8)
+    if reader_by_name in _TEXT_READERS and b"\0" in head_as_utf8:
         raise DataError(
             f"{opened.place}: has NUL bytes; expected UTF-8, or UTF-16 with a byte order mark"
         )
-    return reader
+    return reader_by_name
 
 
 def _encoding(head: bytes) -> str:
@@ -218,16 +228,18 @@ def _encoding(head: bytes) -> str:
 
 def _reader_by_content(head: bytes) -> Reader | None:
     """Return the reader of content without a usual name; None for bytes that are no text."""
-    if head.startswith(b"PAR1"):
+    if head.startswith(_SIGNATURE_OF_PARQUET):
         return _read_parquet
-    if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
+    if head.startswith((_SIGNATURE_OF_ARROW, _START_OF_ARROW_STREAM)):
         return _read_arrow
-    if head.startswith(b"PK\x03\x04") or head[257:262] == b"ustar":
+    is_tar = head[257:].startswith(b"ustar")
+    if is_tar or head.startswith(_SIGNATURE_OF_ZIP):
         return _read_archive
-    if head.startswith(b"%PDF") or not _is_text(head):
+    if head.startswith(_SIGNATURE_OF_PDF) or not _is_text(head):
         return None
     first_line = head.lstrip(b"\xef\xbb\xbf \r\n").partition(b"\n")[0]
-    if first_line.startswith((b"{", b"[", b'"')):
+    is_json = first_line.startswith((b"{", b"[", b'"'))
+    if is_json:
         return _read_json
     return _read_text
 
@@ -237,8 +249,9 @@ def _is_text(head: bytes) -> bool:
     try:
         text = head.decode("utf-8")
     except UnicodeDecodeError as error:
-        is_cut = len(head) - error.start <= 3
-        if not is_cut:
+        bytes_left = len(head) - error.start
+        may_be_cut = bytes_left <= 3  # a character has up to four bytes
+        if not may_be_cut:
             return False
         text = head[: error.start].decode("utf-8")
     return rows.CONTROL.search(text) is None
@@ -262,13 +275,14 @@ def _read_json(opened: OpenedFile) -> Iterator[NumberedValue]:
 def _has_a_value_per_line(opened: OpenedFile) -> bool:
     """Return whether the first of several lines is JSON by itself."""
     lines = (line for _, line in opened.lines() if line.strip())
-    first_line = next(lines, "")
-    second_line = next(lines, "")
+    first_lines = list(islice(lines, 2))
+    if len(first_lines) < 2:
+        return False
     try:
-        parse_json(first_line, nan=True)
+        parse_json(first_lines[0], nan=True)
     except ValueError:
         return False
-    return bool(second_line)
+    return True
 
 
 def _read_json_lines(opened: OpenedFile) -> Iterator[NumberedValue]:
@@ -314,13 +328,14 @@ def _read_text(opened: OpenedFile) -> Iterator[NumberedValue]:
     for number, line in opened.lines():
         yield number, line
         is_blank = not line.strip()
-        is_long = sum(map(len, paragraph)) > _PARAGRAPH
-        if is_blank or is_long:
-            if len(paragraph) > 1:
-                yield number, "".join(paragraph)
-            paragraph = paragraph[-1:]  # a sentence may go on
+        is_long = sum(map(len, paragraph)) > _LONG_PARAGRAPH
+        is_complete = is_blank or is_long
+        if is_complete and len(paragraph) > 1:
+            yield number, "".join(paragraph)
         if is_blank:
             paragraph = []
+        elif is_long:
+            paragraph = [paragraph[-1], line]  # a sentence may go on
         else:
             paragraph.append(line)
     if len(paragraph) > 1:
@@ -329,66 +344,75 @@ def _read_text(opened: OpenedFile) -> Iterator[NumberedValue]:
 
 def _read_subtitles(opened: OpenedFile) -> Iterator[NumberedValue]:
     """Yield the lines of subtitles, and all of them as running text, without numbers and times."""
-    paragraph: list[str] = []
+    spoken_lines: list[str] = []
     number = 0
     for number, line in opened.lines():
         text = line.strip()
-        if not text or text.isdigit() or text == "WEBVTT" or _TIMES.fullmatch(text):
+        is_number = text.isdigit()
+        is_time = _TIMES.fullmatch(text) is not None
+        if not text or is_number or is_time or text == "WEBVTT":
             continue
         yield number, text
-        paragraph.append(text)
-        if sum(map(len, paragraph)) > _PARAGRAPH:
-            yield number, "\n".join(paragraph)
-            paragraph = paragraph[-_OVERLAP:]  # a sentence may go on
-    if len(paragraph) > 1:
-        yield number, "\n".join(paragraph)
+        spoken_lines.append(text)
+        is_long = sum(map(len, spoken_lines)) > _LONG_PARAGRAPH
+        if is_long:
+            yield number, "\n".join(spoken_lines)
+            spoken_lines = spoken_lines[-_OVERLAP:]  # a sentence may go on
+    if len(spoken_lines) > 1:
+        yield number, "\n".join(spoken_lines)
 
 
 def _read_parquet(opened: OpenedFile) -> Iterator[NumberedValue]:
     import pyarrow.parquet as pq
 
-    row = 0
+    rows_read = 0
     try:
         source = opened.seekable()
-        footer = pq.read_metadata(source)
-        columns = [column.path for column in footer.schema if column.physical_type == "BYTE_ARRAY"]
-        if footer.num_rows and not columns:
+        metadata = pq.read_metadata(source)
+        columns: list[str] = []
+        for column in metadata.schema:
+            may_hold_text = column.physical_type == "BYTE_ARRAY"
+            if may_hold_text:
+                columns.append(column.path)
+        if metadata.num_rows and not columns:
             raise DataError(_without_texts(opened.place, pq.read_schema(source)))
         # A text that the file stores once for many rows is in memory once, too.
         file = pq.ParquetFile(source, read_dictionary=columns)
-        size = max(1, min(_ROWS_AT_ONCE, LINE // (_bytes_per_row(footer) + 1)))
-        for batch in file.iter_batches(batch_size=size, columns=columns):
-            yield from _values_of(batch, row)
-            row += len(batch)
+        batch_size = _rows_per_batch(metadata)
+        for batch in file.iter_batches(batch_size=batch_size, columns=columns):
+            yield from _values_of(batch, rows_read)
+            rows_read += len(batch)
     except (OSError, ValueError) as error:
-        raise _unreadable(opened, row, error) from None
+        raise _unreadable(opened, rows_read, error) from None
 
 
-def _bytes_per_row(footer: pq.FileMetaData) -> int:
-    """Return the mean size of a row in the row group where it is largest."""
-    sizes = [0]
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        sizes.append(group.total_byte_size // max(1, group.num_rows))
-    return max(sizes)
+def _rows_per_batch(metadata: pq.FileMetaData) -> int:
+    """Return how many rows to read at once: fewer of large ones, of at most `LINE` bytes."""
+    mean_sizes = [0]
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        mean_sizes.append(group.total_byte_size // max(1, group.num_rows))
+    rows_in_memory = LINE // (max(mean_sizes) + 1)
+    return max(1, min(_MOST_ROWS_AT_ONCE, rows_in_memory))
 
 
 def _read_arrow(opened: OpenedFile) -> Iterator[NumberedValue]:
     """Yield the rows of an Arrow file or stream, as the library `datasets` writes it."""
-    row = 0
+    rows_read = 0
     try:
         schema, batches = _arrow_batches(opened.seekable())
-        has_text = any(map(_may_hold_text, schema.types))
-        if schema.names == ["indices"] and not has_text:
-            opened.notes[INDICES] += 1  # of rows that were drawn or sorted
+        may_have_text = any(map(_may_hold_text, schema.types))
+        is_index = schema.names == ["indices"] and not may_have_text
+        if is_index:  # of rows that were drawn or sorted
+            opened.notes[INDICES] += 1
             return
         for batch in batches:
-            if len(batch) and not has_text:
+            if len(batch) and not may_have_text:
                 raise DataError(_without_texts(opened.place, schema))
-            yield from _values_of(batch, row)
-            row += len(batch)
+            yield from _values_of(batch, rows_read)
+            rows_read += len(batch)
     except (OSError, ValueError) as error:
-        raise _unreadable(opened, row, error) from None
+        raise _unreadable(opened, rows_read, error) from None
 
 
 def _arrow_batches(source: str | IO[bytes]) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
@@ -399,20 +423,21 @@ def _arrow_batches(source: str | IO[bytes]) -> tuple[pa.Schema, Iterable[pa.Reco
         content = pa.OSFile(source)
     else:
         content = pa.BufferReader(source.read())
-    is_file = content.read(6) == b"ARROW1"
+    is_stream = content.read(len(_SIGNATURE_OF_ARROW)) != _SIGNATURE_OF_ARROW
     content.seek(0)
-    if not is_file:
+    if is_stream:
         stream = pa.ipc.open_stream(content)
         return stream.schema, stream
     file = pa.ipc.open_file(content)
-    return file.schema, map(file.get_batch, range(file.num_record_batches))
+    batches = (file.get_batch(number) for number in range(file.num_record_batches))
+    return file.schema, batches
 
 
-def _unreadable(opened: OpenedFile, row: int, error: Exception) -> DataError:
+def _unreadable(opened: OpenedFile, rows_read: int, error: Exception) -> DataError:
     if isinstance(error, DataError):
         return error
     reason = " ".join(str(error).split())
-    return DataError(f"{opened.place}: cannot be read after row {row} ({reason})")
+    return DataError(f"{opened.place}: cannot be read after row {rows_read} ({reason})")
 
 
 def _without_texts(place: str, schema: pa.Schema) -> str:
@@ -430,34 +455,37 @@ def _values_of(batch: pa.RecordBatch, rows_before: int) -> Iterator[NumberedValu
                 yield number, value
 
 
-def _may_hold_text(kind: pa.DataType) -> bool:
+def _may_hold_text(data_type: pa.DataType) -> bool:
     """Return whether an Arrow type has texts or bytes at some depth."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(kind):
-        return _may_hold_text(kind.value_type)
-    if isinstance(kind, pa.BaseExtensionType):
-        return _may_hold_text(kind.storage_type)
-    if kind.num_fields:
-        fields = map(kind.field, range(kind.num_fields))
+    if pa.types.is_dictionary(data_type):
+        return _may_hold_text(data_type.value_type)
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _may_hold_text(data_type.storage_type)
+    if data_type.num_fields:
+        fields = [data_type.field(number) for number in range(data_type.num_fields)]
         return any(_may_hold_text(field.type) for field in fields)
-    return "string" in str(kind) or "binary" in str(kind)
+    name = str(data_type)  # such as ``large_string``
+    return "string" in name or "binary" in name
 
 
 def _texts_of(array: Any) -> Iterator[object]:
     """Return the texts of an Arrow array, one at a time, also those of lists and structures."""
-    import pyarrow as pa
+    from pyarrow import BaseExtensionType, types
 
-    kind = array.type
-    if not _may_hold_text(kind):
+    data_type = array.type
+    if not _may_hold_text(data_type):
         return iter(())
-    if isinstance(kind, pa.BaseExtensionType):
+    if isinstance(data_type, BaseExtensionType):
         return _texts_of(array.storage)
-    if not pa.types.is_nested(kind) or pa.types.is_union(kind) or pa.types.is_map(kind):
+    if types.is_list(data_type) or types.is_large_list(data_type):
+        elements = array.flatten()
+        return _with_words_joined(_texts_of(elements))
+    has_parts = types.is_nested(data_type)
+    if not has_parts or types.is_union(data_type) or types.is_map(data_type):
         return (value.as_py() for value in array)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _with_words_joined(_texts_of(array.flatten()))
-    parts = array.flatten()  # of structures, an array per field
+    parts = array.flatten()  # an array per field of a structure, or one of other lists
     if not isinstance(parts, list):
         parts = [parts]
     return chain.from_iterable(map(_texts_of, parts))
@@ -466,14 +494,14 @@ def _texts_of(array: Any) -> Iterator[object]:
 def _with_words_joined(values: Iterable[object]) -> Iterator[object]:
     """Yield values; if all are single words, also one text of them."""
     words: list[str] = []
-    only_words = True
+    are_words = True
     for value in values:
         yield value
         if is_word(value):
             words.append(str(value))
         else:
-            only_words = False
-    if only_words and len(words) > 1:
+            are_words = False
+    if are_words and len(words) > 1:
         yield " ".join(words)
 
 
@@ -481,12 +509,13 @@ def _read_archive(opened: OpenedFile) -> Iterator[NumberedValue]:
     """Yield the values of each file in a tar or zip archive, with the number of the file."""
     for number, (name, content) in enumerate(_members(opened), start=1):
         place = f"{opened.place}:{name}"
-        if suffix_of(name) in MEDIA_SUFFIXES:
+        is_media = suffix_of(name) in MEDIA_SUFFIXES
+        is_about_data = _ABOUT.fullmatch(Path(name).name) is not None
+        if is_media:
             opened.notes[MEDIA] += 1
+        if is_media or is_about_data:
             continue
-        if _ABOUT.fullmatch(Path(name).name):
-            continue
-        packing = compression(Path(name)) or compression_of(content[:16])
+        packing = compression(Path(name)) or compression_of(content[:_BYTES_OF_SIGNATURE])
         member = OpenedFile(content, place, packing, opened.notes)
         reader = _reader_of(name, member)
         if reader is None:
@@ -499,7 +528,7 @@ def _members(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of each file in an archive."""
     try:
         with closing(opened.stream()) as raw:
-            is_zip = raw.read(4) == b"PK\x03\x04"
+            is_zip = raw.read(len(_SIGNATURE_OF_ZIP)) == _SIGNATURE_OF_ZIP
         if is_zip:
             yield from _members_of_zip(opened)
         else:
@@ -514,7 +543,9 @@ def _members_of_tar(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
             place = f"{opened.place}:{member.name}"
             if member.isdir():
                 continue
-            content = archive.extractfile(member) if member.isfile() else None
+            content = None
+            if member.isfile():
+                content = archive.extractfile(member)
             if content is None:
                 raise DataError(f"{place}: a link, which is not read")
             yield member.name, _limited_content(content, place)
@@ -522,13 +553,15 @@ def _members_of_tar(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
 
 def _members_of_zip(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(opened.seekable()) as archive:
-        if not {"[Content_Types].xml", "mimetype"}.isdisjoint(archive.namelist()):
+        names = archive.namelist()
+        if any(marker in names for marker in _MARKERS_OF_OFFICE):
             raise DataError(f"{opened.place}: an office document; save it as CSV or text")
         for member in archive.infolist():
             place = f"{opened.place}:{member.filename}"
+            is_encrypted = member.flag_bits & 1
             if member.is_dir():
                 continue
-            if member.flag_bits & 1:
+            if is_encrypted:
                 raise DataError(f"{place}: encrypted")
             with archive.open(member) as content:
                 yield member.filename, _limited_content(content, place)
