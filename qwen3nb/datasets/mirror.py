@@ -17,7 +17,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,7 +73,9 @@ def mirrored(id_: str) -> Path | None:
     if mirror is None or not _HUB_ID.fullmatch(id_):
         return None
     folder = mirror / id_
-    return folder if folder.is_dir() else None
+    if not folder.is_dir():
+        return None
+    return folder
 
 
 def is_filled(id_: str) -> bool:
@@ -95,7 +97,7 @@ def _fetched_note(folder: Path) -> FetchedNote | None:
 def _note_of_unchanged(folder: Path) -> FetchedNote | None:
     """Return the note on a folder; None unless the folder has exactly the files of the note."""
     note = _fetched_note(folder)
-    if note is None or _content(folder) != sha256_json(sorted(note.files.items())):
+    if note is None or _content_digest(folder) != sha256_json(sorted(note.files.items())):
         return None
     return note
 
@@ -109,11 +111,12 @@ def changed_files(folder: Path) -> list[str]:
     if note is None:
         return []
     files = _copied_files(folder)
-    changed = files.keys() ^ note.files.keys()
-    for name in files.keys() & note.files.keys():
-        if sha256_file(files[name]) != note.files[name]:
-            changed.add(name)
-    return sorted(changed)
+    changed: list[str] = []
+    for name in sorted(files.keys() | note.files.keys()):
+        is_in_both = name in files and name in note.files
+        if not is_in_both or sha256_file(files[name]) != note.files[name]:
+            changed.append(name)
+    return changed
 
 
 def _copied_files(folder: Path) -> dict[str, Path]:
@@ -122,14 +125,16 @@ def _copied_files(folder: Path) -> dict[str, Path]:
     files: list[Path] = []
     for parent, _, names in os.walk(folder, followlinks=True):
         files += [Path(parent, name) for name in names]
-    copied: dict[str, Path] = {}
+    copied_files: dict[str, Path] = {}
     for file in sorted(files):
-        if file.is_file() and not_copied.isdisjoint([file, *file.parents]):
-            copied[str(file.relative_to(folder))] = file
-    return copied
+        is_copied = not_copied.isdisjoint([file, *file.parents])
+        if is_copied and file.is_file():
+            name = str(file.relative_to(folder))
+            copied_files[name] = file
+    return copied_files
 
 
-def _content(folder: Path) -> str:
+def _content_digest(folder: Path) -> str:
     """Return the digest of all files of a copy."""
     files = _copied_files(folder)
 
@@ -139,9 +144,9 @@ def _content(folder: Path) -> str:
     return remembered_digest(list(files.values()), digest)
 
 
-def _local_name(folder: Path) -> str:
+def _revision_by_content(folder: Path) -> str:
     """Return the revision of a copy that is identified by its content."""
-    return f"{SUBSTITUTE}{_content(folder)[:32]}"
+    return f"{SUBSTITUTE}{_content_digest(folder)[:32]}"
 
 
 def data_revision(task: Any) -> str:
@@ -170,7 +175,7 @@ def current_revision(id_: str, *, pinned: str) -> str:
     note = _note_of_unchanged(folder)
     if note is not None:
         return note.revision or pinned
-    return _local_name(folder)
+    return _revision_by_content(folder)
 
 
 def is_prepared(task: Any) -> bool:
@@ -180,11 +185,12 @@ def is_prepared(task: Any) -> bool:
     path: str = task.metadata.dataset["path"]
     if path.startswith(_BUILT_IN):
         return True
-    name = path.replace("/", "___")
     folder = mirrored(path)
-    if folder is not None:
-        name = _local_name(folder)
-    return Path(datasets.config.HF_DATASETS_CACHE, name).is_dir()
+    if folder is None:
+        name_in_cache = path.replace("/", "___")
+    else:
+        name_in_cache = _revision_by_content(folder)
+    return Path(datasets.config.HF_DATASETS_CACHE, name_in_cache).is_dir()
 
 
 @contextmanager
@@ -198,29 +204,44 @@ def local_data(task: Any) -> Iterator[None]:
     The datasets library gets a separate cache per content, because it caches a folder by base name,
     card and file times, and would serve outdated rows after a change.
     """
-    data = type(task).metadata.dataset
-    folder = mirrored(data["path"])
+    data_of_class = type(task).metadata.dataset
+    data_of_task = task.metadata.dataset
+    folder = mirrored(data_of_class["path"])
     if folder is None:
         yield
         return
     import datasets
 
-    local = {"path": str(folder), "revision": data_revision(task)}
-    entries = [data]
-    if task.metadata.dataset is not data:
-        entries.append(task.metadata.dataset)
-    originals: list[dict[str, Any]] = []
-    for entry in entries:
-        originals.append({key: entry[key] for key in local if key in entry})
-        entry.update(local)
-    shared_cache = datasets.config.HF_DATASETS_CACHE
-    datasets.config.HF_DATASETS_CACHE = Path(shared_cache) / _local_name(folder)
+    local_copy = {"path": str(folder), "revision": data_revision(task)}
+    cache = Path(datasets.config.HF_DATASETS_CACHE, _revision_by_content(folder))
+    with ExitStack() as changes:
+        changes.enter_context(_changed_items(data_of_class, local_copy))
+        if data_of_task is not data_of_class:
+            changes.enter_context(_changed_items(data_of_task, local_copy))
+        changes.enter_context(_changed_setting(datasets.config, "HF_DATASETS_CACHE", cache))
+        yield
+
+
+@contextmanager
+def _changed_items(target: dict[str, Any], items: dict[str, str]) -> Iterator[None]:
+    """Change items of a dictionary within the block."""
+    originals = {name: target[name] for name in items if name in target}
+    target.update(items)
     try:
         yield
     finally:
-        datasets.config.HF_DATASETS_CACHE = shared_cache
-        for entry, original in zip(entries, originals, strict=True):
-            entry.update(original)
+        target.update(originals)
+
+
+@contextmanager
+def _changed_setting(settings: object, name: str, value: object) -> Iterator[None]:
+    """Change a setting of a library within the block."""
+    original = getattr(settings, name)
+    setattr(settings, name, value)
+    try:
+        yield
+    finally:
+        setattr(settings, name, original)
 
 
 def load_data(task: Any) -> None:
@@ -233,58 +254,75 @@ def load_data(task: Any) -> None:
     if path.startswith(_BUILT_IN):
         task.load_data()
         return
-    if Path(path).is_dir() and _note_of_unchanged(Path(path)) is None:
-        changed = changed_files(Path(path))
-        if changed:
-            _log.warning(
-                "%s: not as it was fetched (%s), so scores are not those of %s. Remove it, and "
-                "fetch it again",
-                path,
-                listed(changed),
-                task.metadata.name,
-            )
+    is_local = Path(path).is_dir()
+    if is_local:
+        _warn_if_changed(Path(path), task.metadata.name)
     try:
         with hub_session():
             task.load_data()
-        if not Path(path).is_dir():
+        if not is_local:
             _check_revision(task.dataset, str(task.metadata.dataset.get("revision")))
     except Exception as error:  # a loader may raise anything
         raise explain(task, error) from error
 
 
+def _warn_if_changed(folder: Path, task_name: str) -> None:
+    """Warn of a copy that has changed since it was fetched."""
+    if _note_of_unchanged(folder) is not None:
+        return
+    changed = changed_files(folder)
+    if changed:
+        _log.warning(
+            "%s: not as it was fetched (%s), so scores are not those of %s. Remove it, and "
+            "fetch it again",
+            folder,
+            listed(changed),
+            task_name,
+        )
+
+
 def _check_revision(data: Any, revision: str) -> None:
     """Raise if data have another revision: the library falls back on its cache."""
     if isinstance(data, dict):
-        for part in data.values():
-            _check_revision(part, revision)
+        for split in data.values():
+            _check_revision(split, revision)
         return
-    if not _COMMIT.fullmatch(revision):
+    is_commit = _COMMIT.fullmatch(revision)
+    if not is_commit:
         return
-    for file in getattr(data, "cache_files", None) or ():
-        for part in Path(file["filename"]).parts:
-            if _COMMIT.fullmatch(part) and part != revision:
-                raise HubError(
-                    f"only another revision than {revision[:12]} is in the library's cache"
-                )
+    for file in getattr(data, "cache_files", None) or []:
+        # The library caches a data set in a folder that is called by its commit.
+        commits = [part for part in Path(file["filename"]).parts if _COMMIT.fullmatch(part)]
+        if any(commit != revision for commit in commits):
+            raise HubError(f"only another revision than {revision[:12]} is in the library's cache")
 
 
 def explain(task: Any, error: Exception) -> MirrorError:
     """Return the error for data that could not be loaded, and how to fetch them."""
-    name, data = task.metadata.name, task.metadata.dataset["path"]
+    name = task.metadata.name
+    data = task.metadata.dataset["path"]
     reason = hub_reason(error)
-    if "disk space" in reason or os.strerror(errno.ENOSPC) in reason:
+    is_disk_full = "disk space" in reason or os.strerror(errno.ENOSPC) in reason
+    if is_disk_full:
         from datasets.config import HF_DATASETS_CACHE
 
         return MirrorError(
             f"{name}: No space left to prepare the data in {HF_DATASETS_CACHE}; free some there, "
             "or set HF_HOME"
         )
-    place = "no mirror is set (QWEN3NB_MIRROR)"
-    if paths.mirror():
-        place = f"not in the mirror {paths.mirror()}"
-    problem = f"the data {data} are not available: {place}, and the hub failed ({reason})"
+    mirror = paths.mirror()
     if Path(data).is_dir():
         problem = f"the copy of the data in {data} cannot be loaded ({reason}); remove it"
+    elif mirror:
+        problem = (
+            f"the data {data} are not available: not in the mirror {mirror}, and the hub failed "
+            f"({reason})"
+        )
+    else:
+        problem = (
+            f"the data {data} are not available: no mirror is set (QWEN3NB_MIRROR), and the hub "
+            f"failed ({reason})"
+        )
     return MirrorError(
         f"{name}: {problem}. Fetch them on a connected machine: "
         f"`qwen3nb fetch --tasks {name} --mirror DIR`"
@@ -293,22 +331,31 @@ def explain(task: Any, error: Exception) -> MirrorError:
 
 def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
     """List the data sets and models that tasks (MTEB objects) and models need, each once."""
-    users: dict[tuple[Kind, str, str | None], list[str]] = {}
+    single_needs: list[Need] = []
     for task in tasks:
         for part in getattr(task.metadata, "tasks", None) or [task]:
             data = part.metadata.dataset
             id_ = data["path"]
-            if _HUB_ID.fullmatch(id_) and not id_.startswith(_BUILT_IN):
-                key: tuple[Kind, str, str | None] = ("dataset", id_, data.get("revision"))
-                users.setdefault(key, []).append(part.metadata.name)
+            is_built_in = id_.startswith(_BUILT_IN)
+            if _HUB_ID.fullmatch(id_) and not is_built_in:
+                names = (part.metadata.name,)
+                single_needs.append(Need("dataset", id_, data.get("revision"), names))
     for source in models:
         for part in source.parts or (source,):
             if part.on_hub and part.id is not None:
-                key = ("model", part.id, part.revision)
-                users.setdefault(key, []).append(source.spec)
-    return [
-        Need(kind, id_, revision, tuple(names)) for (kind, id_, revision), names in users.items()
-    ]
+                single_needs.append(Need("model", part.id, part.revision, (source.spec,)))
+    return _joined(single_needs)
+
+
+def _joined(single_needs: Iterable[Need]) -> list[Need]:
+    """Return each need once, with all that need it."""
+    joined: dict[tuple[str, str, str | None], Need] = {}
+    for need in single_needs:
+        key = (need.kind, need.id, need.revision)
+        if key in joined:
+            need = replace(need, used_by=joined[key].used_by + need.used_by)
+        joined[key] = need
+    return list(joined.values())
 
 
 @contextmanager
@@ -327,19 +374,15 @@ def hub_access(
     if all(is_filled(need.id) for need in requirements):
         yield
         return
-    reachable = reachable or hub_reachable
-    online = reachable()
-    # Downloads are counted at another server, which may be unreachable.
-    changed: list[tuple[Any, str, bool]] = [(datasets.config, "HF_UPDATE_DOWNLOAD_COUNTS", False)]
-    if not online:
-        changed.append((constants, "HF_HUB_OFFLINE", True))
-        changed.append((datasets.config, "HF_HUB_OFFLINE", True))
-    with ExitStack() as stack:
-        for settings, name, value in changed:
-            stack.callback(setattr, settings, name, getattr(settings, name))
-            setattr(settings, name, value)
-        if online:
-            stack.enter_context(hub_session())
+    is_reachable = reachable or hub_reachable
+    with ExitStack() as changes:
+        if is_reachable():
+            changes.enter_context(hub_session())
+        else:
+            for settings in (constants, datasets.config):
+                changes.enter_context(_changed_setting(settings, "HF_HUB_OFFLINE", True))
+        # Downloads are counted at another server, which may be unreachable.
+        changes.enter_context(_changed_setting(datasets.config, "HF_UPDATE_DOWNLOAD_COUNTS", False))
         yield
 
 
@@ -352,13 +395,14 @@ def missing(
 
     ``reachable`` is like `hub_reachable`; called only if something is not stored locally.
     """
-    unavailable = [
-        need for need in requirements if not is_filled(need.id) and not _in_hub_cache(need)
-    ]
-    reachable = reachable or hub_reachable
-    if not unavailable or reachable():
-        return []
-    return unavailable
+    not_stored: list[Need] = []
+    for need in requirements:
+        if not is_filled(need.id) and not _in_hub_cache(need):
+            not_stored.append(need)
+    is_reachable = reachable or hub_reachable
+    if not_stored and not is_reachable():
+        return not_stored
+    return []
 
 
 def load_here(task: Any) -> None:
@@ -388,31 +432,32 @@ def missing_error(
     """
     mirror = paths.mirror()
     place = "in a mirror (QWEN3NB_MIRROR is not set)"
+    target = "DIR"
     if mirror:
         place = f"in the mirror {mirror}"
+        target = str(mirror)
     lines = [
         f"{len(unavailable)} of the data sets and models needed are neither {place} nor in "
         f"the hub's cache, and {problem}:"
     ]
     for need in unavailable:
-        lines.append(f"  {need.kind:8} {need.id:45} for {', '.join(need.used_by[:3])}")
-    options = command.strip() or _options_for(unavailable)
-    lines.append(
-        f"Fetch them on a connected machine: `qwen3nb fetch {options} --mirror {mirror or 'DIR'}`"
-    )
+        users = ", ".join(need.used_by[:3])
+        lines.append(f"  {need.kind:8} {need.id:45} for {users}")
+    options = command.strip() or _fetch_options(unavailable)
+    lines.append(f"Fetch them on a connected machine: `qwen3nb fetch {options} --mirror {target}`")
     return MirrorError("\n".join(lines))
 
 
-def _options_for(unavailable: Iterable[Need]) -> str:
+def _fetch_options(unavailable: list[Need]) -> str:
     """Return the options of ``qwen3nb fetch`` for what is missing."""
-    users: dict[Kind, set[str]] = {}
-    for need in unavailable:
-        users.setdefault(need.kind, set()).update(need.used_by)
-    options = [
-        f"{option} {','.join(sorted(users[kind]))}"
-        for kind, option in _OPTIONS.items()
-        if kind in users
-    ]
+    options: list[str] = []
+    for kind, option in _OPTIONS.items():
+        users: set[str] = set()
+        for need in unavailable:
+            if need.kind == kind:
+                users.update(need.used_by)
+        if users:
+            options.append(f"{option} {','.join(sorted(users))}")
     return " ".join(options)
 
 
@@ -424,13 +469,14 @@ def _in_hub_cache(need: Need) -> bool:
     import datasets
     from huggingface_hub import constants
 
+    revision = need.revision or "*"
     if need.kind == "dataset":
-        folders = Path(datasets.config.HF_DATASETS_CACHE, need.id.replace("/", "___"), "*", "*")
+        cache = Path(datasets.config.HF_DATASETS_CACHE)
+        pattern = f"{need.id.replace('/', '___')}/*/*/{revision}"
     else:
-        folders = Path(constants.HF_HUB_CACHE, f"models--{need.id.replace('/', '--')}", "snapshots")
-    pattern = folders.expanduser() / (need.revision or "*")
-    snapshots = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
-    return any(snapshot.is_dir() for snapshot in snapshots)
+        cache = Path(constants.HF_HUB_CACHE)
+        pattern = f"models--{need.id.replace('/', '--')}/snapshots/{revision}"
+    return any(folder.is_dir() for folder in cache.expanduser().glob(pattern))
 
 
 def fetch_all(
@@ -452,10 +498,10 @@ def fetch_all(
         The reason per id that is not in the mirror; empty for those not tried.
     """
     failures: dict[str, str] = {}
-    hub_fails = False
+    is_hub_unusable = False
     with hub_session():
         for need in requirements:
-            if hub_fails and not _is_fetched(need, mirror):
+            if is_hub_unusable and not _is_fetched(need, mirror):
                 failures[need.id] = ""
                 continue
             try:
@@ -463,8 +509,9 @@ def fetch_all(
                 arrived()
             except MirrorError as error:
                 failures[need.id] = str(error)
-                if isinstance(error.__cause__, HubError) and error.__cause__.lasting:
-                    hub_fails = True
+                cause = error.__cause__
+                if isinstance(cause, HubError) and cause.lasting:
+                    is_hub_unusable = True
     return failures
 
 
@@ -484,33 +531,35 @@ def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> 
     if _is_fetched(need, mirror):
         say(f"  present  {need.id}")
         return folder
-    say(f"  fetching {need.id} @ {(need.revision or 'main')[:12]}")
-    partial = mirror / _PARTIAL / f"{need.kind}s--{need.id.replace('/', '--')}"
-    names = _download(need, partial, mirror)
-    _refuse_other_files(folder, names)
-    for name in _copied_files(partial).keys() - names:  # of other revisions
-        (partial / name).unlink()
-    note = FetchedNote(
-        id=need.id,
-        kind=need.kind,
-        revision=need.revision,
-        files={name: sha256_file(partial / name) for name in sorted(names)},
-    )
-    write_json(partial / NOTE, note.model_dump())
-    shutil.rmtree(partial / ".cache", ignore_errors=True)  # metadata of the hub's library
+    revision = need.revision or "main"
+    say(f"  fetching {need.id} @ {revision[:12]}")
+    partial_folder = mirror / _PARTIAL / f"{need.kind}s--{need.id.replace('/', '--')}"
+    names = _download(need, partial_folder, mirror)
+    _check_only_hub_files(folder, names)
+    for name in _copied_files(partial_folder).keys() - names:  # of other revisions
+        (partial_folder / name).unlink()
+    _write_note(need, partial_folder, names)
+    shutil.rmtree(partial_folder / ".cache", ignore_errors=True)  # metadata of the hub's library
     folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(folder, ignore_errors=True)  # contains only files of the hub
-    partial.rename(folder)
+    partial_folder.rename(folder)
     with suppress(OSError):  # not empty: other downloads are incomplete
-        partial.parent.rmdir()
+        partial_folder.parent.rmdir()
     return folder
 
 
-def _download(need: Need, partial: Path, mirror: Path) -> set[str]:
-    """Download the files of a need into ``partial``, and return their names."""
+def _write_note(need: Need, folder: Path, names: Iterable[str]) -> None:
+    """Write the note next to the files of a download."""
+    digests = {name: sha256_file(folder / name) for name in sorted(names)}
+    note = FetchedNote(id=need.id, kind=need.kind, revision=need.revision, files=digests)
+    write_json(folder / NOTE, note.model_dump())
+
+
+def _download(need: Need, folder: Path, mirror: Path) -> set[str]:
+    """Download the files of a need into a folder, and return their names."""
     try:
         names = download_into(
-            partial,
+            folder,
             need.id,
             kind=need.kind,
             revision=need.revision,
@@ -525,7 +574,7 @@ def _download(need: Need, partial: Path, mirror: Path) -> set[str]:
     return names
 
 
-def _refuse_other_files(folder: Path, names: set[str]) -> None:
+def _check_only_hub_files(folder: Path, names: set[str]) -> None:
     """Refuse a folder that `fetch` did not write, with files that the hub does not have."""
     if _fetched_note(folder) is not None:
         return
@@ -546,7 +595,7 @@ def sizes(
 
     ``say`` is called once with the first reason.
     """
-    sized: list[tuple[Need, str]] = []
+    size_of_need: list[tuple[Need, str]] = []
     has_failed = False
     with hub_session():
         for need in requirements:
@@ -559,8 +608,8 @@ def sizes(
                 if not has_failed:
                     say(f"{need.id}: {hub_reason(error)}")
                 has_failed = True
-            sized.append((need, size))
-    return sized
+            size_of_need.append((need, size))
+    return size_of_need
 
 
 def mirrored_words() -> list[Path]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 from uuid import UUID
 
 from qwen3nb.datasets import rows as reader
@@ -29,7 +29,7 @@ from qwen3nb.datasets.rows import DataError, listed, printable
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.strict_json import parse_json
 
-_FIELD = re.compile(r"\{(\w[\w -]*)\}")
+_FIELD = re.compile(r"\{(\w[\w -]*)\}")  # such as {full_name}
 _MOST_STARS = 1e15
 
 
@@ -86,6 +86,13 @@ class Documents:
     updated: Mapping[str, date | None]  # date of the last change (UTC), likewise
 
 
+class TemplatePart(NamedTuple):
+    """A field of a template, with the literal text between the previous field and it."""
+
+    text_before: str
+    name: str
+
+
 @dataclass(frozen=True)
 class TextTemplate:
     """A template for the text of a document: ``{full_name}. {purpose}. {description}``.
@@ -98,48 +105,55 @@ class TextTemplate:
     'a. x y'
     """
 
-    parts: tuple[tuple[str, str], ...]  # fields in order, each with the literal text before it
+    parts: tuple[TemplatePart, ...]
     after: str  # the literal text after the last field
 
     @classmethod
     def parse(cls, text: str) -> TextTemplate:
         """Parse a template; raise DataError unless it has fields, all plain names in braces."""
-        *parts, after = _FIELD.split(text)
-        literals, names = parts[::2], parts[1::2]
-        literal_text = "".join([*literals, after])
-        if not names or "{" in literal_text or "}" in literal_text:
+        parts: list[TemplatePart] = []
+        literal_text = ""
+        end_of_field = 0
+        for match in _FIELD.finditer(text):
+            text_before = text[end_of_field : match.start()]
+            parts.append(TemplatePart(text_before, name=match[1]))
+            literal_text += text_before
+            end_of_field = match.end()
+        after = text[end_of_field:]
+        literal_text += after
+        if not parts or "{" in literal_text or "}" in literal_text:
             raise DataError(
                 f"text template {text!r}: expected text with names of fields in braces, as in "
                 "'{title}. {text}'"
             )
-        return cls(tuple(zip(literals, names, strict=True)), after)
+        return cls(tuple(parts), after)
 
     def fill(self, values: Mapping[str, str]) -> str:
         """Return the text for ``values``; empty if all fields are empty."""
         text = ""
-        for literal, name in self.parts:
-            value = values.get(name, "").strip()
+        for part in self.parts:
+            value = values.get(part.name, "").strip()
             if not value:
                 continue
             if text:
-                text += literal
+                text += part.text_before
             text += value
         if not text:
             return ""
-        before = self.parts[0][0]
-        return f"{before}{text}{self.after}"
+        return f"{self.parts[0].text_before}{text}{self.after}"
 
 
 def find_layout(preset: str | None = None, **changes: Unpack[LayoutChanges]) -> DocumentLayout:
     """Return the layout of ``preset`` (or the default), with ``changes`` that are not None."""
     layout = DocumentLayout()
     if preset:
-        layout = PRESETS[check_choice("preset", preset, PRESETS)]
-    fields: dict[str, Any] = {}
+        check_choice("preset", preset, PRESETS)
+        layout = PRESETS[preset]
+    new_fields: dict[str, Any] = {}
     for name, value in changes.items():
         if value is not None:
-            fields[name] = value
-    return replace(layout, **fields)
+            new_fields[name] = value
+    return replace(layout, **new_fields)
 
 
 def read_documents(source: object, layout: DocumentLayout | None = None) -> Documents:
@@ -150,7 +164,8 @@ def read_documents(source: object, layout: DocumentLayout | None = None) -> Docu
             text; a text is of another type or not valid Unicode, or all are empty; a star count
             is negative; a date is invalid; or the file is too large.
     """
-    layout = layout or DocumentLayout()
+    if layout is None:
+        layout = DocumentLayout()
     template = TextTemplate.parse(layout.text)
     columns = _columns(layout, template)
     if isinstance(source, Path | str):
@@ -171,7 +186,8 @@ def read_documents(source: object, layout: DocumentLayout | None = None) -> Docu
             stars[name] = _count(place, layout.stars, row[layout.stars])
         if layout.updated:
             updated[name] = _day(place, layout.updated, row[layout.updated])
-    if not any(text.strip() for text in texts.values()):
+    has_text = any(text.strip() for text in texts.values())
+    if not has_text:
         raise DataError(f"{file}: expected documents with a text; got {len(texts)} without")
     return Documents(file.name, texts, stars, updated)
 
@@ -179,7 +195,7 @@ def read_documents(source: object, layout: DocumentLayout | None = None) -> Docu
 def _columns(layout: DocumentLayout, template: TextTemplate) -> list[str]:
     """Return the columns that a layout reads, each once, the id first."""
     columns = [layout.id_column]
-    columns += [layout.column_of(name) for _, name in template.parts]
+    columns += [layout.column_of(part.name) for part in template.parts]
     columns += [column for column in (layout.stars, layout.updated) if column]
     return list(dict.fromkeys(columns))
 
@@ -212,37 +228,42 @@ def _with_all_columns(
     An object with a similarly spelt key instead is refused. So is one with only an id, if each
     ``needs_text``: its text would be empty.
     """
-    id_column, *other_columns = columns
-    seen: set[str] = set()
+    id_column, *text_columns = columns
+    if not text_columns:  # the id is the text, too
+        text_columns = [id_column]
+    present: set[str] = set()
     for place, row in rows:
-        seen |= row.keys()
+        present.update(row.keys())
         if id_column not in row:
             raise DataError(f"{place}: no field {id_column!r}; fields: {listed(row)}")
-        for name in columns:
-            if name not in row:
-                _refuse_misspelt(place, name, row, columns)
-        if needs_text and row.keys().isdisjoint(other_columns or columns):
-            raise DataError(f"{place}: no field {other_columns[0]!r}; fields: {listed(row)}")
-        yield place, {name: row.get(name) for name in columns}
-    missing_fields = [name for name in columns if name not in seen]
-    if seen and missing_fields:
+        for column in columns:
+            if column not in row:
+                _check_spelling(place, column, row, columns)
+        has_text = any(column in row for column in text_columns)
+        if needs_text and not has_text:
+            raise DataError(f"{place}: no field {text_columns[0]!r}; fields: {listed(row)}")
+        yield place, {column: row.get(column) for column in columns}
+    missing_columns = [column for column in columns if column not in present]
+    if present and missing_columns:
         raise DataError(
-            f"{file}: no line has the field {missing_fields[0]!r}; fields: {listed(sorted(seen))}"
+            f"{file}: no line has the field {missing_columns[0]!r}; "
+            f"fields: {listed(sorted(present))}"
         )
 
 
-def _refuse_misspelt(
+def _check_spelling(
     place: str,
-    name: str,
+    column: str,
     row: Row,
     columns: list[str],
 ) -> None:
-    """Refuse an object that has a key like ``name`` in its place."""
-    similar = get_close_matches(name, row.keys() - set(columns), 1, cutoff=0.75)
-    if similar:
+    """Refuse an object that has a key like the missing ``column`` in its place."""
+    other_keys = row.keys() - set(columns)
+    similar_keys = get_close_matches(column, other_keys, 1, cutoff=0.75)
+    if similar_keys:
         raise DataError(
-            f"{place}: no field {name!r}, but {printable(similar[0])!r:.60}; correct the key, "
-            "or add the field"
+            f"{place}: no field {column!r}, but {printable(similar_keys[0])!r:.60}; correct the "
+            "key, or add the field"
         )
 
 
@@ -260,14 +281,15 @@ def _text(
     template: TextTemplate,
     row: Row,
 ) -> str:
-    values = {}
-    for _, name in template.parts:
-        column = layout.column_of(name)
-        field_place = f"{place}: field {column!r}"
-        if name in layout.lists:
-            values[name] = _joined_list(field_place, row[column])
+    """Return the text of a document: the template, filled with the values of a row."""
+    values: dict[str, str] = {}
+    for part in template.parts:
+        column = layout.column_of(part.name)
+        place_of_value = f"{place}: field {column!r}"
+        if part.name in layout.lists:
+            values[part.name] = _joined_list(place_of_value, row[column])
         else:
-            values[name] = _plain_text(field_place, row[column])
+            values[part.name] = _plain_text(place_of_value, row[column])
     text = template.fill(values)
     if not reader.unicode_text(text):
         raise DataError(f"{place}: the text is not valid Unicode: {text!r:.60}")
@@ -287,11 +309,10 @@ def _plain_text(place: str, value: object) -> str:
 
 def _joined_list(place: str, value: object) -> str:
     """Return a list, or JSON of one, as its texts joined by spaces; empty for null."""
-    if value is None:
+    is_empty = value is None or (isinstance(value, str) and not value.strip())
+    if is_empty:
         return ""
     if isinstance(value, str):
-        if not value.strip():
-            return ""
         try:
             value = parse_json(value)
         except ValueError:
@@ -320,7 +341,8 @@ def _count(place: str, column: str, value: object) -> int | None:
     if value is None:
         return None
     number = reader.stated_number(value)
-    if number is None or not number.is_integer() or not 0 <= number < _MOST_STARS:
+    is_count = number is not None and number.is_integer() and 0 <= number < _MOST_STARS
+    if number is None or not is_count:
         raise DataError(f"{place}: {column!r} is {value!r:.40}, expected a count of 0 or more")
     return int(number)
 
@@ -342,8 +364,8 @@ def _as_day(value: object) -> date | None:
     """Return a text, a time or a day as a day in UTC; None for anything else."""
     if isinstance(value, str):
         value = datetime.fromisoformat(value.strip())
-    if isinstance(value, datetime):
-        if value.tzinfo:
+    if isinstance(value, datetime):  # which is also a date
+        if value.tzinfo is not None:
             value = value.astimezone(UTC)
         return value.date()
     if isinstance(value, date):

@@ -176,39 +176,43 @@ class _Database(Format):
         tables = self.tables(database)
         table = self.chosen_table(file, list(tables), request.table)
         schema, name = tables[table]
-        stored = [row[0] for row in database.execute(self.list_columns, (schema, name)).fetchall()]
-        columns = request.columns or tuple(stored)
-        for column in columns:
-            if column not in stored:
+        column_rows = database.execute(self.list_columns, (schema, name)).fetchall()
+        stored_columns = [column for (column,) in column_rows]
+        for column in request.columns:
+            if column not in stored_columns:
                 raise DataError(
                     f"{file}: table {table!r} has no column {column!r} (generated columns are not "
-                    f"read); columns: {listed(stored)}"
+                    f"read); columns: {listed(stored_columns)}"
                 )
+        columns = request.columns or tuple(stored_columns)
         selection = ", ".join(map(_quoted, columns))
         source = f"{_quoted(schema)}.{_quoted(name)}"
         cursor = database.execute(f"SELECT {selection} FROM {source}")  # noqa: S608
-        for number, values in enumerate(iter(cursor.fetchone, None), start=1):
+        rows = iter(cursor.fetchone, None)
+        for number, values in enumerate(rows, start=1):
             yield f"{file}: row {number}", dict(zip(columns, values, strict=True))
 
     def tables(self, database: _Connection) -> dict[str, tuple[str, str]]:
         """Return schema and name of each table; those outside the main schema are named by both."""
         tables: dict[str, tuple[str, str]] = {}
         for schema, name in sorted(database.execute(self.list_tables).fetchall()):
-            full_name = name if schema == self.main_schema else f"{schema}.{name}"
+            full_name = f"{schema}.{name}"
+            if schema == self.main_schema:
+                full_name = name
             tables[full_name] = (schema, name)
         return dict(sorted(tables.items()))
 
     def chosen_table(self, file: Path, tables: Sequence[str], table: str | None) -> str:
         """Return the table to read: the given one, or the only one."""
-        if table is None and len(tables) == 1:
-            return tables[0]
         if table is None:
+            if len(tables) == 1:
+                return tables[0]
             problem = "expected one table, or the name of one"
-        elif table in tables:
-            return table
-        elif table.removeprefix(f"{self.main_schema}.") in tables:
-            return table.removeprefix(f"{self.main_schema}.")
         else:
+            short_name = table.removeprefix(f"{self.main_schema}.")
+            for known_name in (table, short_name):
+                if known_name in tables:
+                    return known_name
             problem = f"no table {table!r}"
         raise DataError(f"{file}: {problem}; tables: {listed(tables) or 'none'}")
 
@@ -273,13 +277,13 @@ class DuckDb(_Database):
                 f"{file}: reading a DuckDB file needs duckdb; pip install 'qwen3nb[duckdb]'"
             ) from None
         try:
-            with closing(duckdb.connect(str(file), read_only=True, config=self.options)) as base:
-                base.execute("SET lock_configuration = true")
-                yield from self.selected_rows(file, base, request)
+            connection = duckdb.connect(str(file), read_only=True, config=self.options)
+            with closing(connection) as database:
+                database.execute("SET lock_configuration = true")
+                yield from self.selected_rows(file, database, request)
         except duckdb.Error as error:
-            lines = str(error).strip().splitlines()
-            reason = lines[0] if lines else repr(error)
-            raise DataError(f"{file}: DuckDB: {printable(reason)}") from None
+            lines = str(error).strip().splitlines() or [repr(error)]
+            raise DataError(f"{file}: DuckDB: {printable(lines[0])}") from None
 
 
 FORMATS: tuple[Format, ...] = (Sqlite(), DuckDb(), Json(), JsonLines(), Yaml(), SeparatedValues())

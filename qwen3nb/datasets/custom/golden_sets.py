@@ -66,19 +66,22 @@ def _queries_of_judgements(rows: Iterator[PlacedRow], file: Path) -> list[dict[s
         DataError: no column of queries, documents or grades; a grade that is no whole number; or
             a document that is judged twice for a query.
     """
-    grades_of: dict[str, dict[str, int]] = {}
+    grades_by_query: dict[str, dict[str, int]] = {}
     for place, row in rows:
         columns = list(row)
         text_column = required_column(columns, _TEXT, place=f"{file}:1")
         columns.remove(text_column)
         document_column = required_column(columns, _DOCUMENT, place=f"{file}:1")
         grade_column = required_column(columns, GRADE, place=f"{file}:1")
-        grades = grades_of.setdefault(_cell(row[text_column]), {})
+        grades = grades_by_query.setdefault(_cell(row[text_column]), {})
         document = _cell(row[document_column])
         if document in grades:
             raise DataError(f"{place}: {document!r:.60} is judged twice for its query")
         grades[document] = _whole_number(_cell(row[grade_column]), place=place)
-    return [{"query": text, "relevance_grades": grades} for text, grades in grades_of.items()]
+    queries: list[dict[str, object]] = []
+    for text, grades in grades_by_query.items():
+        queries.append({"query": text, "relevance_grades": grades})
+    return queries
 
 
 def _cell(value: object) -> str:
@@ -112,23 +115,24 @@ def with_our_names(queries: Sequence[object]) -> list[object]:
 
 
 def _query_with_our_names(query: Mapping[str, object], number: int) -> dict[str, object]:
-    fields = dict(query)
-    name: object = f"q{number}"
-    id_column = find_column(fields, _ID)
+    """Return the fields of a query, those that are known under our names, before the others."""
+    other_fields = dict(query)
+    our_fields: dict[str, object] = {"id": f"q{number}"}
+    id_column = find_column(other_fields, _ID)
     if id_column is not None:
-        name = _text_of_number(fields.pop(id_column))
-    renamed: dict[str, object] = {"id": name}
-    text_column = find_column(fields, _TEXT)
+        our_fields["id"] = _text_of_number(other_fields.pop(id_column))
+    text_column = find_column(other_fields, _TEXT)
     if text_column is not None:
-        renamed["query"] = fields.pop(text_column)
-    if fields.keys().isdisjoint(_OUR_JUDGEMENTS):
-        column = find_column(fields, _JUDGEMENTS)
-        if column is not None:
-            renamed |= _judgements(column, fields.pop(column))
-    return renamed | fields
+        our_fields["query"] = other_fields.pop(text_column)
+    has_our_judgements = any(name in other_fields for name in _OUR_JUDGEMENTS)
+    judgements_column = find_column(other_fields, _JUDGEMENTS)
+    if judgements_column is not None and not has_our_judgements:
+        value = other_fields.pop(judgements_column)
+        our_fields |= _judgements_with_our_names(judgements_column, value)
+    return our_fields | other_fields
 
 
-def _judgements(column: str, value: object) -> dict[str, object]:
+def _judgements_with_our_names(column: str, value: object) -> dict[str, object]:
     """Return grades per document, or a list of relevant documents, under our names."""
     if isinstance(value, Mapping):
         return {"relevance_grades": dict(value)}
@@ -136,7 +140,8 @@ def _judgements(column: str, value: object) -> dict[str, object]:
         return {"expected": [value]}
     if not isinstance(value, list | tuple):
         return {column: value}
-    if not all(isinstance(document, Mapping) for document in value):
+    are_objects = all(isinstance(document, Mapping) for document in value)
+    if not are_objects:
         return {"expected": [_text_of_number(document) for document in value]}
     documents: list[str] = []
     grades: dict[str, object] = {}
@@ -149,7 +154,8 @@ def _judgements(column: str, value: object) -> dict[str, object]:
         grade_column = find_column(fields, GRADE)
         if grade_column is not None:
             grades[document] = fields[grade_column]
-    if len(grades) == len(documents):
+    have_grades = len(grades) == len(documents)
+    if have_grades:
         return {"relevance_grades": grades}
     return {"expected": documents}
 

@@ -40,7 +40,7 @@ from qwen3nb.datasets.rows import DataError, listed
 from qwen3nb.models.search.words import Words, words_of_texts
 from qwen3nb.utils.atomic_files import canonical, sha256_json
 
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,15 @@ class Domain:
         return binary_grades(self.grades, self.threshold)
 
 
+@dataclass
+class Boosts:
+    """How stars and recency change the scores of documents."""
+
+    factors: dict[str, float]  # by document
+    recipe: dict[str, object] = field(default_factory=dict)  # the parameters of the factors
+    notes: list[str] = field(default_factory=list)  # on missing values
+
+
 def load_domain(
     queries: object,
     documents: object,
@@ -117,40 +126,41 @@ def load_domain(
         queries = read_queries(queries)
     if not isinstance(documents, Documents):
         documents = read_documents(documents, layout)
+    boosts = Boosts(dict.fromkeys(documents.texts, 1.0))
     if boost:
-        factors, recipe, notes = document_factors(documents, queries.settings, on=on)
-    else:
-        factors, recipe, notes = dict.fromkeys(documents.texts, 1.0), {}, []
+        boosts = document_factors(documents, queries.settings, on=on)
     threshold = relevance_threshold or queries.settings.relevance_threshold
-    judged = _judged(queries, documents, threshold)
-    scored = [query for query in queries.queries if query.id in judged]
-    dropped = [query for query in queries.queries if query.id not in judged]
+    grades = _grades_of_scored(queries, documents, threshold)
+    scored = [query for query in queries.queries if query.id in grades]
+    dropped = [query for query in queries.queries if query.id not in grades]
     texts = {query.id: query.text for query in scored}
-    itself, counts_of_itself = documents_of_themselves(texts, documents.texts, judged)
-    counts = _counts(queries, documents, dropped, threshold) | counts_of_itself
+    itself, counts_of_itself = documents_of_themselves(texts, documents.texts, grades)
+    counts = _counts(queries, documents, dropped, threshold)
+    counts |= counts_of_itself
     counts |= text_counts("documents", documents.texts.values())
     counts |= text_counts("queries", texts.values())
-    content = [_document_digest(documents, factors), texts, judged, threshold, recipe]
+    document_digest = _document_digest(documents, boosts.factors)
+    content = [document_digest, texts, grades, threshold, boosts.recipe]
     if itself:
         content.append(itself)
     revision = sha256_json(content)
-    notes += _notes(queries, documents.texts, threshold)
-    for query, copies in itself.items():
-        notes.append(
-            f"query {query!r}: is itself a document, left out of its ranking: {listed(copies)}"
-        )
+    stem = _safe_name(name or documents.name.split(".")[0])
     return Domain(
-        name=f"domain-{_stem(name or documents.name.split('.')[0])}-{revision[:8]}",
+        name=f"domain-{stem}-{revision[:8]}",
         revision=revision,
         texts=documents.texts,
-        factors=factors,
-        recipe=recipe,
+        factors=boosts.factors,
+        recipe=boosts.recipe,
         queries=texts,
         categories={query.id: query.category for query in scored},
-        grades=judged,
+        grades=grades,
         threshold=threshold,
         dropped=tuple(query.id for query in dropped),
-        notes=tuple(notes),
+        notes=(
+            *boosts.notes,
+            *_notes_on_queries(queries, documents.texts, threshold),
+            *_notes_on_copies(itself),
+        ),
         counts=nonzero(counts),
         clusters=with_copies(_clusters(scored), texts),
         itself=itself,
@@ -158,7 +168,13 @@ def load_domain(
     )
 
 
-def _judged(
+def _notes_on_copies(itself: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each query that is itself a document."""
+    for query, documents in itself.items():
+        yield f"query {query!r}: is itself a document, left out of its ranking: {listed(documents)}"
+
+
+def _grades_of_scored(
     queries: QueryFile,
     documents: Documents,
     threshold: int,
@@ -168,21 +184,21 @@ def _judged(
     Raises:
         DataError: there is no such query.
     """
-    judged: dict[str, Mapping[str, int]] = {}
-    highest = 0
+    grades_by_query: dict[str, Mapping[str, int]] = {}
+    highest_of_all = 0
     for query in queries.queries:
         grades = in_corpus(query.grades, documents.texts)
-        best = highest_grade(grades)
-        highest = max(highest, best)
-        if best >= threshold:
-            judged[query.id] = grades
-    if judged:
-        return judged
+        highest = highest_grade(grades)
+        highest_of_all = max(highest_of_all, highest)
+        if highest >= threshold:
+            grades_by_query[query.id] = grades
+    if grades_by_query:
+        return grades_by_query
     advice = "check the id column"
-    if 0 < highest < threshold:
+    if highest_of_all > 0:
         advice = (
-            f"the highest grade is {highest}: set relevance_threshold = 1 under [settings], or "
-            "give --relevance-threshold 1"
+            f"the highest grade is {highest_of_all}: set relevance_threshold = 1 under [settings], "
+            "or give --relevance-threshold 1"
         )
     raise DataError(
         f"{queries.file}: no query has a document of grade {threshold} or higher among the "
@@ -205,6 +221,7 @@ def _counts(
         place=queries.file,
         zeros=False,
     )
+    # Their relevant documents are missing, or else they would not be dropped.
     unwinnable = [query for query in dropped if highest_grade(query.grades) >= threshold]
     counts[UNWINNABLE] = len(unwinnable)
     counts[UNANSWERABLE] = len(dropped) - counts[UNJUDGED] - len(unwinnable)
@@ -226,25 +243,30 @@ def _document_digest(documents: Documents, factors: Mapping[str, float]) -> str:
     return digest.hexdigest()
 
 
-def _stem(name: str) -> str:
+def _safe_name(name: str) -> str:
     """Return a name that is safe in file names."""
-    plain = _UNFIT.sub("-", name).strip("-._") or "data"
+    plain = _UNSAFE.sub("-", name).strip("-._") or "data"
     return plain[:60]
 
 
-def _notes(queries: QueryFile, documents: Collection[str], threshold: int) -> Iterator[str]:
+def _notes_on_queries(
+    queries: QueryFile,
+    documents: Collection[str],
+    threshold: int,
+) -> Iterator[str]:
     """Yield a line for each query that is dropped or whose list contradicts its grades."""
     for query in queries.queries:
         place = f"{queries.file.name}: query {query.id!r}"
-        document_ids = dict.fromkeys([*query.grades, *query.expected])
-        unknown = [document for document in document_ids if document not in documents]
+        judged_documents = dict.fromkeys([*query.grades, *query.expected])
+        unknown = [document for document in judged_documents if document not in documents]
         if unknown:
             yield f"{place}: not among the documents, ignored: {listed(unknown)}"
-        relevant = {name for name, grade in query.grades.items() if grade >= threshold}
-        differing = sorted(relevant ^ set(query.expected))
-        if query.expected and differing:
-            yield f"{place}: the grades count, not the expected list: {listed(differing)}"
-        if highest_grade(in_corpus(query.grades, documents)) < threshold:
+        relevant = {document for document, grade in query.grades.items() if grade >= threshold}
+        in_one_only = sorted(relevant.symmetric_difference(query.expected))
+        if query.expected and in_one_only:
+            yield f"{place}: the grades count, not the expected list: {listed(in_one_only)}"
+        has_relevant = any(document in documents for document in relevant)
+        if not has_relevant:
             yield f"{place}: no document of grade {threshold} or higher, query dropped"
 
 
@@ -253,7 +275,7 @@ def document_factors(
     settings: ScoringSettings,
     *,
     on: date | None,
-) -> tuple[dict[str, float], dict[str, object], list[str]]:
+) -> Boosts:
     """Return the factor of each document, the parameters, and notes on missing values.
 
     The factor is above 0, and 1 if the data has neither stars nor dates.
@@ -269,54 +291,70 @@ def document_factors(
     Raises:
         DataError: the data has dates, but ``on`` is None.
     """
-    factors = dict.fromkeys(documents.texts, 1.0)
-    recipe: dict[str, object] = {}
-    notes: list[str] = []
+    boosts = Boosts(dict.fromkeys(documents.texts, 1.0))
     if documents.stars and settings.star_boost_coefficient:
-        gain = settings.star_boost_coefficient
-        recipe["star_boost_coefficient"] = gain
-        for name, count in documents.stars.items():
-            factors[name] *= 1.0 + gain * math.log10((count or 0) + 1) / 6.0
-        uncounted = sum(count is None for count in documents.stars.values())
-        if uncounted:
-            notes.append(f"{uncounted} documents have no star count: counted as 0")
+        _add_star_boost(boosts, documents, settings)
     if documents.updated and settings.recency_coefficient:
-        date_of_scores = _reference_date(documents, on)
-        loss, oldest = settings.recency_coefficient, settings.recency_days
-        recipe["recency_coefficient"] = loss
-        recipe["recency_days"] = oldest
-        recipe["date"] = date_of_scores.isoformat()
-        for name, day in documents.updated.items():
-            factors[name] *= 1.0 - loss * min(1.0, _age(day, date_of_scores, oldest) / oldest)
-        notes += _notes_on_dates(documents, date_of_scores)
-    return factors, recipe, notes
+        _add_recency(boosts, documents, settings, _reference_date(documents, on))
+    return boosts
+
+
+def _add_star_boost(boosts: Boosts, documents: Documents, settings: ScoringSettings) -> None:
+    """Raise the factors of documents with stars; a million of them gives the whole gain."""
+    gain = settings.star_boost_coefficient
+    boosts.recipe["star_boost_coefficient"] = gain
+    for document, count in documents.stars.items():
+        magnitude = math.log10((count or 0) + 1)
+        boosts.factors[document] *= 1.0 + gain * magnitude / 6.0
+    uncounted = sum(count is None for count in documents.stars.values())
+    if uncounted:
+        boosts.notes.append(f"{uncounted} documents have no star count: counted as 0")
+
+
+def _add_recency(
+    boosts: Boosts,
+    documents: Documents,
+    settings: ScoringSettings,
+    reference_date: date,
+) -> None:
+    """Lower the factors of documents by their age."""
+    loss = settings.recency_coefficient
+    oldest = settings.recency_days
+    boosts.recipe["recency_coefficient"] = loss
+    boosts.recipe["recency_days"] = oldest
+    boosts.recipe["date"] = reference_date.isoformat()
+    for document, day in documents.updated.items():
+        share_of_loss = min(1.0, _age(day, reference_date, oldest) / oldest)
+        boosts.factors[document] *= 1.0 - loss * share_of_loss
+    boosts.notes += _notes_on_dates(documents, reference_date)
 
 
 def _reference_date(documents: Documents, on: date | None) -> date:
+    """Return the given date; refuse data with dates without one."""
     if on is not None:
         return on
     days = [day for day in documents.updated.values() if day is not None]
-    newest = ""
+    last_change = ""
     if days:
-        newest = f"; the last change in the data is of {max(days)}"
+        last_change = f"; the last change in the data is of {max(days)}"
     raise DataError(
         "recency needs a reference date, so that results stay reproducible: "
-        f"give one (--date YYYY-MM-DD), or disable the boosts (--no-boost){newest}"
+        f"give one (--date YYYY-MM-DD), or disable the boosts (--no-boost){last_change}"
     )
 
 
-def _age(day: date | None, on: date, oldest: int) -> int:
+def _age(day: date | None, reference_date: date, oldest: int) -> int:
     """Return the days from the last change; ``oldest`` if that is not known."""
     if day is None:
         return oldest
-    return max(0, (on - day).days)
+    return max(0, (reference_date - day).days)
 
 
-def _notes_on_dates(documents: Documents, on: date) -> Iterator[str]:
+def _notes_on_dates(documents: Documents, reference_date: date) -> Iterator[str]:
     days = [day for day in documents.updated.values() if day is not None]
     undated = len(documents.updated) - len(days)
     if undated:
         yield f"{undated} documents have no date: counted as oldest"
-    newer = sum(day > on for day in days)
-    if newer:
-        yield f"{newer} documents changed after {on}: counted as of that day"
+    changed_later = sum(day > reference_date for day in days)
+    if changed_later:
+        yield f"{changed_later} documents changed after {reference_date}: counted as of that day"

@@ -53,7 +53,7 @@ MOST = 4 << 20  # bytes
 HIGHEST_GRADE = 3
 UNCATEGORISED = "uncategorised"
 _RELATIVE = ("./", "../")
-_ELSEWHERE = re.compile(r"^\s*api:|://", re.IGNORECASE)  # a model behind an address
+_SERVER = re.compile(r"^\s*api:|://", re.IGNORECASE)  # a model behind an address
 _MOST_ERRORS = 20  # reported at once
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -61,11 +61,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 T = TypeVar("T")
 
 
-def _must_be(expected: str, holds: Callable[[Any], bool]) -> pydantic.AfterValidator:
-    """Return an annotation that refuses values for which ``holds`` is false."""
+def _must_be(expected: str, is_valid: Callable[[Any], bool]) -> pydantic.AfterValidator:
+    """Return an annotation that refuses values that are not valid, as not ``expected``."""
 
     def check(value: T) -> T:
-        if not holds(value):
+        if not is_valid(value):
             raise PydanticCustomError(
                 "unexpected_value",
                 "Input should be {expected}",
@@ -214,7 +214,7 @@ class QueryFile:
     @property
     def by_use(self) -> tuple[ModelEntry, ...]:
         """The models, the one in use (``models.current``) first."""
-        return tuple(sorted(self.models, key=lambda each: each.name != "current"))
+        return tuple(sorted(self.models, key=lambda model: model.name != "current"))
 
 
 def model_entry(model: Any, file: QueryFile) -> Any:
@@ -223,11 +223,12 @@ def model_entry(model: Any, file: QueryFile) -> Any:
     Anything else, such as a spec, is returned as it is.
     """
     text = str(model)
-    for each in file.models:
-        if text in (each.label, each.name):
-            return each
+    for entry in file.models:
+        if text in (entry.label, entry.name):
+            return entry
     label, _, spec = text.partition("=")
-    if spec and _NAME.fullmatch(label) and not Path(text).exists():
+    has_label = spec != "" and _NAME.fullmatch(label) is not None
+    if has_label and not Path(text).exists():
         return ModelEntry(label, spec, label=label)
     return model
 
@@ -250,27 +251,28 @@ def read_queries(source: object) -> QueryFile:
 
 def _tables(file: Path) -> dict[str, Any]:
     """Return the tables of a file, unchecked."""
-    file_format = None
-    if plain_suffix(file) != ".toml":
+    is_toml = plain_suffix(file) == ".toml"
+    if not is_toml:
         file_format = find_format(file)
-    if file_format is not None:
-        return read_golden_set(file, file_format, byte_limit=MOST)
+        if file_format is not None:
+            return read_golden_set(file, file_format, byte_limit=MOST)
     text = read_text(file, byte_limit=MOST)
     try:
         return parse_toml(text)
     except ValueError as error:
         reason = f"{printable(str(error)):.300}"
-        if text.lstrip().startswith(("{", "[{", "---")):
+        looks_like_other_format = text.lstrip().startswith(("{", "[{", "---"))
+        if looks_like_other_format:
             reason += f"; expected a name that ends in .toml, {', '.join(all_suffixes())}"
         raise DataError(f"{file}: not TOML: {reason}") from None
 
 
-def _checked(file: Path, raw: dict[str, Any]) -> QueryFile:
+def _checked(file: Path, tables: dict[str, Any]) -> QueryFile:
     """Return the content of a query file; raise DataError as `read_queries` does."""
     try:
-        content = _File.model_validate(raw)
+        content = _File.model_validate(tables)
     except pydantic.ValidationError as error:
-        problems = field_problems(error, raw, known=_KNOWN)
+        problems = field_problems(error, tables, known=_KNOWN)
         lines = [f"{file}: {problem}" for problem in problems[:_MOST_ERRORS]]
         if len(problems) > _MOST_ERRORS:
             lines.append(f"... and {len(problems) - _MOST_ERRORS} more")
@@ -288,23 +290,24 @@ def _model(name: str, table: _ModelTable, file: Path) -> ModelEntry:
     Raises:
         DataError: it is not on this machine. A file of data must not send data.
     """
-    parts = table.model_id.split("+")
-    if table.model_id.startswith(_RELATIVE):  # a plus sign is then part of the name
-        parts = [table.model_id]
+    is_path = table.model_id.startswith(_RELATIVE)
+    parts = [table.model_id]
+    if not is_path:  # of a fusion; in a path, a plus sign is part of the name
+        parts = table.model_id.split("+")
     for part in parts:
-        if _ELSEWHERE.search(part):
+        if _SERVER.search(part):
             raise DataError(
                 f"{file}: models.{name}.model_id: a query file cannot name a server, which would "
                 f"get your documents; name it on the command line: --model {name}=api:URL#MODEL"
             )
-    spec = "+".join(_beside(part, file) for part in parts)
+    spec = "+".join(_relative_to_file(part, file) for part in parts)
     prompts: dict[str, str] | None = None
     if table.prompts is not None:
         prompts = {str(role): prompt for role, prompt in table.prompts.items()}
-    return ModelEntry(name, spec, table.dimensions, table.name or "", prompts)
+    return ModelEntry(name, spec, table.dimensions, label=table.name or "", prompts=prompts)
 
 
-def _beside(part: str, file: Path) -> str:
+def _relative_to_file(part: str, file: Path) -> str:
     """Return a model's spec; a relative path is one next to the query file."""
     if part.startswith(_RELATIVE):
         return str(file.parent / part)
