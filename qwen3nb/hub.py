@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     Send = Callable[..., Response]
 
-_VARIABLE = "QWEN3NB_HUB_TIMEOUT"
-_SECONDS = 8.0
+_TIMEOUT_VARIABLE = "QWEN3NB_HUB_TIMEOUT"
+_DEFAULT_SECONDS = 8.0
 _RETRIED = (408, 429, 500, 502, 503, 504)
 _TRIES = 4
 _FORGET = 60.0  # seconds before an unreachable hub is tried again
@@ -54,18 +54,18 @@ def hub_session() -> Iterator[None]:
     if ``QWEN3NB_HUB_TIMEOUT`` or ``HF_ENDPOINT`` is invalid.
     """
     from huggingface_hub import constants, set_client_factory
-    from huggingface_hub.utils import _http as shared
-    from huggingface_hub.utils import logging
+    from huggingface_hub.utils import _http, logging
 
     # The library has no public way to ask for the present factory, which a session restores.
-    factory: Any = shared._GLOBAL_CLIENT_FACTORY
-    if isinstance(factory, _HubGuard):
+    create_client: Any = _http._GLOBAL_CLIENT_FACTORY
+    is_within_session = isinstance(create_client, _HubGuard)
+    if is_within_session:
         yield
         return
     settings: Any = constants
     disable_xet = settings.HF_HUB_DISABLE_XET
     verbosity = logging.get_verbosity()
-    set_client_factory(_HubGuard(factory))
+    set_client_factory(_HubGuard(create_client))
     settings.HF_HUB_DISABLE_XET = True
     logging.set_verbosity_error()
     try:
@@ -73,14 +73,14 @@ def hub_session() -> Iterator[None]:
     finally:
         logging.set_verbosity(verbosity)
         settings.HF_HUB_DISABLE_XET = disable_xet
-        set_client_factory(factory)
+        set_client_factory(create_client)
 
 
 class _HubGuard:
     """Creates the clients of a session, and remembers an unreachable hub."""
 
-    def __init__(self, factory: Callable[[], Any]) -> None:
-        self._factory = factory
+    def __init__(self, create_client: Callable[[], Any]) -> None:
+        self._create_client = create_client
         self._failure: HubError | None = None
         self._time_of_failure = 0.0
 
@@ -90,7 +90,7 @@ class _HubGuard:
 
         self._hub = server_name(constants.ENDPOINT)
         self._limit = silence_limit()
-        client = self._factory()
+        client = self._create_client()
         client.send = partial(self._send, client.send)
         return client
 
@@ -102,17 +102,24 @@ class _HubGuard:
         stream: bool = False,
         **options: Any,
     ) -> Response:
-        is_hub = server_name(str(request.url)) == self._hub
-        seconds_since_failure = time.monotonic() - self._time_of_failure
-        if is_hub and self._failure is not None and seconds_since_failure < _FORGET:
-            raise self._failure
+        """Send a request in place of the client's method, ``send``."""
+        is_to_hub = server_name(str(request.url)) == self._hub
+        if is_to_hub:
+            self._raise_recent_failure()
+        send_with_options = partial(send, stream=True, **options)
         try:
-            return self._answer(partial(send, stream=True, **options), request, stream=stream)
+            return self._answer(send_with_options, request, stream=stream)
         except HubError as error:
-            if is_hub and error.lasting:
+            if is_to_hub and error.lasting:
                 self._failure = error
                 self._time_of_failure = time.monotonic()
             raise
+
+    def _raise_recent_failure(self) -> None:
+        """Raise the failure that made the hub unusable less than a minute ago, if there is one."""
+        seconds_since_failure = time.monotonic() - self._time_of_failure
+        if self._failure is not None and seconds_since_failure < _FORGET:
+            raise self._failure
 
     def _answer(self, send: Send, request: Request, *, stream: bool) -> Response:
         """Return the checked answer to the last attempt of a request; only reads are repeated."""
@@ -123,8 +130,8 @@ class _HubGuard:
             seconds /= 2
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
         request.extensions = {**request.extensions, "timeout": timeouts}
-        for number in range(1, _TRIES + 1):
-            wait = self._limit / 20 * 2**number
+        for attempt in range(1, _TRIES + 1):
+            wait = self._limit / 20 * 2**attempt
             try:
                 answer = send(request)
             except httpx_of_hub().TransportError as error:
@@ -144,7 +151,8 @@ class _HubGuard:
                     return answer  # likewise
                 answer.close()
                 failure = _refusal(answer, requested_wait)
-            if not is_read or number == _TRIES or time.monotonic() + wait >= end:
+            is_last_attempt = attempt == _TRIES or time.monotonic() + wait >= end
+            if not is_read or is_last_attempt:
                 raise failure from None
             time.sleep(wait)
         raise AssertionError
@@ -179,15 +187,16 @@ def silence_limit() -> float:
     Raises:
         HubError: ``QWEN3NB_HUB_TIMEOUT`` is not a positive number.
     """
-    text = os.environ.get(_VARIABLE, "")
+    text = os.environ.get(_TIMEOUT_VARIABLE, "")
     if not text:
-        return _SECONDS
+        return _DEFAULT_SECONDS
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds < math.inf:
-        raise HubError(f"{_VARIABLE}: expected seconds, such as 60; got {text[:40]!r}")
+    is_valid = 0 < seconds < math.inf
+    if not is_valid:
+        raise HubError(f"{_TIMEOUT_VARIABLE}: expected seconds, such as 60; got {text[:40]!r}")
     return seconds
 
 
@@ -200,11 +209,14 @@ def _checked(answer: Response) -> Response:
     if answer.status_code >= 300:
         return answer
     path = answer.url.path
-    is_page = answer.headers.get("content-type", "").lower().startswith("text/html")
-    if is_page and not path.lower().endswith((".html", ".htm")):
+    content_type = answer.headers.get("content-type", "").lower()
+    is_page = content_type.startswith("text/html")
+    is_page_requested = path.lower().endswith((".html", ".htm"))
+    if is_page and not is_page_requested:
         answer.close()
         raise HubError(f"the hub {server_name(str(answer.url))}: {NOT_A_HUB}")
-    if "/api/" in path and "/tree/" in path:
+    is_file_listing = "/api/" in path and "/tree/" in path
+    if is_file_listing:
         for entry in answer.json():
             _check_file_name(str(entry["path"]))
     return answer
@@ -213,8 +225,10 @@ def _checked(answer: Response) -> Response:
 def _check_file_name(name: str) -> None:
     """Refuse the name of a file that would be written outside of its folder, or hide there."""
     parts = name.replace("\\", "/").split("/")
-    leaves_folder = not {"", ".", ".."}.isdisjoint(parts) or re.match(r"[A-Za-z]:", name)
-    if leaves_folder or not name.isprintable() or parts[0] == ".cache":
+    begins_with_drive = re.match(r"[A-Za-z]:", name) is not None  # C:\file
+    leaves_folder = begins_with_drive or any(part in ("", ".", "..") for part in parts)
+    is_hidden = parts[0] == ".cache" or not name.isprintable()
+    if leaves_folder or is_hidden:
         raise HubError(
             f"the repository lists a file named {ascii(name)[:100]}, which would be "
             "written outside of its folder or hide there; nothing was downloaded; tell "
@@ -237,12 +251,12 @@ def hub_problem() -> str:
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     moment = int(time.monotonic() // _REMEMBERED)
-    return _probe(constants.ENDPOINT, moment=moment)
+    return _problem_at(constants.ENDPOINT, moment=moment)
 
 
 @functools.lru_cache(maxsize=1)
-def _probe(endpoint: str, *, moment: int) -> str:
-    """Request ``endpoint``; ``moment`` only serves as a key of the cache."""
+def _problem_at(endpoint: str, *, moment: int) -> str:
+    """Return why an endpoint cannot be used; ``moment`` only serves as a key of the cache."""
     from huggingface_hub import get_session
 
     try:
@@ -276,12 +290,13 @@ _BY_CLASS = {
 }
 _OTHER_SIZE = "a file is not what the hub lists (another size); it was removed; try again"
 # What errors of the operating system and of TLS mean.
-_SYSTEM = {
+_BY_SYSTEM_ERROR = {
     ssl.SSLError: "gives no secure connection (TLS); check HF_ENDPOINT, the proxy, SSL_CERT_FILE "
     "and this machine's clock",
     socket.gaierror: "has an unknown host name; check the network and HF_ENDPOINT",
     ConnectionRefusedError: "refuses connections; check the network and HF_ENDPOINT",
 }
+_CUT_CONNECTION = "cut the connection"
 _ADDRESS = re.compile(r"https?://[^\s'\"]*")
 
 
@@ -304,11 +319,9 @@ def hub_reason(error: BaseException) -> str:
         if isinstance(cause, HubError):
             return str(cause)
     for cause in chain:
-        response = getattr(cause, "response", None)
-        status = getattr(response, "status_code", None)
-        if isinstance(status, int):
-            address = str(getattr(response, "url", ""))
-            return f"the hub {server_name(address)}: {status_reason(status)}"
+        reason = _refusal_reason(cause)
+        if reason:
+            return reason
     for cause in chain:
         reason = _transport_reason(cause)
         if reason:
@@ -324,17 +337,29 @@ def hub_reason(error: BaseException) -> str:
     return _first_line(error)
 
 
+def _refusal_reason(error: BaseException) -> str:
+    """Return what the status of an error's answer means; empty for an error without an answer."""
+    response = getattr(error, "response", None)
+    status = getattr(response, "status_code", None)
+    if not isinstance(status, int):
+        return ""
+    address = str(getattr(response, "url", ""))
+    return f"the hub {server_name(address)}: {status_reason(status)}"
+
+
 def _first_line(error: BaseException) -> str:
     """Return the first line of an error's cause, without addresses and secrets."""
-    while error.__cause__ is not None and str(error.__cause__).strip():
-        error = error.__cause__
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    line = lines[0]
-    if line.startswith("Consistency check failed"):
+    cause = error
+    while cause.__cause__ is not None and str(cause.__cause__).strip():
+        cause = cause.__cause__
+    lines = str(cause).strip().splitlines() or [type(cause).__name__]
+    first_line = lines[0]
+    if first_line.startswith("Consistency check failed"):
         return _OTHER_SIZE
-    line = known_secrets().without(_ADDRESS.sub("[address]", line))
-    printable = [character if character.isprintable() else " " for character in line]
-    return "".join(printable)[:200]
+    without_addresses = _ADDRESS.sub("[address]", first_line)
+    without_secrets = known_secrets().without(without_addresses)
+    characters = [letter if letter.isprintable() else " " for letter in without_secrets]
+    return "".join(characters)[:200]
 
 
 def hub_error(error: BaseException) -> HubError:
@@ -342,7 +367,8 @@ def hub_error(error: BaseException) -> HubError:
 
     An answer that the libraries cannot read is taken as one not sent by a hub.
     """
-    if isinstance(error, KeyError | TypeError | AttributeError | AssertionError):
+    is_unreadable = isinstance(error, KeyError | TypeError | AttributeError | AssertionError)
+    if is_unreadable:
         return HubError(NOT_A_HUB)
     reason = hub_reason(error)
     if isinstance(error, HubError):
@@ -350,7 +376,7 @@ def hub_error(error: BaseException) -> HubError:
     is_lasting = "HF_HUB_OFFLINE" in reason
     for cause in causes(error):
         transport_reason = _transport_reason(cause)
-        if transport_reason and "cut the connection" not in transport_reason:
+        if transport_reason and _CUT_CONNECTION not in transport_reason:
             is_lasting = True
     return HubError(reason, lasting=is_lasting)
 
@@ -360,22 +386,22 @@ def _transport_reason(error: BaseException) -> str:
     httpx = httpx_of_hub()
     if not isinstance(error, httpx.TransportError):
         return ""
-    name = ""
-    request = getattr(error, "_request", None)  # of the last redirect
-    if request is not None:
-        name = server_name(str(request.url))
+    server = ""
+    last_request = getattr(error, "_request", None)  # after all redirects
+    if last_request is not None:
+        server = server_name(str(last_request.url))
     if isinstance(error, httpx.TimeoutException):
         return (
-            f"the hub {name} sent nothing, or hardly anything, for too long; check the network, or "
-            "set QWEN3NB_HUB_TIMEOUT to more seconds"
+            f"the hub {server} sent nothing, or hardly anything, for too long; check the network, "
+            "or set QWEN3NB_HUB_TIMEOUT to more seconds"
         )
     if isinstance(error, httpx.ProxyError):
-        return f"the proxy refuses {name}; check HTTPS_PROXY"
+        return f"the proxy refuses {server}; check HTTPS_PROXY"
     for cause in causes(error):
-        for kind, reason in _SYSTEM.items():
-            if isinstance(cause, kind):
-                return f"the hub {name} {reason}"
-    return f"the hub {name} cut the connection, again and again; try again later"
+        for system_error, reason in _BY_SYSTEM_ERROR.items():
+            if isinstance(cause, system_error):
+                return f"the hub {server} {reason}"
+    return f"the hub {server} {_CUT_CONNECTION}, again and again; try again later"
 
 
 def status_reason(status: int) -> str:
@@ -393,18 +419,19 @@ def server_name(address: str) -> str:
     Raises:
         HubError: not an address.
     """
-    invalid = HubError(
+    invalid_address = HubError(
         "expected an address such as https://huggingface.co; check HF_ENDPOINT and the proxy"
     )
     try:
         parts = urlsplit(address)
         _ = parts.port  # raises for one that is no number
     except ValueError:
-        raise invalid from None
-    is_http = parts.scheme in ("http", "https") and parts.hostname
+        raise invalid_address from None
+    is_http = parts.scheme in ("http", "https") and bool(parts.hostname)
     if not is_http or not address.isprintable():
-        raise invalid
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"[:200]
+        raise invalid_address
+    host_and_port = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host_and_port}"[:200]
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -446,32 +473,37 @@ def cached_snapshot(
     """
     from huggingface_hub import snapshot_download
 
-    def snapshot(*, local_files_only: bool = False) -> Path:
-        folder: Any = snapshot_download(
-            id_,
-            repo_type=kind,
-            revision=revision,
-            allow_patterns=files,
-            local_files_only=local_files_only,
-        )
-        return Path(folder)
-
+    download = partial(
+        snapshot_download,
+        id_,
+        repo_type=kind,
+        revision=revision,
+        allow_patterns=files,
+    )
     with hub_session():
         try:
-            folder = snapshot()
-            if _check_cached(folder):  # damaged files were removed: try again
-                folder = snapshot()
-                _refuse(_check_cached(folder))
-            _check_not_empty(folder)
+            return _downloaded_snapshot(download)
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
-            final = hub_error(error)
-            if not final.lasting or revision is not None:
-                raise final from None
-            try:
-                folder = snapshot(local_files_only=True)
-            except Exception:  # noqa: BLE001 - likewise; the first error says more
-                raise final from None
-            _refuse(_check_cached(folder))
+            first_failure = hub_error(error)
+        may_use_cache = first_failure.lasting and revision is None
+        if not may_use_cache:
+            raise first_failure
+        try:
+            folder = Path(download(local_files_only=True))
+        except Exception:  # noqa: BLE001 - likewise; the first error says more
+            raise first_failure from None
+        _raise_if_any(_remove_damaged_links(folder))
+    return folder
+
+
+def _downloaded_snapshot(download: Callable[[], str]) -> Path:
+    """Return the folder of a download; it is repeated once if files are damaged."""
+    folder = Path(download())
+    has_damaged_files = bool(_remove_damaged_links(folder))
+    if has_damaged_files:
+        folder = Path(download())
+        _raise_if_any(_remove_damaged_links(folder))
+    _check_not_empty(folder)
     return folder
 
 
@@ -514,17 +546,14 @@ def download_into(
             )
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
             raise hub_error(error) from None
-    contents: dict[Path, FileContent] = {}
+    expected_contents: dict[Path, FileContent] = {}
     names: set[str] = set()
     for name, hub_file in hub_files.items():
-        if files is not None and not any(fnmatch(name, pattern) for pattern in files):
-            continue
-        names.add(name)
-        digest = ""
-        if hub_file.lfs:
-            digest = hub_file.lfs.sha256
-        contents[folder / name] = FileContent(hub_file.size, digest)
-    _refuse(_remove_damaged(contents))
+        is_wanted = files is None or any(fnmatch(name, pattern) for pattern in files)
+        if is_wanted:
+            names.add(name)
+            expected_contents[folder / name] = FileContent.of_hub(hub_file)
+    _raise_if_any(_remove_damaged(expected_contents))
     return names
 
 
@@ -546,16 +575,17 @@ def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str
     return commit, {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
 
 
-def _check_cached(folder: Path) -> list[Path]:
+def _remove_damaged_links(folder: Path) -> list[Path]:
     """Remove and return the files of a cached snapshot whose content does not match.
 
     The cache names large files by their SHA-256. Each file is read once.
     """
-    contents: dict[Path, FileContent] = {}
+    expected_contents: dict[Path, FileContent] = {}
     for file in sorted(folder.rglob("*")):
         if file.is_symlink():
-            contents[file] = FileContent(size=None, sha256=file.readlink().name)
-    return _remove_damaged(contents)
+            name_in_cache = file.readlink().name
+            expected_contents[file] = FileContent(size=None, sha256=name_in_cache)
+    return _remove_damaged(expected_contents)
 
 
 class FileContent(NamedTuple):
@@ -564,22 +594,31 @@ class FileContent(NamedTuple):
     size: int | None  # in bytes; None if it is not known
     sha256: str  # anything else than a digest if it is not known
 
+    @classmethod
+    def of_hub(cls, hub_file: RepoFile) -> FileContent:
+        """Return what the hub lists; it knows the digests of large files only."""
+        if hub_file.lfs is None:
+            return cls(hub_file.size, sha256="")
+        return cls(hub_file.size, hub_file.lfs.sha256)
+
     def is_in(self, file: Path) -> bool:
         """Return whether a file has this content, as far as it is known."""
         if not file.is_file():
             return self.size is None
-        if self.size is not None and file.stat().st_size != self.size:
+        has_other_size = self.size is not None and file.stat().st_size != self.size
+        if has_other_size:
             return False
-        if not _SHA256.fullmatch(self.sha256):
+        is_digest_known = _SHA256.fullmatch(self.sha256) is not None
+        if not is_digest_known:
             return True
         digest = remembered_digest([file], partial(sha256_file, file), kind="sha256")
         return digest == self.sha256
 
 
-def _remove_damaged(contents: Mapping[Path, FileContent]) -> list[Path]:
+def _remove_damaged(expected_contents: Mapping[Path, FileContent]) -> list[Path]:
     """Remove and return the files with other content than they should have."""
     damaged: list[Path] = []
-    for file, content in contents.items():
+    for file, content in expected_contents.items():
         if not content.is_in(file):
             file.resolve().unlink(missing_ok=True)
             file.unlink(missing_ok=True)
@@ -587,8 +626,8 @@ def _remove_damaged(contents: Mapping[Path, FileContent]) -> list[Path]:
     return damaged
 
 
-def _refuse(damaged: list[Path]) -> None:
-    for file in damaged:
+def _raise_if_any(damaged: list[Path]) -> None:
+    if damaged:
         raise HubError(
-            f"{file}: not what the hub lists; it was removed; try again, and check the proxy"
+            f"{damaged[0]}: not what the hub lists; it was removed; try again, and check the proxy"
         )
