@@ -48,7 +48,7 @@ from functools import cached_property
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -73,8 +73,9 @@ _RECENT = 60.0  # seconds before a segment's time of use is updated
 _BLOCK = 1 << 18  # bytes read at once, at most
 _GAP = 1 << 14  # bytes between two rows above which they are read separately
 _ROW = np.dtype([("crc", "<u4"), ("key", "u1", (32,))])
-_NUMBER = np.uint64(MOST_ROWS - 1)  # mask of a row's number in an entry
-_NAME = re.compile(r"[0-9a-f]+-[0-9a-f]+-(?P<dimension>[1-9][0-9]{0,6})(?P<half>h?)\.npy")
+_ROW_BITS = np.uint64(MOST_ROWS - 1)  # of an entry: the number of its row
+# Such as ``0a1b-2c3d-384h.npy``.
+_SEGMENT_NAME = re.compile(r"[0-9a-f]+-[0-9a-f]+-(?P<dimension>[1-9][0-9]{0,6})(?P<half>h?)\.npy")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 Bools = NDArray[np.bool_]
 Keys = NDArray[np.uint8]  # (N, 32)
@@ -127,7 +128,7 @@ class Segment:
         self.keys_file = file.with_suffix(".keys")
         self.dimension = 0
         self.dtype = _dtype(half=False)
-        match = _NAME.fullmatch(file.name)
+        match = _SEGMENT_NAME.fullmatch(file.name)
         if match:
             self.dimension = int(match["dimension"])
             self.dtype = _dtype(half=bool(match["half"]))
@@ -141,19 +142,17 @@ class Segment:
         keys = self.keys_file.stat().st_size // _ROW.itemsize
         return max(0, min(MOST_ROWS, vectors, keys))
 
-    def candidates(self, wanted: Entries) -> tuple[Rows, Rows]:
+    def candidates(self, wanted_keys: Entries) -> tuple[Rows, Rows]:
         """Return rows that may have the keys ``wanted``, ascending, and their positions in it."""
         self._index_new_rows()
-        starts = np.searchsorted(self._entries, wanted)
-        ends = np.searchsorted(self._entries, wanted | _NUMBER, side="right")
-        counts = ends - starts
-        positions = np.repeat(np.arange(len(wanted)), counts)
-        first_offsets = np.cumsum(counts) - counts
-        offsets = np.arange(len(positions)) - np.repeat(first_offsets, counts)
-        entries = self._entries[starts[positions] + offsets]
-        rows = (entries & _NUMBER).astype(np.int64)
-        order = np.argsort(rows)
-        return rows[order], positions[order]
+        # Entries are sorted, and the row is in their last bits: those of a key follow each other.
+        starts = np.searchsorted(self._entries, wanted_keys)
+        ends = np.searchsorted(self._entries, wanted_keys | _ROW_BITS, side="right")
+        entries = self._entries[_ranges(starts, ends)]
+        rows = (entries & _ROW_BITS).astype(np.int64)
+        positions = np.repeat(np.arange(len(wanted_keys)), ends - starts)
+        ascending = np.argsort(rows)
+        return rows[ascending], positions[ascending]
 
     def _index_new_rows(self) -> None:
         """Add the rows to the index that were appended since the last call."""
@@ -169,47 +168,48 @@ class Segment:
             count=count - indexed,
             offset=indexed * _ROW.itemsize,
         )
-        numbers = np.arange(indexed, indexed + len(heads), dtype=np.uint64)
-        entries = np.sort(_first_bits(heads["key"]) | numbers)
-        if indexed:
-            places = self._entries.searchsorted(entries)
-            entries = np.insert(self._entries, places, entries)
-        self._entries = entries
+        rows = np.arange(indexed, indexed + len(heads), dtype=np.uint64)
+        new_entries = np.sort(_first_bits(heads["key"]) | rows)
+        if indexed == 0:
+            self._entries = new_entries
+            return
+        positions = self._entries.searchsorted(new_entries)
+        self._entries = np.insert(self._entries, positions, new_entries)
 
-    def read(self, rows: Rows) -> Iterator[tuple[slice, Keys, Floats, Bools]]:
-        """Yield (part of ``rows``, keys, vectors, whether valid) of ascending ``rows``.
+    def read(self, rows: Rows) -> Iterator[StoredRows]:
+        """Yield the content of ascending ``rows``, part by part.
 
         Keys and vectors are overwritten by the next part. Stops at the end of the file.
         """
-        most = max(1, _BLOCK // self.row_bytes)
-        vectors = np.empty((most, self.dimension), dtype=self.dtype)
-        heads = np.empty(most, dtype=_ROW)
+        rows_at_once = max(1, _BLOCK // self.row_bytes)
+        vectors = np.empty((rows_at_once, self.dimension), dtype=self.dtype)
+        heads = np.empty(rows_at_once, dtype=_ROW)
         with (
             self.file.open("rb", buffering=0) as vector_file,
             self.keys_file.open("rb", buffering=0) as key_file,
         ):
-            for part in self._parts(rows, most):
-                wanted = rows[part]
-                first = int(wanted[0])
-                count = int(wanted[-1]) - first + 1
+            for part in self._parts(rows, rows_at_once):
+                wanted_rows = rows[part]
+                first = int(wanted_rows[0])
+                count = int(wanted_rows[-1]) - first + 1
                 vector_file.seek(block_file.HEADER + first * self.row_bytes)
                 key_file.seek(first * _ROW.itemsize)
                 if not fill(vectors[:count], vector_file) or not fill(heads[:count], key_file):
                     return
-                part_heads = heads[:count]
-                part_vectors = vectors[:count]
-                if count != len(wanted):
-                    part_heads = part_heads[wanted - first]
-                    part_vectors = part_vectors[wanted - first]
-                keys = part_heads["key"]
-                is_sound = np.equal(self.checksums(keys, part_vectors), part_heads["crc"])
-                yield part, keys, part_vectors, is_sound
+                wanted_vectors, wanted_heads = vectors[:count], heads[:count]
+                has_other_rows = count != len(wanted_rows)  # between those that are wanted
+                if has_other_rows:
+                    wanted_vectors = wanted_vectors[wanted_rows - first]
+                    wanted_heads = wanted_heads[wanted_rows - first]
+                keys = wanted_heads["key"]
+                is_sound = np.equal(self.checksums(keys, wanted_vectors), wanted_heads["crc"])
+                yield StoredRows(part, keys, wanted_vectors, is_sound)
 
-    def _parts(self, rows: Rows, most: int) -> Iterator[slice]:
+    def _parts(self, rows: Rows, rows_at_once: int) -> Iterator[slice]:
         """Yield parts of ascending rows that are near each other, to be read at once."""
         largest_gap = max(1, _GAP // self.row_bytes)
         is_far = np.diff(rows) > largest_gap
-        is_next_block = np.diff(rows // most) > 0
+        is_next_block = np.diff(rows // rows_at_once) > 0
         ends = np.flatnonzero(is_far | is_next_block) + 1
         for start, end in pairwise([0, *ends.tolist(), len(rows)]):
             yield slice(start, end)
@@ -219,8 +219,8 @@ class Segment:
 
         The words are combined by exclusive or, so a flipped bit of a key changes it, too.
         """
-        starts = np.bitwise_xor.reduce(keys.view("<u4"), axis=1) ^ self._seed
-        sums = map(crc32, vectors, starts.tolist())
+        seeds = np.bitwise_xor.reduce(keys.view("<u4"), axis=1) ^ self._seed
+        sums = map(crc32, vectors, seeds.tolist())
         return np.fromiter(sums, dtype=np.uint32, count=len(vectors))
 
     def sound(self) -> int:
@@ -228,13 +228,14 @@ class Segment:
         rows = np.arange(len(self))
         if len(rows) == 0:
             return 0
-        return sum(int(is_sound.sum()) for *_, is_sound in self.read(rows))
+        return sum(int(stored.is_sound.sum()) for stored in self.read(rows))
 
     def remove(self) -> bool:
         """Delete both files unless a process is writing them; return whether they were deleted."""
         try:
             with self.file.open("r+b", buffering=0) as handle:
-                if lock(handle.fileno()) is False:
+                is_being_written = lock(handle.fileno()) is False
+                if is_being_written:
                     return False
                 self.keys_file.unlink(missing_ok=True)
                 self.file.unlink(missing_ok=True)
@@ -245,9 +246,30 @@ class Segment:
         return True
 
 
+class StoredRows(NamedTuple):
+    """Some rows of a segment."""
+
+    part: slice  # of the rows that were asked for
+    keys: Keys
+    vectors: Floats
+    is_sound: Bools  # whether each matches its checksum
+
+
+def _ranges(starts: Rows, ends: Rows) -> Rows:
+    """Return all positions from each start to its end, one range after the other.
+
+    >>> _ranges(np.array([4, 9]), np.array([6, 10])).tolist()
+    [4, 5, 9]
+    """
+    counts = ends - starts
+    counts_before = np.cumsum(counts) - counts
+    offsets = np.arange(counts.sum()) - np.repeat(counts_before, counts)
+    return np.asarray(np.repeat(starts, counts) + offsets)
+
+
 def _first_bits(keys: Keys) -> Entries:
     """Return the first 46 bits of keys (N, 32), as entries of the row 0."""
-    return keys[:, :8].view(">u8")[:, 0].astype(np.uint64) & ~_NUMBER
+    return keys[:, :8].view(">u8")[:, 0].astype(np.uint64) & ~_ROW_BITS
 
 
 def _machine() -> str:
@@ -267,7 +289,7 @@ def find_segments(folder: Path) -> list[Segment]:
     segments: list[Segment] = []
     for name in sorted(names):
         has_keys = f"{name.removesuffix('.npy')}.keys" in names
-        if has_keys and _NAME.fullmatch(name):
+        if has_keys and _SEGMENT_NAME.fullmatch(name):
             segments.append(Segment(folder / name))
     return segments
 
@@ -325,10 +347,12 @@ class SegmentWriter:
     def _continued(cls, segment: Segment, full: int) -> SegmentWriter | None:
         """Return a writer of a segment that is not full and has no other; else None."""
         with contextlib.suppress(FileNotFoundError):  # just removed
-            if len(segment) >= MOST_ROWS or segment.file.stat().st_size >= full:
+            is_full = len(segment) >= MOST_ROWS or segment.file.stat().st_size >= full
+            if is_full:
                 return None
             handle = segment.file.open("r+b", buffering=0)
-            if lock(handle.fileno()) and os.fstat(handle.fileno()).st_nlink:
+            is_locked = lock(handle.fileno())
+            if is_locked and _has_name(handle):
                 return cls(segment, handle)
             handle.close()
         return None
@@ -361,7 +385,7 @@ class SegmentWriter:
 
     def is_there(self) -> bool:
         """Return whether the file was not removed."""
-        return os.fstat(self._vectors.fileno()).st_nlink > 0
+        return _has_name(self._vectors)
 
     def close(self) -> None:
         """Let other processes write the segment."""
@@ -369,6 +393,11 @@ class SegmentWriter:
             self._cut()
         self._keys.close()
         self._vectors.close()
+
+
+def _has_name(handle: FileIO) -> bool:
+    """Return whether an open file was not removed."""
+    return os.fstat(handle.fileno()).st_nlink > 0
 
 
 class EmbeddingCache:
@@ -426,38 +455,35 @@ class EmbeddingCache:
 
     def _fill(self, keys: Keys, vectors: Floats, is_filled: Bools) -> None:
         self._find_segments()
-        damaged = np.zeros(len(keys), dtype=bool)
+        is_damaged = np.zeros(len(keys), dtype=bool)
         by_key = np.argsort(_first_bits(keys))
         for segment in self._segments.values():
             if segment.dimension != vectors.shape[1]:
                 continue
-            wanted = by_key[~is_filled[by_key]]
+            unfilled = by_key[~is_filled[by_key]]
             with contextlib.suppress(FileNotFoundError):  # removed in the meantime
-                rows, positions = segment.candidates(_first_bits(keys[wanted]))
+                rows, positions = segment.candidates(_first_bits(keys[unfilled]))
                 if len(rows) == 0:
                     continue
-                targets = wanted[positions]
-                for part, stored_keys, stored_vectors, is_sound in segment.read(rows):
-                    target = targets[part]
-                    damaged[target[~is_sound]] = True
-                    is_right = is_sound & (stored_keys == keys[target]).all(axis=1)
-                    if is_right.all():
-                        vectors[target] = stored_vectors
-                    else:
-                        vectors[target[is_right]] = stored_vectors[is_right]
-                    is_filled[target[is_right]] = True
+                targets = unfilled[positions]
+                for stored in segment.read(rows):
+                    target = targets[stored.part]
+                    is_damaged[target[~stored.is_sound]] = True
+                    # Candidates share only the first bits of a key.
+                    has_key = (stored.keys == keys[target]).all(axis=1)
+                    _copy_rows(stored, stored.is_sound & has_key, target, vectors, is_filled)
                 _note_use(segment.file)
-        count = int((damaged & ~is_filled).sum())
-        if count:
-            log.warning("%s: %d damaged vectors will be computed again", self.folder, count)
-            self.damaged += count
+        number = int((is_damaged & ~is_filled).sum())
+        if number:
+            log.warning("%s: %d damaged vectors will be computed again", self.folder, number)
+            self.damaged += number
 
     def _find_segments(self) -> None:
         """Find the segments that exist now, and keep the index of those found before."""
-        present: dict[Path, Segment] = {}
+        segments: dict[Path, Segment] = {}
         for segment in find_segments(self.folder):
-            present[segment.file] = self._segments.get(segment.file, segment)
-        self._segments = present
+            segments[segment.file] = self._segments.get(segment.file, segment)
+        self._segments = segments
 
     def put(self, vectors: Mapping[bytes, Floats]) -> bool:
         """Store vectors durably; return whether they were stored.
@@ -488,7 +514,10 @@ class EmbeddingCache:
     def _writer_for(self, dimension: int, full: int) -> SegmentWriter:
         """Return the open writer, or open one for vectors of a dimension."""
         writer = self._writer
-        if writer is None or writer.segment.dimension != dimension or not writer.is_there():
+        is_usable = (
+            writer is not None and writer.segment.dimension == dimension and writer.is_there()
+        )
+        if writer is None or not is_usable:
             self._close()
             writer = SegmentWriter.open(self.folder, dimension, full=full, half=self.half)
             self._writer = writer
@@ -512,13 +541,16 @@ class EmbeddingCache:
                 f"the disk is nearly full: {disk.free / 1e9:.2f} GB are free, of which "
                 f"{reserve / 1e9:.2f} GB are reserved"
             )
-        if not os.environ.get(LIMIT) and self._writer is not None:
-            return  # a share of the disk need not be exact
+        has_exact_limit = bool(os.environ.get(LIMIT))
+        was_checked = self._writer is not None
+        if was_checked and not has_exact_limit:
+            return
         import psutil
 
         process_start = min(float(psutil.Process().create_time()), time.time())
-        most = self.limit - size
-        if shrink(folder, to=most, before=process_start) > most:
+        allowed = self.limit - size
+        bytes_left = shrink(folder, to=allowed, before=process_start)
+        if bytes_left > allowed:
             raise OSError(
                 f"the vectors of this run fill the limit of {self.limit / 1e9:g} GB ({LIMIT}, "
                 "--cache-limit)"
@@ -562,6 +594,18 @@ class EmbeddingCache:
                 self._close()
 
 
+def _copy_rows(
+    stored: StoredRows, is_right: Bools, target: Rows, vectors: Floats, is_filled: Bools
+) -> None:
+    """Copy those stored vectors that are right to the rows ``target`` of ``vectors``."""
+    if is_right.all():  # usually; the copy of a selection takes longer
+        vectors[target] = stored.vectors
+        is_filled[target] = True
+    else:
+        vectors[target[is_right]] = stored.vectors[is_right]
+        is_filled[target[is_right]] = True
+
+
 def _note_use(file: Path) -> None:
     """Set the time of a segment's use, by which segments are removed."""
     if time.time() - file.stat().st_mtime > _RECENT:
@@ -599,13 +643,15 @@ def shrink(folder: Path, *, to: int, before: float | None = None) -> int:
         is_used = before is not None and status.st_mtime >= before
         if total <= to or is_used:
             break
-        if _NAME.fullmatch(file.name):
+        is_segment = _SEGMENT_NAME.fullmatch(file.name) is not None
+        has_segment = file.with_suffix(".npy") in statuses
+        if is_segment:
             if Segment(file).remove():
+                keys_file = file.with_suffix(".keys")
                 total -= status.st_size
-                keys = statuses.get(file.with_suffix(".keys"))
-                if keys is not None:
-                    total -= keys.st_size
-        elif file.name != MANIFEST and file.with_suffix(".npy") not in statuses:
+                if keys_file in statuses:
+                    total -= statuses[keys_file].st_size
+        elif file.name != MANIFEST and not has_segment:
             file.unlink(missing_ok=True)
             total -= status.st_size
     return total

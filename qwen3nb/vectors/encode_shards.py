@@ -16,11 +16,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, get_args
+from typing import BinaryIO, NamedTuple, get_args
 
 from qwen3nb.utils.atomic_files import sha256_file, sweep_leftovers
 from qwen3nb.utils.choices import check_choice
@@ -42,7 +43,13 @@ from qwen3nb.vectors.text_files import check_texts, lines_of, texts_from
 
 log = logging.getLogger(__name__)
 TEXTS_PER_SHARD = 65_536  # by default
-Cuts = tuple[ShardSource, tuple[Shard, ...]]
+
+
+class Cuts(NamedTuple):
+    """A file of texts, and its parts."""
+
+    source: ShardSource
+    shards: tuple[Shard, ...]
 
 
 @dataclass(frozen=True)
@@ -88,10 +95,10 @@ def encode_shards(
     cuts = cut_texts(source, folder, shards=shards)
     vectors = start_shards(folder, cuts, model_of(encoder, role))
     digests: dict[str, str] = {}
-    kept = 0
+    number_kept = 0
     with text_bar(encoder.label, vectors.texts, show=encoder.show_progress) as bar:
         for shard in vectors.shards:
-            digest, existed = encode_shard(
+            digest, was_kept = encode_shard(
                 encoder,
                 shard,
                 source=source,
@@ -100,8 +107,8 @@ def encode_shards(
                 advance=bar.update,
             )
             digests[shard.file] = digest
-            kept += existed
-    return EncodedShards(folder, finish_shards(folder, vectors, digests), kept)
+            number_kept += was_kept
+    return EncodedShards(folder, finish_shards(folder, vectors, digests), number_kept)
 
 
 def model_of(encoder: TextEncoder, role: str | None) -> ShardModel:
@@ -152,17 +159,17 @@ def cut_texts(
     if compression(source):
         raise ValueError(f"{source}: parts are read by their position; unpack it for --shards")
     texts = check_texts(source)
-    planned = shards or max(at_least, -(-texts // TEXTS_PER_SHARD))
-    bounds = [*_firsts(texts, planned, grain=encode_file.AT_ONCE), texts]
+    number_of_parts = shards or max(at_least, math.ceil(texts / TEXTS_PER_SHARD))
+    firsts = _first_texts(texts, number_of_parts, grain=encode_file.AT_ONCE)
     input_digest = hashlib.sha256()
     parts: list[Shard] = []
     with source.open("rb") as handle:
-        for number, (first, end) in enumerate(itertools.pairwise(bounds)):
+        for number, (first, end) in enumerate(itertools.pairwise([*firsts, texts])):
             parts.append(_cut_shard(handle, number, first, end - first, input_digest))
-        for line in iter(handle.readline, b""):  # blank ones at the end
-            input_digest.update(line)
+        for blank_line in handle:  # at the end
+            input_digest.update(blank_line)
         size = handle.tell()
-    return ShardSource(source.name, size, input_digest.hexdigest(), texts), tuple(parts)
+    return Cuts(ShardSource(source.name, size, input_digest.hexdigest(), texts), tuple(parts))
 
 
 def _planned_cuts(source: Path, folder: Path, shards: int | None) -> Cuts:
@@ -174,12 +181,14 @@ def _planned_cuts(source: Path, folder: Path, shards: int | None) -> Cuts:
             f"{plan.source.bytes:,} bytes, SHA-256 {plan.source.sha256[:12]}…; got {source}. "
             "Choose a new folder"
         )
-    if shards and len(_firsts(plan.texts, shards, grain=encode_file.AT_ONCE)) != len(plan.shards):
-        raise ValueError(
-            f"{folder} is planned in {len(plan.shards)} parts; got --shards {shards}. Leave "
-            "it out to resume, or choose a new folder"
-        )
-    return plan.source, plan.shards
+    if shards:
+        firsts = _first_texts(plan.texts, shards, grain=encode_file.AT_ONCE)
+        if len(firsts) != len(plan.shards):
+            raise ValueError(
+                f"{folder} is planned in {len(plan.shards)} parts; got --shards {shards}. Leave "
+                "it out to resume, or choose a new folder"
+            )
+    return Cuts(plan.source, plan.shards)
 
 
 def _cut_shard(
@@ -205,13 +214,13 @@ def _cut_shard(
     )
 
 
-def _firsts(texts: int, shards: int, *, grain: int) -> list[int]:
+def _first_texts(texts: int, shards: int, *, grain: int) -> list[int]:
     """Return the first text of each of equal parts, at multiples of ``grain``.
 
-    >>> _firsts(10, 3, grain=1), _firsts(10, 3, grain=2), _firsts(2, 3, grain=1)
+    >>> _first_texts(10, 3, grain=1), _first_texts(10, 3, grain=2), _first_texts(2, 3, grain=1)
     ([0, 3, 6], [0, 2, 6], [0, 1])
     """
-    grains = -(-texts // grain)
+    grains = math.ceil(texts / grain)
     shards = min(shards, grains)
     return [grain * (number * grains // shards) for number in range(shards)]
 
@@ -221,16 +230,16 @@ def start_shards(folder: Path, cuts: Cuts, model: ShardModel) -> ShardedVectors:
 
     Raises ValueError if it is for another model, role or input.
     """
-    planned = ShardedVectors(cuts[0], model, cuts[1])
+    new_plan = ShardedVectors(cuts.source, model, cuts.shards)
     if not (folder / PLAN).is_file():
-        planned.write(folder / PLAN, replace=False)
+        new_plan.write(folder / PLAN, replace=False)
     plan = read_shards(folder / PLAN)
     if plan.model != model:
         raise ValueError(
             f"{folder} holds vectors of another model: expected {_described(plan.model)}; got "
             f"{_described(model)}. Choose a new folder"
         )
-    if plan.shards != planned.shards or plan.source.sha256 != planned.source.sha256:
+    if plan.shards != new_plan.shards or plan.source.sha256 != new_plan.source.sha256:
         raise ValueError(f"{folder}: planned for another input at the same time; choose a new one")
     if not (folder / MANIFEST).is_file():
         return plan
