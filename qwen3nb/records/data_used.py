@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from qwen3nb.records.record import Result, is_substitute
 
-_MOST_NAMED = 3  # tasks named in the sentence
+_MAX_NAMED = 3  # tasks named in the sentence
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,13 @@ class DataUsed:
         >>> DataUsed(frozenset({"SciFact", "FiQA2018"}), frozenset({"SciFact"})).text
         "1 of 2 tasks on other data than MTEB's: SciFact."
         """
-        count, every = len(self.substitutes), len(self.tasks)
-        if not count:
+        if not self.substitutes:
             return ""
-        noun = "task" if every == 1 else "tasks"
-        text = f"{count} of {every} {noun} on other data than MTEB's"
-        if count <= _MOST_NAMED:
+        noun = "tasks"
+        if len(self.tasks) == 1:
+            noun = "task"
+        text = f"{len(self.substitutes)} of {len(self.tasks)} {noun} on other data than MTEB's"
+        if len(self.substitutes) <= _MAX_NAMED:
             text += f": {', '.join(sorted(self.substitutes))}"
         return f"{text}."
 

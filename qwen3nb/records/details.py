@@ -118,8 +118,8 @@ class UsedPrompt:
     of: str  # identity of the model with its own prompts
 
 
-_TRAINING = tuple(one.name for one in fields(Training))
-# Where an older record's ``config`` has a fact, in the order in which it states them.
+_TRAINING_FIELDS = tuple(one.name for one in fields(Training))
+# The field of `Result` for each fact in an older record's ``config``, in the order there.
 _PLACES = {
     **dict.fromkeys(("collection", "group", "parts", "limit"), "data"),
     **dict.fromkeys(("first", "counts", "depth"), "search"),
@@ -145,18 +145,18 @@ def details_of(config: Mapping[str, Any]) -> dict[str, Any]:
     options = dict(config)
     details: dict[str, Any] = {"options": options, "data": {}, "search": {}, "files": {}}
     details |= {"training": None, "prompt": None, "top": None}
-    training, prompt = options.get("training"), options.get("prompt")
-    if isinstance(training, Mapping) and set(training) <= set(_TRAINING):
+    training = options.get("training")
+    is_training = isinstance(training, Mapping) and set(training) <= set(_TRAINING_FIELDS)
+    if is_training:
         details["training"] = options.pop("training")
-    if isinstance(prompt, Mapping):
-        details["prompt"] = options.pop("prompt")
-    if isinstance(options.get("top"), Mapping):
-        details["top"] = options.pop("top")
-    for name, place in _PLACES.items():
+    for name in ("prompt", "top"):
+        if isinstance(options.get(name), Mapping):
+            details[name] = options.pop(name)
+    for name, field_of_result in _PLACES.items():
         if name in options and not _is_option(name, config):
             value = options.pop(name)
             if value is not None:
-                details[place][name] = value
+                details[field_of_result][name] = value
     return details
 
 
@@ -188,13 +188,14 @@ def config_of(details: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("training", "prompt"):
         if details[name] is not None:
             config[name] = asdict(details[name])
-    values = {place: stated(details[place]) for place in ("data", "search", "files")}
-    if "boosts" in values["data"]:  # own data state the dimensions also of a model without vectors
-        values["search"].setdefault("dimensions", None)
-    for name, place in _PLACES.items():
-        if name in values[place]:
-            config[name] = values[place][name]
-        if name == "queries" and details["top"] is not None:
+    facts = {name: stated(details[name]) for name in ("data", "search", "files")}
+    is_on_own_data = "boosts" in facts["data"]
+    if is_on_own_data:  # these records state the dimensions also of a model without vectors
+        facts["search"].setdefault("dimensions", None)
+    for name, field_of_result in _PLACES.items():
+        if name in facts[field_of_result]:
+            config[name] = facts[field_of_result][name]
+        if name == "queries" and details["top"] is not None:  # in the order of older records
             config["top"] = details["top"]
     return config
 
@@ -202,6 +203,5 @@ def config_of(details: Mapping[str, Any]) -> dict[str, Any]:
 def stated(details: DataFacts | SearchFacts | RunFiles) -> dict[str, Any]:
     """Return the fields that differ from their defaults, by name."""
     default = type(details)()
-    names = [one.name for one in fields(details)]
-    values = {name: getattr(details, name) for name in names}
+    values = {entry.name: getattr(details, entry.name) for entry in fields(details)}
     return {name: value for name, value in values.items() if value != getattr(default, name)}

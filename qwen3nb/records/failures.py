@@ -34,8 +34,11 @@ class FailedRun:
     @property
     def reason(self) -> str:
         """The error and the last line of its message."""
-        lines = [line.strip() for line in self.message.splitlines() if line.strip()]
-        return f"{self.error}: {lines[-1]}" if lines else self.error
+        message = self.message.strip()
+        if not message:
+            return self.error
+        last_line = message.splitlines()[-1].strip()
+        return f"{self.error}: {last_line}"
 
 
 def note_failure(run: FailedRun) -> Path:
@@ -52,8 +55,8 @@ def forget_failure(page: str) -> None:
 
 def _remove_partial(page: str, *, kept: tuple[str, ...] = ()) -> None:
     """Delete the partly executed notebook named in a page's note."""
-    earlier = failed_run(page)
-    for name in earlier.more if earlier else ():
+    failed = failed_run(page)
+    for name in failed.more if failed else ():
         file = paths.root() / name
         if name not in kept and file.resolve().parent == paths.results() / "partial":
             file.unlink(missing_ok=True)
@@ -85,13 +88,15 @@ def _read(file: Path) -> FailedRun:
         run: FailedRun = TypeAdapter(FailedRun).validate_python(value)
         return run
     except (OSError, ValueError) as error:
-        why = field_problem(error, value) if isinstance(error, ValidationError) else error
+        reason = str(error)
+        if isinstance(error, ValidationError):
+            reason = field_problem(error, value)
         return FailedRun(
             page=file.stem,
             notebook="",
             parameters={},
             error="damaged note",
-            message=f"{paths.shown(file)} is not the note of a failed run ({why}); delete it",
+            message=f"{paths.shown(file)} is not the note of a failed run ({reason}); delete it",
             started="",
             failed="",
             seconds=0.0,

@@ -274,7 +274,9 @@ class Result:
         main = self.metrics.get(self.task.main_metric)
         if main is None or main.value is None:
             return f"<Result {name}: {self.task.main_metric} undefined>"
-        interval = "" if main.low is None else f" [{main.low:.3f}, {main.high:.3f}]"
+        interval = ""
+        if main.low is not None:
+            interval = f" [{main.low:.3f}, {main.high:.3f}]"
         return (
             f"<Result {name}: {self.task.main_metric} {main.value:.3f}{interval}, "
             f"n = {main.n} {self.task.unit}>"
@@ -337,25 +339,22 @@ class Result:
             ResultError: a name, a query id or a score that cannot be stored.
         """
         path = self.path(folder)
-        value = {"schema": SCHEMA, **_without_rows(self)}
-        _checked(json.loads(json.dumps(value)), path.name, per_query={})
-        secrets = known_secrets()
-        secrets.values.refuse(json.dumps(value), place=str(path))
-        # Data in options, or the id of a document, may look like a secret.
-        task = {**value["task"], "clusters": None}
-        free = dict.fromkeys(("options", "training", "prompt", "data", "search", "files"))
-        secrets.refuse(json.dumps({**value, **free, "task": task}), place=str(path))
+        content = {"schema": SCHEMA, **_fields_without_rows(self)}
+        _checked(json.loads(json.dumps(content)), path.name, per_query={})
+        _refuse_secrets(content, path)
         with exclusive_lock(path):
             replaced = named_files(path)
-            value |= write_tables(path, self.scores, self.top)
-            with in_checksums(path, checksum(value)):
-                write_json(path, value | {"checksum": checksum(value)})
+            content |= write_tables(path, self.scores, self.top)
+            digest = checksum(content)
+            with in_checksums(path, digest):
+                write_json(path, {**content, "checksum": digest})
             remove_unnamed(path, replaced=replaced)
         return path
 
     def in_one_file(self) -> dict[str, Any]:
         """Return the record as one JSON value, including what `save` stores in files next to it."""
-        value = {"schema": ONE_FILE, **_without_rows(self), "per_query": dict(self.scores)}
+        fields = _fields_without_rows(self)
+        value = {"schema": ONE_FILE, **fields, "per_query": dict(self.scores)}
         if self.top is not None:
             value["top"] = {query: list(documents) for query, documents in self.top.items()}
         return value | {"checksum": checksum(value)}
@@ -380,33 +379,42 @@ def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
     try:
         check_file(file)
         value = read_json(file)
-        schema = value.get("schema") if isinstance(value, dict) else type(value).__name__
-        fields = value
-        if schema in _UNTYPED:
-            fields = {**value, **details_of(value["config"])}
-            del fields["config"]
-            schema = _UNTYPED[schema]
-        if schema == ONE_FILE:
-            scores = QueryScores.of(value["per_query"])
-            return _checked(fields, file, per_query=scores, top=fields.get("top")), value
-        if schema != SCHEMA:
-            raise ResultError(f"{file}: schema is {reprlib.repr(schema)}, expected {SCHEMA!r}")
-        scores_entry = _validated(ScoresEntry | None, value["scores"], file, "scores")
-        top_entry = _validated(SideEntry | None, value["top"], file, "top")
-        per_query: Mapping[str, Mapping[str, float]] = {}
-        top = None
-        if scores_entry:
-            per_query = StoredScores(SideFile.of(file, scores_entry), scores_entry)
-        if top_entry:
-            top = StoredTop(SideFile.of(file, top_entry))
-        return _checked(fields, file, per_query=per_query, top=top), value
+        return _record_of(value, file), value
     except ResultError:
         raise
     except OSError as error:
         raise ResultError(f"{file}: cannot be read ({error.strerror or error})") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        why = str(error).removeprefix(f"{file}: ") if isinstance(error, ValueError) else repr(error)
-        raise ResultError(f"{file}: not a result record ({why:.200})") from None
+        reason = repr(error)
+        if isinstance(error, ValueError):
+            reason = str(error).removeprefix(f"{file}: ")
+        raise ResultError(f"{file}: not a result record ({reason:.200})") from None
+
+
+def _record_of(value: Any, file: Path) -> Result:
+    """Return the record in a JSON value, of any schema, that was read from ``file``."""
+    schema: object = type(value).__name__
+    if isinstance(value, dict):
+        schema = value.get("schema")
+    fields = value
+    if schema in _UNTYPED:
+        fields = {**value, **details_of(value["config"])}
+        del fields["config"]
+        schema = _UNTYPED[schema]
+    if schema == ONE_FILE:
+        scores = QueryScores.of(value["per_query"])
+        return _checked(fields, file, per_query=scores, top=fields.get("top"))
+    if schema != SCHEMA:
+        raise ResultError(f"{file}: schema is {reprlib.repr(schema)}, expected {SCHEMA!r}")
+    scores_entry = _validated(ScoresEntry | None, value["scores"], file, "scores")
+    top_entry = _validated(SideEntry | None, value["top"], file, "top")
+    per_query: Mapping[str, Mapping[str, float]] = {}
+    top = None
+    if scores_entry:
+        per_query = StoredScores(SideFile.of(file, scores_entry), scores_entry)
+    if top_entry:
+        top = StoredTop(SideFile.of(file, top_entry))
+    return _checked(fields, file, per_query=per_query, top=top)
 
 
 _reader = functools.cache(TypeAdapter)
@@ -447,24 +455,37 @@ def check_file(file: Path) -> None:
         ResultError: a folder, a pipe or device, or a link that leaves the folder.
         OSError: no such file.
     """
-    base, *within = file.absolute().parents[2::-1]
-    inside = not any(each.is_symlink() for each in (*within, file))
-    inside = inside or file.resolve().is_relative_to(base.resolve())
-    if not (stat.S_ISREG(file.stat().st_mode) and inside):
+    seed_folder, model_folder, base = file.absolute().parents[:3]
+    has_link = any(path.is_symlink() for path in (model_folder, seed_folder, file))
+    is_inside = not has_link or file.resolve().is_relative_to(base.resolve())
+    is_regular = stat.S_ISREG(file.stat().st_mode)
+    if not (is_regular and is_inside):
         raise ResultError(f"{file}: expected a record, a file in {base.resolve()}")
 
 
-def _without_rows(result: Result) -> dict[str, Any]:
+def _fields_without_rows(result: Result) -> dict[str, Any]:
     """Return the fields of a record as JSON, without data with a row per query."""
-    value = asdict(replace(result, per_query={}, top=None))
+    fields = asdict(replace(result, per_query={}, top=None))
     for name in ("per_query", "top", "checksum", "place"):
-        del value[name]
+        del fields[name]
     for name in ("data", "search", "files"):
-        value[name] = stated(getattr(result, name))
+        fields[name] = stated(getattr(result, name))
+    task = fields["task"]
     for name in ("clusters", "substitute"):
-        if not value["task"][name]:
-            del value["task"][name]
-    return value
+        if not task[name]:
+            del task[name]
+    return fields
+
+
+def _refuse_secrets(content: dict[str, Any], path: Path) -> None:
+    """Raise an error if the JSON of a record has a known secret, or what looks like one."""
+    secrets = known_secrets()
+    secrets.values.refuse(json.dumps(content), place=str(path))
+    # Data in options, or the id of a document, may look like a secret.
+    free_fields = ("options", "training", "prompt", "data", "search", "files")
+    task = {**content["task"], "clusters": None}
+    own_words = {**content, **dict.fromkeys(free_fields), "task": task}
+    secrets.refuse(json.dumps(own_words), place=str(path))
 
 
 def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
@@ -508,7 +529,8 @@ def places(folder: Path) -> dict[str, int]:
 
     The keys are path and checksum, as in the list.
     """
-    return {key: place for place, key in enumerate(Journal(folder / CHECKSUMS).keys(), start=1)}
+    entries = Journal(folder / CHECKSUMS).keys()
+    return {entry: place for place, entry in enumerate(entries, start=1)}
 
 
 def used_again(record: Path, digest: str) -> None:
@@ -518,20 +540,37 @@ def used_again(record: Path, digest: str) -> None:
     grows only if there is a later one.
     """
     file = record.absolute()
-    base, label = file.parents[2], file.parents[1].name.rpartition("-")[0]
-    named = base.glob(f"{glob.escape(label)}-*/{file.parent.name}/{glob.escape(file.name)}")
-    others = {
-        other.relative_to(base).as_posix()
-        for other in named
-        if other != file and other.parents[1].name.rpartition("-")[0] == label
-    }
+    others = _records_under_label(file)
     if not others:
         return
-    key, place = in_list(file, digest), places(base)
-    later = [each for each in place if place[each] > place.get(key, 0)]
-    if any(each.rpartition(" ")[0] in others for each in later):
-        with suppress(OSError):  # a study that cannot be written can be read
-            append(base / CHECKSUMS, key, True)
+    base = file.parents[2]
+    place_by_entry = places(base)
+    entry = in_list(file, digest)
+    own_place = place_by_entry.get(entry, 0)
+    for other_entry, place in place_by_entry.items():
+        path, _, _ = other_entry.rpartition(" ")
+        if path in others and place > own_place:
+            with suppress(OSError):  # a study that cannot be written can be read
+                append(base / CHECKSUMS, entry, True)
+            return
+
+
+def _records_under_label(file: Path) -> set[str]:
+    """Return the paths of other records with the label, seed and task of a record."""
+    base = file.parents[2]
+    label = _label_of(file)
+    pattern = f"{glob.escape(label)}-*/{file.parent.name}/{glob.escape(file.name)}"
+    paths_of_others = set()
+    for other in base.glob(pattern):
+        if other != file and _label_of(other) == label:
+            paths_of_others.add(other.relative_to(base).as_posix())
+    return paths_of_others
+
+
+def _label_of(file: Path) -> str:
+    """Return the label in the name of a record's folder, ``<label>-<identity>``."""
+    label, _, _ = file.parents[1].name.rpartition("-")
+    return label
 
 
 def checksum(value: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ import os
 import platform
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,8 +39,8 @@ from qwen3nb.utils.code_version import __version__, git_commit
 NOW = "results"  # instead of a release's name: the study's current records
 _FILE, _SCHEMA = "release.json", "qwen3nb.release/1"
 _NAMED_BY_CONTENT = (".parquet", ".trec", ".qrels")
-_OF_RUNS = ("logs", "partial")  # folders of results that a release leaves out
-_MOST = 3  # problems that a message lists
+_LEFT_OUT = ("logs", "partial")  # folders of results that a release leaves out
+_MAX_LISTED = 3  # problems that a message lists
 
 
 class ReleaseError(ValueError):
@@ -59,20 +59,16 @@ def freeze(name: str) -> Path:
         if name == NOW or target.exists():
             raise ReleaseError(f"{name!r} is taken: a release is never replaced; give another name")
         with new_folder(target) as work:
-            _copy(source, work / "results", leave=_OF_RUNS)
+            _copy(source, work / "results", leave=_LEFT_OUT)
+            _check_records(work / "results", source)
             records = load_results(work / "results", whole=False)
-            if wrong := verify_folder(work / "results", checksums_only=True):
-                lines = [f"{file}: {why}" for file, each in wrong.items() for why in each]
-                text = "\n".join(lines[:_MOST]).replace(str(work / "results"), str(source))
-                raise ReleaseError(f"not frozen, since `qwen3nb verify` fails:\n{text}")
             if not records:
                 raise ReleaseError(f"no records in {source}; `qwen3nb eval` writes some")
-            for folder, own in ((paths.book_runs(), ""), (paths.book() / "guide", "guide")):
-                _copy(folder, work / "pages" / own, only=(".ipynb",))
+            _copy(paths.book_runs(), work / "pages", only=(".ipynb",))
+            _copy(paths.book() / "guide", work / "pages" / "guide", only=(".ipynb",))
             _copy(paths.root() / "_build" / "html", work / "html")
             today = datetime.now(UTC)
             write_text(work / "CITATION.cff", _citation(name, records, today))
-            files = {each: sha256_file(work / each) for each in _files(work)}
             facts = {
                 "schema": _SCHEMA,
                 "name": name,
@@ -82,25 +78,35 @@ def freeze(name: str) -> Path:
                 "commit": git_commit(paths.root()),
                 "records": len(records),
                 **software_and_data(records),
-                "files": files,
+                "files": {file: sha256_file(work / file) for file in _files(work)},
             }
             write_json(work / _FILE, facts | {"checksum": sha256_json(facts)})
     return target
 
 
+def _check_records(copied: Path, source: Path) -> None:
+    """Raise ReleaseError if records were changed after they were written; names those copied."""
+    lines: list[str] = []
+    for file, problems in verify_folder(copied, checksums_only=True).items():
+        lines += [f"{file}: {problem}" for problem in problems]
+    if lines:
+        text = "\n".join(lines[:_MAX_LISTED]).replace(str(copied), str(source))
+        raise ReleaseError(f"not frozen, since `qwen3nb verify` fails:\n{text}")
+
+
 def software_and_data(records: Iterable[Result]) -> dict[str, dict[str, list[str]]]:
     """Return the versions of each library, and the revisions of each task's data."""
-    versions, data = defaultdict(set), defaultdict(set)
-    for each in records:
-        for library, version in each.environment.versions.items():
+    versions, revisions = defaultdict(set), defaultdict(set)
+    for record in records:
+        for library, version in record.environment.versions.items():
             versions[library].add(version)
-        versions["python"].add(each.environment.python)
-        data[each.task.key].add(each.task.revision)
-    named = {"versions": versions, "data": data}
-    return {
-        kind: {name: sorted(values) for name, values in sorted(of.items())}
-        for kind, of in named.items()
-    }
+        versions["python"].add(record.environment.python)
+        revisions[record.task.key].add(record.task.revision)
+    return {"versions": _sorted_values(versions), "data": _sorted_values(revisions)}
+
+
+def _sorted_values(values_by_name: Mapping[str, set[str]]) -> dict[str, list[str]]:
+    return {name: sorted(values) for name, values in sorted(values_by_name.items())}
 
 
 def released(name: str) -> Results:
@@ -114,39 +120,51 @@ def released(name: str) -> Results:
     """
     if name == NOW:
         return load_results(whole=False)
-    given = Path(name).expanduser()
-    for folder in (*([paths.releases() / name] if paths.find_root() else []), given):
+    given_folder = Path(name).expanduser()
+    possible_folders = [given_folder]
+    if paths.find_root():
+        possible_folders.insert(0, paths.releases() / name)
+    for folder in possible_folders:
         if (folder / _FILE).is_file():
-            _check(folder)
+            _check_unmodified(folder)
             return load_results(folder / "results", whole=False)
-    if any(given.glob("*/seed_*/*.json")):
-        return load_results(given, whole=False)
-    known = [each.parent.name for each in sorted(paths.releases().glob(f"*/{_FILE}"))]
-    raise ReleaseError(
-        f"no release {name!r}; expected one of: {', '.join([*known, NOW])}, or a folder of records"
-    )
+    if any(given_folder.glob("*/seed_*/*.json")):
+        return load_results(given_folder, whole=False)
+    release_names = [file.parent.name for file in sorted(paths.releases().glob(f"*/{_FILE}"))]
+    choices = ", ".join([*release_names, NOW])
+    raise ReleaseError(f"no release {name!r}; expected one of: {choices}, or a folder of records")
 
 
-def _check(folder: Path) -> None:
-    """Check that a release was not modified."""
-    facts = read_json(folder / _FILE)
-    stated = facts.pop("checksum", "") if isinstance(facts, dict) else ""
-    sound = stated == sha256_json(facts) and facts.get("schema") == _SCHEMA
-    if not sound or not isinstance(facts.get("files"), dict):
+def _check_unmodified(folder: Path) -> None:
+    """Raise ReleaseError if a release was modified; lists what was."""
+    expected, present = _digests(folder), {*_files(folder)} - {_FILE}
+    problems = [f"{file} is missing" for file in sorted(expected.keys() - present)]
+    problems += [f"{file} was added" for file in sorted(present - expected.keys())]
+    for file in sorted(present & expected.keys()):
+        if sha256_file(folder / file) != expected[file]:
+            problems.append(f"{file} was changed")
+    if not problems:
+        return
+    message = f"{folder} is not as it was frozen: {'; '.join(problems[:_MAX_LISTED])}"
+    if len(problems) > _MAX_LISTED:
+        message += f" and {len(problems) - _MAX_LISTED} more"
+    raise ReleaseError(message)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of a release, as it was frozen.
+
+    Raises:
+        ReleaseError: what says so was changed.
+    """
+    facts, checksum = read_json(folder / _FILE), ""
+    if isinstance(facts, dict):
+        checksum = facts.pop("checksum", "")
+    is_unchanged = checksum == sha256_json(facts) and facts.get("schema") == _SCHEMA
+    if not is_unchanged or not isinstance(facts.get("files"), dict):
         raise ReleaseError(f"{folder / _FILE} was changed after the release was frozen")
-    files, there = facts["files"], {*_files(folder)} - {_FILE}
-    wrong = [f"{each} is missing" for each in sorted(files.keys() - there)]
-    wrong += [f"{each} was added" for each in sorted(there - files.keys())]
-    wrong += [
-        f"{each} was changed"
-        for each in sorted(there & files.keys())
-        if sha256_file(folder / each) != files[each]
-    ]
-    if wrong:
-        raise ReleaseError(
-            f"{folder} is not as it was frozen: {'; '.join(wrong[:_MOST])}"
-            + f" and {len(wrong) - _MOST} more" * (len(wrong) > _MOST)
-        )
+    digests: dict[str, str] = facts["files"]
+    return digests
 
 
 def _files(folder: Path) -> Iterator[str]:
@@ -163,7 +181,9 @@ def _copy(
     """Copy the files below a folder, if it exists; those named by their content as hard links."""
     for name in _files(source):
         file, copy = source / name, target / name
-        if (only and file.suffix not in only) or name.split("/")[0] in leave:
+        first_folder, _, _ = name.partition("/")
+        has_other_suffix = bool(only) and file.suffix not in only
+        if has_other_suffix or first_folder in leave:
             continue
         copy.parent.mkdir(parents=True, exist_ok=True)
         if file.suffix in _NAMED_BY_CONTENT:
@@ -173,21 +193,24 @@ def _copy(
         shutil.copyfile(file, copy)
 
 
-def _citation(name: str, records: Results, today: datetime) -> str:
+def _citation(release: str, records: Results, today: datetime) -> str:
     import yaml
 
     study = book_settings()
-    people = [each.strip() for each in study.author.split(",") if each.strip()]
+    people = [name.strip() for name in study.author.split(",") if name.strip()]
+    if not people:
+        people = ["The authors of the study"]
     facts: dict[str, Any] = {
         "cff-version": "1.2.0",
         "message": "If you use these results, please cite this release.",
         "title": study.title or paths.root().name,
         "type": "dataset",
-        "authors": [{"name": each} for each in people or ["The authors of the study"]],
-        "version": name,
+        "authors": [{"name": person} for person in people],
+        "version": release,
         "date-released": today.date().isoformat(),
         "abstract": f"{len(records)} evaluation records of {len(records.models)} models on "
         f"{len(records.tasks)} tasks, made with qwen3nb {__version__}.",
     }
-    facts |= {"url": study.url} if study.url else {}
+    if study.url:
+        facts["url"] = study.url
     return str(yaml.safe_dump(facts, sort_keys=False, allow_unicode=True))

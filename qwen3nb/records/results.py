@@ -18,7 +18,7 @@ from qwen3nb.utils.imports import DataFrame
 
 Names = str | Iterable[str]
 _RICHEST_FIRST = ("full", "fast", "pydocs", "smoke")  # the tier that pages, cards and tables show
-_NAMED = 4  # models and tasks
+_NAMES_SHOWN = 4  # of models and of tasks
 _COLUMNS = """
     model task type metric value low high n unit seed identity revision finished
 """.split()  # noqa: SIM905 - a list of words reads better as a line
@@ -57,10 +57,10 @@ class Results(Sequence[Result]):
     def __getitem__(self, index: slice | str) -> Results: ...
     def __getitem__(self, index: int | slice | str) -> Result | Results:
         if isinstance(index, str):
-            model = any(_is_model(record, index) for record in self)
-            if not model:
-                check_choice("model or task", index, [*self.models, *self.tasks, *self._types])
-            return self.filter(model=index) if model else self.filter(task=index)
+            if self._has_model(index):
+                return self.filter(model=index)
+            choices = [*self.models, *self.tasks, *self._types]
+            return self.filter(task=check_choice("model or task", index, choices))
         if isinstance(index, slice):
             return Results(self._records[index], unreadable=self.unreadable)
         return self._records[index]
@@ -74,14 +74,16 @@ class Results(Sequence[Result]):
 
     def __repr__(self) -> str:
         """Number of records, and their models and tasks."""
-        lost = f"; {len(self.unreadable)} unreadable" if self.unreadable else ""
+        unreadable = ""
+        if self.unreadable:
+            unreadable = f"; {len(self.unreadable)} unreadable"
         if not self._records:
-            return f"<Results: no records{lost}>"
-        text = f"<Results: {len(self)} record{'s' if len(self) > 1 else ''}"
-        for kind, names in (("models", self.models), ("tasks", self.tasks)):
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            text += f"; {kind} {', '.join(names[:_NAMED])}{more}"
-        return f"{text}{lost}>"
+            return f"<Results: no records{unreadable}>"
+        noun = "record"
+        if len(self) > 1:
+            noun = "records"
+        models, tasks = _first_names(self.models), _first_names(self.tasks)
+        return f"<Results: {len(self)} {noun}; models {models}; tasks {tasks}{unreadable}>"
 
     def _repr_html_(self) -> str:
         return str(self.to_frame().to_html(max_rows=20, float_format="{:.3f}".format))
@@ -89,8 +91,8 @@ class Results(Sequence[Result]):
     @property
     def without_adapters(self) -> Results:
         """The records of all but trained adapters, as of ``load_results(adapters=False)``."""
-        kept = (record for record in self if record.training is None)
-        return Results(kept, unreadable=self.unreadable)
+        records = (record for record in self if record.training is None)
+        return Results(records, unreadable=self.unreadable)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -121,22 +123,34 @@ class Results(Sequence[Result]):
         """
         records = list(self._records)
         if model is not None:
-            names = [model] if isinstance(model, str) else list(model)
-            for name in names:
-                if not any(_is_model(record, name) for record in records):
-                    check_choice("model", name, self.models)
-            records = [record for record in records if _is_any(record, names)]
+            models = _as_list(model)
+            for name in models:
+                self._check_model(name)
+            records = [record for record in records if _is_any_model(record, models)]
         if task is not None:
             choices = [*self.tasks, *self._types]
-            names = [task] if isinstance(task, str) else list(task)
-            tasks = {check_choice("task", name, choices) for name in names}
-            records = [record for record in records if tasks & {record.task.key, record.task.type}]
-        if tier is not None:
-            keys = set(TIERS[check_choice("tier", tier, TIERS)].task_keys)
+            selected = {check_choice("task", name, choices) for name in _as_list(task)}
             records = [
-                record for record in records if record.task.key in keys or record.tier == tier
+                record
+                for record in records
+                if record.task.key in selected or record.task.type in selected
+            ]
+        if tier is not None:
+            tasks_of_tier = TIERS[check_choice("tier", tier, TIERS)].task_keys
+            records = [
+                record
+                for record in records
+                if record.task.key in tasks_of_tier or record.tier == tier
             ]
         return Results(records, unreadable=self.unreadable)
+
+    def _has_model(self, name: str) -> bool:
+        return any(_is_model(record, name) for record in self)
+
+    def _check_model(self, name: str) -> None:
+        """Raise ValueError if no record has a model of this name; lists the labels."""
+        if not self._has_model(name):
+            check_choice("model", name, self.models)
 
     def to_frame(self, *, all_metrics: bool = False) -> DataFrame:
         """Return a row per record with its main metric, or per record and metric.
@@ -147,13 +161,28 @@ class Results(Sequence[Result]):
         import pandas as pd
 
         rows = []
-        for each in self:
-            model, task = each.model, each.task
-            for name in each.metrics if all_metrics else (task.main_metric,):
-                value = each.metrics[name]
-                score = (value.value, value.low, value.high, value.n)
-                of_run = (each.seed, model.identity[:8], task.revision, each.finished)
-                rows.append((model.label, task.key, task.type, name, *score, task.unit, *of_run))
+        for record in self:
+            metrics = [record.task.main_metric]
+            if all_metrics:
+                metrics = list(record.metrics)
+            for metric in metrics:
+                score = record.metrics[metric]
+                row = {
+                    "model": record.model.label,
+                    "task": record.task.key,
+                    "type": record.task.type,
+                    "metric": metric,
+                    "value": score.value,
+                    "low": score.low,
+                    "high": score.high,
+                    "n": score.n,
+                    "unit": record.task.unit,
+                    "seed": record.seed,
+                    "identity": record.model.identity[:8],
+                    "revision": record.task.revision,
+                    "finished": record.finished,
+                }
+                rows.append(row)
         return pd.DataFrame(rows, columns=_COLUMNS)
 
     def pivot(self, metric: str = "") -> DataFrame:
@@ -167,9 +196,10 @@ class Results(Sequence[Result]):
         """
         records = from_oldest(self)
         if metric:
-            check_choice(
-                "metric", metric, sorted({name for record in self for name in record.metrics})
-            )
+            available: set[str] = set()
+            for record in self:
+                available.update(record.metrics)
+            check_choice("metric", metric, sorted(available))
             records = [record for record in records if metric in record.metrics]
         last = {(record.model.label, record.task.key): record for record in records}
         frame = Results(last.values()).to_frame(all_metrics=bool(metric))
@@ -272,22 +302,37 @@ class Results(Sequence[Result]):
         import pyarrow.parquet as pq
 
         target = Path(file)
-        ending = check_choice("ending of the file", target.suffix, (".parquet", ".csv"))
-        kinds = {"seed": pa.int64(), "value": pa.float64()}
-        schema = pa.schema([(name, kinds.get(name, pa.large_string())) for name in _SCORE_COLUMNS])
+        is_csv = check_choice("ending of the file", target.suffix, (".parquet", ".csv")) == ".csv"
+        numeric = {"seed": pa.int64(), "value": pa.float64()}
+        texts = [name for name in _SCORE_COLUMNS if name not in numeric]
+        types = {**dict.fromkeys(_SCORE_COLUMNS, pa.large_string()), **numeric}
+        schema = pa.schema(types)
         with new_file(target) as handle:
-            writer = (
-                pa.csv.CSVWriter(handle, schema)
-                if ending == ".csv"
-                else pq.ParquetWriter(handle, schema, compression="zstd")
-            )
+            if is_csv:
+                writer = pa.csv.CSVWriter(handle, schema)
+            else:
+                writer = pq.ParquetWriter(handle, schema, compression="zstd")
             with writer:
-                for frame in map(_score_rows, self):
-                    if ending == ".csv":
-                        texts = [name for name in _SCORE_COLUMNS if name not in kinds]
+                for record in self:
+                    frame = _score_rows(record)
+                    if is_csv:
                         frame[texts] = frame[texts].map(inert_text)
                     writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
         return target
+
+
+def _as_list(names: Names) -> list[str]:
+    if isinstance(names, str):
+        return [names]
+    return list(names)
+
+
+def _first_names(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    text = ", ".join(names[:_NAMES_SHOWN])
+    if len(names) > _NAMES_SHOWN:
+        text += f" and {len(names) - _NAMES_SHOWN} more"
+    return text
 
 
 def _lookup(module: str, name: str) -> Callable[..., Any]:
@@ -306,8 +351,10 @@ def _score_rows(record: Result) -> DataFrame:
     model, task, scores = record.model, record.task, record.scores
     columns = ["split", "subset", "query"]
     queries = pd.DataFrame(list(_located(record)), columns=columns, dtype=object)
-    rows = [queries.assign(metric=name, value=scores.array(name)) for name in scores]
-    frame = pd.concat(rows or [queries.assign(metric="", value=math.nan)]).dropna(subset="value")
+    frames = [queries.assign(metric=name, value=scores.array(name)) for name in scores]
+    if not frames:
+        frames = [queries.assign(metric="", value=math.nan)]
+    frame = pd.concat(frames).dropna(subset="value")
     return frame.assign(
         model=model.label,
         identity=model.identity,
@@ -322,33 +369,37 @@ def _score_rows(record: Result) -> DataFrame:
 
 def _located(record: Result) -> Iterator[tuple[str, str, str]]:
     """Yield split, subset and own id of each query of a record, in the order of its scores."""
-    task = record.task
-    pairs = [(part.split, part.subset) for part in record.parts]
-    if not pairs:
-        pairs = [(split, subset) for subset in task.subsets for split in task.splits]
+    parts = [(part.split, part.subset) for part in record.parts]
+    if not parts:
+        task = record.task
+        parts = [(split, subset) for subset in task.subsets for split in task.splits]
     # Ids as by `qwen3nb.evaluation.mteb.per_query`: without a prefix if a task has only one part.
-    without_prefix = ("", "")
-    if len(pairs) == 1:
-        without_prefix = pairs[0]
-    prefixes = {f"{split}/{subset}/": (split, subset) for split, subset in pairs}
-    if without_prefix[1] == "default":
-        prefixes = {}
+    is_default_subset = len(parts) == 1 and parts[0][1] == "default"
+    prefixes = {}
+    if not is_default_subset:
+        prefixes = {f"{split}/{subset}/": (split, subset) for split, subset in parts}
+    part_without_prefix = ("", "")
+    if len(parts) == 1:
+        part_without_prefix = parts[0]
     longest_first = sorted(prefixes, key=len, reverse=True)
     for query in record.scores.queries:
-        for prefix in longest_first:
-            if query.startswith(prefix):
-                yield (*prefixes[prefix], query.removeprefix(prefix))
-                break
+        matching = [prefix for prefix in longest_first if query.startswith(prefix)]
+        if matching:
+            split, subset = prefixes[matching[0]]
+            yield split, subset, query.removeprefix(matching[0])
         else:
-            yield (*without_prefix, query)
+            yield (*part_without_prefix, query)
 
 
 def _is_model(record: Result, name: str) -> bool:
+    """Return whether a name is label, spec, or the first digits of the identity of a model."""
     model = record.model
-    return name in (model.label, model.spec) or (len(name) >= 8 and model.identity.startswith(name))
+    if name in (model.label, model.spec):
+        return True
+    return len(name) >= 8 and model.identity.startswith(name)
 
 
-def _is_any(record: Result, names: Iterable[str]) -> bool:
+def _is_any_model(record: Result, names: Iterable[str]) -> bool:
     return any(_is_model(record, name) for name in names)
 
 
@@ -360,11 +411,11 @@ def from_oldest(records: Iterable[Result]) -> list[Result]:
     return sorted(records, key=functools.cmp_to_key(_age))
 
 
-def _age(one: Result, other: Result) -> int:
+def _age(first: Result, second: Result) -> int:
     """Return a negative number if the first record is older, 0 if neither is."""
-    if one.place and other.place:
-        return one.place - other.place
-    return (one.finished > other.finished) - (one.finished < other.finished)
+    if first.place and second.place:
+        return first.place - second.place
+    return (first.finished > second.finished) - (first.finished < second.finished)
 
 
 def newest(records: Iterable[Result]) -> Result:
@@ -382,16 +433,17 @@ def richest_tier(results: Iterable[Result]) -> str:
     tasks_of_runs: dict[str, set[str]] = {}  # by tier
     for result in results:
         tasks_by_model.setdefault(result.model.identity, set()).add(result.task.key)
-        if not any(result.options.get(name) for name in ("tasks", "types", "benchmark")):
+        is_selection = any(result.options.get(name) for name in ("tasks", "types", "benchmark"))
+        if not is_selection:
             tasks_of_runs.setdefault(result.tier, set()).add(result.task.key)
     for name in _RICHEST_FIRST:
         tasks = set(TIERS[name].task_keys)
-        if any(tasks <= own_tasks for own_tasks in tasks_by_model.values()):
+        has_model_with_all = any(tasks <= evaluated for evaluated in tasks_by_model.values())
+        was_run = bool(tasks & tasks_of_runs.get(name, set()))
+        if has_model_with_all or was_run:
             return name
-        if tasks & tasks_of_runs.get(name, set()):
-            return name
+    evaluated_tasks = set().union(*tasks_by_model.values())
     for name in reversed(_RICHEST_FIRST):
-        tasks = set(TIERS[name].task_keys)
-        if any(tasks & own_tasks for own_tasks in tasks_by_model.values()):
+        if evaluated_tasks.intersection(TIERS[name].task_keys):
             return name
     return "smoke"

@@ -20,6 +20,7 @@ names the files it was written with.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -63,6 +64,8 @@ _RECENT = 64  # tables that stay in memory: about 1 MB of 6,980 queries each
 _STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(scores|top)\.parquet"
 _RUN_END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(trec|qrels)"
+# Such as ``SciFact.0a1b2c3d4e5f.scores.parquet``; runs of older records have no digest.
+_SIDE_FILE = re.compile(rf"{_STEM}({_END}|\.trec|\.qrels)")
 
 
 @dataclass(frozen=True)
@@ -94,9 +97,11 @@ class SideFile:
     @classmethod
     def of(cls, record: Path, entry: SideEntry) -> SideFile:
         """Return the file that the JSON of ``record`` names."""
-        own = entry.columns if isinstance(entry, ScoresEntry) else (_DOCUMENTS,)
+        columns = [_QUERY_ID, _DOCUMENTS]
+        if isinstance(entry, ScoresEntry):
+            columns = [_QUERY_ID, *entry.columns]
         path = record.absolute().with_name(entry.file)
-        return cls(path, entry.sha256, entry.queries, (_QUERY_ID, *own))
+        return cls(path, entry.sha256, entry.queries, tuple(columns))
 
     def read(self) -> bytes:
         """Return the file's bytes, after checking their digest.
@@ -135,26 +140,38 @@ def _opened(file: SideFile) -> pq.ParquetFile:
     with _parquet(file):
         table = pq.ParquetFile(pa.BufferReader(file.read()))
         footer, names = table.metadata, table.schema_arrow.names
-    groups = map(footer.row_group, range(footer.num_row_groups))
-    columns = [group.column(each) for group in groups for each in range(group.num_columns)]
-    if odd := {name for each in columns for name in each.encodings} - {"PLAIN", "RLE"}:
+    encodings: set[str] = set()
+    size = 0
+    for chunk in _column_chunks(footer):
+        encodings.update(chunk.encodings)
+        size += chunk.total_uncompressed_size + 8 * chunk.num_values
+    # Others may unpack to more memory than these numbers say.
+    unexpected = encodings - {"PLAIN", "RLE"}
+    if unexpected:
         raise ResultError(
             f"{paths.shown(file.path)}: expected plain columns, as records have; got "
-            f"{shortened(sorted(odd))}"
+            f"{shortened(sorted(unexpected))}"
         )
-    size = sum(each.total_uncompressed_size + 8 * each.num_values for each in columns)
     if size > _LARGEST:
         raise ResultError(
             f"{paths.shown(file.path)}: it would take {size:,} bytes of memory; expected at "
             f"most {_LARGEST:,}. Do not use this record unless you know who made it"
         )
-    if (footer.num_rows, names) != (file.rows, [*file.columns]):
+    if footer.num_rows != file.rows or names != list(file.columns):
         raise ResultError(
             f"{paths.shown(file.path)}: it has {footer.num_rows} rows of "
             f"{shortened(names)}; its record says {file.rows} of "
             f"{shortened([*file.columns])}"
         )
     return table
+
+
+def _column_chunks(footer: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    """Yield the parts of all columns in a Parquet file: one per group of rows."""
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for column in range(group.num_columns):
+            yield group.column(column)
 
 
 @contextmanager
@@ -165,8 +182,8 @@ def _parquet(file: SideFile) -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:
-        why = " ".join(str(error).split())
-        raise ResultError(f"{paths.shown(file.path)}: not Parquet ({why})") from None
+        message = " ".join(str(error).split())
+        raise ResultError(f"{paths.shown(file.path)}: not Parquet ({message})") from None
 
 
 def _column(file: SideFile, name: str) -> pa.ChunkedArray:
@@ -174,7 +191,9 @@ def _column(file: SideFile, name: str) -> pa.ChunkedArray:
     with _parquet(file):
         column = _opened(file).read([name], use_threads=False)[name]
     expected = _TYPES.get(name, "double")
-    if str(column.type) != expected or (column.null_count and name in _TYPES):
+    may_have_nulls = name not in _TYPES  # a query may lack a score
+    has_right_nulls = may_have_nulls or column.null_count == 0
+    if str(column.type) != expected or not has_right_nulls:
         raise ResultError(
             f"{paths.shown(file.path)}: column {name!r} is {column.type} with "
             f"{column.null_count} nulls; expected {expected}, as records have"
@@ -193,7 +212,7 @@ def _encoded(columns: dict[str, Any]) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _texts(values: Iterable[str], what: str) -> pa.Array:
+def _text_array(values: Iterable[str], what: str) -> pa.Array:
     """Return texts as an Arrow array.
 
     Raises:
@@ -219,9 +238,11 @@ def encode_scores(scores: QueryScores) -> bytes:
         return scores.file.read()
     if _QUERY_ID in scores:
         raise ResultError(f"a column of scores has the reserved name {_QUERY_ID!r}")
-    _texts(scores, what="column")
-    columns = {name: pa.array(scores.array(name), from_pandas=True) for name in scores}
-    return _encoded({_QUERY_ID: _texts(scores.queries, what="query id")} | columns)
+    names = _text_array(scores, what="column").to_pylist()
+    columns = {_QUERY_ID: _text_array(scores.queries, what="query id")}
+    for name in names:
+        columns[name] = pa.array(scores.array(name), from_pandas=True)  # null for NaN
+    return _encoded(columns)
 
 
 class StoredScores(QueryScores):
@@ -247,8 +268,9 @@ class StoredScores(QueryScores):
             ResultError: not the file or the table that the record states, or different ids.
         """
         queries = tuple(_column(self.file, _QUERY_ID).to_pylist())
-        expected = queries == SHARED_QUERIES.get(self.ids) or digest_of_queries(queries) == self.ids
-        if not expected:
+        are_shared = queries == SHARED_QUERIES.get(self.ids)
+        are_expected = are_shared or digest_of_queries(queries) == self.ids
+        if not are_expected:
             raise ResultError(
                 f"{paths.shown(self.file.path)}: its query ids are not those in its "
                 "record: one of them was changed after it was written. Restore both, or run the "
@@ -295,7 +317,7 @@ class StoredTop(Mapping[str, list[str]]):
 
 @lru_cache(maxsize=_RECENT)
 def _stored_lists(file: SideFile) -> dict[str, list[str]]:
-    queries, documents = (_column(file, name).to_pylist() for name in file.columns)
+    queries, documents = [_column(file, name).to_pylist() for name in file.columns]
     return dict(zip(queries, documents, strict=True))
 
 
@@ -309,33 +331,38 @@ def encode_top(top: Mapping[str, Sequence[str]]) -> bytes:
 
     if isinstance(top, StoredTop):
         return top.file.read()
-    ends = pa.array(np.cumsum([0, *map(len, top.values())]), pa.int64())
-    documents = _texts((each for own in top.values() for each in own), what="document id")
+    # Arrow holds lists as one array, and where each begins.
+    numbers = [len(documents) for documents in top.values()]
+    starts = pa.array(np.cumsum([0, *numbers]), pa.int64())
+    documents = _text_array(itertools.chain.from_iterable(top.values()), what="document id")
     columns = {
-        _QUERY_ID: _texts(top, what="query id"),
-        _DOCUMENTS: pa.LargeListArray.from_arrays(ends, documents),
+        _QUERY_ID: _text_array(top, what="query id"),
+        _DOCUMENTS: pa.LargeListArray.from_arrays(starts, documents),
     }
     return _encoded(columns)
 
 
 def write_tables(
     record: Path, scores: QueryScores, top: Mapping[str, Sequence[str]] | None
-) -> dict[str, Any]:
+) -> dict[str, dict[str, Any] | None]:
     """Write the files next to ``record``; return the fields of the record that name them."""
-
-    def write(kind: str, data: bytes) -> tuple[str, str]:
-        digest = hashlib.sha256(data).hexdigest()
-        file = write_bytes(run_path(record, digest, kind=f"{kind}.parquet"), data)
-        return file.name, digest
-
-    entries: dict[str, Any] = {"scores": None, "top": None}
+    scores_entry, top_entry = None, None
     if scores:
-        named = write("scores", encode_scores(scores))
-        columns = dict(scores.counts)
-        entries["scores"] = asdict(ScoresEntry(*named, len(scores.queries), scores.ids, columns))
+        file, digest = _write_table(record, "scores", encode_scores(scores))
+        counts = dict(scores.counts)
+        entry = ScoresEntry(file.name, digest, len(scores.queries), scores.ids, counts)
+        scores_entry = asdict(entry)
     if top is not None:
-        entries["top"] = asdict(SideEntry(*write("top", encode_top(top)), len(top)))
-    return entries
+        file, digest = _write_table(record, "top", encode_top(top))
+        top_entry = asdict(SideEntry(file.name, digest, len(top)))
+    return {"scores": scores_entry, "top": top_entry}
+
+
+def _write_table(record: Path, kind: str, content: bytes) -> tuple[Path, str]:
+    """Write a file next to ``record``; return its path and its SHA-256."""
+    digest = hashlib.sha256(content).hexdigest()
+    file = write_bytes(run_path(record, digest, kind=f"{kind}.parquet"), content)
+    return file, digest
 
 
 def run_path(record: Path, digest: str, *, kind: str = "trec") -> Path:
@@ -374,8 +401,7 @@ def named_files(record: Path, value: Any = None) -> tuple[Path, ...]:
         names = [value[kind]["file"] for kind in ("scores", "top") if value.get(kind)]
         files = files_in(value)
         names += [*files.get("runs", ()), *files.get("qrels", ())]
-        safe = re.compile(f"{_STEM}({_END}|\\.trec|\\.qrels)")
-        return tuple(record.with_name(name) for name in names if safe.fullmatch(name))
+        return tuple(record.with_name(name) for name in names if _SIDE_FILE.fullmatch(name))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ()
 
@@ -394,11 +420,15 @@ def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
         replaced: files of the previous record. Others are removed once they are an hour old: until
             then, another process may be about to write their record.
     """
-    named, old = ({file.name for file in files} for files in (named_files(record), replaced))
+    names_in_record = {file.name for file in named_files(record)}
+    names_replaced = {file.name for file in replaced}
     stem = re.escape(record.stem)
-    own = re.compile(rf"{stem}({_END}|{_RUN_END})|\.{stem}\..*\.tmp")
+    # Such as ``SciFact.0a1b2c3d4e5f.trec``, or ``.SciFact.json.x1y2.tmp`` of a killed writer.
+    of_record = re.compile(rf"{stem}({_END}|{_RUN_END})|\.{stem}\..*\.tmp")
     for file in record.parent.iterdir():
-        if own.fullmatch(file.name) and file.name not in named:
-            with suppress(FileNotFoundError):
-                if file.name in old or time.time() - file.stat().st_mtime > _ABANDONED:
-                    file.unlink()
+        if not of_record.fullmatch(file.name) or file.name in names_in_record:
+            continue
+        with suppress(FileNotFoundError):  # another process removed it
+            is_abandoned = time.time() - file.stat().st_mtime > _ABANDONED
+            if file.name in names_replaced or is_abandoned:
+                file.unlink()

@@ -24,11 +24,11 @@ from qwen3nb.utils.children import keep_exit_statuses
 from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.hardware import cores
 
-# Remaining seconds on one core above which records are verified on all cores.
-_PATIENCE = 1.0
-_START_UP = 3.0
+# Seconds spent, and still to come, above which records are verified on all cores.
+_SECONDS_ON_ONE_CORE = 1.0
+_SECONDS_TO_START = 3.0  # processes
 PROMPTS = "prompts"  # folder of the records of sets of prompts, in that of all records
-_PART = 32  # records per batch of a process
+_RECORDS_AT_ONCE = 32  # records per batch of a process
 
 # Settings in which records of one model may differ, each then with its own row, and the value
 # implied by records without the setting.
@@ -57,24 +57,25 @@ def load_results(
             (``qwen3nb.evaluation.studies.lora_runs``), which leaderboards leave out.
         whole: whether to check the files next to each record, too.
     """
-    found: dict[Path, Result] = {}
+    records: dict[Path, Result] = {}
     unreadable = {}
     base = Path(folder) if folder else paths.results()
     for file in result_files(base):
         try:
-            record = unchanged_record(file, alone=not whole)
-            found[file] = record
+            records[file] = unchanged_record(file, alone=not whole)
         except ResultError as error:
             unreadable[paths.shown(file)] = str(error)
-    results = Results(placed(found, base), unreadable=unreadable)
-    return results if adapters else results.without_adapters
+    results = Results(placed(records, base), unreadable=unreadable)
+    if not adapters:
+        return results.without_adapters
+    return results
 
 
 def placed(records: Mapping[Path, Result], folder: Path) -> list[Result]:
     """Return the records of ``folder``, by file, with their places; see `Result.place`."""
-    listed = places(folder)
+    place_by_entry = places(folder)
     return [
-        replace(record, place=listed.get(in_list(file, record.checksum), 0))
+        replace(record, place=place_by_entry.get(in_list(file, record.checksum), 0))
         for file, record in records.items()
     ]
 
@@ -87,8 +88,11 @@ def result_files(folder: Path | str | None = None) -> list[Path]:
 
 def record_folders() -> list[Path]:
     """Return the folder of all records, and that of sets of prompts in it, if it has any."""
+    folders = [paths.results()]
     prompts = paths.results() / PROMPTS
-    return [paths.results(), *([prompts] if any(prompts.glob("*/seed_*/*.json")) else [])]
+    if result_files(prompts):
+        folders.append(prompts)
+    return folders
 
 
 def load_failures(folder: Path | str | None = None) -> dict[str, str]:
@@ -98,9 +102,11 @@ def load_failures(folder: Path | str | None = None) -> dict[str, str]:
     for file in sorted(base.glob("*/seed_*/*.error.txt")):
         if not file.is_file():
             continue
-        text = file.read_text(encoding="utf-8", errors="replace").strip()
-        name = file.name.removesuffix(".error.txt")
-        failures[f"{file.parent.parent.name} {file.parent.name} {name}"] = text.split("\n")[-1]
+        traceback = file.read_text(encoding="utf-8", errors="replace").strip()
+        *_, last_line = traceback.split("\n")
+        model, seed = file.parent.parent.name, file.parent.name
+        task = file.name.removesuffix(".error.txt")
+        failures[f"{model} {seed} {task}"] = last_line
     return failures
 
 
@@ -116,16 +122,29 @@ def verify(records: Result | Iterable[Result] | Path | str | None = None) -> lis
     """
     if isinstance(records, Result):
         return problems(records)
-    if records is None or isinstance(records, Path | str):
-        wrong: dict[Path, list[str]] = {}
-        for file in record_folders() if records is None else [Path(records)]:
-            wrong |= verify_files([file]) if file.is_file() else verify_folder(file)
-        return [f"{paths.shown(file)}: {line}" for file, lines in wrong.items() for line in lines]
-    return [
-        f"{each.model.label} on {each.task.key}: {line}"
-        for each in records
-        for line in problems(each)
-    ]
+    if records is None:
+        return _problem_lines(record_folders())
+    if isinstance(records, Path | str):
+        return _problem_lines([Path(records)])
+    lines: list[str] = []
+    for record in records:
+        name = f"{record.model.label} on {record.task.key}"
+        lines += [f"{name}: {problem}" for problem in problems(record)]
+    return lines
+
+
+def _problem_lines(places: Iterable[Path]) -> list[str]:
+    """Return a line per problem of records or folders of records."""
+    problems_by_file: dict[Path, list[str]] = {}
+    for place in places:
+        if place.is_file():
+            problems_by_file |= verify_files([place])
+        else:
+            problems_by_file |= verify_folder(place)
+    lines: list[str] = []
+    for file, problems_of_file in problems_by_file.items():
+        lines += [f"{paths.shown(file)}: {problem}" for problem in problems_of_file]
+    return lines
 
 
 def verify_folder(
@@ -133,8 +152,8 @@ def verify_folder(
 ) -> dict[Path, list[str]]:
     """Return the problems of a folder's records, list and summary; see `check_files`."""
     files = [*result_files(folder), *removed_records(folder)]
-    wrong = verify_files(files, checksums_only=checksums_only, fresh=fresh)
-    return wrong | folder_problems(folder)
+    problems_by_file = verify_files(files, checksums_only=checksums_only, fresh=fresh)
+    return problems_by_file | folder_problems(folder)
 
 
 def verify_files(
@@ -143,7 +162,7 @@ def verify_files(
     """Return the problems of each file that has any; see `qwen3nb.records.verification`."""
     checks = check_files(list(files), checksums_only=checksums_only, fresh=fresh)
     with closing(checks) as checked:
-        return {file: problems for file, problems in checked if problems}
+        return {file: problems_of_file for file, problems_of_file in checked if problems_of_file}
 
 
 def check_files(
@@ -155,27 +174,38 @@ def check_files(
     are compared with has changed since (`Verifier.stamp`). All cores are used if the time per
     record shows that this outweighs starting processes.
     """
-    verifier, code = Verifier(), "" if checksums_only else code_digest()
-    stamps = {str(file): verifier.stamp(file) for file in files} if code else {}
-    known = _consistent_before(code) if code else {}
-    before = {} if fresh else known
-    due = [
-        each for each in files if not (now := stamps.get(str(each))) or before.get(str(each)) != now
-    ]
-    consistent = {file: known[file] for file in known.keys() - set(map(str, due))}
+    code, stamps = "", dict[str, str]()
+    if not checksums_only:
+        code, verifier = code_digest(), Verifier()
+        stamps = {str(file): verifier.stamp(file) for file in files}
+    remembered = _consistent_before(code)
+    files_to_check = list(files)
+    if not fresh:
+        files_to_check = [
+            file for file in files if not _is_unchanged(str(file), stamps, remembered)
+        ]
+    names_to_check = {str(file) for file in files_to_check}
+    consistent = {name: stamp for name, stamp in remembered.items() if name not in names_to_check}
     try:
-        with closing(_checks(due, checksums_only=checksums_only)) as checks:
-            for file, wrong in zip(due, checks, strict=True):
-                if wrong:
+        with closing(_checks(files_to_check, checksums_only=checksums_only)) as checks:
+            for file, problems_of_file in zip(files_to_check, checks, strict=True):
+                if problems_of_file:
                     with exclusive_lock(file):  # it may have been replaced meanwhile
-                        wrong = Verifier(checksums_only=checksums_only).check(file)
-                if not wrong and stamps.get(str(file)):
-                    consistent[str(file)] = stamps[str(file)]
-                yield file, wrong
+                        problems_of_file = Verifier(checksums_only=checksums_only).check(file)
+                stamp = stamps.get(str(file))
+                if stamp and not problems_of_file:
+                    consistent[str(file)] = stamp
+                yield file, problems_of_file
     finally:
-        if code and consistent != known:
+        if code and consistent != remembered:
             with suppress(OSError):  # they are verified again
                 write_json(_memory(), {"code": code, "records": consistent}, indent=None)
+
+
+def _is_unchanged(name: str, stamps: Mapping[str, str], remembered: Mapping[str, str]) -> bool:
+    """Return whether a record has the stamp with which it was consistent before."""
+    stamp = stamps.get(name)
+    return bool(stamp) and remembered.get(name) == stamp
 
 
 def _memory() -> Path:
@@ -184,21 +214,25 @@ def _memory() -> Path:
 
 def _consistent_before(code: str) -> dict[str, str]:
     """Return the stamps of records that this version of the package found consistent, by path."""
+    if not code:
+        return {}
     with suppress(OSError, ValueError, KeyError, TypeError):  # missing or damaged: verified again
         memory = read_json(_memory())
-        return dict(memory["records"]) if memory["code"] == code else {}
+        if memory["code"] == code:
+            return dict(memory["records"])
     return {}
 
 
 def _checks(files: Sequence[Path], *, checksums_only: bool) -> Generator[list[str]]:
     verifier = Verifier(checksums_only=checksums_only)
     started = time.monotonic()
-    for done, file in enumerate(files, start=1):
+    for number_checked, file in enumerate(files, start=1):
         yield verifier.check(file)
-        spent = time.monotonic() - started
-        left = spent / done * (len(files) - done)
-        if spent > _PATIENCE and left > _START_UP and cores() > 1:
-            yield from _checks_of_processes(files[done:], checksums_only=checksums_only)
+        seconds_spent = time.monotonic() - started
+        seconds_left = seconds_spent / number_checked * (len(files) - number_checked)
+        is_slow = seconds_spent > _SECONDS_ON_ONE_CORE and seconds_left > _SECONDS_TO_START
+        if is_slow and cores() > 1:
+            yield from _checks_of_processes(files[number_checked:], checksums_only=checksums_only)
             return
 
 
@@ -210,15 +244,19 @@ def _checks_of_processes(files: Sequence[Path], *, checksums_only: bool) -> Iter
     """
     from joblib import Parallel, delayed
 
-    parts = [list(files[start : start + _PART]) for start in range(0, len(files), _PART)]
+    starts = range(0, len(files), _RECORDS_AT_ONCE)
+    batches = [list(files[start : start + _RECORDS_AT_ONCE]) for start in starts]
     keep_exit_statuses()  # or a worker that died would not be missed
-    run, started = Parallel(n_jobs=cores(), return_as="generator"), time.time_ns()
-    for checked in run(delayed(_check_part)(each, checksums_only, started) for each in parts):
+    run_in_processes = Parallel(n_jobs=cores(), return_as="generator")
+    started = time.time_ns()
+    jobs = (delayed(_check_batch)(batch, checksums_only, started) for batch in batches)
+    for checked in run_in_processes(jobs):
         yield from checked
 
 
-def _check_part(files: Sequence[Path], checksums_only: bool, started: int) -> list[list[str]]:
-    return list(map(_verifier(checksums_only, started).check, files))
+def _check_batch(files: Sequence[Path], checksums_only: bool, started: int) -> list[list[str]]:
+    verifier = _verifier(checksums_only, started)
+    return [verifier.check(file) for file in files]
 
 
 @lru_cache(maxsize=1)  # a process reads the list of all records once
@@ -234,8 +272,9 @@ def latest(results: Iterable[Result]) -> list[Result]:
     `qwen3nb.records.results.from_oldest`.
     """
     results = list(results)
-    last = {_row(result): result for result in from_oldest(results)}
-    return [last[row] for row in dict.fromkeys(map(_row, results))]
+    last_by_row = {_row(result): result for result in from_oldest(results)}
+    rows_in_order = dict.fromkeys(_row(result) for result in results)
+    return [last_by_row[row] for row in rows_in_order]
 
 
 def _row(result: Result) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -51,7 +51,7 @@ class Verifier:
         self._digest = cache(sha256_file)  # of runs, which records may share
         self._listed = cache(listed_records)
         self._mteb_folders = cache(lambda base: list(base.glob("*/*")))  # a model, its identity
-        self._mteb_file = cache(_mteb_file)
+        self._mteb_file = cache(_check_mteb_file)
 
     def check(self, file: Path) -> list[str]:
         """Return the problems of the record in ``file``; an unreadable file is one."""
@@ -72,17 +72,19 @@ class Verifier:
 
     def _problems(self, file: Path, listed: Mapping[str, bool]) -> Iterator[str]:
         result, raw = read_record(file)
-        changed = _own_problems(raw)
-        yield from changed
-        if not changed and listed and result.checksum not in listed:
+        if not _has_own_checksum(raw):
+            yield _CHANGED
+        elif listed and result.checksum not in listed:
             yield f"{CHECKSUMS} does not list it as it is: it was changed after it was written"
-        lost = side_file_problems(result)
-        yield from lost
-        if not lost and not self._checksums_only:
+        problems_of_tables = side_file_problems(result)
+        yield from problems_of_tables
+        if not problems_of_tables and not self._checksums_only:
             yield from problems(result)
             yield from _location_problems(file, result)
-            run = list(run_problems(file, result, digest=self._digest))
-            yield from run or _rescored_problems(file, result)
+            problems_of_runs = list(run_problems(file, result, digest=self._digest))
+            yield from problems_of_runs
+            if not problems_of_runs:
+                yield from _rescored_problems(file, result)
             yield from self._mteb_problems(file, result)
         if not result.model.settings:
             yield "it has no settings, from which the model's identity follows"
@@ -94,12 +96,12 @@ class Verifier:
         """
         try:
             check_file(file)
-            stats = [each.stat() for each in self._compared_files(file)]
+            stats = [compared.stat() for compared in self._compared_files(file)]
             listed = self._listed_checksums(file)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return ""
-        newest = max(stat.st_ctime_ns for stat in stats)
-        if time.time_ns() - newest <= TICK:
+        last_change = max(stat.st_ctime_ns for stat in stats)
+        if time.time_ns() - last_change <= TICK:  # the next change may have the same time
             return ""
         stamps = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
         return sha256_json([stamps, listed])
@@ -130,29 +132,42 @@ class Verifier:
         for folder in self._mteb_folders(file.parent.parent.parent / "mteb" / "results"):
             if not folder.name.startswith(result.model.identity[:_IDENTITY]):
                 continue
-            theirs = folder / f"{result.task.name}.json"
-            digest, problem = self._mteb_file(theirs)
-            _, problem_of_meta = self._mteb_file(folder / _META)
-            yield from filter(None, (problem, problem_of_meta))
-            if digest and not problem:
-                yield from _mteb_differences(theirs, result, digest)
+            file_of_mteb = self._mteb_file(folder / f"{result.task.name}.json")
+            meta = self._mteb_file(folder / _META)
+            for checked in (file_of_mteb, meta):
+                if checked.problem:
+                    yield checked.problem
+            if file_of_mteb.digest and not file_of_mteb.problem:
+                yield from _mteb_differences(file_of_mteb, result)
 
 
-def _mteb_file(file: Path) -> tuple[str, str]:
-    """Return the digest of one of MTEB's files, and why it is not valid, or an empty string."""
+@dataclass(frozen=True)
+class _MTEBFile:
+    """One of MTEB's files, compared with the list next to it."""
+
+    path: Path
+    digest: str = ""  # empty if there is no such file
+    problem: str = ""  # why it is not valid, or empty
+
+
+def _check_mteb_file(file: Path) -> _MTEBFile:
     checksums = file.with_name(CHECKSUMS)
     journal = Journal(checksums)
-    keys = [key for key in sorted(journal.keys()) if key.startswith(f"{file.name} ")]
+    prefix = f"{file.name} "
+    entries = [entry for entry in sorted(journal.keys()) if entry.startswith(prefix)]
     if not file.is_file():
-        if any(journal.get(key) for key in keys):
-            return "", f"MTEB's {paths.shown(file)} was removed after it was written"
-        return "", ""
+        was_written = any(journal.get(entry) for entry in entries)
+        if was_written:
+            problem = f"MTEB's {paths.shown(file)} was removed after it was written"
+            return _MTEBFile(file, problem=problem)
+        return _MTEBFile(file)
     digest = sha256_file(file)
+    problem = ""
     if not checksums.is_file():
-        return digest, f"{paths.shown(checksums)}, the checksums of MTEB's results, is missing"
-    if f"{file.name} {digest}" not in keys:
-        return digest, f"MTEB's {paths.shown(file)} was changed after it was written"
-    return digest, ""
+        problem = f"{paths.shown(checksums)}, the checksums of MTEB's results, is missing"
+    elif f"{file.name} {digest}" not in entries:
+        problem = f"MTEB's {paths.shown(file)} was changed after it was written"
+    return _MTEBFile(file, digest, problem)
 
 
 def problems(result: Result) -> list[str]:
@@ -162,12 +177,13 @@ def problems(result: Result) -> list[str]:
     score equals MTEB's.
     """
     try:
-        for stored in _stored(result):
-            stored.check()
+        for table in _stored_tables(result):
+            table.check()
     except ResultError as error:  # nothing can be recomputed
         return [str(error)]
     inconsistencies = []
-    if result.model.settings and sha256_json(result.model.settings) != result.model.identity:
+    settings = result.model.settings
+    if settings and sha256_json(settings) != result.model.identity:
         inconsistencies.append("its identity does not follow from the model's settings")
     inconsistencies += _main_problems(result)
     main = result.task.main_metric
@@ -182,42 +198,55 @@ def problems(result: Result) -> list[str]:
 def _main_problems(result: Result) -> Iterator[str]:
     """Compare the main scores of a record and its parts with those that MTEB reported."""
     task = result.task
-    scores: list[tuple[str, Aggregate, float]] = []
     main = result.metrics.get(task.main_metric)
     if main is None:
         yield f"main metric {task.main_metric!r} is not among its metrics"
     elif task.mteb:
-        scores.append((task.main_metric, main, task.mteb.value))
-    scores += [(f"{part.split}/{part.subset}", part.score, part.mteb) for part in result.parts]
-    for name, ours, theirs in scores:
-        if ours.value is None or not abs(ours.value - theirs) <= _TOLERANCE:
-            yield f"{name}: value is {ours.value}, MTEB reported {theirs}"
+        yield from _score_problems(task.main_metric, main, task.mteb.value)
+    for part in result.parts:
+        yield from _score_problems(f"{part.split}/{part.subset}", part.score, part.mteb)
+
+
+def _score_problems(name: str, score: Aggregate, score_of_mteb: float) -> Iterator[str]:
+    """Compare a score with the one that MTEB reported."""
+    agrees = score.value is not None and abs(score.value - score_of_mteb) <= _TOLERANCE
+    if not agrees:
+        yield f"{name}: value is {score.value}, MTEB reported {score_of_mteb}"
 
 
 def _aggregate_problems(result: Result, name: str, aggregate: Aggregate) -> Iterator[str]:
     """Compare an aggregate with that of the per-query scores."""
     if aggregate.how == REPORTED:  # value of another program, without per-query scores
-        if name in result.per_query or name in result.metrics.keys() - {result.task.main_metric}:
+        other_metrics = result.metrics.keys() - {result.task.main_metric}
+        if name in result.per_query or name in other_metrics:
             yield f"{name}: reported by another program, which only a main score may be"
         return
-    columns, parts = aggregate.columns, aggregate.parts
     try:
-        samples = [result.scores.sample(columns, part) for part in parts or ("",)]
-        parallel = aggregate.interval in PARALLEL.values()
-        computed = aggregate_samples(
-            samples, how=aggregate.how, columns=columns, parts=parts, parallel=parallel
-        )
+        computed = _recomputed(result, aggregate)
     except (ValueError, KeyError) as error:
         yield f"{name}: cannot be recomputed ({error})"
         return
     for field in ("value", "low", "high", "n"):
         expected, stated = getattr(computed, field), getattr(aggregate, field)
-        if expected is None or stated is None:
-            is_equal = expected is stated
-        else:
-            is_equal = abs(expected - stated) <= _ROUNDING
-        if not is_equal:
+        if not _are_equal(expected, stated):
             yield f"{name}: {field} is {stated}, per-query scores give {expected}"
+
+
+def _recomputed(result: Result, aggregate: Aggregate) -> Aggregate:
+    """Return an aggregate as it follows from the per-query scores."""
+    columns, parts = aggregate.columns, aggregate.parts
+    samples = [result.scores.sample(columns, part) for part in parts or ("",)]
+    parallel = aggregate.interval in PARALLEL.values()
+    return aggregate_samples(
+        samples, how=aggregate.how, columns=columns, parts=parts, parallel=parallel
+    )
+
+
+def _are_equal(first: float | None, second: float | None) -> bool:
+    """Return whether two numbers are equal but for rounding, or both are undefined."""
+    if first is None or second is None:
+        return first is second
+    return abs(first - second) <= _ROUNDING
 
 
 def _location_problems(file: Path, result: Result) -> Iterator[str]:
@@ -258,16 +287,22 @@ def _rescored_problems(file: Path, result: Result) -> Iterator[str]:
     for query, _, document, _, score, _ in _rows(reranked_run_file(file, files)):
         run.setdefault(query, {})[document] = float(score)
     qrels: dict[str, dict[str, int]] = {}
-    for qrels_name in files.qrels:
-        for query, _, document, grade in _rows(file.with_name(qrels_name)):
+    for name in files.qrels:
+        for query, _, document, grade in _rows(file.with_name(name)):
             qrels.setdefault(query, {})[document] = int(grade)
-    names = [name for name in result.per_query if name.partition("@")[0] in METRICS]
-    if result.data.complete:  # every document counts as judged
-        names = [name for name in names if name != JUDGED]
+    metrics = [column for column in result.per_query if _is_search_metric(column)]
+    if result.data.complete and JUDGED in metrics:  # every document counts as judged
+        metrics.remove(JUDGED)
     threshold = result.data.relevance_threshold or 1
-    computed = score_run(qrels, run, names, threshold=threshold, zeros=True)
-    for name in names:
-        yield from _column_problems(name, result.per_query[name], computed[name])
+    computed = score_run(qrels, run, metrics, threshold=threshold, zeros=True)
+    for metric in metrics:
+        yield from _column_problems(metric, result.per_query[metric], computed[metric])
+
+
+def _is_search_metric(column: str) -> bool:
+    """Return whether a column holds a metric of rankings, such as ``nDCG@10``."""
+    name, _, _ = column.partition("@")
+    return name in METRICS
 
 
 def _column_problems(
@@ -275,7 +310,10 @@ def _column_problems(
 ) -> Iterator[str]:
     """Yield the first score of a column that its run and its qrels don't give."""
     for query, value in computed.items():
-        if query in stated and not abs(stated[query] - value) <= _SCORE_ROUNDING:
+        if query not in stated:
+            continue
+        is_equal = abs(stated[query] - value) <= _SCORE_ROUNDING
+        if not is_equal:
             yield (
                 f"{name} of query {query!r} is {stated[query]}, its run and its qrels give {value}"
             )
@@ -300,55 +338,70 @@ def unchanged_record(file: Path, *, alone: bool = False) -> Result:
         ResultError: the record cannot be read, or a file was changed; names the file.
     """
     result, raw = read_record(file)
-    lost = [] if alone else side_file_problems(result)
-    if lost and read_json(file) != raw:  # replaced meanwhile, with its files
+    problems_of_tables = []
+    if not alone:
+        problems_of_tables = side_file_problems(result)
+    if problems_of_tables and read_json(file) != raw:  # replaced meanwhile, with its files
         return unchanged_record(file)
-    for problem in (*(f"{file}: {each}" for each in _own_problems(raw)), *lost):
-        raise ResultError(problem)
+    if not _has_own_checksum(raw):
+        raise ResultError(f"{file}: {_CHANGED}")
+    if problems_of_tables:
+        raise ResultError(problems_of_tables[0])
     return result
 
 
 def side_file_problems(result: Result) -> list[str]:
     """Return problems of files with scores and best documents: missing or changed."""
-    wrong = []
-    for stored in _stored(result):
+    problems_of_tables = []
+    for table in _stored_tables(result):
         try:
-            stored.file.read()
+            table.file.read()
         except ResultError as error:
-            wrong.append(str(error))
-    return wrong
+            problems_of_tables.append(str(error))
+    return problems_of_tables
 
 
-def _stored(result: Result) -> list[StoredScores | StoredTop]:
-    both = (result.per_query, result.top)
-    return [each for each in both if isinstance(each, StoredScores | StoredTop)]
+def _stored_tables(result: Result) -> list[StoredScores | StoredTop]:
+    """Return those of scores and best documents that are in files."""
+    tables = (result.per_query, result.top)
+    return [table for table in tables if isinstance(table, StoredScores | StoredTop)]
 
 
-def _own_problems(raw: dict[str, Any]) -> list[str]:
-    """Return a problem if a JSON value does not match its checksum."""
+def _has_own_checksum(raw: Mapping[str, Any]) -> bool:
+    """Return whether a JSON value matches the checksum in it."""
     content = {name: value for name, value in raw.items() if name != "checksum"}
-    return [] if raw.get("checksum") == sha256_json(content) else [_CHANGED]
+    return bool(raw.get("checksum") == sha256_json(content))
 
 
 def folder_problems(folder: Path) -> dict[Path, list[str]]:
     """Return the problems of the list of records in ``folder``, and of their summary."""
-    problems, file = {}, folder / CHECKSUMS
-    if damaged := Journal(file).damaged:
-        lines = f"line {', '.join(map(str, damaged))} is damaged, so changes may not be detected"
-        problems[file] = [f"{lines}; restore the list from a copy, or delete what is damaged"]
-    elif not file.is_file() and any(folder.glob("*/seed_*/*.json")):
-        problems[file] = [
+    problems_by_file = {}
+    checksums, summary = folder / CHECKSUMS, folder / SUMMARY
+    damaged_lines = ", ".join(str(number) for number in Journal(checksums).damaged)
+    has_records = any(folder.glob("*/seed_*/*.json"))
+    if damaged_lines:
+        problems_by_file[checksums] = [
+            f"line {damaged_lines} is damaged, so changes may not be detected; restore the list "
+            "from a copy, or delete what is damaged"
+        ]
+    elif has_records and not checksums.is_file():
+        problems_by_file[checksums] = [
             "this list of all records that were written here is missing; copy it with them"
         ]
-    if wrong := list(_summary_problems(folder / SUMMARY)):
-        problems[folder / SUMMARY] = wrong
-    return problems
+    problems_of_summary = list(_summary_problems(summary))
+    if problems_of_summary:
+        problems_by_file[summary] = problems_of_summary
+    return problems_by_file
 
 
 def removed_records(folder: Path) -> list[Path]:
     """Return the records that are listed in a folder but missing."""
-    listed = {name for name, each in listed_records(folder).items() if any(each.values())}
-    return [folder / name for name in sorted(listed) if not os.path.lexists(folder / name)]
+    removed = []
+    for name, checksums in listed_records(folder).items():
+        was_written = any(checksums.values())
+        if was_written and not os.path.lexists(folder / name):
+            removed.append(name)
+    return [folder / name for name in sorted(removed)]
 
 
 def _summary_problems(file: Path) -> Iterator[str]:
@@ -357,28 +410,46 @@ def _summary_problems(file: Path) -> Iterator[str]:
     It may be older than they are: entries of replaced records are not compared.
     """
     try:
-        value = read_json(file)
-        yield from _own_problems(value)
+        summary = read_json(file)
+        if not _has_own_checksum(summary):
+            yield _CHANGED
         listed = listed_records(file.parent)
-        for model, tasks in value["results"].items():
+        for model, tasks in summary["results"].items():
             for task, entry in tasks.items():
-                record, digest = entry["record"], entry["checksum"]
-                if digest not in listed.get(record, {digest: True}):
-                    yield f"{model} on {task}: it was made from no record that was written here"
-                elif os.path.lexists(file.parent / record):
-                    result, raw = read_record(file.parent / record)
-                    same = json.loads(json.dumps(scores_of(result))) == entry
-                    if raw.get("checksum", "") == digest and not same:
-                        yield f"{model} on {task}: it is not what {record} holds"
+                problem = _entry_problem(entry, file.parent, listed)
+                if problem:
+                    yield f"{model} on {task}: {problem}"
     except FileNotFoundError:
         return
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         yield f"it cannot be read ({error!r})"
 
 
+def _entry_problem(
+    entry: Mapping[str, Any], folder: Path, listed: Mapping[str, Mapping[str, bool]]
+) -> str:
+    """Compare an entry of a summary with its record; return what is wrong, or an empty string."""
+    record, digest = entry["record"], entry["checksum"]
+    if record in listed and digest not in listed[record]:
+        return "it was made from no record that was written here"
+    if not os.path.lexists(folder / record):
+        return ""
+    result, raw = read_record(folder / record)
+    was_replaced = raw.get("checksum", "") != digest
+    if was_replaced:
+        return ""
+    scores = json.loads(json.dumps(scores_of(result)))  # as JSON has them
+    if scores != entry:
+        return f"it is not what {record} holds"
+    return ""
+
+
 def scores_of(result: Result) -> dict[str, Any]:
     """Return the aggregates of a record, and its checksum."""
     task, model = result.task, result.model
+    score_of_mteb = None
+    if task.mteb:
+        score_of_mteb = asdict(task.mteb)
     return {
         "identity": model.identity,
         "type": task.type,
@@ -390,7 +461,7 @@ def scores_of(result: Result) -> dict[str, Any]:
         "main_score": result.main.value,
         "metrics": {name: {**vars(value)} for name, value in result.metrics.items()},
         "parts": [asdict(part) for part in result.parts],
-        "mteb": asdict(task.mteb) if task.mteb else None,
+        "mteb": score_of_mteb,
         "size": task.size,
         "counts": task.counts,
         "seconds": result.cost.seconds,
@@ -407,45 +478,56 @@ def listed_records(folder: Path) -> dict[str, dict[str, bool]]:
     """
     journal = Journal(folder / CHECKSUMS)
     listed: dict[str, dict[str, bool]] = {}
-    for key in sorted(journal.keys()):
-        name, _, digest = key.rpartition(" ")
-        listed.setdefault(name, {})[digest] = bool(journal.get(key))
+    for entry in sorted(journal.keys()):
+        name, _, digest = entry.rpartition(" ")
+        checksums = listed.setdefault(name, {})
+        checksums[digest] = bool(journal.get(entry))
     return listed
 
 
-def _mteb_differences(theirs: Path, result: Result, digest: str) -> Iterator[str]:
+def _mteb_differences(file: _MTEBFile, result: Result) -> Iterator[str]:
     """Compare a record with MTEB's own file, unless it is from a later evaluation."""
-    stated = ""
+    digest_in_record = ""
     if result.task.mteb is not None:
-        stated = result.task.mteb.file
-    journal = Journal(theirs.with_name(CHECKSUMS))
-    if stated and journal.get(f"{theirs.name} {stated}") is None:
-        yield f"MTEB's result that it was made with was never in {paths.shown(theirs.parent)}"
-        return
-    if stated not in ("", digest):
-        return
+        digest_in_record = result.task.mteb.file
+    folder = file.path.parent
+    if digest_in_record:
+        was_written = Journal(folder / CHECKSUMS).get(f"{file.path.name} {digest_in_record}")
+        if was_written is None:
+            yield f"MTEB's result that it was made with was never in {paths.shown(folder)}"
+            return
+        if digest_in_record != file.digest:
+            return
     try:
-        outcome = json.loads(theirs.read_bytes())  # MTEB writes NaN
-        yield from _outcome_differences(outcome, result.task, paths.shown(theirs))
+        outcome = json.loads(file.path.read_bytes())  # MTEB writes NaN
+        yield from _outcome_differences(outcome, result.task, paths.shown(file.path))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        yield f"MTEB's result {paths.shown(theirs)} cannot be read ({error!r})"
+        yield f"MTEB's result {paths.shown(file.path)} cannot be read ({error!r})"
 
 
 def _outcome_differences(outcome: Mapping[str, Any], task: TaskInfo, where: str) -> Iterator[str]:
     """Compare the score, revision, splits and subsets of a record with MTEB's result."""
-    means = []  # over subsets, by split; MTEB averages these
+    means_by_split = []  # over subsets
     subsets: set[str] = set()
     for entries in outcome["scores"].values():
-        means.append(fmean(entry["main_score"] for entry in entries))
-        subsets.update(entry.get("hf_subset", "") for entry in entries)
-    value = fmean(means)
-    if task.mteb and not abs(value - task.mteb.value) <= _TOLERANCE:
-        yield f"MTEB's score is {task.mteb.value}, in {where} it is {value}"
-    facts = {
-        "revision": (task.revision, outcome.get("dataset_revision")),
-        "splits": (sorted(task.splits), sorted(outcome["scores"])),
-        "subsets": (sorted(task.subsets), sorted(subsets - {""})),
+        means_by_split.append(fmean(entry["main_score"] for entry in entries))
+        subsets.update(entry["hf_subset"] for entry in entries if entry.get("hf_subset"))
+    score = fmean(means_by_split)
+    if task.mteb:
+        agrees = abs(score - task.mteb.value) <= _TOLERANCE
+        if not agrees:
+            yield f"MTEB's score is {task.mteb.value}, in {where} it is {score}"
+    in_record = {
+        "revision": task.revision,
+        "splits": sorted(task.splits),
+        "subsets": sorted(task.subsets),
     }
-    for name, (ours, theirs) in facts.items():
-        if ours and theirs and ours != theirs:
-            yield f"its {name} is {ours}, in {where} it is {theirs}"
+    in_outcome = {
+        "revision": outcome.get("dataset_revision"),
+        "splits": sorted(outcome["scores"]),
+        "subsets": sorted(subsets),
+    }
+    for name, stated in in_record.items():
+        found = in_outcome[name]
+        if stated and found and stated != found:
+            yield f"its {name} is {stated}, in {where} it is {found}"

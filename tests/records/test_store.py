@@ -46,9 +46,9 @@ def test_processes_find_the_same_in_the_same_order(home, monkeypatch):
     alone = list(check_files(files))
     assert [bool(wrong) for _, wrong in alone] == [i in (3, 30) for i in range(40)]
     for name, value in {
-        "_PATIENCE": 0.0,
-        "_START_UP": 0.0,
-        "_PART": 16,
+        "_SECONDS_ON_ONE_CORE": 0.0,
+        "_SECONDS_TO_START": 0.0,
+        "_RECORDS_AT_ONCE": 16,
         "cores": lambda: 2,
     }.items():
         monkeypatch.setattr(store, name, value)
