@@ -47,9 +47,10 @@ KINDS = ("exact", "contained", f"{GRAM}-gram")
 _BATCH = 1 << 21  # characters that are hashed at once
 _EXAMPLES = 3  # of a task
 _NEVER = np.iinfo(np.int64).max  # the row of what was not found
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # base of polynomials modulo 2^64
-_ALONE = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[^\W_{_ALONE}]+|[{_ALONE}]")
+_BASE = np.uint64(0x9E3779B97F4A7C15)  # of polynomials modulo 2^64
+# Thai, Japanese and Chinese: each character is a word of its own.
+_CHARACTER_WORDS = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[^\W_{_CHARACTER_WORDS}]+|[{_CHARACTER_WORDS}]")
 _SPACES = {code: " " for code in range(128) if not chr(code).isalnum()}
 Hashes = NDArray[np.uint64]
 
@@ -64,7 +65,9 @@ class Texts(NamedTuple):
     @property
     def lengths(self) -> tuple[int, ...]:
         """Numbers of words of the sequences that are looked up; 0 for whole texts."""
-        return (0, GRAM) if self.what == "documents" else (0, *range(FEWEST, GRAM + 1))
+        if self.what == "documents":
+            return (0, GRAM)
+        return (0, *range(FEWEST, GRAM + 1))
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,8 @@ def _row_texts(task: Any) -> Iterator[tuple[str, str]]:
     """Yield each text of the rows of a task, with the id of its row."""
     for part in task_slices(task):
         rows: Any = part.data
-        if task.metadata.type == "PairClassification" and len(rows) == 1:  # row of lists
+        is_row_of_lists = task.metadata.type == "PairClassification" and len(rows) == 1
+        if is_row_of_lists:
             rows = list(zip(*rows[0].values(), strict=True))
         for name, row in zip(numbered(range(len(rows))), rows, strict=True):
             for text in strings_of(row):
@@ -130,7 +134,7 @@ def _query_texts(task: Any) -> Iterator[tuple[str, str]]:
         for row in part.data["queries"]:
             name = row["id"]
             if by_reader(task):
-                name = name.rpartition("_")[0]
+                name, _, _ = name.rpartition("_")  # ``7_1`` is the second query of reader 7
             yield part.prefix + name, joined_query(row)
 
 
@@ -161,16 +165,20 @@ def without(record: Result, queries: Collection[str]) -> Result:
 class _Index:
     """Hashes of the tasks, and where each was first seen in the training data.
 
-    ``lengths`` are the numbers of words of the sequences that are looked up.
+    Args:
+        hashes: of the tasks.
+        lengths: numbers of words of the sequences that are looked up.
+        sampled: of so many sequences of documents, one is looked up.
     """
 
     def __init__(self, hashes: Sequence[Hashes], lengths: set[int], sampled: int) -> None:
         self.lengths, self.sampled = lengths, sampled
         self._hashes = np.unique(np.concatenate(hashes))
-        self._first = np.full(len(self._hashes), _NEVER, dtype=np.int64)  # number of the line
+        self._lines = np.full(len(self._hashes), _NEVER, dtype=np.int64)
+        # Most hashes of training data are not among these: a table of their first bits tells.
         bits = min(28, max(16, len(self._hashes).bit_length() + 4))
         self._shift = np.uint64(64 - bits)
-        self._occurs = np.zeros(1 << bits, dtype=bool)  # by the first bits of a hash
+        self._occurs = np.zeros(1 << bits, dtype=bool)
         self._occurs[self._hashes >> self._shift] = True
 
     def _positions(self, hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -180,16 +188,16 @@ class _Index:
         is_equal = self._hashes[positions] == hashes[rows]
         return rows[is_equal], positions[is_equal]
 
-    def see(self, hashes: Hashes, lines: NDArray[np.int64]) -> None:
-        """Note those of ``hashes`` that are there, of training data in lines of these numbers."""
+    def note(self, hashes: Hashes, lines: NDArray[np.int64]) -> None:
+        """Note the lines of training data in which hashes occur, if they are among ours."""
         rows, positions = self._positions(hashes)
-        np.minimum.at(self._first, positions, lines[rows])
+        np.minimum.at(self._lines, positions, lines[rows])
 
-    def where(self, hashes: Hashes) -> NDArray[np.int64]:
+    def first_lines(self, hashes: Hashes) -> NDArray[np.int64]:
         """Return the first line of each hash, or `_NEVER`."""
         rows, positions = self._positions(hashes)
         lines = np.full(len(hashes), _NEVER, dtype=np.int64)
-        lines[rows] = self._first[positions]
+        lines[rows] = self._lines[positions]
         return lines
 
 
@@ -200,77 +208,88 @@ def look_up(training: TrainingData, sources: Sequence[Texts]) -> list[Contaminat
         DataError: a file that cannot be read, or no text in any.
     """
     index = _index(sources)
-    starts: list[int] = []  # number of lines before each file
-    last = 0
+    # Lines are numbered over all files, one after the other.
+    last_lines_before: list[int] = []  # by file
+    last_line = 0
     with tqdm(unit="B", unit_scale=True, desc="training data") as bar:
         for source in training.sources:
-            starts.append(last)
+            last_lines_before.append(last_line)
             try:
-                for lines, texts in _batches(source_texts(source, training)):
-                    numbers = np.array(lines) + starts[-1]
-                    last = int(numbers[-1])
-                    for _, hashes, text in _sequences(texts, index.lengths):
-                        index.see(hashes, numbers[text])
-                    bar.update(sum(map(len, texts)))
+                for lines_in_file, texts in _batches(source_texts(source, training)):
+                    lines = np.array(lines_in_file) + last_lines_before[-1]
+                    last_line = int(lines[-1])
+                    for sequences in _sequences(texts, index.lengths):
+                        index.note(sequences.hashes, lines[sequences.rows])
+                    bar.update(sum(len(text) for text in texts))
             except DataError as error:
                 raise DataError(f"{error}. It was not read, so nothing can be said") from None
-
     if not training.texts:
         raise DataError(f"the training data hold no text. {training.summary()}")
 
     def place(line: int) -> str:
-        at = bisect_left(starts, line) - 1
-        return f"{training.sources[at].name}:{line - starts[at]}"
+        """Return the file of a line, and its number there."""
+        position = bisect_left(last_lines_before, line) - 1
+        return f"{training.sources[position].name}:{line - last_lines_before[position]}"
 
-    return [_seen(source, index, place) for source in sources]
+    return [_found(source, index, place) for source in sources]
 
 
 def _index(sources: Iterable[Texts]) -> _Index:
     """Hash the texts of tasks; of documents a sample that fits `MOST_HASHES`."""
-    others: list[Hashes] = []
-    document_grams: list[Hashes] = []
+    of_whole_texts: list[Hashes] = []  # of queries, and of whole documents
+    of_documents: list[Hashes] = []  # of their sequences
     lengths, sampled = {0, GRAM}, 1
     for source in sources:
         for _, texts in _batches(source.read()):
-            for length, hashes, _ in _looked_for(source, texts, sampled):
-                if len(hashes):
-                    lengths.add(length)
-                if length and source.what == "documents":
-                    document_grams.append(hashes)
+            for sequences in _sequences_to_find(source, texts, sampled):
+                if len(sequences.hashes):
+                    lengths.add(sequences.length)
+                if source.what == "documents" and sequences.length > 0:
+                    of_documents.append(sequences.hashes)
                 else:
-                    others.append(hashes)
-            while sum(len(hashes) for hashes in document_grams) > MOST_HASHES:
-                unique = np.unique(np.concatenate(document_grams))
-                if len(unique) > MOST_HASHES // 2:
+                    of_whole_texts.append(sequences.hashes)
+            # Half as many sequences are looked up, as often as it takes.
+            while sum(len(hashes) for hashes in of_documents) > MOST_HASHES:
+                distinct = np.unique(np.concatenate(of_documents))
+                if len(distinct) > MOST_HASHES // 2:
                     sampled *= 2
-                    unique = unique[_in_sample(unique, sampled)]
-                document_grams = [unique]
-    return _Index([*others, *document_grams], lengths, sampled)
+                    distinct = distinct[_is_in_sample(distinct, sampled)]
+                of_documents = [distinct]
+    return _Index([*of_whole_texts, *of_documents], lengths, sampled)
 
 
-def _in_sample(hashes: Hashes, sampled: int) -> Any:
-    return (hashes & np.uint64(sampled - 1)) == 0
+def _is_in_sample(hashes: Hashes, sampled: int) -> NDArray[np.bool_]:
+    """Return which of ``sampled`` hashes is taken, a power of 2: one that ends in zeros."""
+    last_bits = hashes & np.uint64(sampled - 1)
+    return np.asarray(last_bits == 0)
 
 
-def _looked_for(
-    source: Texts, texts: Sequence[str], sampled: int
-) -> Iterator[tuple[int, Hashes, NDArray[np.int64]]]:
+class _Sequences(NamedTuple):
+    """Sequences of equally many words in some texts."""
+
+    length: int  # number of words; 0 for whole texts
+    hashes: Hashes
+    rows: NDArray[np.int64]  # number of the text of each
+
+
+def _sequences_to_find(source: Texts, texts: Sequence[str], sampled: int) -> Iterator[_Sequences]:
     """Yield those of `_sequences` by which texts of a task are found.
 
     They are the sequences of 13 words, of documents a sample, and whole texts of fewer words.
     """
-    share = 1
-    if source.what == "documents":
-        share = sampled
-    for length, hashes, text in _sequences(texts, source.lengths):
-        if length < GRAM:
-            selected = np.bincount(text)[text] == 1
+    if source.what != "documents":
+        sampled = 1
+    for length, hashes, rows in _sequences(texts, source.lengths):
+        if length == GRAM:
+            is_selected = _is_in_sample(hashes, sampled)
         else:
-            selected = _in_sample(hashes, share)
-        yield length, hashes[selected], text[selected]
+            # A text of exactly so many words has a single sequence of them.
+            sequences_by_text = np.bincount(rows)
+            is_selected = sequences_by_text[rows] == 1
+        yield _Sequences(length, hashes[is_selected], rows[is_selected])
 
 
-def _seen(source: Texts, index: _Index, place: Callable[[int], str]) -> Contamination:
+def _found(source: Texts, index: _Index, place: Callable[[int], str]) -> Contamination:
     """Look at the texts of a task once more: which of them were seen?"""
     ids: set[str] = set()
     ids_with_words: set[str] = set()
@@ -278,43 +297,61 @@ def _seen(source: Texts, index: _Index, place: Callable[[int], str]) -> Contamin
     for names, texts in _batches(source.read()):
         ids.update(names)
         ids_with_words.update(name for name, text in zip(names, texts, strict=True) if _words(text))
-        first_lines = _first_lines(source, texts, index)
-        for row in np.flatnonzero((first_lines < _NEVER).any(axis=0)).tolist():
-            kind = int(np.argmax(first_lines[:, row] < _NEVER))
-            line = int(first_lines[kind, row])
-            hit = Found(names[row], texts[row], KINDS[kind], place(line))
-            if hit.id not in hits or _rank(hit) < _rank(hits[hit.id]):
+        for hit in _hits(source, names, texts, index, place):
+            earlier_hit = hits.get(hit.id)
+            if earlier_hit is None or _rank(hit) < _rank(earlier_hit):
                 hits[hit.id] = hit
     counts = dict.fromkeys(KINDS, 0)
     for hit in hits.values():
         counts[hit.how] += 1
+    sampled = 1
+    if source.what == "documents":
+        sampled = index.sampled
+    examples = sorted(hits.values(), key=_rank)[:_EXAMPLES]
     return Contamination(
         task=source.task,
         texts=source.what,
         number=len(ids),
         found=counts,
         hits=tuple(sorted(hits)),
-        examples=tuple(sorted(hits.values(), key=_rank)[:_EXAMPLES]),
-        sampled=index.sampled if source.what == "documents" else 1,
+        examples=tuple(examples),
+        sampled=sampled,
         wordless=len(ids - ids_with_words),
     )
 
 
+def _hits(
+    source: Texts,
+    names: Sequence[str],
+    texts: Sequence[str],
+    index: _Index,
+    place: Callable[[int], str],
+) -> Iterator[Found]:
+    """Yield the texts that are in the training data, each by the first kind that holds."""
+    first_lines = _first_lines(source, texts, index)
+    is_seen = first_lines < _NEVER
+    for row in np.flatnonzero(is_seen.any(axis=0)).tolist():
+        kind = int(np.argmax(is_seen[:, row]))
+        line = int(first_lines[kind, row])
+        yield Found(names[row], texts[row], KINDS[kind], place(line))
+
+
 def _first_lines(source: Texts, texts: Sequence[str], index: _Index) -> NDArray[np.int64]:
-    """Return where texts were first seen, (kinds, texts): as a whole, in part, or by 13 words."""
-    lines = np.full((len(KINDS), len(texts)), _NEVER, dtype=np.int64)
-    for length, hashes, text in _looked_for(source, texts, index.sampled):
-        kind = 1
-        if length == 0:
-            kind = 0
-        elif length == GRAM:
-            kind = 2
-        np.minimum.at(lines[kind], text, index.where(hashes))
-    return lines
+    """Return the first line of training data with each text, (kinds, texts); or `_NEVER`."""
+    first_lines = np.full((len(KINDS), len(texts)), _NEVER, dtype=np.int64)
+    for sequences in _sequences_to_find(source, texts, index.sampled):
+        kind = KINDS.index("contained")
+        if sequences.length == 0:
+            kind = KINDS.index("exact")
+        elif sequences.length == GRAM:
+            kind = KINDS.index(f"{GRAM}-gram")
+        lines = index.first_lines(sequences.hashes)
+        np.minimum.at(first_lines[kind], sequences.rows, lines)
+    return first_lines
 
 
-def _rank(found: Found) -> int:
-    return KINDS.index(found.how)
+def _rank(hit: Found) -> int:
+    return KINDS.index(hit.how)
 
 
 # Words as hashes.
@@ -326,26 +363,25 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-def _sequences(
-    texts: Sequence[str], lengths: Collection[int]
-) -> Iterator[tuple[int, Hashes, NDArray[np.int64]]]:
-    """Hash the sequences of words within texts.
-
-    Yields a number of words, one of ``lengths`` from 2 to 13, the hash of each sequence of so many,
-    and the number of its text; first 0, the hash of each whole text that has words, and its number.
-    """
-    words = [_words(text) for text in texts]
-    counts = np.array([len(each) for each in words])
-    some = np.flatnonzero(counts)
-    yield 0, _hashed([" ".join(words[i]) for i in some]), some
-    every = sums = _hashed([*chain(*words)])
-    text = np.repeat(np.arange(len(texts)), counts)
+def _sequences(texts: Sequence[str], lengths: Collection[int]) -> Iterator[_Sequences]:
+    """Hash whole texts that have words, and sequences of 2 to 13 words, if in ``lengths``."""
+    words_by_text = [_words(text) for text in texts]
+    words_per_text = np.array([len(words) for words in words_by_text])
+    rows_with_words = np.flatnonzero(words_per_text)
+    whole_texts = [" ".join(words_by_text[row]) for row in rows_with_words]
+    yield _Sequences(0, _hashed(whole_texts), rows_with_words)
+    word_hashes = _hashed([*chain(*words_by_text)])
+    row_of_word = np.repeat(np.arange(len(texts)), words_per_text)
+    # Each sequence is hashed from that of one word less: times the base, plus its last word.
+    hashes = word_hashes
     for length in range(2, GRAM + 1):
-        sums = sums[:-1] * _ODD + every[length - 1 :]
+        last_words = word_hashes[length - 1 :]
+        hashes = hashes[:-1] * _BASE + last_words
         if length in lengths:
-            own = text[: len(sums)]
-            within = own == text[length - 1 :]
-            yield length, sums[within], own[within]
+            row_of_first_word = row_of_word[: len(hashes)]
+            row_of_last_word = row_of_word[length - 1 :]
+            is_in_one_text = row_of_first_word == row_of_last_word
+            yield _Sequences(length, hashes[is_in_one_text], row_of_first_word[is_in_one_text])
 
 
 def _hashed(texts: list[str]) -> Hashes:

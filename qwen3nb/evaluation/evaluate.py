@@ -132,26 +132,50 @@ def evaluate(
             "relevance_threshold is for collections and their folders; load_domain has its own"
         )
     if data is None:
-        # Refuse mistyped tasks before loading a model, which may take minutes.
-        selected = suite_tasks(tier=tier, tasks=tasks)
-        if types:
-            selected = _of_types(selected, types)
-        if not tasks and not types and reranks_only(model):
-            return rerank(model, tier=tier, limit=limit, **options)
-        items = [TaskItem(task, limit) for task in selected]
-        jobs: list[Job] = [(item.key, partial(item.on, model)) for item in items]
-        options["config"] = {**(config or {}), "tier": tier}
-        return evaluate_each(jobs, Run(**options), label=label_of(model), kind="tasks")
+        return _evaluate_tasks(model, options, tier=tier, tasks=tasks, types=types, limit=limit)
     _check_data_alone(data, tasks=tasks, types=types, limit=limit)
     if isinstance(data, Domain):
         return evaluate_domain([model], data, **options)
-    data_sets = [data] if isinstance(data, TestCollection | Path | str) else list(data)
+    if isinstance(data, TestCollection | Path | str):
+        data = [data]
+    return _evaluate_data_sets(model, list(data), options, threshold=relevance_threshold)
+
+
+def _evaluate_tasks(
+    model: Any,
+    options: RunOptions,
+    *,
+    tier: str,
+    tasks: Iterable[Any] | str | None,
+    types: Sequence[str] | str,
+    limit: int,
+) -> EvaluationRun:
+    """Evaluate a model on tasks, or on a tier; see `evaluate`."""
+    # Refuse mistyped tasks before loading a model, which may take minutes.
+    selected = suite_tasks(tier=tier, tasks=tasks)
+    if types:
+        selected = _of_types(selected, types)
+    is_whole_tier = not tasks and not types
+    if is_whole_tier and reranks_only(model):
+        return rerank(model, tier=tier, limit=limit, **options)
+    items = [TaskItem(task, limit) for task in selected]
+    jobs: list[Job] = [(item.key, partial(item.on, model)) for item in items]
+    options["config"] = {**(options["config"] or {}), "tier": tier}
+    return evaluate_each(jobs, Run(**options), label=label_of(model), kind="tasks")
+
+
+def _evaluate_data_sets(
+    model: Any, data_sets: list[Data], options: RunOptions, *, threshold: int
+) -> EvaluationRun:
+    """Evaluate a model on test collections or their folders; see `evaluate`."""
     if reranks_only(model):
-        if relevance_threshold > 1:
+        if threshold > 1:
             raise ValueError("relevance_threshold is not for rerankers yet; leave it out")
         return rerank(model, data_sets, **options)
-    find = partial(_find, model, threshold=relevance_threshold)
-    jobs = [(data_name(data_set), partial(find, data_set)) for data_set in data_sets]
+    jobs: list[Job] = []
+    for data_set in data_sets:
+        find = partial(_find, model, data_set, threshold)
+        jobs.append((data_name(data_set), find))
     return evaluate_each(jobs, Run(**options), label=label_of(model), kind="collections")
 
 
@@ -170,14 +194,16 @@ def _check_data_alone(data: Any, *, tasks: Any, types: Sequence[str] | str, limi
 
 def _of_types(tasks: Sequence[Any], types: Sequence[str] | str) -> list[Any]:
     """Return the tasks of these types; a type that none has is named."""
-    names = split_names(types) if isinstance(types, str) else list(types)
-    missing = check_types(names, tasks)
+    names = list(types)
+    if isinstance(types, str):
+        names = split_names(types)
+    absent_types = check_types(names, tasks)
     selected = [task for task in tasks if task.metadata.type in names]
     if not selected:
         present = sorted({str(task.metadata.type) for task in tasks})
         raise ValueError(f"no task of the types {names}; these tasks have {', '.join(present)}")
-    if missing:
-        log.warning("no task of the types %s among these; not evaluated", ", ".join(missing))
+    if absent_types:
+        log.warning("no task of the types %s among these; not evaluated", ", ".join(absent_types))
     return selected
 
 
@@ -222,33 +248,27 @@ class CollectionItem:
         """Search the collection and score every query; the run is cached."""
         collection, work = self.collection, Work(model)
         stage = first_stage(collection, model, depth=self.depth)
-        data = DataFacts()
-        if collection.relevance_threshold != 1:
-            data = DataFacts(relevance_threshold=collection.relevance_threshold)
-        result = work.record(
-            TaskInfo(
-                name=collection.name,
-                type="Retrieval",
-                dataset=collection.name,
-                revision=collection.revision,
-                main_metric=self.measures[0],
-                size={"documents": len(collection.documents), "queries": len(collection.queries)},
-                group=collection.group,
-                counts={**collection.counts, **stage.counts, **work.counts()},
-                clusters=query_clusters(collection),
-                substitute=collection.substitute,
-            ),
-            score_run(
-                collection.qrels,
-                stage.run,
-                self.measures,
-                threshold=collection.relevance_threshold,
-                zeros=True,
-            ),
-            run,
-            data=data,
-            search=SearchFacts(depth=self.depth, words=self._words(model.settings)),
+        task = TaskInfo(
+            name=collection.name,
+            type="Retrieval",
+            dataset=collection.name,
+            revision=collection.revision,
+            main_metric=self.measures[0],
+            size={"documents": len(collection.documents), "queries": len(collection.queries)},
+            group=collection.group,
+            counts={**collection.counts, **stage.counts, **work.counts()},
+            clusters=query_clusters(collection),
+            substitute=collection.substitute,
         )
+        threshold = collection.relevance_threshold
+        scores = score_run(
+            collection.qrels, stage.run, self.measures, threshold=threshold, zeros=True
+        )
+        data = DataFacts()
+        if threshold != 1:
+            data = DataFacts(relevance_threshold=threshold)
+        search = SearchFacts(depth=self.depth, words=self._words(model.settings))
+        result = work.record(task, scores, run, data=data, search=search)
         return run.with_runs(result, stage.run, collection.qrels)
 
 

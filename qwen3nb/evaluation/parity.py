@@ -10,11 +10,12 @@ and truncation the long ones only; newlines, case, Unicode forms or special toke
 some; fewer bits all of them a little. Normalisation and dimensions show in the numbers themselves.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 from unicodedata import normalize
 
 import numpy as np
@@ -23,7 +24,7 @@ from regex import sub
 
 from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.stats.score_matrix import join
-from qwen3nb.datasets.pydocs.build import load_pydocs
+from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.capabilities import encodes
@@ -34,8 +35,9 @@ from qwen3nb.models.kinds.prompts import prompt_for
 from qwen3nb.models.load import load_encoder, loaded, named
 from qwen3nb.models.model import Model
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
+from qwen3nb.models.options import OptionArguments
 from qwen3nb.models.search.dense import search_options
-from qwen3nb.models.search.exact import search
+from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.types import SpecError, Vectors
 from qwen3nb.utils.choices import check_choice
 
@@ -43,34 +45,67 @@ Encode = Callable[[list[str], str], Vectors]  # texts and their role to vectors 
 
 _EXACT = 1e-6  # 1 - cosine that programs in float32 do not reach
 _EQUAL = 1e-5  # 1 - cosine of a text that is explained
-_NEAR = 0.05  # 1 - cosine up to which numbers of fewer bits may be the reason
+_NEAR_ENOUGH = 0.05  # 1 - cosine up to which numbers of fewer bits may be the reason
 _UNIT = 0.02  # by how much a length may differ from 1, in 16 bits
-_MOST = 8  # causes that are looked for
-_ALIKE = 10  # times that fewer bits may move one text more than another
+_MAX_CAUSES = 8
+_SPREAD = 10  # times that fewer bits may move one text more than another
 # 1 - cosine above which they are so few that they move all texts alike: 4 bits by a factor of 2.4,
 # a missing layer of all-MiniLM-L6-v2 by 4.4 to 4.8.
-_COARSE, _EVEN = 0.02, 3.5
-_LONGEST = 1200  # tokens of a probe
-# Nodes that round activations to ranges fixed beforehand, and how a graph's file spells them.
-_ROUNDING = {
-    ".xml": ("FakeQuantize", b'type="FakeQuantize"'),
-    ".onnx": ("QuantizeLinear", b'"\x0eQuantizeLinear'),
-}
+_COARSE, _SPREAD_IF_COARSE = 0.02, 3.5
+_MAX_TOKENS = 1200  # of a probe
+_MIN_TOKENS = 8  # of a maximum length that is tried
 _LENGTHS = (64, 100, 128, 200, 254, 256, 300, 384, 400, 500, 510, 512, 768, 1000, 1024)
 _CUTS = {"text": "", "end": ", end token and all", "beginning": ", of the end only"}
-# What programs do to a text before the tokenizer.
-_TEXTS: dict[str, tuple[str, Callable[[str], str]]] = {
-    "replaced by spaces": ("newlines", lambda text: text.replace("\n", " ")),
-    "collapsed": ("white space", lambda text: " ".join(text.split())),
-    "stripped at the ends": ("white space", str.strip),
-    "lower-cased": ("case", str.lower),
-    "NFKC": ("Unicode form", lambda text: normalize("NFKC", text)),
-    "NFD": ("Unicode form", lambda text: normalize("NFD", text)),
-    "ASCII only": ("Unicode form", lambda text: text.encode("ascii", "ignore").decode()),
-    "marks stripped": ("Unicode form", lambda text: sub(r"\p{M}", "", normalize("NFD", text))),
+_HIDDEN_IN_COSINES = ("normalisation", "dimensions", "refused texts")  # causes
+
+
+class RoundingNode(NamedTuple):
+    """A node of a graph that rounds activations to a range fixed beforehand."""
+
+    name: str
+    spelling: bytes  # in the graph's file
+
+
+_ROUNDING_NODES = {
+    ".xml": RoundingNode("FakeQuantize", b'type="FakeQuantize"'),
+    ".onnx": RoundingNode("QuantizeLinear", b'"\x0eQuantizeLinear'),
 }
-_TOO = ", in prompts too"
-_PLAIN = "read as text"
+
+
+class TextChange(NamedTuple):
+    """What a program may do to a text before the tokenizer."""
+
+    cause: str
+    apply: Callable[[str], str]
+
+
+_TEXT_CHANGES = {
+    "replaced by spaces": TextChange("newlines", lambda text: text.replace("\n", " ")),
+    "collapsed": TextChange("white space", lambda text: " ".join(text.split())),
+    "stripped at the ends": TextChange("white space", str.strip),
+    "lower-cased": TextChange("case", str.lower),
+    "NFKC": TextChange("Unicode form", lambda text: normalize("NFKC", text)),
+    "NFD": TextChange("Unicode form", lambda text: normalize("NFD", text)),
+    "ASCII only": TextChange("Unicode form", lambda text: text.encode("ascii", "ignore").decode()),
+    # Marks: the two dots of ``ü``, as a character of their own in NFD.
+    "marks stripped": TextChange(
+        "Unicode form", lambda text: sub(r"\p{M}", "", normalize("NFD", text))
+    ),
+}
+_IN_PROMPTS_TOO = ", in prompts too"
+_READ_AS_TEXT = "read as text"  # special tokens
+_PASSAGES = {
+    "capitals": "NASA Launched Apollo 11 From Florida; The U.S. Cheered.",
+    "newlines": "def area(r):\n    return 3 * r\n\n\nprint(area(2))",
+    "white space": "  two  blanks,\ta tab, and blanks at both ends  ",
+    "special token": "before {special} after",
+    "German": "Größere Fähren überqueren die Förde täglich außer montags.",
+    "compatibility forms": "the ﬁrst ﬂat: ½ of ① and Ⅻ, ＡＢＣ",
+    "Chinese": "水在标准大气压下于一百摄氏度沸腾。",
+    "Arabic and Hindi": "الماء يغلي عند مئة درجة. पानी सौ डिग्री पर उबलता है।",
+    "emoji": "a cat 🐈 and a family 👩‍👩‍👧",
+    "empty": "",
+}
 
 
 class Probe(NamedTuple):
@@ -91,9 +126,10 @@ class Setup:
     causal: bool | None = None
     before: tuple[int, ...] = ()  # tokens that the tokenizer adds to a text
     after: tuple[int, ...] = ()
-    length: int = _LONGEST  # tokens, those included
+    length: int = _MAX_TOKENS  # tokens, those included
     cut: str = "text"  # what is cut, of `_CUTS`
-    texts: tuple[str, ...] = ()  # of `_TEXTS`, perhaps with `_TOO`; or `_PLAIN`
+    # Of `_TEXT_CHANGES`, perhaps with `_IN_PROMPTS_TOO`; or `_READ_AS_TEXT`.
+    texts: tuple[str, ...] = ()
 
 
 class Change(NamedTuple):
@@ -138,7 +174,10 @@ class Rankings:
     shared: float  # mean share of the first ten documents that both find
 
     def __str__(self) -> str:
-        ends = "" if self.interval is None else " [{:+.3f}, {:+.3f}]".format(*self.interval)
+        ends = ""
+        if self.interval is not None:
+            low, high = self.interval
+            ends = f" [{low:+.3f}, {high:+.3f}]"
         return (
             f"PyDocs, {self.queries:,} of {self.of:,} queries, {self.documents:,} documents: "
             f"nDCG@10 {self.ours:.3f} here, {self.theirs:.3f} there, difference "
@@ -161,15 +200,20 @@ class Parity:
     rankings: Rankings | None = None
 
     def __repr__(self) -> str:
-        lines = [f"{self.where} is {'' if self.same else 'NOT '}the same as {self.model}"]
+        verdict = "the same as"
+        if not self.same:
+            verdict = f"NOT {verdict}"
+        lines = [f"{self.where} is {verdict} {self.model}"]
         lines += [f"  cause: {cause}" for cause in self.causes]
         if self.causes:
             lines.append(f"  with that allowed for, cosines are {self.explained:.6f} or more")
         for name, cosine in self.cosines.items():
-            if cosine is None or cosine < self.least:
-                lines.append(f"  {name}: {'no vector' if cosine is None else f'{cosine:.6f}'}")
-        least = min(each for each in self.cosines.values() if each is not None)
-        lines.append(f"  {len(self.cosines)} texts, least cosine {least:.6f}")
+            if cosine is None:
+                lines.append(f"  {name}: no vector")
+            elif cosine < self.least:
+                lines.append(f"  {name}: {cosine:.6f}")
+        lowest = min(cosine for cosine in self.cosines.values() if cosine is not None)
+        lines.append(f"  {len(self.cosines)} texts, least cosine {lowest:.6f}")
         if self.rankings:
             lines.append(f"  {self.rankings}")
         return "\n".join(lines)
@@ -183,7 +227,7 @@ def parity(
     least: float = 0.9999,
     rankings: bool = True,
     queries: int = 200,
-    **options: Any,
+    **options: Unpack[OptionArguments],
 ) -> Parity:
     """Compare ``model`` with what should be the same model in another program.
 
@@ -205,35 +249,58 @@ def parity(
     """
     check_choice("prompts_by", prompts_by, ("client", "server"))
     measured = replace(named(model), cache=False, show_progress=False, **options)
-    ours = _Reference(measured.load_encoder())
-    theirs, name = _other(where, ours, raw=prompts_by == "server")
-    probes = list(_probes(ours))
-    vectors = [theirs([probes[0].text], probes[0].role)[0]]
-    for probe in probes[1:]:
-        try:
-            vector = theirs([probe.text], probe.role)[0]
-            known = bool(probe.text) or vector.any()  # zero for an empty text is as good as none
-        except RefusedError:
-            known = False
-        vectors.append(vector if known else np.full_like(vectors[0], np.nan))
-    rounded = replace(measured, dtype="bfloat16")
-    found = _Findings(ours, probes, np.stack(vectors), where)
-    causes, setup = found.causes(lambda: _Reference(rounded.load_encoder()))
-    errors = found.errors(ours.base)
-    others = ("normalisation", "dimensions", "refused texts")  # which no cosine shows
+    reference = _Reference(measured.load_encoder())
+    encode_there, name = _other(where, reference, raw=prompts_by == "server")
+    probes = list(_probes(reference))
+    in_bfloat16 = replace(measured, dtype="bfloat16")
+    findings = _Findings(reference, probes, _probe_vectors(encode_there, probes), where)
+    causes, setup = findings.causes(lambda: _Reference(in_bfloat16.load_encoder()))
+    errors = findings.errors(reference.base)
+    is_near = bool(np.nanmax(errors) <= 1 - least)
+    has_hidden_cause = any(cause.name in _HIDDEN_IN_COSINES for cause in causes)
+    cosines: dict[str, float | None] = {}
+    for probe, error in zip(probes, errors.tolist(), strict=True):
+        cosine = None
+        if not math.isnan(error):
+            cosine = 1 - error
+        cosines[f"{probe.name} ({probe.role})"] = cosine
+    found_rankings = None
+    if rankings:
+        found_rankings = _rankings(reference.encoder, encode_there, queries)
     return Parity(
-        ours.encoder.label,
+        reference.encoder.label,
         name,
-        same=bool(np.nanmax(errors) <= 1 - least) and not any(c.name in others for c in causes),
+        same=is_near and not has_hidden_cause,
         causes=causes,
-        cosines={
-            f"{probe.name} ({probe.role})": None if np.isnan(error) else 1 - float(error)
-            for probe, error in zip(probes, errors, strict=True)
-        },
-        explained=1 - float(np.nanmax(found.errors(setup))),
+        cosines=cosines,
+        explained=1 - float(np.nanmax(findings.errors(setup))),
         least=least,
-        rankings=_rankings(ours.encoder, theirs, queries) if rankings else None,
+        rankings=found_rankings,
     )
+
+
+def _probe_vectors(encode: Encode, probes: Sequence[Probe]) -> Vectors:
+    """Return the vectors of probes, NaN for a text that is refused; the first must not be."""
+    vectors: list[Vectors] = []
+    for probe in probes:
+        try:
+            vector = encode([probe.text], probe.role)[0]
+        except RefusedError:
+            if not vectors:
+                raise
+            vector = np.full_like(vectors[0], np.nan)
+        if not probe.text and not vector.any():  # zero for an empty text is as good as none
+            vector = np.full_like(vectors[0], np.nan)
+        vectors.append(vector)
+    return np.stack(vectors)
+
+
+class _Input(NamedTuple):
+    """What a runner gets, and how it runs."""
+
+    tokens: tuple[int, ...]
+    pooling: str
+    causal: bool | None
 
 
 class _Reference:
@@ -241,139 +308,190 @@ class _Reference:
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
-        self._known: dict[Any, Any] = {}
-        own, instruction = encoder.prompts, encoder.source.instruction
-        query, passage = (
-            prompt_for(own, role=role, instruction=instruction) for role in ("query", "passage")
-        )
-        self.base, self.room = Setup(query, passage), _LONGEST
+        self.room = _MAX_TOKENS
+        query, passage = [
+            prompt_for(encoder.prompts, role=role, instruction=encoder.source.instruction)
+            for role in ("query", "passage")
+        ]
+        self.base = Setup(query, passage)
+        self._known: dict[str | _Input, NDArray[np.float32]] = {}  # vectors by input
         runner = encoder.runner
-        self.varies = runner is not None  # or only texts can be changed, not how they are read
-        if not self.varies:
+        # Without a runner, only texts can be changed, not how they are read.
+        self.has_runner = runner is not None
+        if runner is None:
             return
-        self.room = min(getattr(runner.model.config, "max_position_embeddings", _LONGEST), _LONGEST)
-        whole, bare = self.ids("water", add_special_tokens=True), self.ids("water")
-        start = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
+        positions = getattr(runner.model.config, "max_position_embeddings", _MAX_TOKENS)
+        self.room = min(positions, _MAX_TOKENS)
+        before, after = self._added_tokens()
         self.base = replace(
             self.base,
             pooling=runner.pooling,
             causal=runner.causal,
-            before=tuple(whole[:start]),
-            after=tuple(whole[start + len(bare) :]),
+            before=before,
+            after=after,
             length=getattr(encoder, "max_length", None) or self.room,
         )
 
-    def ids(self, text: str, **options: Any) -> list[Any]:
+    def _added_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the tokens that the tokenizer adds before and after a text."""
+        text = self.ids("water")
+        whole = self.ids("water", add_special_tokens=True)
+        ends = range(len(text), len(whole) + 1)
+        end = next(end for end in ends if whole[end - len(text) : end] == text)
+        return tuple(whole[: end - len(text)]), tuple(whole[end:])
+
+    def ids(self, text: str, **options: bool) -> list[Any]:
         """Return the tokens of a text, without those that are added; else its words."""
-        if not self.varies:
+        if not self.has_runner:
             return text.split()
         options = {"add_special_tokens": False, "verbose": False, **options}
         return list(self.encoder.tokenizer(text, **options)["input_ids"])
 
     def vectors(self, setup: Setup, probes: Sequence[Probe]) -> Vectors:
         """Return the vectors (N, D) of probes; their lengths mean nothing."""
-        keys: list[Any] = [self._text(setup, probe) for probe in probes]
-        if self.varies:
-            keys = [(self.row(setup, text), setup.pooling, setup.causal) for text in keys]
-        if missing := list(dict.fromkeys(key for key in keys if key not in self._known)):
-            if self.varies:
-                runner = self.encoder.runner.variant(pooling=setup.pooling, causal=setup.causal)
-                new = runner.vectors([key[0] for key in missing])[:, : self.encoder.dimension]
-            else:
-                new = self.encoder.prompted({}).encode(missing)
-            self._known.update(zip(missing, new, strict=True))
-        return np.array([self._known[key] for key in keys])
+        inputs = [self._input(setup, probe) for probe in probes]
+        unknown = [entry for entry in inputs if entry not in self._known]
+        distinct = list(dict.fromkeys(unknown))
+        if distinct:
+            self._known.update(zip(distinct, self._encode(setup, distinct), strict=True))
+        return np.array([self._known[entry] for entry in inputs])
+
+    def _input(self, setup: Setup, probe: Probe) -> str | _Input:
+        """Return what is encoded for a probe: tokens, or a text without a runner."""
+        text = self._text(setup, probe)
+        if not self.has_runner:
+            return text
+        return _Input(self.row(setup, text), setup.pooling, setup.causal)
+
+    def _encode(self, setup: Setup, inputs: Sequence[Any]) -> Vectors:
+        if not self.has_runner:
+            return self.encoder.prompted({}).encode(inputs)
+        runner = self.encoder.runner.variant(pooling=setup.pooling, causal=setup.causal)
+        vectors = runner.vectors([entry.tokens for entry in inputs])
+        return vectors[:, : self.encoder.dimension]
 
     def _text(self, setup: Setup, probe: Probe) -> str:
+        """Return prompt and text of a probe, changed as the setup says."""
         prompt, text = getattr(setup, probe.role), probe.text
         for name in setup.texts:
-            if name.endswith(_TOO):
-                prompt, text = "", _TEXTS[name.removesuffix(_TOO)][1](prompt + text)
-            elif name in _TEXTS:
-                text = _TEXTS[name][1](text)
+            if name.endswith(_IN_PROMPTS_TOO):
+                change = _TEXT_CHANGES[name.removesuffix(_IN_PROMPTS_TOO)]
+                prompt, text = "", change.apply(prompt + text)
+            elif name in _TEXT_CHANGES:
+                text = _TEXT_CHANGES[name].apply(text)
         return str(prompt + text)
 
     def row(self, setup: Setup, text: str) -> tuple[int, ...]:
         """Return the token ids of a text, cut as the setup says."""
-        ids = self.ids(text, split_special_tokens=_PLAIN in setup.texts)
+        ids = self.ids(text, split_special_tokens=_READ_AS_TEXT in setup.texts)
         limit = min(setup.length, self.room)
         if setup.cut == "text":
-            ids = ids[: max(limit - len(setup.before) - len(setup.after), 0)]
+            room_for_text = limit - len(setup.before) - len(setup.after)
+            ids = ids[: max(room_for_text, 0)]
         whole = (*setup.before, *ids, *setup.after)
-        return whole[-limit:] if setup.cut == "beginning" else whole[:limit]
+        if setup.cut == "beginning":
+            return whole[-limit:]
+        return whole[:limit]
 
 
-def _probes(ours: _Reference) -> Iterator[Probe]:
+def _probes(reference: _Reference) -> Iterator[Probe]:
     """Yield the probes; the long ones are longer than the maximum length, if there is room."""
-    tokenizer = ours.encoder.tokenizer if ours.varies else None
-    special = (tokenizer and (tokenizer.eos_token or tokenizer.sep_token)) or "<|endoftext|>"
     for role in ("passage", "query"):
         yield Probe("sentence", role, "The river rises in the mountains and ends in a delta.")
         yield Probe("word", role, "water")
         yield Probe("question", role, "Which enzyme copies the DNA before a cell divides?")
-    for name, text in {
-        "capitals": "NASA Launched Apollo 11 From Florida; The U.S. Cheered.",
-        "newlines": "def area(r):\n    return 3 * r\n\n\nprint(area(2))",
-        "white space": "  two  blanks,\ta tab, and blanks at both ends  ",
-        "special token": f"before {special} after",
-        "German": "Größere Fähren überqueren die Förde täglich außer montags.",
-        "compatibility forms": "the ﬁrst ﬂat: ½ of ① and Ⅻ, ＡＢＣ",
-        "Chinese": "水在标准大气压下于一百摄氏度沸腾。",
-        "Arabic and Hindi": "الماء يغلي عند مئة درجة. पानी सौ डिग्री पर उबलता है।",
-        "emoji": "a cat 🐈 and a family 👩‍👩‍👧",
-        "empty": "",
-    }.items():
-        yield Probe(name, "passage", text)
-    long, limit = "", min(max(2 * ours.base.length, 300), ours.room - 100)  # with room for a prompt
-    for n in range(1, 200):
-        long += f"Part {n}: station {n * 7 % 31} counted {n * 37 % 101} birds on day {n * n % 17}. "
-        if len(ours.ids(long)) >= limit:
-            break
+    special = "<|endoftext|>"
+    if reference.has_runner:
+        tokenizer = reference.encoder.tokenizer
+        special = tokenizer.eos_token or tokenizer.sep_token or special
+    for name, text in _PASSAGES.items():
+        yield Probe(name, "passage", text.replace("{special}", special))
+    long = _long_text(reference)
     yield Probe("medium", "passage", long[: len(long) // 5])
     yield Probe("long", "passage", long)
     yield Probe("long", "query", long[: len(long) * 3 // 4])
+
+
+def _long_text(reference: _Reference) -> str:
+    """Return a text of twice the maximum length, if it has room beside a prompt."""
+    room_beside_prompt = reference.room - 100
+    limit = min(max(2 * reference.base.length, 300), room_beside_prompt)
+    text = ""
+    for n in range(1, 200):
+        # Sentences that differ, so that every token counts.
+        text += f"Part {n}: station {n * 7 % 31} counted {n * 37 % 101} birds on day {n * n % 17}. "
+        if len(reference.ids(text)) >= limit:
+            break
+    return text
 
 
 class _Findings:
     """What the other program returned, (N, D'), NaN for nothing; and what explains it."""
 
     def __init__(
-        self, ours: _Reference, probes: Sequence[Probe], theirs: Vectors, where: Any
+        self, reference: _Reference, probes: Sequence[Probe], other_vectors: Vectors, where: Any
     ) -> None:
-        self.ours, self.probes, self.theirs, self.where = ours, probes, theirs, where
+        self.reference, self.probes, self.other_vectors, self.where = (
+            reference,
+            probes,
+            other_vectors,
+            where,
+        )
         names = [probe.name for probe in probes]
-        self.plain = np.isin(names, ("sentence", "word", "question"))
-        self.long = np.isin(names, "long")
-        self.queries = np.array([probe.role == "query" for probe in probes])
+        self.is_plain = np.isin(names, ("sentence", "word", "question"))
+        self.is_long = np.isin(names, "long")
+        self.roles = np.array([probe.role for probe in probes])
 
     def errors(self, setup: Setup) -> Array:
         """Return 1 - cosine (N,) to ours under a setup."""
-        return _errors(self.ours.vectors(setup, self.probes), self.theirs)
+        return _errors(self.reference.vectors(setup, self.probes), self.other_vectors)
 
-    def typical(self, errors: Array) -> list[float]:
-        """Return the median error of plain passages, and of plain queries."""
-        return [float(np.nanmedian(errors[self.plain & (self.queries == i)])) for i in (0, 1)]
+    def typical_errors(self, errors: Array) -> dict[str, float]:
+        """Return the median error of plain texts, by role."""
+        medians = {}
+        for role in ("passage", "query"):
+            is_plain_in_role = self.is_plain & (self.roles == role)
+            medians[role] = float(np.nanmedian(errors[is_plain_in_role]))
+        return medians
 
-    def causes(self, rounded: Callable[[], _Reference]) -> tuple[tuple[Cause, ...], Setup]:
+    def causes(self, load_in_bfloat16: Callable[[], _Reference]) -> tuple[tuple[Cause, ...], Setup]:
         """Return the causes, and the setup that they amount to.
 
         ``rounded`` loads our model in bfloat16.
         """
-        setup, taken = self._search()
-        causes = [Cause(*each[:2]) for each in taken]
-        wide, here = self.theirs.shape[1], self.ours.encoder.dimension
-        if wide != here:
-            name = "dimensions" if wide < here else "another model"
-            causes.append(Cause(name, f"vectors of {wide} numbers, ours of {here}"))
-        lengths = np.linalg.norm(self.theirs, axis=1)
-        unit = bool(np.nanmax(np.abs(lengths - 1)) < _UNIT)
-        if unit != self.ours.encoder.normalize:
-            shown = f"lengths from {np.nanmin(lengths):.3g} to {np.nanmax(lengths):.3g}"
-            detail = "lengths are 1, ours are not" if unit else f"{shown}, ours are 1"
-            causes.append(Cause("normalisation", detail))
-        if refused := _names(self.probes, np.isnan(lengths)):
-            causes.append(Cause("refused texts", refused))
-        return (*causes, *self._unexplained(setup, rounded)), setup
+        setup, changes = self._search()
+        causes = [Cause(change.name, change.detail) for change in changes]
+        causes += self._causes_in_numbers()
+        causes += self._unexplained(setup, load_in_bfloat16)
+        return tuple(causes), setup
+
+    def _causes_in_numbers(self) -> Iterator[Cause]:
+        """Yield what no cosine shows: other dimensions or lengths, and texts without a vector."""
+        dimension, our_dimension = self.other_vectors.shape[1], self.reference.encoder.dimension
+        detail = f"vectors of {dimension} numbers, ours of {our_dimension}"
+        if dimension < our_dimension:
+            yield Cause("dimensions", detail)
+        elif dimension > our_dimension:
+            yield Cause("another model", detail)
+        lengths = np.linalg.norm(self.other_vectors, axis=1)
+        have_length_1 = bool(np.nanmax(np.abs(lengths - 1)) < _UNIT)
+        if have_length_1 and not self.reference.encoder.normalize:
+            yield Cause("normalisation", "lengths are 1, ours are not")
+        elif not have_length_1 and self.reference.encoder.normalize:
+            shortest, longest = np.nanmin(lengths), np.nanmax(lengths)
+            detail = f"lengths from {shortest:.3g} to {longest:.3g}, ours are 1"
+            yield Cause("normalisation", detail)
+        refused = self._names(np.isnan(lengths))
+        if refused:
+            yield Cause("refused texts", refused)
+
+    def _names(self, selected: NDArray[np.bool_]) -> str:
+        """Return the names of probes, without the empty one."""
+        names = []
+        for probe, is_selected in zip(self.probes, selected.tolist(), strict=True):
+            if is_selected and probe.text:
+                names.append(probe.name)
+        return ", ".join(dict.fromkeys(names))
 
     def _search(self) -> tuple[Setup, list[Change]]:
         """Return the setup that explains most, and its changes from ours.
@@ -381,22 +499,28 @@ class _Findings:
         One change is added at a time. If plain texts stay unexplained, none counts: then it is
         another model.
         """
-        base = self.ours.base
-        setup, changes = base, list[Change]()
-        while np.nanmax(self.errors(setup)) > _EQUAL and len(changes) < _MOST:
+        setup = self.reference.base
+        changes: list[Change] = []
+        while np.nanmax(self.errors(setup)) > _EQUAL and len(changes) < _MAX_CAUSES:
             change = self._best_change(setup)
             if change is None:
                 break
             setup = change.applied(setup)
             changes.append(change)
-        if min(self.typical(self.errors(setup))) > _NEAR:
-            return base, []
+        typical_errors = self.typical_errors(self.errors(setup))
+        if min(typical_errors.values()) > _NEAR_ENOUGH:
+            return self.reference.base, []
+        return self._without_needless(setup, changes)
+
+    def _without_needless(self, setup: Setup, changes: list[Change]) -> tuple[Setup, list[Change]]:
+        """Drop each change that a later one makes needless."""
         for change in changes[:-1]:
             others = [other for other in changes if other is not change]
-            setup_without = base
+            setup_without = self.reference.base
             for other in others:
                 setup_without = other.applied(setup_without)
-            if self._gains(setup_without, setup).sum() < 1:  # a later one makes it needless
+            digits_gained = self._gains(setup_without, setup).sum()
+            if digits_gained < 1:
                 setup, changes = setup_without, others
         return setup, changes
 
@@ -406,12 +530,12 @@ class _Findings:
         It must gain a decimal digit in all, and halve the error of half of the probes that it
         moves.
         """
-        most, best = 1.0, None
+        most_digits, best = 1.0, None
         for change in self._changes(setup):
             gains = self._gains(setup, change.applied(setup))
-            moved = gains[np.abs(gains) > 1e-3]
-            if gains.sum() > most and np.median(moved) > 0.3:
-                most, best = float(gains.sum()), change
+            gains_of_moved = gains[np.abs(gains) > 1e-3]
+            if gains.sum() > most_digits and np.median(gains_of_moved) > 0.3:  # log10(2)
+                most_digits, best = float(gains.sum()), change
         return best
 
     def _gains(self, first: Setup, second: Setup) -> Array:
@@ -420,23 +544,25 @@ class _Findings:
 
     def _changes(self, setup: Setup) -> Iterator[Change]:
         """Yield the hypotheses about all that is not changed yet."""
-        base = self.ours.base
+        base = self.reference.base
         yield from _prompt_changes("query", setup, base.query, base.passage)
         yield from _prompt_changes("passage", setup, base.passage, base.query)
         prompts = base.query + base.passage
-        for text, (name, change) in _TEXTS.items():
-            yield Change(name, text, text=text)
-            if change(prompts) != prompts:
-                yield Change(name, text + _TOO, text=text + _TOO)
-        if self.ours.varies:
-            yield Change("special tokens", _PLAIN, text=_PLAIN)
+        for detail, change in _TEXT_CHANGES.items():
+            yield Change(change.cause, detail, text=detail)
+            changes_prompts = change.apply(prompts) != prompts
+            if changes_prompts:
+                detail_too = detail + _IN_PROMPTS_TOO
+                yield Change(change.cause, detail_too, text=detail_too)
+        if self.reference.has_runner:
+            yield Change("special tokens", _READ_AS_TEXT, text=_READ_AS_TEXT)
             yield from self._pooling_changes(setup)
             yield from self._token_changes(setup)
             yield from self._length_changes(setup)
 
     def _pooling_changes(self, setup: Setup) -> Iterator[Change]:
         """Yield other poolings, and the other direction of attention."""
-        base = self.ours.base
+        base = self.reference.base
         if setup.pooling == base.pooling:
             for pooling in POOLINGS:
                 if pooling != base.pooling:
@@ -450,125 +576,138 @@ class _Findings:
 
     def _token_changes(self, setup: Setup) -> Iterator[Change]:
         """Yield start and end tokens that are missing, doubled or added."""
-        tokenizer = self.ours.encoder.tokenizer
-        start = tokenizer.bos_token_id or tokenizer.cls_token_id
-        sides = {"before": ("start token", start), "after": ("end token", tokenizer.eos_token_id)}
-        for side, (name, usual) in sides.items():
-            tokens = getattr(self.ours.base, side)
-            if getattr(setup, side) != tokens:
-                continue
-            if tokens:
-                text = repr(tokenizer.decode(list(tokens)))
-                yield Change(name, f"{text} is missing", {side: ()})
-                yield Change(name, f"{text} is doubled", {side: tokens + tokens})
-            elif usual is not None:
-                text = repr(tokenizer.decode(usual))
-                yield Change(name, f"{text} is added", {side: (usual,)})
+        tokenizer = self.reference.encoder.tokenizer
+        if setup.before == self.reference.base.before:
+            usual_token = tokenizer.bos_token_id or tokenizer.cls_token_id
+            yield from self._changes_of_tokens("start token", "before", usual_token)
+        if setup.after == self.reference.base.after:
+            yield from self._changes_of_tokens("end token", "after", tokenizer.eos_token_id)
+
+    def _changes_of_tokens(self, name: str, side: str, usual_token: int | None) -> Iterator[Change]:
+        """Yield the changes of the tokens on one side of a text: ``before`` or ``after`` it."""
+        tokenizer = self.reference.encoder.tokenizer
+        tokens = getattr(self.reference.base, side)
+        if tokens:
+            text = repr(tokenizer.decode(list(tokens)))
+            yield Change(name, f"{text} is missing", {side: ()})
+            yield Change(name, f"{text} is doubled", {side: tokens + tokens})
+        elif usual_token is not None:
+            text = repr(tokenizer.decode(usual_token))
+            yield Change(name, f"{text} is added", {side: (usual_token,)})
 
     def _length_changes(self, setup: Setup) -> Iterator[Change]:
         """Yield other maximum lengths, if long texts differ more than short ones."""
-        ours, room = self.ours.base.length, self.ours.room
-        errors = self.errors(setup)
-        short = np.nanmedian(errors[~self.long])
-        if setup.length != ours or not (errors[self.long] > 2 * short + _EQUAL).any():
+        our_length, room = self.reference.base.length, self.reference.room
+        if setup.length != our_length:
             return
-        lengths = {*_LENGTHS, *range(ours - 2, ours + 3), room} - {ours}
-        for length in sorted(lengths, reverse=True):
-            if not 8 <= length <= room:
-                continue
-            for cut, what in _CUTS.items():
-                detail = f"at {length} tokens{what}, ours at {ours}"
+        errors = self.errors(setup)
+        error_of_short = np.nanmedian(errors[~self.is_long])
+        differs = errors[self.is_long] > 2 * error_of_short + _EQUAL
+        if not differs.any():
+            return
+        near_ours = range(our_length - 2, our_length + 3)
+        lengths = {*_LENGTHS, *near_ours, room} - {our_length}
+        possible = [length for length in lengths if _MIN_TOKENS <= length <= room]
+        for length in sorted(possible, reverse=True):
+            for cut, what_is_cut in _CUTS.items():
+                detail = f"at {length} tokens{what_is_cut}, ours at {our_length}"
                 if length == room:
-                    detail = f"none up to {room} tokens, ours at {ours}"
+                    detail = f"none up to {room} tokens, ours at {our_length}"
                 yield Change("truncation", detail, {"length": length, "cut": cut})
 
-    def _unexplained(self, setup: Setup, rounded: Callable[[], _Reference]) -> Iterator[Cause]:
+    def _unexplained(
+        self, setup: Setup, load_in_bfloat16: Callable[[], _Reference]
+    ) -> Iterator[Cause]:
         """Yield a cause for what no hypothesis explains, if anything is left."""
         errors = self.errors(setup)
-        typical_errors = self.typical(errors)
-        typical, worse_role = min(typical_errors), int(np.argmax(typical_errors))
-        if typical > _NEAR:
+        typical_errors = self.typical_errors(errors)
+        typical = min(typical_errors.values())
+        if typical > _NEAR_ENOUGH:
             yield Cause("another model", f"cosine {1 - typical:.2f} at best, or too many causes")
             return
-        probes = np.ones_like(self.long)
-        if typical < _EQUAL < typical_errors[worse_role] / _ALIKE:
-            probes = self.queries != worse_role
-            role = ("passage", "query")[worse_role]
-            yield Cause(f"{role} prompt", "another text, which is not found")
+        is_unexplained = np.ones_like(self.is_long)
+        worse_role = max(typical_errors, key=typical_errors.__getitem__)
+        differs_in_one_role = typical < _EQUAL < typical_errors[worse_role] / _SPREAD
+        if differs_in_one_role:
+            is_unexplained = self.roles != worse_role
+            yield Cause(f"{worse_role} prompt", "another text, which is not found")
         if typical > _EXACT:
-            cause = self._small_error(errors[probes & ~self.long], typical)
+            cause = self._uneven_error(errors[is_unexplained & ~self.is_long], typical)
             if cause is not None:
                 yield cause
                 return
-            yield self._precision(setup, typical, rounded())
-        odd = probes & (errors > max(_EQUAL, 30 * typical))
-        names = _names(self.probes, odd)
+            yield self._precision(setup, typical, load_in_bfloat16())
+        is_unexplained &= errors > max(_EQUAL, 30 * typical)  # far more than a typical text
+        names = self._names(is_unexplained)
         if names:
-            name = "tokenizer" if odd[~self.long].any() else "truncation"
-            yield Cause(name, f"in a way that was not tried; seen on: {names}")
+            cause_name = "truncation"
+            if is_unexplained[~self.is_long].any():
+                cause_name = "tokenizer"
+            yield Cause(cause_name, f"in a way that was not tried; seen on: {names}")
 
-    def _small_error(self, errors: Array, typical: float) -> Cause | None:
+    def _uneven_error(self, errors: Array, typical: float) -> Cause | None:
         """Return why texts differ a little, and unevenly; None if it may be precision."""
         low, high = np.nanpercentile(errors, (10, 90))
-        rest = f"1 - cosine is left at {low:.0e} to {high:.0e}"
-        nodes = _rounding_nodes(self.where)
-        if nodes:
-            return Cause("quantised activations", f"{nodes}, of fixed ranges; {rest}")
-        if high > _ALIKE * low:
-            return Cause("several causes", f"or int8 of fixed ranges; {rest}")
-        if typical > _COARSE and high > _EVEN * low:
-            return Cause("another model", f"or a part of ours; {rest}")
+        what_is_left = f"1 - cosine is left at {low:.0e} to {high:.0e}"
+        rounding = _rounding_nodes(self.where)
+        if rounding:
+            return Cause("quantised activations", f"{rounding}, of fixed ranges; {what_is_left}")
+        if high > _SPREAD * low:
+            return Cause("several causes", f"or int8 of fixed ranges; {what_is_left}")
+        if typical > _COARSE and high > _SPREAD_IF_COARSE * low:
+            return Cause("another model", f"or a part of ours; {what_is_left}")
         return None
 
-    def _precision(self, setup: Setup, typical: float, rounded: _Reference) -> Cause:
+    def _precision(self, setup: Setup, typical: float, reference_in_bfloat16: _Reference) -> Cause:
         """Return how many bits an error is like, by what our model in bfloat16 would have."""
-        vectors = rounded.vectors(setup, self.probes)
-        bits = np.median(_errors(vectors, self.ours.vectors(setup, self.probes))[self.plain])
-        left = np.nanmedian(_errors(vectors, self.theirs)[self.plain])
-        like = "float16" if typical < bits / 10 else "bfloat16"
-        if left > typical / 2 and typical > 2 * bits:
-            like = "int8 or fewer bits, a near checkpoint, or an unknown change of all texts"
-        return Cause("precision", f"1 - cosine is {typical:.0e} for any text, as with {like}")
+        vectors = reference_in_bfloat16.vectors(setup, self.probes)
+        errors_of_bfloat16 = _errors(vectors, self.reference.vectors(setup, self.probes))
+        error_of_bfloat16 = np.median(errors_of_bfloat16[self.is_plain])
+        distance = np.nanmedian(_errors(vectors, self.other_vectors)[self.is_plain])
+        precision = "bfloat16"
+        if typical < error_of_bfloat16 / 10:
+            precision = "float16"
+        if distance > typical / 2 and typical > 2 * error_of_bfloat16:
+            precision = "int8 or fewer bits, a near checkpoint, or an unknown change of all texts"
+        detail = f"1 - cosine is {typical:.0e} for any text, as with {precision}"
+        return Cause("precision", detail)
 
 
 def _prompt_changes(role: str, setup: Setup, prompt: str, other: str) -> Iterator[Change]:
     """Yield what may have happened to the prompt of a role; ``other`` is the other role's."""
-    if getattr(setup, role) != prompt:
+    is_changed_already = getattr(setup, role) != prompt
+    if is_changed_already:
         return
-    prompts = {
+    possible_prompts = {
         f"{prompt!r} is missing": "",
         f"{prompt!r} is doubled": prompt + prompt,
         f"{prompt!r} without white space at its ends": prompt.strip(),
         f"{other!r}, that of the other role": other,
     }
-    for detail, changed in prompts.items():
-        if changed != prompt:
-            yield Change(f"{role} prompt", detail, {role: changed})
+    for detail, possible_prompt in possible_prompts.items():
+        if possible_prompt != prompt:
+            yield Change(f"{role} prompt", detail, {role: possible_prompt})
 
 
 def _rounding_nodes(where: Any) -> str:
     """Return how many nodes of a graph's file round activations; empty for none, or no file."""
     file = Path(str(where))
-    if file.suffix not in _ROUNDING or not file.is_file():
+    node = _ROUNDING_NODES.get(file.suffix)
+    if node is None or not file.is_file():
         return ""
-    name, spelling = _ROUNDING[file.suffix]
-    count = file.read_bytes().count(spelling)
-    if not count:
+    count = file.read_bytes().count(node.spelling)
+    if count == 0:
         return ""
-    return f"{count} {name} nodes in {where}"
-
-
-def _names(probes: Sequence[Probe], chosen: NDArray[np.bool_]) -> str:
-    names = (probes[i].name for i in np.flatnonzero(chosen).tolist() if probes[i].text)
-    return ", ".join(dict.fromkeys(names))
+    return f"{count} {node.name} nodes in {where}"
 
 
 def _errors(first: NDArray[Any], second: NDArray[Any]) -> Array:
     """Return 1 - cosine (N,) of rows, over the dimensions that both have; NaN for a NaN."""
     width = min(first.shape[1], second.shape[1])
-    a, b = (each[:, :width].astype(np.float64) for each in (first, second))
-    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return np.asarray(1 - (a * b).sum(axis=1) / np.where(lengths == 0, 1, lengths))
+    first, second = first[:, :width].astype(np.float64), second[:, :width].astype(np.float64)
+    products = (first * second).sum(axis=1)
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    return np.asarray(1 - products / np.where(lengths == 0, 1, lengths))
 
 
 def _digits(errors: Array) -> Array:
@@ -576,99 +715,130 @@ def _digits(errors: Array) -> Array:
     return np.log10(np.maximum(np.nan_to_num(errors, nan=1.0), 1e-7))
 
 
-def _other(where: Any, ours: _Reference, *, raw: bool) -> tuple[Encode, str]:
+def _other(where: Any, reference: _Reference, *, raw: bool) -> tuple[Encode, str]:
     """Return what encodes texts of a role in the other program, and its name."""
+    if isinstance(where, str | Path):
+        return _other_by_spec(str(where), reference, raw=raw)
+    model = loaded(where)
+    if encodes(model):
+        return _with_role(model), model.label
+    name = type(model).__name__
+    if hasattr(model, "encode_query"):
+        return _by_methods(model.encode_query, model.encode_document), name
+    if hasattr(model, "embed_query"):
 
-    def prompted(encode: Callable[[list[str]], Vectors]) -> Encode:
-        prompts = {role: "" if raw else getattr(ours.base, role) for role in ("query", "passage")}
-        return lambda texts, role: encode([prompts[role] + text for text in texts])
+        def embed_queries(texts: list[str]) -> list[Any]:
+            return [model.embed_query(text) for text in texts]
 
-    options: Any = {"cache": False, "show_progress": False}
-    if not isinstance(where, str | Path):
-        where = loaded(where)
-    if not isinstance(where, str | Path) and not encodes(where):
-        name = type(where).__name__
-        if hasattr(where, "encode_query"):
-            methods = where.encode_query, where.encode_document
-        elif hasattr(where, "embed_query"):  # of one text
-            methods = lambda texts: list(map(where.embed_query, texts)), where.embed_documents
-        else:
-            return prompted(WrappedEncoder(where).prompted({}).encode), name
-        query, passage = (WrappedEncoder(SimpleNamespace(encode=each)) for each in methods)
-        return lambda texts, role: (query if role == "query" else passage).encode(texts), name
-    spec = str(where)
+        return _by_methods(embed_queries, model.embed_documents), name
+    return _with_prompts(WrappedEncoder(model).prompted({}).encode, reference, raw=raw), name
+
+
+def _other_by_spec(spec: str, reference: _Reference, *, raw: bool) -> tuple[Encode, str]:
+    """Return what encodes texts at an address, with a graph's file, or by a model of ours."""
     if spec.startswith(("http://", "https://", "api:")):
-        encoder = load_encoder(f"api:{spec.removeprefix('api:')}", prompts={}, **options)
-        return prompted(encoder.encode), encoder.source.spec.removeprefix("api:")
+        address = spec.removeprefix("api:")
+        encoder = load_encoder(f"api:{address}", prompts={}, cache=False, show_progress=False)
+        name = encoder.source.spec.removeprefix("api:")
+        return _with_prompts(encoder.encode, reference, raw=raw), name
     if spec.endswith(".gguf"):
         raise SpecError(
             f"{spec}: serve it, `llama-server -m {spec} --embeddings`, and give its address, such "
             "as http://localhost:8080/v1#model"
         )
     if spec.endswith((".onnx", ".xml")):
-        return prompted(_graph(Path(spec), ours)), spec
-    if isinstance(where, str | Path):
-        other, name = load_encoder(spec, **options), spec
-    else:
-        other, name = where, where.label
-    return lambda texts, role: other.encode(texts, role=role), name
+        return _with_prompts(_graph(Path(spec), reference), reference, raw=raw), spec
+    return _with_role(load_encoder(spec, cache=False, show_progress=False)), spec
 
 
-def _graph(file: Path, ours: _Reference) -> Callable[[list[str]], Vectors]:
+def _with_prompts(
+    encode: Callable[[list[str]], Vectors], reference: _Reference, *, raw: bool
+) -> Encode:
+    """Return what encodes texts with our prompts; ``raw`` is for what adds its own."""
+    prompts = {"query": reference.base.query, "passage": reference.base.passage}
+    if raw:
+        prompts = {"query": "", "passage": ""}
+    return lambda texts, role: encode([prompts[role] + text for text in texts])
+
+
+def _with_role(encoder: Encoder) -> Encode:
+    return lambda texts, role: encoder.encode(texts, role=role)
+
+
+def _by_methods(encode_queries: Callable[..., Any], encode_passages: Callable[..., Any]) -> Encode:
+    """Return what encodes texts by an object's method for their role."""
+    encoders = {
+        "query": WrappedEncoder(SimpleNamespace(encode=encode_queries)),
+        "passage": WrappedEncoder(SimpleNamespace(encode=encode_passages)),
+    }
+    return lambda texts, role: encoders[role].encode(texts)
+
+
+def _graph(file: Path, reference: _Reference) -> Callable[[list[str]], Vectors]:
     """Return what encodes texts by a graph, on our tokens; states are pooled as ours are."""
     import torch
 
     from qwen3nb.extraction.onnx_graph import graph_states
 
-    if not (file.is_file() and ours.varies):
-        raise SpecError(f"{file}: expected a graph of {ours.encoder.label}, a transformer")
+    if not (file.is_file() and reference.has_runner):
+        raise SpecError(f"{file}: expected a graph of {reference.encoder.label}, a transformer")
     try:
-        run = graph_states(file)
+        states_of = graph_states(file)
     except ImportError as error:
         raise SpecError(f"{file}: needs {error.name}: pip install {error.name}") from None
 
     def vector(text: str) -> Vectors:
-        ids = torch.tensor([ours.row(ours.base, text)], dtype=torch.int64)
-        if not ids.numel():  # zero, as ours is
-            return np.zeros(ours.encoder.width, dtype=np.float32)
-        states = run(ids, torch.ones_like(ids)).float()
-        if states.ndim == 3:
-            states = pool(states, torch.ones(states.shape[:2]), how=ours.base.pooling)
+        tokens = torch.tensor([reference.row(reference.base, text)], dtype=torch.int64)
+        if tokens.numel() == 0:  # zero, as ours is
+            return np.zeros(reference.encoder.width, dtype=np.float32)
+        states = states_of(tokens, torch.ones_like(tokens)).float()
+        is_pooled = states.ndim == 2
+        if not is_pooled:
+            states = pool(states, torch.ones(states.shape[:2]), how=reference.base.pooling)
         return states[0].numpy()
 
     def encode(texts: list[str]) -> Vectors:
-        rows = np.stack([vector(text) for text in texts])
-        return truncate_dimensions(rows, rows.shape[1], unit=ours.encoder.normalize)
+        vectors = np.stack([vector(text) for text in texts])
+        return truncate_dimensions(vectors, vectors.shape[1], unit=reference.encoder.normalize)
 
     return encode
 
 
-def _rankings(encoder: Encoder, theirs: Encode, queries: int) -> Rankings:
+def _rankings(encoder: Encoder, encode_there: Encode, queries: int) -> Rankings:
+    """Search PyDocs, or a sample with so many queries, with both."""
     whole = load_pydocs()
-    pydocs = whole.sample(documents=4 * queries, queries=queries) if queries else whole
-    names, texts = list(pydocs.corpus), list(pydocs.corpus.values())
-    scores, tops = {}, []
-    both = {"here": lambda texts, role: encoder.encode(texts, role=role), "there": theirs}
-    for side, encode in both.items():
-        hits = search(
-            encode(list(pydocs.queries.values()), "query"),
-            encode(texts, "passage"),
-            k=10,
-            **search_options(encoder),
-        )
-        run = hits.run(pydocs.queries, names)
+    pydocs = whole
+    if queries:
+        pydocs = whole.sample(documents=4 * queries, queries=queries)
+    hits_here = _search_pydocs(pydocs, _with_role(encoder), encoder)
+    hits_there = _search_pydocs(pydocs, encode_there, encoder)
+    scores = {}
+    for side, hits in (("here", hits_here), ("there", hits_there)):
+        run = hits.run(pydocs.queries, list(pydocs.corpus))
         scores[side] = score_run(pydocs.qrels, run)["nDCG@10"]
-        tops.append(hits.ids)
     matrix = join(scores, task="PyDocs", metric="nDCG@10", clusters=pydocs.clusters)
     (difference,) = paired_differences(matrix, pairs=[("there", "here")], seed=0)
+    theirs_mean, ours_mean = difference.means
+    has_other_first = hits_here.ids[:, 0] != hits_there.ids[:, 0]
+    shares = []
+    for documents_here, documents_there in zip(hits_here.ids, hits_there.ids, strict=True):
+        shared = set(documents_here) & set(documents_there)
+        shares.append(len(shared) / len(documents_here))
     return Rankings(
         queries=difference.n,
         of=len(whole.query_names),
-        documents=len(names),
-        ours=difference.means[1],
-        theirs=difference.means[0],
+        documents=len(pydocs.corpus),
+        ours=ours_mean,
+        theirs=theirs_mean,
         difference=difference.difference,
         interval=difference.interval,
-        other_first=int((tops[0][:, 0] != tops[1][:, 0]).sum()),
-        shared=float(np.mean([len({*a} & {*b}) / len(a) for a, b in zip(*tops, strict=True)])),
+        other_first=int(has_other_first.sum()),
+        shared=float(np.mean(shares)),
     )
+
+
+def _search_pydocs(pydocs: PyDocs, encode: Encode, encoder: Encoder) -> Hits:
+    """Return the first ten documents of each query, compared as our model compares vectors."""
+    queries = encode(list(pydocs.queries.values()), "query")
+    documents = encode(list(pydocs.corpus.values()), "passage")
+    return search(queries, documents, k=10, **search_options(encoder))

@@ -110,17 +110,18 @@ class Run:
         Raises:
             DataError: an id is empty or has white space, which TREC's formats cannot express.
         """
-        if not (self.runs and qrels):  # only searches have qrels
+        is_search = bool(qrels)
+        if not (self.runs and is_search):
             return result
-        file, tag = result.path(self.folder), result.model.label
-        data = qrels_bytes(file, qrels)
-        digest = sha256(data).hexdigest()
-        written = write_bytes(run_path(file, digest, kind="qrels"), data)
-        files = replace(result.files, qrels={written.name: digest})
+        record, label = result.path(self.folder), result.model.label
+        content = qrels_bytes(record, qrels)
+        digest = sha256(content).hexdigest()
+        file = write_bytes(run_path(record, digest, kind="qrels"), content)
+        files = replace(result.files, qrels={file.name: digest})
         if ranked is not None:
-            digest = run_digest(file, ranked, tag=tag, distinct=True)
-            written = write_run(run_path(file, digest), ranked, tag=tag, distinct=True)
-            files = replace(files, runs={written.name: digest})
+            digest = run_digest(record, ranked, tag=label, distinct=True)
+            file = write_run(run_path(record, digest), ranked, tag=label, distinct=True)
+            files = replace(files, runs={file.name: digest})
         return replace(result, files=files)
 
 
@@ -171,13 +172,14 @@ class EvaluationRun:
     def __repr__(self) -> str:
         plural = "s" if len(self) != 1 else ""
         counts = [f"{len(self)} record{plural}"]
-        for items, what in (
-            (self.reused, "reused"),
-            (self.skipped, "skipped"),
-            (self.failures, "failed"),
-        ):
+        items_by_fate = {
+            "reused": self.reused,
+            "skipped": self.skipped,
+            "failed": self.failures,
+        }
+        for fate, items in items_by_fate.items():
             if items:
-                counts.append(f"{len(items)} {what}")
+                counts.append(f"{len(items)} {fate}")
         lines = [f"<EvaluationRun: {', '.join(counts)}>"]
         lines += [f"  {result!r}" for result in self]
         lines += [f"  {name}: skipped, {reason}" for name, reason in self.skipped.items()]
@@ -199,9 +201,9 @@ class EvaluationRun:
         """Raise an EvaluationError that lists each failure with its reason, if there are any."""
         if not self.failures:
             return
-        tried = len(self.failures) + len(self.results) + len(self.skipped)
+        number_of_items = len(self.failures) + len(self.results) + len(self.skipped)
         message = (
-            f"{self.label}: {len(self.failures)} of {tried} {self.kind} failed; "
+            f"{self.label}: {len(self.failures)} of {number_of_items} {self.kind} failed; "
             f"records in {self.folder}: {len(self.results)}"
         )
         raise EvaluationError("\n".join([message, *self.failure_lines()]), run=self)
@@ -232,7 +234,7 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
         try:
             for model, item in find():
                 file = record_path(model, item, run)
-                result, is_new = _record_of(model, item, run)
+                result, is_new = _evaluate_or_reuse(model, item, run)
                 results.append(result)  # only what is on disk
                 if not is_new:
                     reused.append(item.name)
@@ -254,15 +256,15 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     return outcome
 
 
-def _record_of(model: Any, item: Item, run: Run) -> tuple[Result, bool]:
+def _evaluate_or_reuse(model: Any, item: Item, run: Run) -> tuple[Result, bool]:
     """Return the record of a model on an item, stored or saved now, and whether it is new."""
     file = record_path(model, item, run)
     with exclusive_lock(file, purpose="evaluates"):  # other processes then find the saved record
         if not run.fresh:
-            earlier = stored(model, item, run)
-            if earlier is not None:
-                used_again(file, earlier.checksum)
-                return earlier, False
+            stored_record = stored(model, item, run)
+            if stored_record is not None:
+                used_again(file, stored_record.checksum)
+                return stored_record, False
         result = item.evaluate(loaded(model), run)
         result.save(run.folder)
         file.with_suffix(_NOTE).unlink(missing_ok=True)
@@ -278,19 +280,19 @@ class Work:
         self._started = time.perf_counter()
 
     def _done(self) -> dict[str, float]:
-        now = asdict(self.model.stats)
-        return {name: value - self._before[name] for name, value in now.items()}
+        current = asdict(self.model.stats)
+        return {name: value - self._before[name] for name, value in current.items()}
 
     def counts(self) -> dict[str, int]:
         """Numbers of texts truncated, empty or with special tokens, and of tokens of a server."""
-        done = self._done()
-        named = {
-            "texts cut to the maximum length": done["cut"],
-            "empty texts": done["empty"],
-            "texts with a special token of the tokenizer": done["special"],
-            "tokens that the server counted": done["tokens"],
+        work = self._done()
+        numbers = {
+            "texts cut to the maximum length": work["cut"],
+            "empty texts": work["empty"],
+            "texts with a special token of the tokenizer": work["special"],
+            "tokens that the server counted": work["tokens"],
         }
-        return {text: int(count) for text, count in named.items() if count}
+        return {text: int(count) for text, count in numbers.items() if count}
 
     def record(
         self,
@@ -344,15 +346,15 @@ class Work:
         )
 
     def _cost(self) -> RunCost:
-        done = self._done()
+        work = self._done()
         texts_per_second = None
-        if done["seconds"]:
-            texts_per_second = done["encoded"] / done["seconds"]
+        if work["seconds"]:
+            texts_per_second = work["encoded"] / work["seconds"]
         return RunCost(
             seconds=time.perf_counter() - self._started,
-            texts=int(done["texts"]),
-            encoded=int(done["encoded"]),
-            cached=int(done["cached"]),
+            texts=int(work["texts"]),
+            encoded=int(work["encoded"]),
+            cached=int(work["cached"]),
             texts_per_second=texts_per_second,
             peak_memory_bytes=peak_memory(),
         )
@@ -369,7 +371,9 @@ def _environment(model: ModelInfo, device: str) -> Environment:
     elif model.parameters and device.startswith("cuda"):
         import torch
 
-        tf32 = "without" if torch.get_float32_matmul_precision() == "highest" else "with"
+        tf32 = "with"
+        if torch.get_float32_matmul_precision() == "highest":
+            tf32 = "without"
         linear = f"{torch.cuda.get_device_name(device)}, {tf32} TF32"
     return Environment.current(device=device, precision=precision, linear=linear)
 
@@ -402,9 +406,11 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
         return None
     if result.environment.versions != Environment.current().versions:
         return None
-    missing = [name for name in item.measures if name not in result.metrics]
-    if missing:
-        log.warning("%s: evaluated again, as it was recorded without %s", file, ", ".join(missing))
+    missing_metrics = [name for name in item.measures if name not in result.metrics]
+    if missing_metrics:
+        log.warning(
+            "%s: evaluated again, as it was recorded without %s", file, ", ".join(missing_metrics)
+        )
         return None
     if run.runs and result.task.type in SEARCH_TYPES:
         complete = result.files.runs and result.files.qrels

@@ -12,7 +12,7 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs
 from qwen3nb.evaluation.evaluate import CollectionItem
 from qwen3nb.evaluation.retrieval.first_stage import search_collection
 from qwen3nb.extraction.export import ExportOptions
-from qwen3nb.metrics.aggregate import means
+from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
@@ -47,7 +47,7 @@ from qwen3nb.models.types import EncoderError, SpecError, Vectors
 from qwen3nb.utils.atomic_files import write_text
 
 log = logging.getLogger(__name__)
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_SCORE_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class TrainingEvaluator(BaseEvaluator, TrainerCallback):
@@ -108,10 +108,13 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         super().__init__()
         if isinstance(data, str | Path):
             file = Path(data).expanduser()
-            data = read_pairs(file) if file.is_file() else _only(find_collections(data))
+            if file.is_file():
+                data = read_pairs(file)
+            else:
+                data = _only(find_collections(data))
         self._data = data
         self.name = name.removeprefix("eval_") or data.name
-        if not _NAME.fullmatch(self.name):
+        if not _SCORE_NAME.fullmatch(self.name):
             raise ValueError(f"expected a name of letters, digits and ._-; got {self.name!r:.60}")
         self.primary_metric = self.name
         self._options = ExportOptions(**options)
@@ -145,9 +148,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         """Refuse a model that cannot be scored, or is sharded, before training starts."""
         self._training = True
         # The main process has only a part of sharded weights.
-        fsdp = any(type(each).__name__ == "FullyShardedDataParallel" for each in model.modules())
-        marks = ("full_tensor", "ds_id")  # of FSDP's second version and of DeepSpeed's ZeRO-3
-        if fsdp or any(hasattr(each, mark) for each in model.parameters() for mark in marks):
+        if _is_sharded(model):
             raise SpecError(
                 f"{type(model).__name__}: its weights are sharded over processes (FSDP, ZeRO-3), "
                 "so no process can score it alone; score the checkpoints: qwen3nb eval "
@@ -164,9 +165,16 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         self, args: Any, state: Any, control: Any, *, metrics: Any = None, **trainer: Any
     ) -> None:
         """Score the model, and add the scores to the trainer's metrics and to its log."""
-        metrics = {} if metrics is None else metrics
-        if self.metric not in metrics:  # already there if this is also the trainer's evaluator
-            metrics.update((self._training and self._logged(state)) or self._log(state, **trainer))
+        if metrics is None:
+            metrics = {}
+        if self.metric in metrics:  # this is also the trainer's evaluator
+            return
+        scores: dict[str, float] = {}
+        if self._training:
+            scores = self._logged(state)
+        if not scores:
+            scores = self._log(state, **trainer)
+        metrics.update(scores)
 
     def on_save(self, args: Any, state: Any, control: Any, **trainer: Any) -> None:
         """Score the model at a checkpoint whose step was not evaluated, and add it to its state."""
@@ -180,9 +188,9 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         if not file.is_file():
             log.warning("%s: missing, so the score is only in the next checkpoint", file)
             return
-        written = json.loads(file.read_bytes()) | {"log_history": state.log_history}
+        trainer_state = json.loads(file.read_bytes()) | {"log_history": state.log_history}
         # As written by transformers: a loss or a score may be NaN.
-        write_text(file, json.dumps(written, indent=2, sort_keys=True) + "\n")
+        write_text(file, json.dumps(trainer_state, indent=2, sort_keys=True) + "\n")
 
     def _logged(self, state: Any) -> dict[str, float]:
         """Return the scores of this step in the log, by their names there."""
@@ -195,10 +203,15 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         self, state: Any, *, model: Any = None, processing_class: Any = None, **_: Any
     ) -> dict[str, float]:
         """Score the model in the main process; add the scores to the log of every process."""
-        own = self._scores(model, processing_class) if state.is_world_process_zero else {}
-        scores = {f"eval_{name}": value for name, value in _of_main_process(own).items()}
-        epoch = {} if state.epoch is None else {"epoch": state.epoch}
-        state.log_history.append({**scores, "step": state.global_step, **epoch})
+        scores: dict[str, float] = {}
+        if state.is_world_process_zero:
+            scores = self._scores(model, processing_class)
+        scores = _of_main_process(scores)
+        scores = {f"eval_{name}": value for name, value in scores.items()}
+        entry = {**scores, "step": state.global_step}
+        if state.epoch is not None:
+            entry["epoch"] = state.epoch
+        state.log_history.append(entry)
         return scores
 
     def _scores(self, model: Any, tokenizer: Any) -> dict[str, float]:
@@ -213,12 +226,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     def _value(self, encoder: Encoder) -> float:
         """Return the score; NaN, with a warning, if the model has none."""
         try:
-            if isinstance(self._data, STSPairs):
-                score = evaluate_sts(encoder, self._data).spearman
-            else:
-                main, qrels = RECORDED["collection"][0], self._data.qrels
-                run = search_collection(self._data, encoder, depth=CollectionItem(self._data).depth)
-                score = means(score_run(qrels, run, [main], zeros=True))[main]
+            score = self._score(encoder)
             value, reason = score.value, score.undefined
         except EncoderError as error:
             value, reason = None, str(error)
@@ -227,27 +235,54 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
             return math.nan
         return value
 
+    def _score(self, encoder: Encoder) -> Aggregate:
+        """Return Spearman's correlation of pairs, or nDCG@10 of a collection."""
+        if isinstance(self._data, STSPairs):
+            return evaluate_sts(encoder, self._data).spearman
+        metric = RECORDED["collection"][0]
+        depth = CollectionItem(self._data).depth
+        run = search_collection(self._data, encoder, depth=depth)
+        scores = score_run(self._data.qrels, run, [metric], zeros=True)
+        return means(scores)[metric]
+
     def _encoder(self, model: Any, tokenizer: Any) -> Encoder:
         if isinstance(model, SentenceTransformer):
             return WrappedEncoder(model, batch_size=self._batch_size, show_progress=False)
-        own = self._own_tokenizer(model, tokenizer)
-        return TrainedEncoder(model, own, self._options, batch_size=self._batch_size)
+        own_tokenizer = self._own_tokenizer(model, tokenizer)
+        return TrainedEncoder(model, own_tokenizer, self._options, batch_size=self._batch_size)
 
-    def _own_tokenizer(self, model: Any, given: Any) -> Any:
-        """Return a copy of the tokenizer with prefix and end token."""
-        given = given if self._tokenizer is None else self._tokenizer
-        if given is None:
+    def _own_tokenizer(self, model: Any, trainers: Any) -> Any:
+        """Return a copy of the tokenizer with prefix and end token; else of the trainer's."""
+        source = trainers
+        if self._tokenizer is not None:
+            source = self._tokenizer
+        if source is None:
             raise SpecError(
                 f"no tokenizer for {type(model).__name__}: expected tokenizer= of "
                 "TrainingEvaluator, or processing_class= of the trainer"
             )
-        own = copy.deepcopy(given)
-        if isinstance(given, str | Path):
-            own = load_tokenizer(ModelFolder(given), model.config)
-        if self._options.prefix or self._options.append_eos:
-            end = own.eos_token if self._options.append_eos else None
-            surround(own.backend_tokenizer, prefix=self._options.prefix, end=end)
-        return own
+        if isinstance(source, str | Path):
+            tokenizer = load_tokenizer(ModelFolder(source), model.config)
+        else:
+            tokenizer = copy.deepcopy(source)
+        prefix, end_token = self._options.prefix, None
+        if self._options.append_eos:
+            end_token = tokenizer.eos_token
+        if prefix or self._options.append_eos:
+            surround(tokenizer.backend_tokenizer, prefix=prefix, end=end_token)
+        return tokenizer
+
+
+def _is_sharded(model: torch.nn.Module) -> bool:
+    """Return whether processes share the weights: by FSDP, or by DeepSpeed's ZeRO-3."""
+    for module in model.modules():
+        if type(module).__name__ == "FullyShardedDataParallel":
+            return True
+    for weight in model.parameters():
+        is_of_fsdp2, is_of_zero3 = hasattr(weight, "full_tensor"), hasattr(weight, "ds_id")
+        if is_of_fsdp2 or is_of_zero3:
+            return True
+    return False
 
 
 def _only(collections: list[TestCollection]) -> TestCollection:
@@ -274,14 +309,14 @@ def undisturbed(model: torch.nn.Module) -> Iterator[None]:
     NumPy and PyTorch, on the CPU and on the model's GPU.
     """
     modes = [(module, module.training) for module in model.modules()]
-    python, legacy = random.getstate(), np.random.get_state()
-    devices = {each.device for each in model.parameters() if each.device.type == "cuda"}
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    devices = {weight.device for weight in model.parameters() if weight.device.type == "cuda"}
     try:
         with torch.random.fork_rng(devices, device_type="cuda"), torch.no_grad():
             yield
     finally:
-        random.setstate(python)
-        np.random.set_state(legacy)
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
         for module, training in modes:
             module.training = training
 
@@ -303,7 +338,9 @@ class TrainedEncoder(Encoder):
                 a transformers release that runs the encoder causally.
         """
         encoder = _on_same_weights(model, options)
-        if causal_leak(states_of(encoder), encoder.config.vocab_size) == 0:
+        # Without a mask, later tokens change the states of earlier ones.
+        effect_of_later_tokens = causal_leak(states_of(encoder), encoder.config.vocab_size)
+        if effect_of_later_tokens == 0:
             raise SpecError(
                 f"{type(model).__name__}: this transformers release runs the encoder causally; "
                 "install transformers 5.2 or newer"
@@ -314,16 +351,16 @@ class TrainedEncoder(Encoder):
             encoder, pooling=options.pooling, normalize=options.normalize, batch_size=batch_size
         )
         self.device, self.width = str(encoder.device), int(encoder.config.hidden_size)
-        super().__init__(
-            Source(
-                spec=type(model).__qualname__,
-                kind=IN_MEMORY,
-                label="training",
-                prompts=named_prompts(options.prompts),
-            ),
-            ModelOptions(batch_size=batch_size, cache=False, show_progress=False),
-            settings={"fingerprint": uuid.uuid4().hex, "normalize": options.normalize},
+        source = Source(
+            spec=type(model).__qualname__,
+            kind=IN_MEMORY,
+            label="training",
+            prompts=named_prompts(options.prompts),
         )
+        model_options = ModelOptions(batch_size=batch_size, cache=False, show_progress=False)
+        # Each evaluation is of other weights, so none has the identity of another.
+        settings = {"fingerprint": uuid.uuid4().hex, "normalize": options.normalize}
+        super().__init__(source, model_options, settings=settings)
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         self._runner.batch_size = self.batch_size
@@ -334,28 +371,44 @@ class TrainedEncoder(Encoder):
 
 def _on_same_weights(model: Any, options: ExportOptions) -> Qwen3EncoderModel:
     """Return the encoder of ``model``, in evaluation mode, with shared weights."""
-    name = type(model).__name__
-    fields = model.config.to_dict() if hasattr(model, "config") else {}
+    class_name = type(model).__name__
+    fields = {}
+    if hasattr(model, "config"):
+        fields = model.config.to_dict()
     if fields.get("model_type") not in MODEL_TYPES:
         raise SpecError(
-            f"{name}: expected a SentenceTransformer, or an encoder-decoder with one of the model "
-            f"types {', '.join(MODEL_TYPES)}; got {fields.get('model_type')!r}"
+            f"{class_name}: expected a SentenceTransformer, or an encoder-decoder with one of the "
+            f"model types {', '.join(MODEL_TYPES)}; got {fields.get('model_type')!r}"
         )
     config = encoder_config(fields, pooling=options.pooling, normalize=options.normalize)
-    with torch.device("meta"):
+    with torch.device("meta"):  # no memory: the weights are the model's
         encoder = Qwen3EncoderModel(config)
-    tensors = model.state_dict()
-    weights = {new: tensors[name] for name in tensors if (new := encoder_name(name)) is not None}
-    if embedding := next((name for name in EMBEDDINGS if name in tensors), None):
-        weights["embed_tokens.weight"] = tensors[embedding]
-    whole = {key: value.shape for key, value in encoder.state_dict().items()}
-    if odd := [key for key in whole if key not in weights or weights[key].shape != whole[key]]:
+    weights = _encoder_weights(model.state_dict())
+    mismatched = []
+    for name, expected in encoder.state_dict().items():
+        if name not in weights or weights[name].shape != expected.shape:
+            mismatched.append(name)
+    if mismatched:
         raise SpecError(
-            f"{name}: {odd[0]} does not match its configuration ({len(odd)} such weights of the "
-            "encoder). A model with adapters (LoRA) cannot be scored during training; score "
-            "the result: qwen3nb eval --checkpoint FOLDER"
+            f"{class_name}: {mismatched[0]} does not match its configuration ({len(mismatched)} "
+            "such weights of the encoder). A model with adapters (LoRA) cannot be scored during "
+            "training; score the result: qwen3nb eval --checkpoint FOLDER"
         )
     encoder.load_state_dict(weights, assign=True)
     # Frequencies are not weights: compute them as in a loaded model.
     encoder.rotary_emb = Qwen3RotaryEmbedding(config=config).to(encoder.device)
     return encoder.eval()
+
+
+def _encoder_weights(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the weights of the encoder in an encoder-decoder's, by their names in an encoder."""
+    weights = {}
+    for name, tensor in tensors.items():
+        name_in_encoder = encoder_name(name)
+        if name_in_encoder is not None:
+            weights[name_in_encoder] = tensor
+    for name in EMBEDDINGS:
+        if name in tensors:
+            weights["embed_tokens.weight"] = tensors[name]
+            break
+    return weights

@@ -9,7 +9,7 @@ import pytest
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.retrieval.rerank import searched
+from qwen3nb.evaluation.retrieval.rerank import rerank_items
 
 QRELS = "query-id\tcorpus-id\tscore\nq1\td1\t1\n"
 
@@ -63,7 +63,7 @@ def test_an_incomplete_part_is_an_error_with_its_name(group, tmp_path, damage, n
     with pytest.raises(DataError, match=name):
         find_collections(group)
     with pytest.raises(DataError, match=name):
-        list(searched(group))
+        list(rerank_items(group))
     run = evaluate("bm25", group, output=tmp_path / "o", show_progress=False, strict=False)
     assert list(run.results) == []
     assert name in run.failures[str(group)]

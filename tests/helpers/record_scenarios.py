@@ -205,7 +205,7 @@ _NO_CUTS = {"pairs": 40, "cut": 0, "queries_cut": 0}
 def rerank(folder, *, factor=-1.0):
     data = TestCollection.from_beir(folder.parent / "words")
     with (
-        mock.patch.object(reranking.RerankItem, "scored", _scored(factor)),
+        mock.patch.object(reranking.RerankItem, "score_candidates", _scored(factor)),
         # A fork of a process that has used threads cannot try a library that needs them.
         mock.patch.dict("os.environ", QWEN3NB_LINEAR="mkl"),
     ):

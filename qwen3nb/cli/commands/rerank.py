@@ -180,11 +180,11 @@ def rerank_suite(
     """
     _need_one(data, tier)
 
-    from qwen3nb.evaluation.retrieval.first_stage import load_first
+    from qwen3nb.evaluation.retrieval.first_stage import load_retriever
     from qwen3nb.evaluation.retrieval.rerank import rerank as run
 
     reranker = _load_scorer(**arguments)
-    stage = load_first(*first, prompts=prompts)
+    stage = load_retriever(*first, prompts=prompts)
 
     def evaluation() -> EvaluationRun:
         return run(

@@ -146,19 +146,22 @@ def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -
     """
     if not pairs:
         raise ValueError("expected at least one word pair; got none")
-    covered = [pair for pair in pairs if pair[0] in vectors and pair[1] in vectors]
+    first_vectors, second_vectors, gold = [], [], []
+    for first_word, second_word, score in pairs:
+        if first_word in vectors and second_word in vectors:
+            first_vectors.append(vectors[first_word])
+            second_vectors.append(vectors[second_word])
+            gold.append(float(score))
     cosines: list[float] = []
-    if covered:
-        first = _unit_rows([vectors[word] for word, _, _ in covered])
-        second = _unit_rows([vectors[word] for _, word, _ in covered])
-        cosines = (first * second).sum(axis=1).tolist()
-    gold = [float(pair[2]) for pair in covered]
+    if gold:
+        products = _unit_rows(first_vectors) * _unit_rows(second_vectors)
+        cosines = products.sum(axis=1).tolist()
     columns = {"cosine": numbered(cosines), "gold": numbered(gold)}
     spearman = aggregate(columns, how="spearman", columns=("cosine", "gold"))
     p_value = None
-    if spearman.value is not None and len(covered) > 2:
+    if spearman.value is not None and len(gold) > 2:
         p_value = float(scipy.stats.spearmanr(cosines, gold).pvalue)
-    return WordSimilarity(spearman, p_value, len(covered), len(covered) / len(pairs))
+    return WordSimilarity(spearman, p_value, len(gold), len(gold) / len(pairs))
 
 
 def analogies(
@@ -179,20 +182,25 @@ def analogies(
     """
     if not questions or topk < 1:
         raise ValueError(f"expected questions and topk >= 1; got {len(questions)} and {topk}")
-    rows_of = {word: row for row, word in enumerate(vectors)}
-    covered = [question for question in questions if all(word in rows_of for word in question)]
+    row_of_word = {word: row for row, word in enumerate(vectors)}
+    rows = []  # of the words of each question
+    for question in questions:
+        if all(word in row_of_word for word in question):
+            rows.append([row_of_word[word] for word in question])
     hits: list[float] = []
-    if covered:
+    if rows:
         unit = _unit_rows(list(vectors.values()))
-        added = unit if scale else np.asarray(list(vectors.values()), dtype=np.float64)
-        rows = np.array([[rows_of[word] for word in question] for question in covered])
+        added = unit
+        if not scale:
+            added = np.asarray(list(vectors.values()), dtype=np.float64)
         for start in range(0, len(rows), _BLOCK):
-            hits += _answered(added, unit, rows[start : start + _BLOCK], topk).tolist()
+            block = np.array(rows[start : start + _BLOCK])
+            hits += _are_answered(added, unit, block, topk).tolist()
     accuracy = aggregate({"hit": numbered(hits)}, how="mean", columns=("hit",))
-    return Analogies(accuracy, topk, len(covered), len(covered) / len(questions), scale)
+    return Analogies(accuracy, topk, len(rows), len(rows) / len(questions), scale)
 
 
-def _answered(
+def _are_answered(
     added: Vectors, unit: Vectors, rows: NDArray[np.int64], topk: int
 ) -> NDArray[np.bool_]:
     """Return whether each question, a row (a, b, c, d) of row numbers, is answered.
@@ -200,15 +208,17 @@ def _answered(
     b − a + c is computed from ``added`` (N, D), and compared with ``unit`` (N, D).
     """
     a, b, c, d = rows.T
-    scores = (added[b] - added[a] + added[c]) @ unit.T
-    here = np.arange(len(rows))
-    wanted = scores[here, d].copy()
-    for excluded in (a, b, c):
-        scores[here, excluded] = -np.inf
-    # Answers among the three given words never count; ties count as not nearer.
-    excluded_answer = np.isneginf(scores[here, d])
-    scores[here, d] = -np.inf
-    return np.asarray(((scores >= wanted[:, None]).sum(axis=1) < topk) & ~excluded_answer)
+    scores = (added[b] - added[a] + added[c]) @ unit.T  # of all words, for each question
+    question = np.arange(len(rows))
+    score_of_answer = scores[question, d].copy()
+    for given_word in (a, b, c):
+        scores[question, given_word] = -np.inf
+    # An answer that is one of the given words never counts.
+    answer_is_given = np.isneginf(scores[question, d])
+    scores[question, d] = -np.inf
+    # Another word with the same score counts as nearer.
+    words_nearer = (scores >= score_of_answer[:, None]).sum(axis=1)
+    return np.asarray((words_nearer < topk) & ~answer_is_given)
 
 
 def clusters(
@@ -237,7 +247,9 @@ def clusters(
     from sklearn import metrics
     from sklearn.cluster import KMeans
 
-    points = _unit_rows(vectors) if scale else np.asarray(vectors)
+    points = np.asarray(vectors)
+    if scale:
+        points = _unit_rows(vectors)
     names = sorted(set(labels), key=str)
     if points.ndim != 2:
         raise ValueError(f"expected vectors (N, D); got {points.shape}")
@@ -254,12 +266,12 @@ def clusters(
         "homogeneity": metrics.homogeneity_score,
         "completeness": metrics.completeness_score,
     }
-    drawn: dict[str, dict[str, float]] = {name: {} for name in measures}
+    scores: dict[str, dict[str, float]] = {name: {} for name in measures}
     for seed in seeds:
         groups = KMeans(len(names), random_state=seed, n_init=starts).fit_predict(points)
         for name, measure in measures.items():
-            drawn[name][f"seed-{seed}"] = float(measure(truth, groups))
-    return Clusters(means(drawn), len(points), len(names), tuple(seeds), scale)
+            scores[name][f"seed-{seed}"] = float(measure(truth, groups))
+    return Clusters(means(scores), len(points), len(names), tuple(seeds), scale)
 
 
 def linear_probe(
@@ -279,15 +291,16 @@ def linear_probe(
     from sklearn.linear_model import LogisticRegression
 
     names = sorted({*train_labels, *test_labels}, key=str)
-    number = {name: index for index, name in enumerate(names)}
+    number_of_label = {name: number for number, name in enumerate(names)}
     model = LogisticRegression(max_iter=1000, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)  # an unconverged fit is not a result
-        model.fit(np.asarray(train), [number[label] for label in train_labels])
+        model.fit(np.asarray(train), [number_of_label[label] for label in train_labels])
     predicted = model.predict(np.asarray(test)).tolist()
-    truth = [number[label] for label in test_labels]
+    truth = [number_of_label[label] for label in test_labels]
+    hits = [number == label for number, label in zip(predicted, truth, strict=True)]
     columns = {
-        "hit": numbered(one == other for one, other in zip(truth, predicted, strict=True)),
+        "hit": numbered(hits),
         "truth": numbered(truth),
         "predicted": numbered(predicted),
     }
@@ -316,8 +329,10 @@ def _unit_rows(vectors: ArrayLike, *, least: int = 1) -> Vectors:
     if rows.ndim != 2 or len(rows) < least:
         raise ValueError(f"expected vectors (N, D) with N >= {least}; got {rows.shape}")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    if bad := np.flatnonzero(~np.isfinite(lengths) | (lengths == 0)).tolist():
-        raise ValueError(f"vectors {bad[:8]} are zero or not finite and have no direction")
+    has_no_direction = ~np.isfinite(lengths) | (lengths == 0)
+    invalid = np.flatnonzero(has_no_direction).tolist()
+    if invalid:
+        raise ValueError(f"vectors {invalid[:8]} are zero or not finite and have no direction")
     return np.asarray(rows / lengths)
 
 
@@ -344,37 +359,66 @@ def probe(
         DataError: a word file cannot be used.
         EncoderError: a vector is zero or not finite.
     """
-
-    def of_words(listed: Iterable[str]) -> dict[str, Vectors]:
-        unique = sorted(set(listed))
-        return dict(zip(unique, encoder.encode(unique), strict=True))
-
-    alike, solved = {}, {}
+    similarities, accuracies = {}, {}
     for file in map(Path, words):
         pairs = load_word_pairs(file)
-        known = of_words(word for pair in pairs for word in pair[:2])
-        alike[_name(file)] = word_similarity(pairs, known)
+        vectors = _word_vectors(encoder, [pair[:2] for pair in pairs])
+        similarities[_name(file)] = word_similarity(pairs, vectors)
     for file in map(Path, questions):
-        loaded = load_analogies(file)
-        vectors = of_words(word for question in loaded for word in question)
-        solved[_name(file)] = analogies(loaded, vectors, scale=True)
-    grouping, learning = (
-        embedded_task(f"PyDocsSample{kind}") for kind in ("Clustering", "Classification")
+        words_of_questions = load_analogies(file)
+        vectors = _word_vectors(encoder, words_of_questions)
+        accuracies[_name(file)] = analogies(words_of_questions, vectors, scale=True)
+    return Probes(
+        encoder.label,
+        similarities,
+        accuracies,
+        _cluster_sample(encoder),
+        _classify_sample(encoder, seed=seed),
+        vector_geometry(encoder.encode(author_sentences())),
     )
-    grouping.load_data()
-    rows = grouping.dataset["test"]
-    embedded = encoder.encode(list(rows["sentences"]))
-    grouped = clusters(embedded, list(rows["labels"]), seeds=CLUSTER_SEEDS, starts=_STARTS)
-    learning.load_data()
-    train, test = (
-        (encoder.encode(list(part["text"])), list(part["label"]))
-        for part in (learning.dataset["train"], learning.dataset["test"])
+
+
+def _word_vectors(encoder: Encoder, groups: Iterable[Iterable[str]]) -> dict[str, Vectors]:
+    """Return the vector of each word in any of the groups."""
+    words: set[str] = set()
+    for group in groups:
+        words.update(group)
+    distinct = sorted(words)
+    return dict(zip(distinct, encoder.encode(distinct), strict=True))
+
+
+def _cluster_sample(encoder: Encoder) -> Clusters:
+    """Cluster the PyDocs sample."""
+    task = embedded_task("PyDocsSampleClustering")
+    task.load_data()
+    rows = task.dataset["test"]
+    vectors = encoder.encode(list(rows["sentences"]))
+    return clusters(vectors, list(rows["labels"]), seeds=CLUSTER_SEEDS, starts=_STARTS)
+
+
+def _classify_sample(encoder: Encoder, *, seed: int) -> LinearProbe:
+    """Classify the PyDocs sample."""
+    task = embedded_task("PyDocsSampleClassification")
+    task.load_data()
+    train, test = task.dataset["train"], task.dataset["test"]
+    return linear_probe(
+        encoder.encode(list(train["text"])),
+        list(train["label"]),
+        encoder.encode(list(test["text"])),
+        list(test["label"]),
+        seed=seed,
     )
-    learnt = linear_probe(*train, *test, seed=seed)
-    sentences = sorted({text for first, second, _ in author_sts() for text in (first, second)})
-    geometry = vector_geometry(encoder.encode(sentences))
-    return Probes(encoder.label, alike, solved, grouped, learnt, geometry)
+
+
+def author_sentences() -> list[str]:
+    """Return the sentences of AuthorSTS, sorted."""
+    sentences: set[str] = set()
+    for first, second, _ in author_sts():
+        sentences.update((first, second))
+    return sorted(sentences)
 
 
 def _name(file: Path) -> str:
-    return file.name if file.is_dir() else file.name.partition(".")[0]
+    if file.is_dir():
+        return file.name
+    return file.name.partition(".")[0]

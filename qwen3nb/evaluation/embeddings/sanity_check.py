@@ -22,13 +22,19 @@ from numpy.typing import NDArray
 
 from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
-from qwen3nb.evaluation.embeddings.probes import COLLAPSED_VARIANCE, Geometry, vector_geometry
+from qwen3nb.evaluation.embeddings.probes import (
+    COLLAPSED_VARIANCE,
+    Geometry,
+    author_sentences,
+    vector_geometry,
+)
 from qwen3nb.evaluation.embeddings.sts import STSPairs, STSScores, local_sts_benchmark
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.capabilities import searches
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import loaded
+from qwen3nb.models.search.searcher import Searcher
 
 STS_NEEDED, STS_TARGET = 0.70, 0.75  # Spearman on STS-B
 MRR_TARGET = 0.30  # MRR@10 on MS MARCO
@@ -85,25 +91,29 @@ class SanityCheck:
     def verdict(self) -> str:
         """The worst verdict of the checks: ``FAILED``, ``WARNING`` or ``PASSED``."""
         verdicts = {check.verdict for check in self.checks}
-        return next((each for each in ("FAILED", "WARNING") if each in verdicts), "PASSED")
+        for worst in ("FAILED", "WARNING"):
+            if worst in verdicts:
+                return worst
+        return "PASSED"
 
     def as_dict(self) -> dict[str, Any]:
         """Return verdict, checks and a summary of the geometry as JSON values."""
-        geometry = self.geometry
+        geometry = None
+        if self.geometry is not None:
+            geometry = {
+                "texts": self.geometry.texts,
+                "dimension": self.geometry.dimension,
+                "low_variance_dimensions": self.geometry.collapsed,
+                "mean_cosine": self.geometry.mean_cosine,
+                "effective_rank": self.geometry.effective_rank,
+                "singular_values": self.geometry.singular_values.tolist(),
+            }
         return {
             "model": self.model,
             "identity": self.identity,
             "verdict": self.verdict,
             "checks": [asdict(check) for check in self.checks],
-            "geometry": geometry
-            and {
-                "texts": geometry.texts,
-                "dimension": geometry.dimension,
-                "low_variance_dimensions": geometry.collapsed,
-                "mean_cosine": geometry.mean_cosine,
-                "effective_rank": geometry.effective_rank,
-                "singular_values": geometry.singular_values.tolist(),
-            },
+            "geometry": geometry,
         }
 
 
@@ -123,31 +133,36 @@ def sanity_check(model: Any) -> SanityCheck:
     model = loaded(model)
     pydocs = load_pydocs().sample(**QUICK)
     if searches(model):
-        none = Check("vectors", "NOT APPLICABLE", f"{model.label} {model.only_searches}")
-        model.index([{"id": name, "text": text} for name, text in pydocs.corpus.items()])
-        rows = [{"id": query, "text": text} for query, text in pydocs.queries.items()]
-        ranked = _retrieval(model.search(rows, top_k=DEPTH), pydocs)
-        return SanityCheck(model.label, model.identity, (none, ranked))
-    sentences = sorted({text for first, second, _ in author_sts() for text in (first, second)})
-    spoken = model.encode(sentences)
+        return _check_searcher(model, pydocs)
+    sentences = author_sentences()
+    sentence_vectors = model.encode(sentences)
     documents = model.encode(list(pydocs.corpus.values()), role="passage")
     queries = model.encode(list(pydocs.queries.values()), role="query")
-    geometry = vector_geometry(np.concatenate([documents, spoken]))
+    geometry = vector_geometry(np.concatenate([documents, sentence_vectors]))
     dimension, lengths, *spread = _geometry(geometry, model)
-    names = list(pydocs.corpus)
-    scores = model.similarity(queries, documents).tolist()
-    run = {
-        q: dict(zip(names, row, strict=True)) for q, row in zip(pydocs.queries, scores, strict=True)
-    }
+    run = {}
+    similarities = model.similarity(queries, documents).tolist()
+    for query, scores in zip(pydocs.queries, similarities, strict=True):
+        run[query] = dict(zip(pydocs.corpus, scores, strict=True))
     checks = (
         dimension,
         lengths,
         _paraphrase(model),
-        *_sts(model, dict(zip(sentences, spoken, strict=True))),
+        *_sts(model, dict(zip(sentences, sentence_vectors, strict=True))),
         _retrieval(run, pydocs),
         *spread,
     )
     return SanityCheck(model.label, model.identity, checks, geometry)
+
+
+def _check_searcher(model: Searcher, pydocs: PyDocs) -> SanityCheck:
+    """Check the ranking of a model without vectors."""
+    no_vectors = Check("vectors", "NOT APPLICABLE", f"{model.label} {model.only_searches}")
+    documents = [{"id": name, "text": text} for name, text in pydocs.corpus.items()]
+    queries = [{"id": query, "text": text} for query, text in pydocs.queries.items()]
+    model.index(documents)
+    ranking = _retrieval(model.search(queries, top_k=DEPTH), pydocs)
+    return SanityCheck(model.label, model.identity, (no_vectors, ranking))
 
 
 def verdict_of(
@@ -158,22 +173,24 @@ def verdict_of(
     A score up to ``target`` gives a warning; up to ``needed`` it fails, unless the data are a
     ``stand_in``, a substitute for those of this threshold.
     """
-    if score.value is None or (score.low if score.low is not None else score.value) <= chance:
+    if score.value is None:
+        return "FAILED"
+    lowest = score.value
+    if score.low is not None:
+        lowest = score.low
+    if lowest <= chance:
         return "FAILED"
     if score.value > target:
         return "PASSED"
-    return "WARNING" if stand_in or score.value > needed else "FAILED"
+    if stand_in or score.value > needed:
+        return "WARNING"
+    return "FAILED"
 
 
 def _geometry(geometry: Geometry, model: Encoder) -> list[Check]:
     """Checks of dimensions, lengths, variances, cosines and rank."""
-
-    def passed(good: bool) -> str:
-        return "PASSED" if good else "WARNING"
-
-    texts, lengths, spread = f"{geometry.texts} texts", geometry.lengths, geometry.variances
-    off, unit = float(np.abs(lengths - 1).max()), model.normalize
-    share, cosine = geometry.collapsed / geometry.dimension, geometry.mean_cosine
+    texts = f"{geometry.texts} texts"
+    cosine = geometry.mean_cosine
     return [
         Check(
             "dimensions of a vector",
@@ -181,28 +198,11 @@ def _geometry(geometry: Geometry, model: Encoder) -> list[Check]:
             f"{geometry.dimension}",
             value=float(geometry.dimension),
         ),
-        Check(
-            "vectors have length 1",
-            passed(off <= NORM_TOLERANCE) if unit else "INFO",
-            f"{lengths.min():.4f} to {lengths.max():.4f}",
-            f"1 ± {NORM_TOLERANCE:g}" if unit else "–",
-            value=off,
-            n=texts,
-            remark="" if unit else "the model does not normalise its vectors",
-        ),
-        Check(
-            "collapsed dimensions",
-            passed(share < COLLAPSED_SHARE),
-            f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} with a variance below "
-            f"{COLLAPSED_VARIANCE:g}",
-            f"< {COLLAPSED_SHARE:.0%}",
-            value=share,
-            n=texts,
-            remark=f"variance {spread.min():.1e} to {spread.max():.1e}, mean {spread.mean():.1e}",
-        ),
+        _lengths(geometry, model, texts),
+        _collapsed_dimensions(geometry, texts),
         Check(
             "different texts point in different directions",
-            passed(cosine < COSINE_LIMIT),
+            _passed_if(cosine < COSINE_LIMIT),
             f"mean cosine {cosine:z.3f}",
             f"< {COSINE_LIMIT}",
             value=cosine,
@@ -218,48 +218,103 @@ def _geometry(geometry: Geometry, model: Encoder) -> list[Check]:
     ]
 
 
-def _paraphrase(encoder: Encoder) -> Check:
-    fox, *others = encoder.encode([FOX, PARAPHRASE, *UNRELATED])
-    near, *far = encoder.similarity(fox[None], np.stack(others))[0].tolist()
+def _passed_if(is_good: bool) -> str:
+    if is_good:
+        return "PASSED"
+    return "WARNING"
+
+
+def _lengths(geometry: Geometry, model: Encoder, texts: str) -> Check:
+    """Whether vectors have length 1, if the model scales them."""
+    lengths = geometry.lengths
+    deviation = float(np.abs(lengths - 1).max())
+    verdict, expected = _passed_if(deviation <= NORM_TOLERANCE), f"1 ± {NORM_TOLERANCE:g}"
+    remark = ""
+    if not model.normalize:
+        verdict, expected = "INFO", "–"
+        remark = "the model does not normalise its vectors"
     return Check(
-        "a paraphrase is closer than unrelated sentences",
-        "PASSED" if near > max(far) else "FAILED",
-        f"{near:.3f} against {', '.join(f'{each:.3f}' for each in far)}",
-        "closer than each of three",
-        value=near - max(far),
-        n=f"{1 + len(far)} pairs",
+        "vectors have length 1",
+        verdict,
+        f"{lengths.min():.4f} to {lengths.max():.4f}",
+        expected,
+        value=deviation,
+        n=texts,
+        remark=remark,
     )
 
 
-def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]]) -> list[Check]:
+def _collapsed_dimensions(geometry: Geometry, texts: str) -> Check:
+    """Whether many dimensions have almost no variance."""
+    share = geometry.collapsed / geometry.dimension
+    lowest, highest = geometry.variances.min(), geometry.variances.max()
+    return Check(
+        "collapsed dimensions",
+        _passed_if(share < COLLAPSED_SHARE),
+        f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} with a variance below "
+        f"{COLLAPSED_VARIANCE:g}",
+        f"< {COLLAPSED_SHARE:.0%}",
+        value=share,
+        n=texts,
+        remark=f"variance {lowest:.1e} to {highest:.1e}, mean {geometry.variances.mean():.1e}",
+    )
+
+
+def _paraphrase(encoder: Encoder) -> Check:
+    fox, *others = encoder.encode([FOX, PARAPHRASE, *UNRELATED])
+    similarities = encoder.similarity(fox, np.stack(others))[0].tolist()
+    of_paraphrase, *of_unrelated = similarities
+    margin = of_paraphrase - max(of_unrelated)
+    verdict = "FAILED"
+    if margin > 0:
+        verdict = "PASSED"
+    unrelated = ", ".join(f"{similarity:.3f}" for similarity in of_unrelated)
+    return Check(
+        "a paraphrase is closer than unrelated sentences",
+        verdict,
+        f"{of_paraphrase:.3f} against {unrelated}",
+        "closer than each of three",
+        value=margin,
+        n=f"{len(similarities)} pairs",
+    )
+
+
+def _sts(encoder: Encoder, vector_of_sentence: Mapping[str, NDArray[np.float32]]) -> list[Check]:
     """Spearman and Pearson correlation; ``known`` has vectors of the author-written sentences."""
     pairs = local_sts_benchmark()
     if pairs is None:
-        one, other, gold = zip(*author_sts(), strict=True)
-        pairs = STSPairs("AuthorSTS", one, other, gold)
-        first, second = (np.stack([known[t] for t in side]) for side in (pairs.first, pairs.second))
+        first_texts, second_texts, gold = zip(*author_sts(), strict=True)
+        pairs = STSPairs("AuthorSTS", first_texts, second_texts, gold)
+        first = np.stack([vector_of_sentence[text] for text in first_texts])
+        second = np.stack([vector_of_sentence[text] for text in second_texts])
     else:
         first, second = np.split(encoder.encode([*pairs.first, *pairs.second]), 2)
     scores = STSScores.of(pairs, encoder.similarity_pairwise(first, second).tolist())
-    rank = scores.spearman
     verdict = verdict_of(
-        rank, chance=0, needed=STS_NEEDED, target=STS_TARGET, stand_in=pairs.stand_in
+        scores.spearman, chance=0, needed=STS_NEEDED, target=STS_TARGET, stand_in=pairs.stand_in
     )
     expected = f"> {STS_NEEDED:.2f}, target > {STS_TARGET:.2f}"
-    remark = "threshold set for STS-B; these data stand in for it" if pairs.stand_in else ""
-    unit = f"{rank.n} pairs"
+    remark = ""
+    if pairs.stand_in:
+        remark = "threshold set for STS-B; these data stand in for it"
+    size = f"{scores.spearman.n} pairs"
+    rank_correlation = _valued(
+        f"{pairs.name}, Spearman", verdict, scores.spearman, expected, n=size, remark=remark
+    )
     return [
-        _valued(f"{pairs.name}, Spearman", verdict, rank, expected, n=unit, remark=remark),
-        _valued(f"{pairs.name}, Pearson", "INFO", scores.pearson, "–", n=unit),
+        rank_correlation,
+        _valued(f"{pairs.name}, Pearson", "INFO", scores.pearson, "–", n=size),
     ]
 
 
 def _valued(
     name: str, verdict: str, score: Aggregate, expected: str, *, n: str, remark: str = ""
 ) -> Check:
-    words = f"{score.value:.3f}" if score.value is not None else f"undefined: {score.undefined}"
+    observed = f"undefined: {score.undefined}"
+    if score.value is not None:
+        observed = f"{score.value:.3f}"
     return Check(
-        name, verdict, words, expected, score.value, score.low, score.high, n=n, remark=remark
+        name, verdict, observed, expected, score.value, score.low, score.high, n=n, remark=remark
     )
 
 
@@ -268,13 +323,13 @@ def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs) -> Check:
     metric = f"MRR@{DEPTH}"
     qrels = {query: {query: 1} for query in pydocs.query_names}
     score = means(score_run(qrels, run, [metric]))[metric]
-    pool = len(pydocs.entries)
-    chance = sum(1 / rank for rank in range(1, DEPTH + 1)) / pool
+    documents = len(pydocs.entries)
+    chance = sum(1 / rank for rank in range(1, DEPTH + 1)) / documents
     return _valued(
         f"a description finds its function, {metric}",
         verdict_of(score, chance=chance, needed=MRR_TARGET, target=MRR_TARGET, stand_in=True),
         score,
         f"> {MRR_TARGET:.2f}",
-        n=f"{score.n} queries, {pool} documents",
+        n=f"{score.n} queries, {documents} documents",
         remark=f"threshold set for MS MARCO; these data stand in for it; chance {chance:.4f}",
     )

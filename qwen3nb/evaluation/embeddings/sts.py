@@ -38,7 +38,8 @@ class STSPairs:
     stand_in: bool = True
 
     def __post_init__(self) -> None:
-        if not len(self.first) == len(self.second) == len(self.gold) > 0:
+        have_equal_lengths = len(self.first) == len(self.second) == len(self.gold)
+        if not have_equal_lengths or not self.gold:
             raise DataError(
                 f"{self.name}: expected as many first sentences as second ones and scores, "
                 f"at least one; got {len(self.first)}, {len(self.second)} and {len(self.gold)}"
@@ -52,8 +53,10 @@ class STSPairs:
         rows: Any = task.dataset
         for key in (*task.hf_subsets, task.eval_splits[0]):
             rows = rows.get(key, rows)
-        one, two, gold = rows["sentence1"], rows["sentence2"], rows["score"]
-        return cls(name, tuple(map(str, one)), tuple(map(str, two)), tuple(map(float, gold)))
+        first = tuple(str(sentence) for sentence in rows["sentence1"])
+        second = tuple(str(sentence) for sentence in rows["sentence2"])
+        gold = tuple(float(score) for score in rows["score"])
+        return cls(name, first, second, gold)
 
 
 @dataclass(frozen=True)
@@ -82,15 +85,16 @@ class STSScores:
     def of(cls, pairs: STSPairs, similarities: Sequence[float]) -> Self:
         """Correlate the similarity of each pair with its gold score."""
         per_query = {"cosine": numbered(similarities), "gold": numbered(pairs.gold)}
-        spearman, pearson = (
-            aggregate(per_query, how=how, columns=("cosine", "gold"))
-            for how in ("spearman", "pearson")
-        )
+        columns = ("cosine", "gold")
+        spearman = aggregate(per_query, how="spearman", columns=columns)
+        pearson = aggregate(per_query, how="pearson", columns=columns)
         return cls(pairs.name, spearman, pearson, per_query)
 
     def __repr__(self) -> str:
-        def shown(value: Aggregate) -> str:
-            return f"undefined ({value.undefined})" if value.value is None else f"{value.value:.4f}"
+        def shown(correlation: Aggregate) -> str:
+            if correlation.value is None:
+                return f"undefined ({correlation.undefined})"
+            return f"{correlation.value:.4f}"
 
         return (
             f"STSScores({self.dataset}: spearman {shown(self.spearman)}, pearson "
@@ -158,15 +162,18 @@ def evaluate_sts(model: Any, data: Any) -> STSScores:
         DataError: lists of different lengths, or an invalid row.
         TypeError: another kind of ``model``.
     """
-    if is_table(model) and not is_table(data):  # in the other order
+    is_in_other_order = is_table(model) and not is_table(data)
+    if is_in_other_order:
         model, data = data, model
     pairs = _pairs_of(data)
     encoder = loaded(to_model(model))
     if not encodes(encoder):
         raise SpecError(f"{encoder.label} {encoder.only_searches}, so it compares no sentences")
     vectors = encoder.encode([*pairs.first, *pairs.second])
-    one, other = np.split(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 2)
-    return STSScores.of(pairs, (one * other).sum(axis=1).tolist())
+    unit_vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    first, second = np.split(unit_vectors, 2)
+    cosines = (first * second).sum(axis=1)
+    return STSScores.of(pairs, cosines.tolist())
 
 
 def _pairs_of(data: Any) -> STSPairs:
@@ -175,7 +182,9 @@ def _pairs_of(data: Any) -> STSPairs:
         return data
     if isinstance(data, str | Path):
         file = Path(data).expanduser()
-        return read_pairs(file) if file.is_file() else sts_pairs(str(data))
+        if file.is_file():
+            return read_pairs(file)
+        return sts_pairs(str(data))
     if is_table(data):
         return read_pairs(data)
     first, second, gold = data

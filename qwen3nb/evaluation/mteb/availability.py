@@ -43,16 +43,18 @@ def load_checked(
         PreflightError: the weights are larger than the free memory.
     """
     source = find_source(model.spec, base=model.base)
-    missing = mirror.missing(mirror.needs(tasks, [source]))
-    if any(need.kind == "model" for need in missing):
-        command = _fetch_option(tasks, tier)
-        if command:
-            command = f"{command} --model {model.spec}"
-        raise mirror.missing_error(missing, command=command, problem=hub_problem())
+    missing_needs = mirror.missing(mirror.needs(tasks, [source]))
+    lacks_weights = any(need.kind == "model" for need in missing_needs)
+    if lacks_weights:
+        fetch_option = _fetch_option(tasks, tier)
+        if fetch_option:
+            fetch_option += f" --model {model.spec}"
+        raise mirror.missing_error(missing_needs, command=fetch_option, problem=hub_problem())
     _check_weights(model, source)
     with mirror.hub_access(mirror.needs([], [source])):
         loaded = model.load()
-    if missing and data:
+    lacks_data = bool(missing_needs)
+    if lacks_data and data:
         require_data(loaded, tasks, run, tier=tier, limit=limit)
     return loaded
 
@@ -75,10 +77,10 @@ def require_data(
     """Raise MirrorError if data of tasks to run are missing; see `load_checked`."""
     statuses = task_statuses(model, tasks, run, limit=limit)
     to_run = [task for task, status in zip(tasks, statuses, strict=True) if status == TO_RUN]
-    missing = mirror.missing(mirror.needs(to_run))
-    if missing:
+    missing_needs = mirror.missing(mirror.needs(to_run))
+    if missing_needs:
         raise mirror.missing_error(
-            missing, command=_fetch_option(tasks, tier), problem=hub_problem()
+            missing_needs, command=_fetch_option(tasks, tier), problem=hub_problem()
         )
 
 

@@ -58,11 +58,11 @@ def costs(
     if statuses is not None:
         pairs = zip(tasks, statuses, strict=True)
         return [_cost(task, status, limit, speeds) for task, status in pairs]
-    planned = []
+    estimates = []
     for task in tasks:
         parts = getattr(task.metadata, "tasks", None) or [task]
-        planned += [_cost(part, "", limit, speeds) for part in parts]
-    return planned
+        estimates += [_cost(part, "", limit, speeds) for part in parts]
+    return estimates
 
 
 def _cost(task: Any, status: str, limit: int, speeds: Sequence[EncodingSpeed]) -> Planned:
@@ -90,12 +90,12 @@ def _cost(task: Any, status: str, limit: int, speeds: Sequence[EncodingSpeed]) -
         type=task.metadata.type,
         dataset=task.metadata.dataset["path"],
         revision=mirror.data_revision(task)[:12],
-        texts=round(sum(texts for texts, _ in columns)) or None,
+        texts=round(sum(column.texts for column in columns)) or None,
         minutes=minutes,
         status=status,
         documents=sum(part.documents for part in parts),
         queries=sum(part.queries for part in parts),
-        characters=round(sum(texts * length for texts, length in columns)),
+        characters=round(sum(column.characters for column in columns)),
         candidates=candidates,
         prepared=round(prepared),
         beside=beside,

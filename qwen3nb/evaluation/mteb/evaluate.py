@@ -13,7 +13,7 @@ import hashlib
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -44,7 +44,7 @@ from qwen3nb.evaluation.run import (
     UnsupportedError,
     Work,
 )
-from qwen3nb.metrics.retrieval import NOTHING_FOUND, deepest, recorded_measures
+from qwen3nb.metrics.retrieval import NOTHING_FOUND, Qrels, deepest, recorded_measures
 from qwen3nb.models.capabilities import (
     LoadedModel,
     empty_rankings,
@@ -60,7 +60,7 @@ from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo, is_su
 from qwen3nb.utils.atomic_files import errors_naming, exclusive_lock, write_bytes
 from qwen3nb.utils.journal import noted
 
-_OTHERS = {"image": "images", "audio": "sound"}  # modalities of tasks, as words
+_MODALITIES = {"image": "images", "audio": "sound"}  # modalities of tasks, as words
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,16 @@ class TaskItem:
 
     def unsuited(self, model: LoadedModel) -> str:
         """Return why the model does not support the task; empty if it does."""
-        others = sorted({*self.task.metadata.modalities} - {"text"})
-        if others:
-            names = " and ".join(_OTHERS.get(name, name) for name in others)
+        other_modalities = sorted({*self.task.metadata.modalities} - {"text"})
+        if other_modalities:
+            names = " and ".join(_MODALITIES.get(name, name) for name in other_modalities)
             return f"only text is evaluated, and its data have {names}"
         return refusal(model, self.task.metadata.type)
 
     def on(self, model: LoadedModel) -> list[tuple[Any, Self]]:
         """Return the model with the task; raise UnsupportedError if it does not support it."""
-        if reason := self.unsuited(model):
+        reason = self.unsuited(model)
+        if reason:
             raise UnsupportedError(reason)
         return [(model, self)]
 
@@ -116,7 +117,9 @@ class TaskItem:
         The data of the task stay loaded.
         """
         task, revision, work = self.task, data_revision(self.task), Work(model)
-        kept = None if self.limit else run.folder / "mteb"
+        results_folder = None
+        if not self.limit:
+            results_folder = run.folder / "mteb"
         empty_rankings(model).clear()
         # MTEB shares task objects of a benchmark, whose generators an earlier run has advanced.
         task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
@@ -124,30 +127,28 @@ class TaskItem:
             load_task(task, revision)
             with limited(task, self.limit):
                 counts = data_counts(task)
-                predicted, outcome, file = _by_mteb(model, task, kept, run.batch_size)
-                scores = score_task(task, predicted, outcome)
-        named = getattr(task, "clusters", None)
+                by_mteb = _evaluate_by_mteb(model, task, results_folder, run.batch_size)
+                scores = score_task(task, by_mteb.predictions, by_mteb.outcome)
         counts |= nonzero(nothing_found(scores.run, model))
+        main_score = float(by_mteb.outcome.get_score())
+        info = TaskInfo(
+            name=task.metadata.name,
+            type=task.metadata.type,
+            dataset=task.metadata.dataset["path"],
+            revision=revision,
+            main_metric=scores.main,
+            unit=scores.unit,
+            size=scores.size,
+            mteb=MTEBScore(str(task.metadata.main_score), main_score, by_mteb.digest),
+            splits=tuple(task.eval_splits),
+            subsets=tuple(task.hf_subsets),
+            languages=tuple(task.languages),
+            selection=selection(task, limit=self.limit),
+            counts=counts | work.counts(),
+            clusters=_clusters(task, scores.qrels),
+        )
         result = work.record(
-            TaskInfo(
-                name=task.metadata.name,
-                type=task.metadata.type,
-                dataset=task.metadata.dataset["path"],
-                revision=revision,
-                main_metric=scores.main,
-                unit=scores.unit,
-                size=scores.size,
-                mteb=MTEBScore(str(task.metadata.main_score), float(outcome.get_score()), file),
-                splits=tuple(task.eval_splits),
-                subsets=tuple(task.hf_subsets),
-                languages=tuple(task.languages),
-                selection=selection(task, limit=self.limit),
-                counts=counts | work.counts(),
-                # As the task defines them, or the only relevant document of each query.
-                clusters={query: named(query) for query in scores.qrels}
-                if named
-                else shared_documents(scores.qrels),
-            ),
+            info,
             scores.per_query,
             run,
             metrics=scores.metrics,
@@ -158,34 +159,52 @@ class TaskItem:
         return run.with_runs(result, scores.run, scores.qrels)
 
 
+def _clusters(task: Any, qrels: Qrels) -> dict[str, str]:
+    """Return the cluster of each query: as the task says, or by its only relevant document."""
+    cluster_of = getattr(task, "clusters", None)
+    if cluster_of is None:
+        return shared_documents(qrels)
+    return {query: cluster_of(query) for query in qrels}
+
+
 def nothing_found(run: Mapping[str, Mapping[str, float]], model: LoadedModel) -> dict[str, int]:
     """Count the queries for which a search found nothing, also by part of a fusion."""
-    counts = {NOTHING_FOUND: sum(not documents for documents in run.values())}
+    without_documents = [query for query, documents in run.items() if not documents]
+    counts = {NOTHING_FOUND: len(without_documents)}
     for part, count in empty_rankings(model).items():
         counts[nothing_found_by(part)] = count
     return counts
 
 
-def _by_mteb(
-    model: LoadedModel, task: Any, results: Path | None, batch_size: int
-) -> tuple[Predictions, Any, str]:
-    """Return MTEB's predictions, its result, and the SHA-256 of its file in ``results``."""
+@dataclass(frozen=True)
+class _MTEBEvaluation:
+    """What MTEB's evaluation of a task leaves."""
+
+    predictions: Predictions
+    outcome: Any  # MTEB's ``TaskResult``
+    digest: str  # SHA-256 of its file; empty if it is not kept
+
+
+def _evaluate_by_mteb(
+    model: LoadedModel, task: Any, results_folder: Path | None, batch_size: int
+) -> _MTEBEvaluation:
+    """Let MTEB evaluate a model; its result is kept in ``results_folder``, if any."""
     import mteb
 
     kind = task.metadata.type
-    searched: Any = model
+    model_of_mteb: Any = model
     if kind in SEARCH_TYPES:
-        searched = KeptSearch(_search_model(model), depth=deepest(recorded_measures("task")))
+        model_of_mteb = KeptSearch(_search_model(model), depth=deepest(recorded_measures("task")))
     with tempfile.TemporaryDirectory() as scratch, errors_naming(Path(scratch).parent):
         folder = Path(scratch)
         cache = None
-        if results is not None:
+        if results_folder is not None:
             cache = mteb.ResultCache(folder / "results")
         predictions_folder = None
         if kind in PREDICTED_TYPES:
             predictions_folder = folder / "predictions"
         outcome = mteb.evaluate(
-            searched,
+            model_of_mteb,
             task,
             cache=cache,
             overwrite_strategy="always",
@@ -195,14 +214,15 @@ def _by_mteb(
             co2_tracker=False,
         ).task_results[0]
         digest = ""
-        if results is not None:
-            digests = keep_results(folder / "results", results)
+        if results_folder is not None:
+            digests = keep_results(folder / "results", results_folder)
             digest = digests.get(f"{task.metadata.name}.json", "")
-        if isinstance(searched, KeptSearch):
-            return searched.runs, outcome, digest
-        if predictions_folder is None:
-            return {}, outcome, digest
-        return read_predictions(predictions_folder / task.prediction_file_name), outcome, digest
+        predictions: Predictions = {}
+        if isinstance(model_of_mteb, KeptSearch):
+            predictions = model_of_mteb.runs
+        elif predictions_folder is not None:
+            predictions = read_predictions(predictions_folder / task.prediction_file_name)
+        return _MTEBEvaluation(predictions, outcome, digest)
 
 
 def _search_model(model: LoadedModel) -> Any:
@@ -229,7 +249,8 @@ def load_task(task: Any, revision: str = "") -> None:
         EvaluationError: a reranking task loaded without its candidates, as happens offline; or a
             mirror's substitute lacks a split or a subset of the task.
     """
-    if task.data_loaded and getattr(task, "loaded_revision", revision) != revision:
+    loaded_revision = getattr(task, "loaded_revision", revision)
+    if task.data_loaded and loaded_revision != revision:
         task.unload_data()
     if not task.data_loaded:
         load_data(task)
@@ -253,11 +274,11 @@ def _check_parts(task: Any) -> None:
 
     Some loaders read all subsets at once, and don't notice that one is missing.
     """
-    lacking = [f"{part.subset}/{part.split}" for part in task_slices(task) if not part.data]
-    if lacking:
+    missing_parts = [f"{part.subset}/{part.split}" for part in task_slices(task) if not part.data]
+    if missing_parts:
         raise EvaluationError(
             f"{task.metadata.name}: the copy of {task.metadata.dataset['path']} lacks "
-            f"{listed(lacking)} (subset/split). "
+            f"{listed(missing_parts)} (subset/split). "
             f"Fetch it again: `qwen3nb fetch --tasks {task.metadata.name} --mirror DIR`"
         )
 
@@ -270,39 +291,44 @@ def data_counts(task: Any) -> dict[str, int]:
     """
     counts: Counter[str] = Counter()
     for part in task_slices(task):
-        if not isinstance(part.data, Mapping) or "relevant_docs" not in part.data:
+        is_search = isinstance(part.data, Mapping) and "relevant_docs" in part.data
+        if not is_search:
             continue
         corpus = part.data["corpus"]
-        columns = [corpus[name] for name in ("title", "text") if name in corpus.column_names]
-        rows = zip(*columns, strict=True)
         try:
-            counts.update(
-                judgement_counts(
-                    part.data["relevant_docs"],
-                    queries=part.data["queries"]["id"],
-                    documents=corpus["id"],
-                    place=f"{task.metadata.name}{part.prefix}",
-                    zeros=True,
-                )
+            counts_of_judgements = judgement_counts(
+                part.data["relevant_docs"],
+                queries=part.data["queries"]["id"],
+                documents=corpus["id"],
+                place=f"{task.metadata.name}{part.prefix}",
+                zeros=True,
             )
         except DataError as error:
             raise EvaluationError(str(error)) from None
-        counts.update(
-            text_counts("documents", (" ".join(str(v or "") for v in row) for row in rows))
-        )
-    return dict(+counts)
+        counts.update(counts_of_judgements)
+        counts.update(text_counts("documents", _joined_texts(corpus)))
+    return nonzero(counts)
 
 
-def keep_results(written: Path, folder: Path) -> dict[str, str]:
+def _joined_texts(corpus: Any) -> Iterator[str]:
+    """Yield the title and text of each document, as one text."""
+    columns = [corpus[name] for name in ("title", "text") if name in corpus.column_names]
+    for texts in zip(*columns, strict=True):
+        yield " ".join(str(text or "") for text in texts)
+
+
+def keep_results(source: Path, folder: Path) -> dict[str, str]:
     """Copy MTEB's results into ``folder`` atomically; return the SHA-256 of each file by name.
 
     MTEB itself writes in place.
     """
     digests = {}
-    for file in sorted(written.rglob("*.json")):
-        target, data = folder / file.relative_to(written), file.read_bytes()
-        digests[file.name] = hashlib.sha256(data).hexdigest()
-        sums = target.with_name(CHECKSUMS)
-        with exclusive_lock(sums), noted(sums, f"{target.name} {digests[file.name]}"):
-            write_bytes(target, data)
+    for file in sorted(source.rglob("*.json")):
+        content = file.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        target = folder / file.relative_to(source)
+        checksums = target.with_name(CHECKSUMS)
+        with exclusive_lock(checksums), noted(checksums, f"{target.name} {digest}"):
+            write_bytes(target, content)
+        digests[file.name] = digest
     return digests

@@ -33,19 +33,32 @@ from qwen3nb.models.search.mteb_rows import joined_query
 from qwen3nb.records.record import Part, TaskInfo
 
 _AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
-_TOP = 10  # documents per query in a record
-Metrics = dict[str, tuple[str, tuple[str, ...]]]  # metric -> aggregate, columns
+_TOP_DEPTH = 10  # documents per query in a record
+
+
+class Metric(NamedTuple):
+    """How a metric follows from columns."""
+
+    how: str  # see `aggregate`
+    columns: tuple[str, ...]
+
+
+Metrics = dict[str, Metric]  # by name
 # Metrics of types other than search, and MTEB's name of the first.
 _METRICS: dict[str, tuple[Metrics, str]] = {
     "STS": (
-        {"Spearman": ("spearman", ("cosine", "gold")), "Pearson": ("pearson", ("cosine", "gold"))},
+        {
+            "Spearman": Metric("spearman", ("cosine", "gold")),
+            "Pearson": Metric("pearson", ("cosine", "gold")),
+        },
         "cosine_spearman",
     ),
-    "Classification": ({"accuracy": ("mean", ("accuracy",))}, "accuracy"),
-    "Clustering": ({"V-measure": ("mean", ("v_measure",))}, "v_measure"),
+    "Classification": ({"accuracy": Metric("mean", ("accuracy",))}, "accuracy"),
+    "Clustering": ({"V-measure": Metric("mean", ("v_measure",))}, "v_measure"),
 }
 PREDICTED_TYPES = ("STS", "Classification")  # whose predictions are scored here, besides searches
 _SEARCH_NAMES = {"ndcg": "nDCG", "map": "MAP", "recall": "Recall", "precision": "P"}
+# Such as ``ndcg_at_10``.
 _SEARCH_SCORE = re.compile(r"(?:max_over_subqueries_)?(ndcg|map|recall|precision)_at_(\d+)")
 _UNITS = {
     "queries": ("Retrieval", "Reranking", "InstructionRetrieval", "InstructionReranking"),
@@ -88,7 +101,7 @@ class TaskScores:
     @property
     def top(self) -> dict[str, list[str]]:
         """The best documents of each query; empty if nothing is searched."""
-        return {query: rank_documents(scores)[:_TOP] for query, scores in self.run.items()}
+        return {query: rank_documents(scores)[:_TOP_DEPTH] for query, scores in self.run.items()}
 
 
 def metrics_of(kind: str) -> tuple[str, ...]:
@@ -101,14 +114,15 @@ def metrics_of(kind: str) -> tuple[str, ...]:
 
 def task_slices(task: Any) -> list[Slice]:
     """Return the evaluated splits and subsets of a loaded task."""
-    pairs = [(split, subset) for subset in task.hf_subsets for split in task.eval_splits]
-    first_split, _ = pairs[0]
-    is_whole = pairs == [(first_split, "default")]
+    has_one_slice = len(task.eval_splits) == 1 and list(task.hf_subsets) == ["default"]
     slices = []
-    for split, subset in pairs:
-        prefix = "" if is_whole else f"{split}/{subset}/"
-        data = task.dataset.get(subset, task.dataset).get(split)
-        slices.append(Slice(split, subset, prefix, data))
+    for subset in task.hf_subsets:
+        for split in task.eval_splits:
+            prefix = f"{split}/{subset}/"
+            if has_one_slice:
+                prefix = ""
+            data = task.dataset.get(subset, task.dataset).get(split)
+            slices.append(Slice(split, subset, prefix, data))
     return slices
 
 
@@ -118,12 +132,8 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
     Raises:
         EvaluationError: MTEB's main score differs from ours by more than 1e-5.
     """
-    reported_scores = {
-        (split, entry["hf_subset"]): entry
-        for split, entries in outcome.scores.items()
-        for entry in entries
-    }
-    slices = [part for part in task_slices(task) if (part.split, part.subset) in reported_scores]
+    entries = _entries(outcome)
+    slices = [part for part in task_slices(task) if (part.split, part.subset) in entries]
     metrics, main = _metrics(task)
     columns: dict[str, dict[str, float]] = {}
     qrels: dict[str, Any] = {}
@@ -138,7 +148,7 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
                 qrels[part.prefix + query] = grades
                 run[part.prefix + query] = rankings.get(query, {})
         else:
-            values = _values(task, part, predictions, reported_scores[part.split, part.subset])
+            values = _values(task, part, predictions, entries[part.split, part.subset])
             if not values:  # a form that is not known here: MTEB's score stands alone
                 metrics, main = {}, str(task.metadata.main_score)
         for column, scores in values.items():
@@ -147,10 +157,25 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
     if not metrics:
         columns = {}
     per_query = QueryScores.of(columns)
-    aggregates, parts = _aggregates(task, slices, per_query, metrics, main, outcome)
     return TaskScores(
-        per_query, aggregates, main, _unit(task), _size(task, slices), parts, qrels, run
+        per_query,
+        _aggregates(task, slices, per_query, metrics, main, outcome),
+        main,
+        _unit(task),
+        _size(task, slices),
+        _parts(task, slices, per_query, metrics.get(main), entries),
+        qrels,
+        run,
     )
+
+
+def _entries(outcome: Any) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """Return the scores that MTEB reports, by split and subset."""
+    entries = {}
+    for split, scores in outcome.scores.items():
+        for entry in scores:
+            entries[split, entry["hf_subset"]] = entry
+    return entries
 
 
 def _aggregates(
@@ -160,41 +185,56 @@ def _aggregates(
     metrics: Metrics,
     main: str,
     outcome: Any,
-) -> tuple[dict[str, Aggregate], tuple[Part, ...]]:
-    """Return the aggregates of a task, and the parts if there are several.
+) -> dict[str, Aggregate]:
+    """Return the aggregates of a task.
 
     Raises:
-        EvaluationError: MTEB's main score, of the task or a part, is another.
+        EvaluationError: MTEB's main score is another.
     """
     prefixes: tuple[str, ...] = ()
     if len(slices) > 1:
         prefixes = tuple(part.prefix for part in slices)
+    score_of_mteb = float(outcome.get_score())
     aggregates = {}
-    theirs = float(outcome.get_score())
     if main not in metrics:
-        count = sum(_count(task, part.data) for part in slices)
-        aggregates[main] = reported(theirs, n=count)
-    for name, (how, columns) in metrics.items():
-        aggregates[name] = aggregate(per_query, how=how, columns=columns, parts=prefixes)
-    _check_agreement(task, aggregates[main], theirs)
-    if not prefixes:
-        return aggregates, ()
-    entries = {
-        (split, entry["hf_subset"]): entry
-        for split, split_entries in outcome.scores.items()
-        for entry in split_entries
-    }
+        count = sum(_number_of_items(task, part.data) for part in slices)
+        aggregates[main] = reported(score_of_mteb, n=count)
+    for name, metric in metrics.items():
+        aggregates[name] = aggregate(
+            per_query, how=metric.how, columns=metric.columns, parts=prefixes
+        )
+    _check_agreement(task, aggregates[main], score_of_mteb)
+    return aggregates
+
+
+def _parts(
+    task: Any,
+    slices: Sequence[Slice],
+    per_query: QueryScores,
+    metric: Metric | None,
+    entries: Mapping[tuple[str, str], Mapping[str, Any]],
+) -> tuple[Part, ...]:
+    """Return the main score of each part, if there are several; MTEB's own without ``metric``.
+
+    Raises:
+        EvaluationError: MTEB's main score of a part is another.
+    """
+    if len(slices) == 1:
+        return ()
     parts = []
     for part in slices:
         entry = entries[part.split, part.subset]
-        value = float(entry["main_score"])
-        score = reported(value, n=_count(task, part.data))
-        if main in metrics:
-            how, columns = metrics[main]
-            score = aggregate(per_query, how=how, columns=columns, parts=(part.prefix,))
-        _check_agreement(task, score, value, on=f" on {part.split}/{part.subset}")
-        parts.append(Part(part.split, part.subset, tuple(entry["languages"]), score, value))
-    return aggregates, tuple(parts)
+        score_of_mteb = float(entry["main_score"])
+        if metric is None:
+            score = reported(score_of_mteb, n=_number_of_items(task, part.data))
+        else:
+            score = aggregate(
+                per_query, how=metric.how, columns=metric.columns, parts=(part.prefix,)
+            )
+        _check_agreement(task, score, score_of_mteb, on=f" on {part.split}/{part.subset}")
+        languages = tuple(entry["languages"])
+        parts.append(Part(part.split, part.subset, languages, score, score_of_mteb))
+    return tuple(parts)
 
 
 def _unit(task: Any) -> str:
@@ -214,8 +254,10 @@ def _size(task: Any, slices: Sequence[Slice]) -> dict[str, int]:
             "documents": sum(len(part.data["corpus"]) for part in slices),
             "queries": sum(len(part.data["queries"]) for part in slices),
         }
-    unit = "pairs" if task.metadata.type in _UNITS["pairs"] else "texts"
-    return {unit: sum(_count(task, part.data) for part in slices)}
+    unit = "texts"
+    if task.metadata.type in _UNITS["pairs"]:
+        unit = "pairs"
+    return {unit: sum(_number_of_items(task, part.data) for part in slices)}
 
 
 def _values(task: Any, part: Slice, predictions: Any, scores: Any) -> dict[str, dict[str, float]]:
@@ -261,21 +303,21 @@ def _judged_run(task: Any, part: Slice, rankings: Any) -> tuple[Any, Any]:
         query: grades for query, grades in part.data["relevant_docs"].items() if query in queries
     }
     if task.ignore_identical_ids:
-        rankings = {query: _without(query, scores) for query, scores in rankings.items()}
+        rankings = {query: _without_document(query, scores) for query, scores in rankings.items()}
     if not by_reader(task):
         return judgements, rankings
     judgements_by_reader: dict[str, Any] = {}
     best_by_reader: dict[str, dict[str, float]] = {}
     for query, grades in judgements.items():
-        reader = query.rpartition("_")[0]
+        reader, _, _ = query.rpartition("_")  # of ``7_1``, it is ``7``
         judgements_by_reader[reader] = grades
-        best = best_by_reader.setdefault(reader, {})
+        best_scores = best_by_reader.setdefault(reader, {})
         for document, score in rankings.get(query, {}).items():
-            best[document] = max(score, best.get(document, score))
+            best_scores[document] = max(score, best_scores.get(document, score))
     return judgements_by_reader, best_by_reader
 
 
-def _without(document: str, scores: Mapping[str, float]) -> dict[str, float]:
+def _without_document(document: str, scores: Mapping[str, float]) -> dict[str, float]:
     return {name: score for name, score in scores.items() if name != document}
 
 
@@ -289,27 +331,32 @@ def _metrics(task: Any) -> tuple[Metrics, str]:
 
     For a search, the main metric is ours if available, such as ``MAP@1000``.
     """
-    theirs = str(task.metadata.main_score)
+    score_of_mteb = str(task.metadata.main_score)
     if task.metadata.type not in SEARCH_TYPES:
-        metrics, first = _METRICS.get(task.metadata.type, ({}, ""))
-        if theirs == first:
-            return metrics, next(iter(metrics))
-        return metrics, theirs
+        metrics, name_of_first = _METRICS.get(task.metadata.type, ({}, ""))
+        if score_of_mteb == name_of_first:
+            first_metric = next(iter(metrics))
+            return metrics, first_metric
+        return metrics, score_of_mteb
     measures = [str(measure) for measure in recorded_measures("task")]
-    main = theirs
-    match = _SEARCH_SCORE.fullmatch(theirs)
+    main = score_of_mteb
+    match = _SEARCH_SCORE.fullmatch(score_of_mteb)
     if match:
-        main = f"{_SEARCH_NAMES[match[1]]}@{match[2]}"
+        name, depth = match.groups()
+        main = f"{_SEARCH_NAMES[name]}@{depth}"
         measures = [main, *measures]
-    return {name: ("mean", (name,)) for name in measures}, main
+    return {measure: Metric("mean", (measure,)) for measure in measures}, main
 
 
-def _check_agreement(task: Any, ours: Aggregate, theirs: float, *, on: str = "") -> None:
-    if ours.how != REPORTED and (ours.value is None or not abs(ours.value - theirs) <= _AGREEMENT):
+def _check_agreement(task: Any, score: Aggregate, score_of_mteb: float, *, on: str = "") -> None:
+    if score.how == REPORTED:
+        return
+    agrees = score.value is not None and abs(score.value - score_of_mteb) <= _AGREEMENT
+    if not agrees:
         raise EvaluationError(
-            f"{task.metadata.name}{on}: MTEB's {task.metadata.main_score} is {theirs}, the "
-            f"per-query scores give {ours.value} "
-            f"({ours.undefined or 'they differ by more than 1e-5'})"
+            f"{task.metadata.name}{on}: MTEB's {task.metadata.main_score} is {score_of_mteb}, the "
+            f"per-query scores give {score.value} "
+            f"({score.undefined or 'they differ by more than 1e-5'})"
         )
 
 
@@ -317,15 +364,19 @@ def _is_search(data: Any) -> bool:
     return isinstance(data, Mapping) and "corpus" in data
 
 
-def _count(task: Any, data: Any) -> int:
+def _number_of_items(task: Any, data: Any) -> int:
     """Return the number of queries, or of rows; lists in a row count by their items."""
     if _is_search(data):
         return len(data["queries"])
     column = getattr(task, "input_column_name", None)
-    if task.metadata.type == "PairClassification" and len(data) == 1:
+    is_row_of_pairs = task.metadata.type == "PairClassification" and len(data) == 1
+    if is_row_of_pairs:
         column = task.label_column_name
-    if isinstance(column, str) and len(data) and isinstance(data[0].get(column), list):
-        return sum(len(value) for value in data[column])
+    if not isinstance(column, str) or len(data) == 0:
+        return len(data)
+    has_lists = isinstance(data[0].get(column), list)
+    if has_lists:
+        return sum(len(items) for items in data[column])
     return len(data)
 
 
@@ -364,10 +415,10 @@ class SearchTexts:
 
     def grades(self, query: str) -> dict[str, int]:
         """Return the judged documents of a query with their grades."""
-        part, name = self._located(query)
+        part = self._part_of(query)
         if part is None:
             return {}
-        judgements = part.data["relevant_docs"].get(name, {})
+        judgements = part.data["relevant_docs"].get(query.removeprefix(part.prefix), {})
         return {str(document): int(grade) for document, grade in judgements.items()}
 
     def documents(
@@ -379,7 +430,7 @@ class SearchTexts:
         """
         texts: dict[str, dict[str, DocumentText]] = {query: {} for query in wanted}
         for part in self._slices:
-            queries = [query for query in wanted if self._located(query)[0] is part]
+            queries = [query for query in wanted if self._part_of(query) is part]
             names: set[str] = set()
             for query in queries:
                 names.update(wanted[query])
@@ -388,12 +439,12 @@ class SearchTexts:
                 texts[query] = {name: rows[name] for name in wanted[query] if name in rows}
         return texts
 
-    def _located(self, query: str) -> tuple[Slice | None, str]:
-        """Return the slice of a query, and its id in it."""
+    def _part_of(self, query: str) -> Slice | None:
+        """Return the split and subset that has a query."""
         for part in self._slices:
             if query.startswith(part.prefix):
-                return part, query.removeprefix(part.prefix)
-        return None, query
+                return part
+        return None
 
     @cached_property
     def _queries(self) -> dict[str, str]:

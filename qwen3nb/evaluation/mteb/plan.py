@@ -94,34 +94,41 @@ def preflight(
     loaded = resident_memory()
     statuses = task_statuses(model, tasks, run, limit=limit)
     speeds: list[EncodingSpeed] = []
-    batch = 0
+    batch = 0  # bytes of memory
     if TO_RUN in statuses:
         speeds = measure_speeds(
             model, batch_size=run.batch_size, tokens_per_second=tokens_per_second
         )
-        weightless = all(part.source.kind.weightless for part in searchers)
-        if encoders or not weightless:
+        are_weightless = all(part.source.kind.weightless for part in searchers)
+        if encoders or not are_weightless:
             batch = max(0, peak_memory() - loaded)
     planned = costs(tasks, statuses, limit=limit, speeds=speeds)
     free = available_memory() + max(0, resident_memory() - loaded)
     needs = {task.task: task_memory(task, encoders, batch, searchers) for task in planned}
     left_out = too_large(planned, needs, free)
-    planned = [_left_out(task, left_out) for task in planned]
+    planned = [_with_reason(task, left_out) for task in planned]
     to_run = [task for task in planned if task.status == TO_RUN]
-    largest, name = batch, "a batch"
+    name, largest = "a batch", batch
     if to_run:
-        task = max(to_run, key=lambda task: (needs[task.task], task.task))
-        largest, name = needs[task.task], task.task
+        name, largest = _largest_need(to_run, needs)
     checks = (
         memory_check(largest, name, loaded=loaded, free=free),
         disk_check(to_run, encoders, searchers, fresh=run.fresh),
     )
-    gpu = tokens_per_second > 0 or any(part.device.startswith("cuda") for part in model.parts)
+    has_gpu = any(part.device.startswith("cuda") for part in model.parts)
+    gpu = has_gpu or tokens_per_second > 0
     return Preflight(tuple(planned), checks, gpu=gpu, left_out=left_out)
 
 
-def _left_out(task: Planned, reasons: Mapping[str, str]) -> Planned:
+def _with_reason(task: Planned, reasons: Mapping[str, str]) -> Planned:
     """Return a task with the reason why it is left out, if there is one."""
     if task.task not in reasons:
         return task
     return replace(task, status=reasons[task.task], minutes=None)
+
+
+def _largest_need(tasks: Sequence[Planned], needs: Mapping[str, int]) -> tuple[str, int]:
+    """Return the task that needs most memory, and its bytes."""
+    names = [task.task for task in tasks]
+    largest = max(names, key=lambda name: (needs[name], name))
+    return largest, needs[largest]

@@ -47,10 +47,10 @@ class KeptSearch:
         # A copy, because MTEB removes documents from a run while it scores.
         if depth == top_k:
             return {query: dict(scores) for query, scores in run.items()}
-        return _first(run, top_k)
+        return _best_documents(run, top_k)
 
 
-def _first(run: Run, depth: int) -> dict[str, dict[str, float]]:
+def _best_documents(run: Run, depth: int) -> dict[str, dict[str, float]]:
     """Return the ``depth`` best documents per query."""
     best = {}
     for query, scores in run.items():
@@ -62,5 +62,5 @@ def read_predictions(file: Path) -> Predictions:
     """Return the predictions in MTEB's file; none if it has not written one."""
     if not file.is_file():
         return {}
-    written: Mapping[str, Any] = json.loads(file.read_bytes())  # MTEB writes NaN
-    return {subset: splits for subset, splits in written.items() if subset != "mteb_model_meta"}
+    content: Mapping[str, Any] = json.loads(file.read_bytes())  # MTEB writes NaN
+    return {subset: splits for subset, splits in content.items() if subset != "mteb_model_meta"}

@@ -35,22 +35,25 @@ def task_memory(
     task: Planned, encoders: Sequence[Encoder], batch: int, searchers: Sequence[Searcher]
 ) -> int:
     """Return the bytes for a task and a batch, besides the loaded model."""
-    vector_bytes = 4 * max((encoder.dimension for encoder in encoders), default=0)
+    width = max((encoder.dimension for encoder in encoders), default=0)
+    vector = 4 * width  # bytes
     if not task.documents:
-        return batch + 3 * vector_bytes * (task.texts or 0)
-    # A block of vectors, the queries' vectors, their hits, and the ids.
-    vectors = _COPIES * min(task.documents, block_size(vector_bytes // 4)) + 3 * task.queries
-    hits = task.hits
-    if task.candidates and not encoders:
-        hits = int(hits * max(searcher.matched_share for searcher in searchers))
-    index = sum(searcher.index_memory(task.characters) for searcher in searchers)
+        return batch + 3 * vector * (task.texts or 0)
+    vectors_at_once = min(task.documents, block_size(width))
+    vectors = vector * (_COPIES * vectors_at_once + 3 * task.queries)
+    number_of_hits = task.hits
+    if task.candidates and not encoders:  # searchers give no score to some candidates
+        share = max(searcher.matched_share for searcher in searchers)
+        number_of_hits = int(number_of_hits * share)
+    hits = _HIT * number_of_hits
     ids = _CANDIDATE * task.candidates + _QUERY * task.queries + _NAME * task.documents
-    return batch + vector_bytes * vectors + _HIT * hits + ids + index
+    index = sum(searcher.index_memory(task.characters) for searcher in searchers)
+    return batch + vectors + hits + ids + index
 
 
-def too_large(planned: Iterable[Planned], needs: Mapping[str, int], free: int) -> dict[str, str]:
+def too_large(tasks: Iterable[Planned], needs: Mapping[str, int], free: int) -> dict[str, str]:
     """Return why tasks are left out for lack of memory; none if no other task remains."""
-    possible = [task for task in planned if task.status in (TO_RUN, RECORDED)]
+    possible = [task for task in tasks if task.status in (TO_RUN, RECORDED)]
     reasons = {}
     for task in possible:
         if task.status == TO_RUN and needs[task.task] > free:
@@ -77,7 +80,7 @@ def memory_check(needed: int, task: str, *, loaded: int, free: int) -> ResourceC
 
 
 def disk_check(
-    planned: Sequence[Planned],
+    tasks: Sequence[Planned],
     encoders: Sequence[Encoder],
     searchers: Sequence[Searcher],
     *,
@@ -88,19 +91,20 @@ def disk_check(
     free = free_disk(folder)
     indexes = 0
     for searcher in searchers:
-        indexes += sum(searcher.index_disk(task.documents, task.characters) for task in planned)
+        indexes += sum(searcher.index_disk(task.documents, task.characters) for task in tasks)
     parts = {
-        "vectors": _vector_bytes(planned, encoders, fresh=fresh),
+        "vectors": _vector_bytes(tasks, encoders, fresh=fresh),
         "indexes of BM25": indexes,
-        "prepared data": _prepared_bytes(planned),
+        "prepared data": _prepared_bytes(tasks),
     }
     limit = cache_limit(cache_folder())
-    size = sum(parts.values()) - max(0, parts["vectors"] - limit)
+    not_stored = max(0, parts["vectors"] - limit)
+    size = sum(parts.values()) - not_stored
     amounts = [f"{part / GB:,.1f} of {name}" for name, part in parts.items() if part]
     needed = f"{size / GB:,.1f} GB"
     if amounts:
         needed += f": {', '.join(amounts)}"
-    if parts["vectors"] > limit:
+    if not_stored:
         needed += f"; --cache-limit keeps {limit / GB:,.1f} of vectors"
     problem = ""
     if size > free:
@@ -112,28 +116,29 @@ def disk_check(
     return ResourceCheck("disk", needed, f"{free / GB:.1f} GB", problem, parts)
 
 
-def _vector_bytes(planned: Sequence[Planned], encoders: Sequence[Encoder], *, fresh: bool) -> int:
+def _vector_bytes(tasks: Sequence[Planned], encoders: Sequence[Encoder], *, fresh: bool) -> int:
     """Return the bytes of vectors to be cached; each data set counts once."""
-    names = {task.task for task in planned}
-    texts: dict[str, int] = {}
-    for task in planned:
-        full = task.task.removesuffix("HardNegatives")
-        if full != task.task and full in names:
-            continue  # hard negatives are part of the full corpus, which has another id
+    names = {task.task for task in tasks}
+    texts: dict[str, int] = {}  # by data set
+    for task in tasks:
+        # Hard negatives are part of the full corpus, which has another id.
+        full_task = task.task.removesuffix("HardNegatives")
+        if full_task != task.task and full_task in names:
+            continue
         texts[task.dataset] = max(texts.get(task.dataset, 0), task.texts or 0)
     total = sum(texts.values())
     size = 0
     for encoder in encoders:
         if encoder.cache is None:
             continue
-        missing = total
+        to_store = total
         if not fresh:
-            missing = max(0, total - len(encoder.cache))
-        size += missing * bytes_per_vector(encoder.width, half=encoder.cache.half)
+            to_store = max(0, total - len(encoder.cache))
+        size += to_store * bytes_per_vector(encoder.width, half=encoder.cache.half)
     return size
 
 
-def _prepared_bytes(planned: Sequence[Planned]) -> int:
+def _prepared_bytes(tasks: Sequence[Planned]) -> int:
     """Return the bytes of prepared data; each data set counts once."""
-    prepared = {task.dataset: task.prepared for task in planned}
+    prepared = {task.dataset: task.prepared for task in tasks}
     return sum(prepared.values())

@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,10 @@ from qwen3nb.utils.imports import load_library
 # Parameters of `choose_tasks` that a notebook has.
 SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "subsets")
 ALL = "all"  # instead of task names: every task of MTEB
-_OWN = ("PyDocs", "AuthorSTS")
-_LONGEST = 60  # characters of a selection in a file name
-_WORDS = {"eval_splits": "split", "hf_subsets": "subset", "languages": "language"}
-_LISTS = ("Clustering", "PairClassification")  # types whose rows may hold lists of texts
+_BUILT_IN = ("PyDocs", "AuthorSTS")
+_MAX_SELECTION = 60  # characters of a selection in a file name
+_NOUNS = {"eval_splits": "split", "hf_subsets": "subset", "languages": "language"}
+_TYPES_WITH_LISTS = ("Clustering", "PairClassification")  # types whose rows may hold lists of texts
 
 
 def tier_tasks(tier: str) -> list[Any]:
@@ -70,18 +70,20 @@ def selection(task: Any, *, limit: int = 0) -> str:
     >>> selection(mteb.get_task("STS17", hf_subsets=["en-en"]), limit=20)
     'en-en-limit20'
     """
-    whole = task.metadata
+    whole_task = task.metadata
     parts = []
-    if set(task.hf_subsets) != set(whole.hf_subsets):
+    if set(task.hf_subsets) != set(whole_task.hf_subsets):
         parts.append("_".join(task.hf_subsets))
-    if set(task.eval_splits) != set(whole.eval_splits):
+    if set(task.eval_splits) != set(whole_task.eval_splits):
         parts.append("_".join(task.eval_splits))
     if limit:
         parts.append(f"limit{limit}")
+    # Only characters that a file name may have.
     text = re.sub(r"[^A-Za-z0-9._-]", "", "-".join(parts))
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_SELECTION:
         return text
-    return f"{text[:_LONGEST]}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()
+    return f"{text[:_MAX_SELECTION]}-{digest[:8]}"
 
 
 def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
@@ -90,16 +92,16 @@ def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
         tasks = split_names(tasks) or None
     if tasks is None:
         return tier_tasks(tier)
-    return split_groups(_named(task) if isinstance(task, str) else task for task in tasks)
+    return split_groups(_find_task(task) if isinstance(task, str) else task for task in tasks)
 
 
 def check_types(types: Iterable[str], tasks: Iterable[Any]) -> list[str]:
     """Return the ``types`` that none of the tasks has; refuse one that MTEB does not know."""
     present = {task.metadata.type for task in tasks}
-    missing = [name for name in types if name not in present]
-    for name in missing:
+    absent_types = [name for name in types if name not in present]
+    for name in absent_types:
         _check_known("type", name, (metadata.type for metadata in _metadata()))
-    return missing
+    return absent_types
 
 
 def choose_tasks(
@@ -129,28 +131,26 @@ def choose_tasks(
     Raises:
         ValueError: unknown name, type, benchmark, split or subset, or an empty selection.
     """
-    names = _as_list(tasks)
-    tasks_found, origin = _candidates(tier, names, benchmark)
+    tasks_found, origin = _candidates(tier, _as_list(tasks), benchmark)
     types = _as_list(types)
     check_types(types, tasks_found)
-    conditions = {
-        "languages": _as_list(languages),
-        "eval_splits": _as_list(splits),
-        "hf_subsets": _as_list(subsets),
-    }
-    is_narrowed = any(conditions.values())
+    languages, splits, subsets = _as_list(languages), _as_list(splits), _as_list(subsets)
+    is_narrowed = bool(languages or splits or subsets)
     if is_narrowed:
         tasks_found = split_groups(tasks_found)
     if types:
         tasks_found = [task for task in tasks_found if task.metadata.type in types]
     if not tasks_found:
-        of_type = f" is of the type {', '.join(types)}" if types else ""
-        raise ValueError(f"no task in {origin}{of_type}")
+        message = f"no task in {origin}"
+        if types:
+            message += f" is of the type {', '.join(types)}"
+        raise ValueError(message)
     if not is_narrowed:
         return tasks_found
-    for attribute in ("eval_splits", "hf_subsets", "languages"):
-        tasks_found = _having(tasks_found, attribute, conditions[attribute], origin)
-    return [_narrowed(task, *conditions.values()) for task in tasks_found]
+    tasks_found = _tasks_with("eval_splits", splits, tasks_found, origin)
+    tasks_found = _tasks_with("hf_subsets", subsets, tasks_found, origin)
+    tasks_found = _tasks_with("languages", languages, tasks_found, origin)
+    return [_narrowed(task, languages, splits, subsets) for task in tasks_found]
 
 
 def _as_list(names: str | Sequence[str]) -> list[str]:
@@ -162,21 +162,22 @@ def _as_list(names: str | Sequence[str]) -> list[str]:
 def _candidates(tier: str, names: Sequence[str], benchmark: str) -> tuple[list[Any], str]:
     """Return the tasks of a benchmark, of names, of a tier or of all of MTEB, and their origin."""
     mteb = load_library("mteb")
+    names_tasks = bool(names) and names != [ALL]
     if benchmark:
-        _check_known("benchmark", benchmark, (one.name for one in mteb.get_benchmarks()))
+        _check_known("benchmark", benchmark, [entry.name for entry in mteb.get_benchmarks()])
         tasks = list(mteb.get_benchmark(benchmark).tasks)
-        if names and names != [ALL]:
+        if names_tasks:
             tasks = [task for task in tasks if task.metadata.name in names]
         return tasks, benchmark
-    if names and names != [ALL]:
-        return [_named(name) for name in names], " ".join(names)
+    if names_tasks:
+        return [_find_task(name) for name in names], " ".join(names)
     if tier and not names:
         origin = f"the tier {tier} (tasks {ALL!r} selects from all of MTEB)"
         return tier_tasks(tier), origin
     return list(mteb.get_tasks()), " ".join(names) or "MTEB"
 
 
-def _having(tasks: list[Any], attribute: str, values: Sequence[str], origin: str) -> list[Any]:
+def _tasks_with(attribute: str, values: Sequence[str], tasks: list[Any], origin: str) -> list[Any]:
     """Return the tasks with any of these splits, subsets or languages; all if none are given.
 
     Raises:
@@ -188,7 +189,7 @@ def _having(tasks: list[Any], attribute: str, values: Sequence[str], origin: str
     for task in tasks:
         choices.update(getattr(task, attribute))
     for value in values:
-        check_choice(f"{_WORDS[attribute]} of {origin}", value, sorted(choices))
+        check_choice(f"{_NOUNS[attribute]} of {origin}", value, sorted(choices))
     return [task for task in tasks if set(values) & set(getattr(task, attribute))]
 
 
@@ -218,8 +219,8 @@ def _languages_of(task: Any, subset: str) -> set[str]:
     return {code.split("-")[0] for code in task.metadata.hf_subsets_to_langscripts[subset]}
 
 
-def _named(name: str) -> Any:
-    if name.startswith(_OWN):
+def _find_task(name: str) -> Any:
+    if name.startswith(_BUILT_IN):
         from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 
         try:
@@ -261,18 +262,18 @@ def quiet() -> Iterator[None]:
     """
     import datasets
 
-    shown = not datasets.are_progress_bars_disabled()
+    had_progress_bars = not datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     log = logging.getLogger("mteb")
-    level = log.level
+    earlier_level = log.level
     log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        log.setLevel(level)
-        if shown:
+        log.setLevel(earlier_level)
+        if had_progress_bars:
             datasets.enable_progress_bars()
 
 
@@ -288,67 +289,71 @@ def limited(task: Any, limit: int) -> Iterator[None]:
     if not limit:
         yield
         return
-    whole = task.dataset
-    task.dataset = _less(whole, limit, task=task)
+    whole_data = task.dataset
+    task.dataset = _sample(whole_data, limit, task=task)
     try:
         yield
     finally:
-        task.dataset = whole
+        task.dataset = whole_data
 
 
-def _less(data: Any, limit: int, *, task: Any) -> Any:
+def _sample(data: Any, limit: int, *, task: Any) -> Any:
     """Return ``data`` of a subset or split with the evaluated splits subsampled."""
     import datasets
 
     if isinstance(data, datasets.Dataset):
-        rows = data.select(drawn(len(data), limit))
-        if task.metadata.type not in _LISTS:
-            return rows
-        return rows.map(  # keeps texts and labels in lists of a row aligned
-            lambda row: {
-                name: [value[i] for i in drawn(len(value), limit)]
-                for name, value in row.items()
-                if isinstance(value, list)
-            }
-        )
+        rows = data.select(sample_positions(len(data), limit))
+        if task.metadata.type in _TYPES_WITH_LISTS:
+            return rows.map(partial(_sample_lists, limit=limit))
+        return rows
     if "relevant_docs" in data:
-        return _less_to_search(data, limit)
+        return _sample_collection(data, limit)
     evaluated = {*task.eval_splits, *task.hf_subsets}  # not, for example, training texts
-    return {
-        name: _less(part, limit, task=task) if name in evaluated else part
-        for name, part in data.items()
-    }
+    samples = dict(data)
+    for name in evaluated & samples.keys():
+        samples[name] = _sample(data[name], limit, task=task)
+    return samples
 
 
-def drawn(count: int, limit: int) -> list[int]:
+def _sample_lists(row: Mapping[str, Any], limit: int) -> dict[str, list[Any]]:
+    """Sample the lists of a row at the same positions: a text keeps its label."""
+    samples = {}
+    for name, value in row.items():
+        if isinstance(value, list):
+            samples[name] = [value[position] for position in sample_positions(len(value), limit)]
+    return samples
+
+
+def sample_positions(count: int, limit: int) -> list[int]:
     """Return at most ``limit`` of the numbers below ``count``, ascending, by a fixed seed."""
     if count <= limit:
         return list(range(count))
     return sorted(np.random.default_rng(0).choice(count, size=limit, replace=False).tolist())
 
 
-def _less_to_search(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
+def _sample_collection(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """Sample the judged queries; keep their documents and candidates, and sample the others."""
     judgements, candidates = data["relevant_docs"], data.get("top_ranked")
-    answered = [row for row, query in enumerate(data["queries"]["id"]) if query in judgements]
-    sample = [answered[number] for number in drawn(len(answered), limit)]
-    queries = data["queries"].select(sample)
-    names = set(queries["id"])
-    judgements_left = {query: judgements[query] for query in judgements if query in names}
-    needed: set[str] = set()
-    for documents in judgements_left.values():
-        needed.update(documents)
+    judged_rows = [row for row, query in enumerate(data["queries"]["id"]) if query in judgements]
+    sampled_rows = [judged_rows[position] for position in sample_positions(len(judged_rows), limit)]
+    queries = data["queries"].select(sampled_rows)
+    sampled_names = set(queries["id"])
+    judgements = {query: grades for query, grades in judgements.items() if query in sampled_names}
+    needed_documents: set[str] = set()
+    for grades in judgements.values():
+        needed_documents.update(grades)
     if candidates:
-        candidates = {query: candidates[query] for query in candidates if query in judgements_left}
+        candidates = {query: candidates[query] for query in candidates if query in judgements}
         for documents in candidates.values():
-            needed.update(documents)
+            needed_documents.update(documents)
     ids = data["corpus"]["id"]
-    others = [row for row, document in enumerate(ids) if document not in needed]
-    sampled = {others[number] for number in drawn(len(others), limit)}
-    rows = [row for row, document in enumerate(ids) if row in sampled or document in needed]
+    other_rows = [row for row, document in enumerate(ids) if document not in needed_documents]
+    kept_rows = {other_rows[position] for position in sample_positions(len(other_rows), limit)}
+    kept_rows.update(row for row, document in enumerate(ids) if document in needed_documents)
     return {
         **data,
         "queries": queries,
-        "corpus": data["corpus"].select(rows),
-        "relevant_docs": judgements_left,
+        "corpus": data["corpus"].select(sorted(kept_rows)),
+        "relevant_docs": judgements,
         "top_ranked": candidates,
     }

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
-from typing import Any
+from itertools import chain, repeat
+from typing import Any, NamedTuple
 
 from qwen3nb.datasets import mirror
 from qwen3nb.evaluation.mteb.evaluate import load_task
@@ -22,7 +23,21 @@ _READ = 1.5e-5  # a document
 _SCORED = 5e-6  # a hit or a candidate
 _TRAINED, _TESTED = 5e-5, 2.1e-4  # a training or test row in one of a classifier's experiments
 _CLUSTERING, _CLUSTER = 0.08, 0.002  # a clustering, and each of its labels
-Column = tuple[float, float]  # number of distinct texts, and their mean number of characters
+
+
+class Column(NamedTuple):
+    """The texts of a column."""
+
+    texts: float  # number of distinct texts
+    length: float  # their mean number of characters
+
+    @property
+    def characters(self) -> float:
+        """Characters of all texts."""
+        return self.texts * self.length
+
+
+_NO_TEXTS = Column(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -42,16 +57,14 @@ class TaskPart:
         """Texts of the corpus that is searched; 0 if none is, or if it is of images."""
         if not self.queries:
             return 0
-        texts, _ = self.columns.get("documents", (0.0, 0.0))
-        return round(texts)
+        return round(self.columns.get("documents", _NO_TEXTS).texts)
 
     @property
     def characters(self) -> float:
         """Characters of all texts, encoded or not."""
         columns = list(self.columns.values())
-        total = sum(texts * length for texts, length in columns)
-        _, length = columns[0]
-        return total + self.trained * length
+        evaluated = sum(column.characters for column in columns)
+        return evaluated + self.trained * columns[0].length
 
     @property
     def encoded(self) -> list[Column]:
@@ -59,20 +72,33 @@ class TaskPart:
 
         A classifier learns from some rows of each label, drawn again for each experiment.
         """
-        task, columns = self.task, list(self.columns.values())
-        if task.metadata.type == "Clustering":
-            left_out = 1 - (getattr(task, "max_fraction_of_documents_to_embed", None) or 1.0)
-            shares = [1 - left_out ** (self.rows / texts) for texts, _ in columns]
-            return [
-                (texts * share, length)
-                for share, (texts, length) in zip(shares, columns, strict=True)
-            ]
+        if self.task.metadata.type == "Clustering":
+            return self._clustered
+        columns = list(self.columns.values())
         if self.trained:
-            sampled = min(1.0, task.samples_per_label * self.labels / self.trained)
-            ever_sampled = 1 - (1 - sampled) ** task.n_experiments
-            _, length = columns[0]
-            columns.append((self.trained * ever_sampled, length))
+            columns.append(self._learned)
         return columns
+
+    @property
+    def _clustered(self) -> list[Column]:
+        """The texts of a share of the rows."""
+        share_of_rows = getattr(self.task, "max_fraction_of_documents_to_embed", None) or 1.0
+        left_out = 1 - share_of_rows
+        columns = []
+        for column in self.columns.values():
+            # A text is encoded unless all rows that have it are left out.
+            rows_per_text = self.rows / column.texts
+            share_of_texts = 1 - left_out**rows_per_text
+            columns.append(Column(column.texts * share_of_texts, column.length))
+        return columns
+
+    @property
+    def _learned(self) -> Column:
+        """The texts that a classifier learns from in any of its experiments."""
+        sampled = min(1.0, self.task.samples_per_label * self.labels / self.trained)
+        ever_sampled = 1 - (1 - sampled) ** self.task.n_experiments
+        length = next(iter(self.columns.values())).length
+        return Column(self.trained * ever_sampled, length)
 
     @property
     def seconds_beside(self) -> float:
@@ -82,11 +108,11 @@ class TaskPart:
             hits = self.candidates or self.queries * min(self.documents, HITS)
             return _READ * self.documents + _SCORED * hits
         if self.trained:
-            experiment = _TRAINED * self.trained + _TESTED * self.rows
-            return float(task.n_experiments * experiment)
+            seconds_per_experiment = _TRAINED * self.trained + _TESTED * self.rows
+            return float(task.n_experiments * seconds_per_experiment)
         if task.metadata.type == "Clustering":
-            clustering = _CLUSTERING + _CLUSTER * self.labels
-            return float(getattr(task, "n_clusters", 1) * clustering)
+            seconds_per_clustering = _CLUSTERING + _CLUSTER * self.labels
+            return float(getattr(task, "n_clusters", 1) * seconds_per_clustering)
         return 0.0
 
 
@@ -103,16 +129,17 @@ def task_parts(task: Any, limit: int, *, read: bool) -> list[TaskPart]:
     """
     path, revision = task.metadata.dataset["path"], mirror.data_revision(task)
     published = list(_sizes(task, task.metadata.descriptive_stats or {}))
-    counted = loaded = task.data_loaded or path.startswith("qwen3nb/")
-    folder = mirror.mirrored(path)
-    if not counted and folder and is_substitute(revision):
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        counted = size < sum(part.characters for part in published)
-        loaded = counted or size < _CHECKED
-    if read and loaded:
+    is_here = task.data_loaded or path.startswith("qwen3nb/")
+    is_counted, is_loaded = is_here, is_here
+    copy = mirror.mirrored(path)
+    if copy and not is_here and is_substitute(revision):
+        size = sum(file.stat().st_size for file in copy.rglob("*") if file.is_file())
+        is_counted = size < sum(part.characters for part in published)
+        is_loaded = is_counted or size < _CHECKED
+    if read and is_loaded:
         with quiet(), mirror.local_data(task):
             load_task(task, revision)
-    if read and counted:
+    if read and is_counted:
         with limited(task, limit), quiet(), redirect_stderr(StringIO()):  # MTEB shows bars
             return list(_sizes(task, _counted(task)))
     if limit:  # published sizes do not apply
@@ -122,28 +149,33 @@ def task_parts(task: Any, limit: int, *, read: bool) -> list[TaskPart]:
 
 def _sizes(task: Any, statistics: Mapping[str, Any]) -> Iterator[TaskPart]:
     """Yield the size of each selected split and subset, from MTEB's statistics by split."""
-    trainings: list[Mapping[str, Any]] = []
+    numbers_trained: list[int] = []
     if _learns(task):
-        trainings = _selected(task, statistics.get("train"))
+        for subset in _selected(task, statistics.get("train")):
+            numbers_trained.append(subset.get("num_samples", 0))
     for split in task.eval_splits:
-        for number, subset in enumerate(_selected(task, statistics.get(split))):
+        subsets = _selected(task, statistics.get(split))
+        # 0 where nothing is learned.
+        for subset, trained in zip(subsets, chain(numbers_trained, repeat(0))):  # noqa: B905
             columns = _columns(subset)
-            if not columns:
-                continue
-            trained = 0
-            if number < len(trainings):
-                trained = trainings[number].get("num_samples", 0)
-            queries, _ = columns.get("queries", (0, 0))
-            candidates = subset.get("top_ranked_statistics") or {}
-            yield TaskPart(
-                task,
-                columns,
-                queries=subset.get("num_queries") or round(queries),
-                candidates=candidates.get("num_top_ranked", 0),
-                rows=subset.get("num_samples", 0),
-                trained=trained,
-                labels=_labels(subset),
-            )
+            if columns:
+                yield _part(task, subset, columns, trained)
+
+
+def _part(
+    task: Any, subset: Mapping[str, Any], columns: Mapping[str, Column], trained: int
+) -> TaskPart:
+    queries = columns.get("queries", _NO_TEXTS).texts
+    candidates = subset.get("top_ranked_statistics") or {}
+    return TaskPart(
+        task,
+        columns,
+        queries=subset.get("num_queries") or round(queries),
+        candidates=candidates.get("num_top_ranked", 0),
+        rows=subset.get("num_samples", 0),
+        trained=trained,
+        labels=_labels(subset),
+    )
 
 
 def _text_statistics(subset: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -161,7 +193,7 @@ def _columns(subset: Mapping[str, Any]) -> dict[str, Column]:
         texts = column.get("unique_texts")
         if texts:
             length = column.get("average_text_length") or column["total_text_length"] / texts
-            columns[name.partition("_")[0]] = float(texts), float(length)
+            columns[name.partition("_")[0]] = Column(float(texts), float(length))
     return columns
 
 

@@ -27,10 +27,10 @@ _SHORT, _MEDIUM = 20, 450  # characters of a text
 _LONGEST = 2300  # characters, for models without a maximum length
 _WARM_UP = 8  # texts
 _SEARCH_QUERIES, _SEARCH_DOCUMENTS = 256, 16_384  # of a search that is timed
-_AT_ONCE = 10_000  # characters of texts encoded at once, or more
+_CHARACTERS_AT_ONCE = 10_000  # of texts encoded at once, or more
 _CHUNK = 512  # maximum number of texts encoded at once, as in `Encoder`
-_ENOUGH = 0.2  # seconds of a sample that is large enough
-_ENOUGH_FOR_ONE = 1.0  # seconds of one text, if no more need be timed
+_ENOUGH_SECONDS = 0.2  # of a sample that is large enough
+_ENOUGH_SECONDS_FOR_ONE = 1.0  # of one text, if no more need be timed
 _RERANKED = 2.5e-4  # seconds of a core: a query with candidates, by vectors
 
 
@@ -46,8 +46,9 @@ class EncodingSpeed:
     def on(self, part: TaskPart) -> float:
         """Return the seconds to encode or index the texts of a part, and to search its corpus."""
         encoding = 0.0
-        for texts, length in part.encoded:
-            encoding += texts * float(np.interp(length, self.characters, self.seconds))
+        for column in part.encoded:
+            seconds_per_text = float(np.interp(column.length, self.characters, self.seconds))
+            encoding += column.texts * seconds_per_text
         if part.candidates:
             return encoding + self.query * part.queries
         return encoding + self.pair * part.queries * part.documents
@@ -65,15 +66,21 @@ def measure_speeds(
     """
     speeds = []
     for part in model.parts:
-        if encodes(part) and tokens_per_second:
-            longest = _longest(part)
-            seconds = longest / _CHARACTERS / tokens_per_second
-            speeds.append(EncodingSpeed((0, longest), (0, seconds), query=_RERANKED))
-        elif encodes(part):
-            speeds.append(measure_encoding(part, batch_size=batch_size))
+        if encodes(part):
+            if tokens_per_second:
+                speeds.append(_speed_on_gpu(part, tokens_per_second))
+            else:
+                speeds.append(measure_encoding(part, batch_size=batch_size))
         elif searches(part):
             speeds.append(measure_indexing(part))
     return speeds
+
+
+def _speed_on_gpu(encoder: Encoder, tokens_per_second: float) -> EncodingSpeed:
+    """Return the speed of a GPU, whose time grows with the length of a text."""
+    longest = _longest(encoder)
+    seconds = longest / _CHARACTERS / tokens_per_second
+    return EncodingSpeed((0, longest), (0, seconds), query=_RERANKED)
 
 
 def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed:
@@ -90,12 +97,18 @@ def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed
         characters = length
         if length == longest:
             characters = int(length * _SURPLUS)
+        texts = _sample(characters, _CHUNK)
         try:
-            seconds.append(_seconds_per_text(encoder, _sample(characters, _CHUNK), batch_size))
+            seconds.append(_seconds_per_text(encoder, texts, batch_size))
         except RefusedError:  # longer than a server takes
             break
-    pair = _seconds_per_pair(encoder)
-    return EncodingSpeed(tuple(lengths[: len(seconds)]), tuple(seconds), pair, _RERANKED)
+    measured_lengths = lengths[: len(seconds)]
+    return EncodingSpeed(
+        tuple(measured_lengths),
+        tuple(seconds),
+        pair=_seconds_per_pair(encoder),
+        query=_RERANKED,
+    )
 
 
 def _seconds_per_text(encoder: Encoder, texts: Sequence[str], batch_size: int) -> float:
@@ -104,15 +117,17 @@ def _seconds_per_text(encoder: Encoder, texts: Sequence[str], batch_size: int) -
     As many are encoded at once as fill passes: a few would take longer than their share. One that
     takes a second is enough.
     """
-    elapsed = time_encoding(encoder, texts[:1])
-    if elapsed >= _ENOUGH_FOR_ONE:
-        return elapsed
-    count = min(len(texts), max(batch_size, _AT_ONCE // len(texts[0])))
-    elapsed = time_encoding(encoder, texts[:count])
-    while elapsed < _ENOUGH and count < len(texts):
-        count = min(len(texts), 4 * count)
-        elapsed = time_encoding(encoder, texts[:count])
-    return elapsed / count
+    seconds = time_encoding(encoder, texts[:1])
+    if seconds >= _ENOUGH_SECONDS_FOR_ONE:
+        return seconds
+    characters_per_text = len(texts[0])
+    count = max(batch_size, _CHARACTERS_AT_ONCE // characters_per_text)
+    count = min(count, len(texts))
+    seconds = time_encoding(encoder, texts[:count])
+    while seconds < _ENOUGH_SECONDS and count < len(texts):
+        count = min(4 * count, len(texts))
+        seconds = time_encoding(encoder, texts[:count])
+    return seconds / count
 
 
 def _longest(encoder: Encoder) -> int:
@@ -136,10 +151,13 @@ def measure_indexing(model: Searcher) -> EncodingSpeed:
     texts = _sample(_MEDIUM, _CHUNK)
     started = time.perf_counter()
     model.index_texts(texts)
-    seconds_per_character = (time.perf_counter() - started) / (_CHUNK * _MEDIUM)
+    seconds = time.perf_counter() - started
+    seconds_per_character = seconds / (_CHUNK * _MEDIUM)
+    # Its time grows with the number of characters: two lengths tell the time of any other.
+    million = 10**6
     return EncodingSpeed(
-        (0, 10**6),
-        (0, 1e6 * seconds_per_character),
+        (0, million),
+        (0, million * seconds_per_character),
         pair=model.seconds_per_pair / cores(),
         query=model.seconds_per_candidates,
     )
@@ -161,14 +179,18 @@ def time_encoding(encoder: Encoder, texts: Sequence[str]) -> float:
     Raises:
         EncoderError: the texts do not fit into memory.
     """
-    repetitions = 1 if encoder.device == "server" else 2
+    repetitions = 2
+    if encoder.device == "server":
+        repetitions = 1
+    rows = range(len(texts))
     seconds = []
     for _ in range(repetitions):
         started = time.perf_counter()
         try:
-            encoder._checked(range(len(texts)), texts, range(len(texts)))
+            encoder._checked(rows, texts, rows)  # encodes them, past the cache
         except (MemoryError, RuntimeError) as error:
-            if not isinstance(error, MemoryError) and "memory" not in str(error).lower():
+            is_out_of_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
+            if not is_out_of_memory:
                 raise
             raise EncoderError(
                 f"{encoder.label}: {len(texts)} texts of {len(texts[0]):,} characters do not fit "

@@ -1,6 +1,7 @@
 """Measure the loss of approximate indexes and compressed vectors on a retrieval task."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypedDict
@@ -116,13 +117,8 @@ def ann_suite(
         ValueError: unknown index or parameter, or a value out of range.
         DataError: the task cannot be used.
     """
-    values = dict(grids or {})
-    parameters = sorted({parameter for parameter, _ in FAMILIES.values() if parameter})
-    for parameter in sorted(values):
-        if parameter not in parameters:
-            raise ValueError(
-                f"unknown parameter {parameter!r}; choose from {', '.join(parameters)}"
-            )
+    grids = grids or {}
+    _check_parameters(grids)
     collection = find_collections(task)[0]
     unit = encoder.similarity_name == "cosine"
     scaled = partial(truncate_dimensions, dimension=encoder.dimension, unit=unit)
@@ -133,12 +129,13 @@ def ann_suite(
         encoder, texts, total=len(texts), role="passage", transform=scaled
     ) as vectors:
         exact = _search(queries, vectors, k=max(k, DEPTH + 1))
-        counts = [count or cores() for count in threads]
-        bench = _Bench(collection, vectors, queries, exact, k, counts)
+        thread_counts = [count or cores() for count in threads]
+        bench = _Bench(collection, vectors, queries, exact, k, thread_counts)
         for family in indexes:
             index = faiss_index.build_index(vectors, family=family, seed=seed, device=device)
             parameter, _ = FAMILIES[family]
-            points += [bench.point(index, value) for value in index.values(values.get(parameter))]
+            for value in index.values(grids.get(parameter)):
+                points.append(bench.point(index, value))
         return AnnSuite(
             label=encoder.label,
             task=collection.name,
@@ -155,6 +152,13 @@ def ann_suite(
         )
 
 
+def _check_parameters(names: Iterable[str]) -> None:
+    parameters = sorted({parameter for parameter, _ in FAMILIES.values() if parameter})
+    for name in sorted(names):
+        if name not in parameters:
+            raise ValueError(f"unknown parameter {name!r}; choose from {', '.join(parameters)}")
+
+
 @dataclass(frozen=True)
 class _Bench:
     """What every index is measured on."""
@@ -168,12 +172,13 @@ class _Bench:
 
     def point(self, index: faiss_index.AnnIndex, value: int | None) -> AnnPoint:
         """Measure recall, nDCG and speed of an index at one setting."""
-        scores, ids = index.search(self.queries, max(self.k, DEPTH + 1), value)
-        # Recall is measured on the timed search; nDCG may need a deeper one.
+        # Recall is measured on the search that is timed; nDCG may need a deeper one.
         _, nearest = index.search(self.queries, self.k, value)
-        recall = faiss_index.recall_at_k(
+        recalls = faiss_index.recall_at_k(
             nearest, self.vectors, self.queries, k=self.k, truth=self.exact.ids
         )
+        scores, documents = index.search(self.queries, max(self.k, DEPTH + 1), value)
+        ndcg = _ndcg(self.collection, Hits(documents, scores))
         search_once = partial(index.search, k=self.k, value=value)
         speeds = [
             faiss_index.measure_speed(search_once, self.queries, threads=count)
@@ -188,8 +193,8 @@ class _Bench:
             build_seconds=index.build_seconds,
             size=index.size,
             device=index.device,
-            recall=dict(zip(self.collection.queries, recall.tolist(), strict=True)),
-            ndcg=_ndcg(self.collection, Hits(ids, scores)),
+            recall=dict(zip(self.collection.queries, recalls.tolist(), strict=True)),
+            ndcg=ndcg,
             speeds=tuple(speeds),
         )
 
@@ -211,21 +216,35 @@ def compress(
     and queries (Q, D) are in the order of the collection.
     """
     documents, full = VectorStore.of(vectors), vectors.shape[1]
-    points = []
     shorter = [dimension for dimension in set(dimensions) if dimension < full]
+    points = []
     for dimension in [full, *sorted(shorter, reverse=True)]:
         truncate = partial(truncate_dimensions, dimension=dimension, unit=unit)
         truncated, query_vectors = documents.mapped(truncate), truncate(queries)
-        kinds = {
-            "float32": (truncated, query_vectors, 4 * dimension),
-            "int8": (truncated.mapped(_int8(truncated)), query_vectors, dimension),
-            "binary documents": (truncated.mapped(_signs), query_vectors, -(-dimension // 8)),
-            "binary": (truncated.mapped(_signs), _signs(query_vectors), -(-dimension // 8)),
-        }
-        for kind, (left, right, size) in kinds.items():
-            ndcg = _ndcg(collection, _search(right, left, k=DEPTH + 1))
-            points.append(Compressed(kind, dimension, size, ndcg))
+        in_int8 = truncated.mapped(_int8(truncated))
+        signs, query_signs = truncated.mapped(_signs), _signs(query_vectors)
+        sign_bytes = math.ceil(dimension / 8)  # a bit each
+        variants = (
+            _Variant("float32", truncated, query_vectors, 4 * dimension),
+            _Variant("int8", in_int8, query_vectors, dimension),
+            _Variant("binary documents", signs, query_vectors, sign_bytes),
+            _Variant("binary", signs, query_signs, sign_bytes),
+        )
+        for variant in variants:
+            hits = _search(variant.queries, variant.documents, k=DEPTH + 1)
+            ndcg = _ndcg(collection, hits)
+            points.append(Compressed(variant.kind, dimension, variant.size, ndcg))
     return tuple(points)
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """Documents and queries in one form."""
+
+    kind: str  # of `Compressed`
+    documents: VectorStore
+    queries: Vectors
+    size: int  # bytes per document
 
 
 def _signs(vectors: Vectors) -> Vectors:

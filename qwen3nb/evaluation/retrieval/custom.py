@@ -7,7 +7,7 @@ the boosted rankings of its parts. A document which is the query itself is not r
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,14 @@ from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.judgements import nonzero, nothing_found_by
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.run import EvaluationRun, Run, UnsupportedError, Work, evaluate_each
+from qwen3nb.evaluation.run import (
+    EvaluationRun,
+    Run,
+    RunOptions,
+    UnsupportedError,
+    Work,
+    evaluate_each,
+)
 from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.metrics.retrieval import (
     JUDGED,
@@ -40,8 +47,8 @@ from qwen3nb.models.search.words import Words, stated_words
 from qwen3nb.records.details import DataFacts, Judgements, SearchFacts
 from qwen3nb.records.record import Result, TaskInfo
 
-_FUSED = 100  # least number of documents of each part of a fusion
-_TOP = 10  # best documents per query kept in a record
+_FUSED_DEPTH = 100  # least number of documents of each part of a fusion
+_TOP_DEPTH = 10  # best documents per query kept in a record
 Hits = dict[str, dict[str, float]]
 AnyModel = str | Path | Model | LoadedModel | ModelEntry
 
@@ -67,18 +74,22 @@ def evaluate_domain(
         options: options of `Run`; and those of `Model`, for specs and entries. Kept qrels have
             grades: binary metrics need `Domain.threshold`, as in ``trec_eval -l 2``.
     """
-    names_of_run = {field.name for field in fields(Run)}
-    run_options = {name: options[name] for name in options if name in names_of_run}
+    run_options: dict[str, Any] = {}
+    model_options: dict[str, Any] = {}
+    for name, value in options.items():
+        if name in RunOptions.__annotations__:
+            run_options[name] = value
+        else:
+            model_options[name] = value
     run = Run(**run_options, strict=strict)
-    model_options = {name: options[name] for name in options if name not in names_of_run}
     model_options |= {"batch_size": run.batch_size, "show_progress": run.show_progress}
     labels: dict[str, str] = {}  # by identity
 
     def find(entry: AnyModel) -> list[tuple[Any, DomainItem]]:
         model = _model_of(entry, model_options)
-        earlier = labels.get(model.identity)
-        if earlier is not None:
-            raise UnsupportedError(f"the same weights and settings as {earlier}")
+        label_of_equal = labels.get(model.identity)
+        if label_of_equal is not None:
+            raise UnsupportedError(f"the same weights and settings as {label_of_equal}")
         if model.label in labels.values():
             raise DataError(
                 f"another model has the label {model.label}: set unique labels by `name` in "
@@ -119,10 +130,12 @@ def _check_dimensions(entry: ModelEntry, model: Model) -> None:
     dimension = model.facts.dimension
     if entry.dimensions in (dimension, model.facts.width):
         return
-    length = "has no vectors" if dimension is None else f"has {dimension}"
+    stated_length = f"has {dimension}"
+    if dimension is None:
+        stated_length = "has no vectors"
     raise DataError(
         f"{entry_name(entry)}: expected vectors of {entry.dimensions} dimensions; "
-        f"{entry.spec} {length}"
+        f"{entry.spec} {stated_length}"
     )
 
 
@@ -169,30 +182,26 @@ class DomainItem:
     def evaluate(self, model: LoadedModel, run: Run) -> Result:
         """Return the record of a model; ``top`` in its parameters holds the best documents."""
         domain, work = self.domain, Work(model)
-        nothing: Counter[str] = Counter()
-        hits = search_domain(model, domain, nothing=nothing)
+        counts: Counter[str] = Counter()
+        hits = search_domain(model, domain, counts=counts)
+        task = TaskInfo(
+            name=domain.name,
+            type="Retrieval",
+            dataset=domain.name.rpartition("-")[0],
+            revision=domain.revision,
+            main_metric="nDCG@10",
+            size={"documents": len(domain.texts), "queries": len(domain.queries)},
+            categories=dict(domain.categories),
+            counts={**domain.counts, **nonzero(counts)},
+            clusters=dict(domain.clusters),
+        )
         search = SearchFacts(
             words=self._words(model.settings), dimensions=getattr(model, "dimension", None)
         )
-        result = work.record(
-            TaskInfo(
-                name=domain.name,
-                type="Retrieval",
-                dataset=domain.name.rpartition("-")[0],
-                revision=domain.revision,
-                main_metric="nDCG@10",
-                size={"documents": len(domain.texts), "queries": len(domain.queries)},
-                categories=dict(domain.categories),
-                counts={**domain.counts, **nonzero(nothing)},
-                clusters=dict(domain.clusters),
-            ),
-            self._scores(hits),
-            run,
-            data=self._facts(hits),
-            search=search,
-            top={query: rank_documents(scores)[:_TOP] for query, scores in hits.items()},
-        )
-        # After the costs are computed.
+        top = {query: rank_documents(scores)[:_TOP_DEPTH] for query, scores in hits.items()}
+        data = self._facts(hits)
+        result = work.record(task, self._scores(hits), run, data=data, search=search, top=top)
+        # Only now: the time of these searches is no part of the record's cost.
         seconds = as_searcher(model).seconds_per_query(list(domain.queries.values()))
         result = replace(result, search=replace(search, seconds_per_query=seconds))
         return run.with_runs(result, hits, domain.grades)
@@ -217,7 +226,7 @@ class DomainItem:
         )
 
 
-def judgements_of(qrels: Qrels, run: Hits, *, depth: int = _TOP) -> dict[str, Judgements]:
+def judgements_of(qrels: Qrels, run: Hits, *, depth: int = _TOP_DEPTH) -> dict[str, Judgements]:
     """Return, per query, the grades of its first documents and of all relevant ones, best first.
 
     A document without a judgement has the grade `UNJUDGED`. With both, scores can be computed under
@@ -235,51 +244,52 @@ def judgements_of(qrels: Qrels, run: Hits, *, depth: int = _TOP) -> dict[str, Ju
 
 
 def search_domain(
-    model: LoadedModel, domain: Domain, *, depth: int = 0, nothing: Counter[str] | None = None
+    model: LoadedModel, domain: Domain, *, depth: int = 0, counts: Counter[str] | None = None
 ) -> Hits:
     """Return the scores of each query's ``depth`` best documents, including ties with the last.
 
     By default, these are as many as the recorded measures need.
-    Queries for which nothing was found are added to ``nothing``, also by part of a fusion.
+    Queries for which nothing was found are added to ``counts``, also by part of a fusion.
 
     Raises:
         EncoderError: a vector that is not finite, or zero for a text that is not blank.
     """
-    if nothing is None:
-        nothing = Counter()
+    if counts is None:
+        counts = Counter()
     if not depth:
         depth = deepest(recorded_measures("own data"))
     if len(model.parts) > 1:
-        run = _fused(model.parts, domain, max(depth, _FUSED), nothing)
+        run = _fuse_parts(model.parts, domain, max(depth, _FUSED_DEPTH), counts)
     else:
-        most_removed = max((len(documents) for documents in domain.itself.values()), default=0)
-        run = as_searcher(model).rank_boosted(
-            _DomainTexts(domain), domain.factors, k=depth + most_removed
-        )
+        numbers_removed = [len(documents) for documents in domain.itself.values()]
+        enough = depth + max(numbers_removed, default=0)
+        run = as_searcher(model).rank_boosted(_DomainTexts(domain), domain.factors, k=enough)
     best: Hits = {}
     for query, scores in run.items():
         removed = domain.itself.get(query, ())
-        others = {name: score for name, score in scores.items() if name not in removed}
-        best[query] = _best(others, depth)
-        if not others:
-            nothing[NOTHING_FOUND] += 1
+        remaining_scores = {name: score for name, score in scores.items() if name not in removed}
+        best[query] = _best_with_ties(remaining_scores, depth)
+        if not remaining_scores:
+            counts[NOTHING_FOUND] += 1
     return best
 
 
-def _fused(parts: Iterable[LoadedModel], domain: Domain, depth: int, nothing: Counter[str]) -> Hits:
+def _fuse_parts(
+    parts: Iterable[LoadedModel], domain: Domain, depth: int, counts: Counter[str]
+) -> Hits:
     """Fuse the rankings of models; count the queries for which each found nothing."""
     runs = []
     for part in parts:
-        counts: Counter[str] = Counter()
-        runs.append(search_domain(part, domain, depth=depth, nothing=counts))
-        nothing[nothing_found_by(part.label)] += counts[NOTHING_FOUND]
+        counts_of_part: Counter[str] = Counter()
+        runs.append(search_domain(part, domain, depth=depth, counts=counts_of_part))
+        counts[nothing_found_by(part.label)] += counts_of_part[NOTHING_FOUND]
     return fuse(runs)
 
 
-def _best(scores: Mapping[str, float], depth: int) -> dict[str, float]:
+def _best_with_ties(scores: Mapping[str, float], depth: int) -> dict[str, float]:
     """Return the ``depth`` best documents, including ties with the last."""
-    best = sorted(scores.values(), reverse=True)[:depth]
-    return {name: score for name, score in scores.items() if score >= best[-1]}
+    best_scores = sorted(scores.values(), reverse=True)[:depth]
+    return {name: score for name, score in scores.items() if score >= best_scores[-1]}
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ format with their recipe, under the digest of recipe and data.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,8 @@ from qwen3nb.models.search.dense import as_searcher
 from qwen3nb.models.search.fusion import FUSION, fuse
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 
-First = Any  # "bm25", "given", a path, a model, or a list of these
-Scored = Iterator[tuple[str, Mapping[str, float]]]  # a query and the scores of its documents
+Retriever = Any  # "bm25", "given", a path, a model, or a list of these
+ScoredQuery = tuple[str, Mapping[str, float]]  # a query and the scores of its documents
 _TIES = "neighbours of a run with equal scores and no ranks, ordered by id"
 _STRAY = "queries of a run that are not among the queries, left out"
 
@@ -50,7 +49,7 @@ class FirstStage:
     counts: Mapping[str, int]  # irregularities of the run and their numbers, without zeros
 
 
-def load_first(*names: str, prompts: str = "") -> First:
+def load_retriever(*names: str, prompts: str = "") -> Retriever:
     """Load a first stage: ``bm25``, ``given``, a file or an encoder; several are fused.
 
     ``prompts`` are for encoders; empty for each encoder's own.
@@ -60,19 +59,19 @@ def load_first(*names: str, prompts: str = "") -> First:
     """
     from qwen3nb.models.load import load_encoder
 
-    stages: list[First] = []
+    retrievers: list[Retriever] = []
     for name in names:
-        stage: First = name
-        if name not in ("bm25", "given") and not Path(name).is_file():
-            stage = load_encoder(name, prompts=prompts)
-        stages.append(stage)
-    if len(stages) == 1:
-        return stages[0]
-    return stages
+        if name in ("bm25", "given") or Path(name).is_file():
+            retrievers.append(name)
+        else:
+            retrievers.append(load_encoder(name, prompts=prompts))
+    if len(retrievers) == 1:
+        return retrievers[0]
+    return retrievers
 
 
 def first_stage(
-    collection: TestCollection, first: First = "bm25", *, depth: int = 100
+    collection: TestCollection, retriever: Retriever = "bm25", *, depth: int = 100
 ) -> FirstStage:
     """Return the ``depth`` best documents per query, from the cache if available.
 
@@ -82,70 +81,102 @@ def first_stage(
     """
     if depth < 1:
         raise ValueError(f"expected a depth of at least 1; got {depth}")
-    label, recipe = describe(first)
+    label, recipe = describe(retriever)
     recipe = {**recipe, "depth": depth, "data": collection.revision}
     if _reads_words(recipe) and collection.words.name:
         recipe["words"] = collection.words.name
-    stem = paths.cache() / "first-stage" / sha256_json(recipe)[:32]
-    file, note = stem.with_suffix(".trec"), stem.with_suffix(".json")
-    if (stage := _kept(file, note, label, recipe, collection.queries)) is not None:
-        return stage
+    cached_run = _CachedRun(label, recipe)
+    cached_stage = cached_run.load(collection.queries)
+    if cached_stage is not None:
+        return cached_stage
     counts: Counter[str] = Counter()
-    run = search_collection(collection, first, depth=depth, counts=counts)
-    if not len(run.scores):
+    run = search_collection(collection, retriever, depth=depth, counts=counts)
+    if len(run.scores) == 0:
         raise DataError(f"{collection.name}: the first stage {label} found no documents")
-    counts[NOTHING_FOUND] = int(np.sum(np.diff(run.offsets) == 0))
-    kept = nonzero(counts)
-    digest = ""
-    with suppress(DataError):  # an id with white space
-        digest = sha256_file(write_run(file, run, tag=label))
-        write_json(note, {"recipe": recipe, "digest": digest, "counts": kept})
-    return FirstStage(label, run, recipe, digest, kept)
+    documents_per_query = np.diff(run.offsets)
+    counts[NOTHING_FOUND] = np.count_nonzero(documents_per_query == 0)
+    return cached_run.save(run, nonzero(counts))
 
 
-def _kept(
-    file: Path, note: Path, label: str, recipe: dict[str, Any], queries: Iterable[str]
-) -> FirstStage | None:
-    """Return the first stage with the cached run of ``recipe``; None if missing or damaged.
+@dataclass(frozen=True)
+class _CachedRun:
+    """The run of a recipe in the cache, with a note that says what it is."""
 
-    A query without retrieved documents has an empty ranking.
-    """
-    try:
-        description = dict(read_json(note))
-        if description.get("recipe") != recipe or description.get("digest") != sha256_file(file):
+    label: str
+    recipe: dict[str, Any]
+
+    @property
+    def file(self) -> Path:
+        """The run in TREC format."""
+        return paths.cache() / "first-stage" / f"{sha256_json(self.recipe)[:32]}.trec"
+
+    @property
+    def note(self) -> Path:
+        """Recipe and digest of the run, and its irregularities."""
+        return self.file.with_suffix(".json")
+
+    def load(self, queries: Iterable[str]) -> FirstStage | None:
+        """Return the first stage with the cached run; None if missing or damaged.
+
+        A query without retrieved documents has an empty ranking.
+        """
+        try:
+            note = dict(read_json(self.note))
+            has_recipe = note.get("recipe") == self.recipe
+            is_whole = has_recipe and note.get("digest") == sha256_file(self.file)
+        except (OSError, ValueError, TypeError):
             return None
-    except (OSError, ValueError, TypeError):
-        return None  # searched again
-    run = load_run(file).of_queries(queries)
-    return FirstStage(label, run, recipe, description["digest"], description.get("counts", {}))
+        if not is_whole:
+            return None
+        run = load_run(self.file).of_queries(queries)
+        return FirstStage(self.label, run, self.recipe, note["digest"], note.get("counts", {}))
+
+    def save(self, run: RunArrays, counts: dict[str, int]) -> FirstStage:
+        """Write a run and its note; return the first stage."""
+        stage = FirstStage(self.label, run, self.recipe, digest="", counts=counts)
+        try:
+            digest = sha256_file(write_run(self.file, run, tag=self.label))
+        except DataError:  # an id with white space, which TREC's format cannot express
+            return stage
+        write_json(self.note, {"recipe": self.recipe, "digest": digest, "counts": counts})
+        return replace(stage, digest=digest)
 
 
-def describe(first: First) -> tuple[str, dict[str, Any]]:
+def describe(retriever: Retriever) -> tuple[str, dict[str, Any]]:
     """Return the label and the recipe of a first stage, independent of the data.
 
     Raises:
         DataError: not a first stage; the message lists the choices.
     """
-    if is_model(first):
-        parts = list(first.parts)
-        if len(parts) == 1:
-            return as_searcher(first).first_stage()
-        first = parts
-    if isinstance(first, list | tuple) and first:
-        stages = [describe(stage) for stage in first]
-        labels = [label for label, _ in stages]
-        recipe = {"kind": "fusion", "k": FUSION, "of": [recipe for _, recipe in stages]}
-        return "rrf-" + "-".join(labels), recipe
-    if first == "bm25":
+    if is_model(retriever) and len(retriever.parts) == 1:
+        return as_searcher(retriever).first_stage()
+    fused = _fused_retrievers(retriever)
+    if fused:
+        descriptions = [describe(part) for part in fused]
+        labels = [label for label, _ in descriptions]
+        recipes = [recipe for _, recipe in descriptions]
+        return "rrf-" + "-".join(labels), {"kind": "fusion", "k": FUSION, "of": recipes}
+    if retriever == "bm25":
         return _bm25().first_stage()
-    if first == "given":
+    if retriever == "given":
         return "given", {"kind": "given", "order": _bm25().settings}
-    if isinstance(first, str | Path) and Path(first).is_file():
-        return Path(first).name.split(".")[0], _run_recipe(Path(first))
+    if isinstance(retriever, str | Path) and Path(retriever).is_file():
+        file = Path(retriever)
+        label, *_ = file.name.split(".")
+        return label, _run_recipe(file)
     raise DataError(
-        f"unknown first stage {first!r}; expected bm25, given, a TREC run file, an encoder, or "
+        f"unknown first stage {retriever!r}; expected bm25, given, a TREC run file, an encoder, or "
         "a list of these to fuse"
     )
+
+
+def _fused_retrievers(retriever: Retriever) -> list[Retriever]:
+    """Return the retrievers that are fused; empty for a single one."""
+    if is_model(retriever) and len(retriever.parts) > 1:
+        return list(retriever.parts)
+    if isinstance(retriever, list | tuple):
+        return list(retriever)
+    return []
 
 
 def _run_recipe(file: Path) -> dict[str, Any]:
@@ -163,47 +194,62 @@ def _reads_words(recipe: Mapping[str, Any]) -> bool:
 
 
 def search_collection(
-    collection: TestCollection, first: First, *, depth: int, counts: Counter[str] | None = None
+    collection: TestCollection,
+    retriever: Retriever,
+    *,
+    depth: int,
+    counts: Counter[str] | None = None,
 ) -> RunArrays:
     """Return the ``depth`` best documents per query, without the cache of runs.
 
     Irregularities of its source runs are added to ``counts``.
     """
-    counts = Counter() if counts is None else counts
+    if counts is None:
+        counts = Counter()
     builder = RunBuilder()
-    for query, scores in _scored(collection, first, depth, counts):
-        removed = collection.removed(query)
-        others = {name: score for name, score in scores.items() if name not in removed}
-        builder.add(query, {name: others[name] for name in rank_documents(others)[:depth]})
+    for query, scores in _search(collection, retriever, depth, counts):
+        removed_documents = collection.removed(query)
+        remaining_scores = {
+            name: score for name, score in scores.items() if name not in removed_documents
+        }
+        best = rank_documents(remaining_scores)[:depth]
+        builder.add(query, {name: remaining_scores[name] for name in best})
     return builder.run().of_queries(collection.queries)
 
 
-def _scored(collection: TestCollection, first: First, depth: int, counts: Counter[str]) -> Scored:
+def _search(
+    collection: TestCollection, retriever: Retriever, depth: int, counts: Counter[str]
+) -> Iterable[ScoredQuery]:
     """Yield each query with its best documents, at least ``depth`` of them if available."""
-    if is_model(first) and len(first.parts) > 1:
-        first = first.parts
-    if isinstance(first, list | tuple):
-        # Parts are cached as well, and deeper: fusion can lift documents from below the cutoff.
-        parts = [first_stage(collection, stage, depth=2 * depth) for stage in first]
-        for part in parts:
-            for name, count in part.counts.items():
-                if name == NOTHING_FOUND:
-                    name = nothing_found_by(part.label)
-                counts[name] += count
-        for query in collection.queries:
-            yield from fuse([{query: part.run[query]} for part in parts]).items()
-        return
-    deeper = depth + max(
-        (len(collection.removed(query)) for query in collection.queries), default=0
-    )
-    if first == "bm25":
-        first = _bm25()
-    if is_model(first):
-        yield from as_searcher(first).rank(collection, k=deeper)
-    elif first == "given":
-        yield from _given(collection)
-    else:
-        yield from _from_file(collection, Path(first), counts).items()
+    fused = _fused_retrievers(retriever)
+    if fused:
+        return _search_and_fuse(collection, fused, depth, counts)
+    if retriever == "bm25":
+        retriever = _bm25()
+    if is_model(retriever):
+        numbers_removed = [len(collection.removed(query)) for query in collection.queries]
+        return as_searcher(retriever).rank(collection, k=depth + max(numbers_removed, default=0))
+    if retriever == "given":
+        return _given_candidates(collection)
+    return _read_run(collection, Path(retriever), counts).items()
+
+
+def _search_and_fuse(
+    collection: TestCollection, retrievers: list[Retriever], depth: int, counts: Counter[str]
+) -> Iterator[ScoredQuery]:
+    """Yield each query with its fused documents.
+
+    Each search is cached, and deeper: fusion can lift documents from below the cutoff.
+    """
+    stages = [first_stage(collection, part, depth=2 * depth) for part in retrievers]
+    for stage in stages:
+        for name, count in stage.counts.items():
+            if name == NOTHING_FOUND:
+                name = nothing_found_by(stage.label)
+            counts[name] += count
+    for query in collection.queries:
+        runs_of_query = [{query: stage.run[query]} for stage in stages]
+        yield from fuse(runs_of_query).items()
 
 
 def _bm25() -> BM25:
@@ -211,27 +257,28 @@ def _bm25() -> BM25:
 
 
 def _index(collection: TestCollection) -> BM25:
-    model = _bm25()
+    bm25 = _bm25()
     rows = [{"id": name, "text": text} for name, text in collection.documents.items()]
-    model.index(rows, words=collection.words)
-    return model
+    bm25.index(rows, words=collection.words)
+    return bm25
 
 
-def _given(collection: TestCollection) -> Scored:
+def _given_candidates(collection: TestCollection) -> Iterator[ScoredQuery]:
     """Yield the data's candidates in their order, or ranked by BM25 if unordered."""
     if collection.candidates is None:
         raise DataError(f"{collection.name}: the data have no candidates; use bm25 instead")
     if collection.ordered:
         for query, documents in collection.candidates.items():
+            # A score is higher, the earlier a candidate comes.
             yield query, {document: -float(rank) for rank, document in enumerate(documents)}
         return
-    model = _index(collection)
+    bm25 = _index(collection)
     for query, documents in collection.candidates.items():
-        scores = model.score(collection.queries[query], documents)
+        scores = bm25.score(collection.queries[query], documents)
         yield query, dict(zip(documents, scores, strict=True))
 
 
-def _from_file(collection: TestCollection, file: Path, counts: Counter[str]) -> RunArrays:
+def _read_run(collection: TestCollection, file: Path, counts: Counter[str]) -> RunArrays:
     run, ties = load_run_with_ties(file)
     counts[_TIES] += ties
     counts[_STRAY] += len(run.keys() - collection.queries.keys())
@@ -243,6 +290,6 @@ def _from_file(collection: TestCollection, file: Path, counts: Counter[str]) -> 
                     f"{file}: document {document!r:.60} of query {query!r:.60} is not in "
                     f"{collection.name}"
                 )
-    if not len(run.scores):
+    if len(run.scores) == 0:
         raise DataError(f"{file}: has no query of {collection.name}; is it for another data set?")
     return run

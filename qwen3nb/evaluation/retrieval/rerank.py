@@ -12,7 +12,6 @@ first stage: a second reranker neither loads the data set nor searches it.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,8 +28,19 @@ from qwen3nb.datasets.judgements import nonzero
 from qwen3nb.datasets.mirror import MirrorError, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError, checked_rows, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
-from qwen3nb.evaluation.mteb.select import choose_tasks, drawn, quiet, split_groups, task_key
-from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, first_stage, load_first
+from qwen3nb.evaluation.mteb.select import (
+    choose_tasks,
+    quiet,
+    sample_positions,
+    split_groups,
+    task_key,
+)
+from qwen3nb.evaluation.retrieval.first_stage import (
+    FirstStage,
+    Retriever,
+    first_stage,
+    load_retriever,
+)
 from qwen3nb.evaluation.run import EvaluationRun, Job, Run, RunOptions, Work, evaluate_each
 from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.metrics.retrieval import Measure, recorded_measures, score_run
@@ -51,7 +61,7 @@ from qwen3nb.utils.progress import tqdm
 
 # MTEB's task and the folder of official files; main metric MRR@10, as on its leaderboard.
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
-_COUNTS = ("cut", "queries_cut")
+_TRUNCATIONS = ("cut", "queries_cut")  # names in `Stats`
 
 
 def rerank(
@@ -61,7 +71,7 @@ def rerank(
     tier: str = "",
     limit: int = 0,
     msmarco: Path | str | None = None,
-    first: First = "bm25",
+    first: Retriever = "bm25",
     first_prompts: str = "",
     depth: int = 100,
     **options: Unpack[RunOptions],
@@ -91,27 +101,33 @@ def rerank(
         EvaluationError: one or more data sets failed, and ``strict``; the records of the others
             are saved.
     """
-    if (data is None) == (not tier) or (msmarco and not tier):
+    has_data_sets = data is not None
+    has_tier = bool(tier)
+    if has_data_sets == has_tier or (msmarco and not has_tier):
         raise ValueError(
             "expected either data sets or a tier (with the MS MARCO dev files, if any); got "
             f"data {data!r}, tier {tier!r}, msmarco {msmarco and str(msmarco)!r}"
         )
     if isinstance(first, str):
-        first = load_first(*split_names(first), prompts=first_prompts)
-    data_sets = list(data) if isinstance(data, list | tuple) else [data]
+        first = load_retriever(*split_names(first), prompts=first_prompts)
     if tier:
         data_sets = list(TIERS[check_choice("tier", tier, TIERS)].reranking)
+    elif isinstance(data, list | tuple):
+        data_sets = list(data)
+    else:
+        data_sets = [data]
     if msmarco is not None:
         data_sets = [name for name in data_sets if name not in _MSMARCO]
     model = loaded_scorer(reranker)
 
-    def find(data_set: Any, stage: First) -> Iterator[tuple[Any, RerankItem]]:
-        for item in searched(data_set, stage, depth=depth, limit=limit):
+    def find(data_set: Any, retriever: Retriever) -> Iterator[tuple[ScoresPairs, RerankItem]]:
+        for item in rerank_items(data_set, retriever, depth=depth, limit=limit):
             yield model, item
 
-    jobs: list[Job] = [(data_name(each), partial(find, each, first)) for each in data_sets]
+    jobs: list[Job] = [(data_name(entry), partial(find, entry, first)) for entry in data_sets]
     if msmarco is not None:
-        jobs.append((data_name(Path(msmarco)), partial(find, Path(msmarco), "given")))
+        folder = Path(msmarco)
+        jobs.append((data_name(folder), partial(find, folder, "given")))
     return evaluate_each(jobs, Run(**options), label=model.label, kind="data sets")
 
 
@@ -124,8 +140,8 @@ def data_name(data: Any) -> str:
     return str(data)
 
 
-def searched(
-    data: Any, first: First = "bm25", *, depth: int = 100, limit: int = 0
+def rerank_items(
+    data: Any, first: Retriever = "bm25", *, depth: int = 100, limit: int = 0
 ) -> Iterator[RerankItem]:
     """Load and search the collections of a data set, or of the tasks in a group, one by one.
 
@@ -133,22 +149,32 @@ def searched(
         DataError: no such data set or first stage, or data that are malformed.
         MirrorError: the data are neither in the mirror nor on the hub.
     """
+    with_candidates = partial(_with_candidates, first=first, depth=depth, limit=limit)
     is_folder = isinstance(data, str | Path) and Path(data).expanduser().is_dir()
     if isinstance(data, TestCollection) or is_folder:
         collections = find_collections(data)
-        parts = len(collections) if collections[0].group else 0
         for collection in collections:
-            yield _with_candidates(collection, first, depth=depth, limit=limit, parts=parts)
+            yield with_candidates(collection, parts=_parts_of_group(collections))
         return
     tasks = _tasks_of(data)
     members = split_groups(tasks)
-    group = tasks[0].metadata.name if len(members) > 1 else ""
-    parts = len(members) if group else 0
+    group = ""
+    if len(members) > 1:
+        group = tasks[0].metadata.name
     for task in members:
-        collections = _loaded(task, group)
+        collections = _load_collections(task, group)
+        parts = _parts_of_group(collections)
+        if group:
+            parts = len(members)
         for collection in collections:
-            several = parts or (len(collections) if collection.group else 0)
-            yield _with_candidates(collection, first, depth=depth, limit=limit, parts=several)
+            yield with_candidates(collection, parts=parts)
+
+
+def _parts_of_group(collections: Sequence[TestCollection]) -> int:
+    """Return the number of collections in a group; 0 if they are none."""
+    if any(collection.group for collection in collections):
+        return len(collections)
+    return 0
 
 
 def _tasks_of(data: Any) -> list[Any]:
@@ -166,30 +192,33 @@ def _tasks_of(data: Any) -> list[Any]:
 
 
 def _with_candidates(
-    whole: TestCollection, first: First, *, depth: int, limit: int, parts: int
+    whole_collection: TestCollection, first: Retriever, *, depth: int, limit: int, parts: int
 ) -> RerankItem:
-    collection = limited_collection(whole, limit)
+    collection = limited_collection(whole_collection, limit)
     stage = first_stage(collection, first, depth=depth)
     if not stage.digest:  # the run could not be kept later, either: name the id
         run_digest(Path(collection.name), stage.run, tag="")
     return RerankItem(collection, stage, limit, parts)
 
 
-def _loaded(task: Any, group: str) -> list[TestCollection]:
+def _load_collections(task: Any, group: str) -> list[TestCollection]:
     """Load the collections of a task, without progress bars or MTEB's own copy."""
-    own = not task.data_loaded
+    was_loaded = task.data_loaded
     try:
         with hub_access(needs([task])), quiet():
             collections = find_collections(task)
     except (DataError, MirrorError):
         raise
     except Exception as error:  # a loader may raise anything
-        if task.metadata.dataset["path"].startswith("qwen3nb/"):
+        is_built_in = task.metadata.dataset["path"].startswith("qwen3nb/")
+        if is_built_in:
             raise
         raise explain(task, error) from error
-    if own:
+    if not was_loaded:
         task.unload_data()
-    return [replace(each, group=group or each.group) for each in collections]
+    if not group:
+        return collections
+    return [replace(collection, group=group) for collection in collections]
 
 
 def limited_collection(collection: TestCollection, limit: int) -> TestCollection:
@@ -200,23 +229,32 @@ def limited_collection(collection: TestCollection, limit: int) -> TestCollection
     if not limit:
         return collection
     names = sorted(collection.queries)
-    queries = [names[index] for index in drawn(len(names), limit)]
+    queries = [names[position] for position in sample_positions(len(names), limit)]
     qrels = {query: collection.qrels[query] for query in queries}
+    needed_documents: set[str] = set()
+    for grades in qrels.values():
+        needed_documents.update(grades)
     candidates = None
     if collection.candidates is not None:
         candidates = {query: collection.candidates[query] for query in queries}
-    needed = {document for grades in qrels.values() for document in grades}
-    needed |= {document for listed in (candidates or {}).values() for document in listed}
-    others = sorted(collection.documents.keys() - needed)
-    needed |= {others[index] for index in drawn(len(others), limit)}
-    if len(queries) == len(names) and collection.documents.keys() <= needed:
+        for documents in candidates.values():
+            needed_documents.update(documents)
+    other_documents = sorted(collection.documents.keys() - needed_documents)
+    sampled_documents = [
+        other_documents[position] for position in sample_positions(len(other_documents), limit)
+    ]
+    kept_documents = needed_documents.union(sampled_documents)
+    is_whole = len(queries) == len(names) and collection.documents.keys() <= kept_documents
+    if is_whole:
         return collection
     return replace(
         collection,
         queries={query: collection.queries[query] for query in queries},
         qrels=qrels,
         candidates=candidates,
-        documents={name: text for name, text in collection.documents.items() if name in needed},
+        documents={
+            name: text for name, text in collection.documents.items() if name in kept_documents
+        },
         counts={},  # those of the whole collection do not apply
     )
 
@@ -248,20 +286,23 @@ class RerankItem:
     @property
     def task(self) -> TaskInfo:
         """The task of the record, with irregularities of the data."""
+        main_metric, selection = "nDCG@10", ""
+        if self.name in _MSMARCO:
+            main_metric = "MRR@10"
+        if self.limit:
+            selection = f"limit{self.limit}"
+        collection = self.collection
         return TaskInfo(
             name=f"{self.name}.{self.first.label}-{self.first.recipe['depth']}",
             type="Reranking",
             dataset=self.name,
-            revision=self.collection.revision,
-            main_metric="MRR@10" if self.name in _MSMARCO else "nDCG@10",
-            size={
-                "documents": len(self.collection.documents),
-                "queries": len(self.collection.queries),
-            },
-            selection=f"limit{self.limit}" if self.limit else "",
-            counts={**self.collection.counts, **self.first.counts},
-            clusters=query_clusters(self.collection),
-            substitute=self.collection.substitute,
+            revision=collection.revision,
+            main_metric=main_metric,
+            size={"documents": len(collection.documents), "queries": len(collection.queries)},
+            selection=selection,
+            counts={**collection.counts, **self.first.counts},
+            clusters=query_clusters(collection),
+            substitute=collection.substitute,
         )
 
     @property
@@ -280,72 +321,80 @@ class RerankItem:
 
     def same(self, record: Result, folder: Path) -> bool:
         """Return whether a record has the same first stage and data, and its runs exist."""
+        has_same_first_stage = record.search.first == self.first.recipe
+        has_same_data = record.task.substitute == self.collection.substitute
+        if not (has_same_first_stage and has_same_data):
+            return False
         file = record.path(folder)
-        runs = (reranked_run_file(file, record.files), first_run_file(file, record.files))
-        return (
-            record.search.first == self.first.recipe
-            and record.task.substitute == self.collection.substitute
-            and all(run.is_file() for run in runs)
-            and not any(run_problems(file, record))
-        )
+        runs = [reranked_run_file(file, record.files), first_run_file(file, record.files)]
+        if not all(run.is_file() for run in runs):
+            return False
+        return not any(run_problems(file, record))
 
     def evaluate(self, model: ScoresPairs, run: Run) -> Result:
         """Return the record of a reranker, and write the runs."""
         work = Work(model)
-        ranked, counts = self.scored(model, run)
-        cut = {
+        reranked, counts = self.score_candidates(model, run)
+        truncations = {
             "pairs whose document was cut to the maximum length": counts["cut"],
             "queries cut to leave room for a document": counts["queries_cut"],
         }
-        task = self.task
+        task = replace(self.task, counts={**self.task.counts, **nonzero(truncations)})
         result = work.record(
-            replace(task, counts={**task.counts, **nonzero(cut)}),
-            self._per_query(ranked),
+            task,
+            self._per_query(reranked),
             run,
             data=self._facts,
             search=SearchFacts(first=self.first.recipe, counts=counts),
         )
-        file = result.path(run.folder)
-        digest = run_digest(file, ranked, tag=model.label)
-        own = write_run(run_path(file, digest), ranked, tag=model.label)
-        # The first reranker writes the first stage's run, under a name with its digest.
-        shared = first_stage_file(run.folder, f"{task.key}-{self.first.digest[:16]}.trec")
-        if not shared.is_file() or sha256_file(shared) != self.first.digest:
-            write_run(shared, self.first.run, tag=self.first.label)
-        first_run = FirstRun(name=shared.name, sha256=sha256_file(shared))
-        result = replace(result, files=RunFiles(runs={own.name: digest}, first_run=first_run))
+        record = result.path(run.folder)
+        digest = run_digest(record, reranked, tag=model.label)
+        run_file = write_run(run_path(record, digest), reranked, tag=model.label)
+        first_run = self._write_first_run(run.folder)
+        result = replace(result, files=RunFiles(runs={run_file.name: digest}, first_run=first_run))
         return run.with_runs(result, None, self.collection.qrels)
 
-    def scored(self, reranker: ScoresPairs, run: Run) -> tuple[RunArrays, dict[str, int]]:
+    def _write_first_run(self, folder: Path) -> FirstRun:
+        """Write the first stage's run unless another reranker has; its name has the digest."""
+        file = first_stage_file(folder, f"{self.task.key}-{self.first.digest[:16]}.trec")
+        if not file.is_file() or sha256_file(file) != self.first.digest:
+            write_run(file, self.first.run, tag=self.first.label)
+        return FirstRun(name=file.name, sha256=sha256_file(file))
+
+    def score_candidates(self, reranker: ScoresPairs, run: Run) -> tuple[RunArrays, dict[str, int]]:
         """Return the run of the model's scores, and the numbers of pairs and truncations.
 
         Scored queries are journaled: an interrupted run loses at most one. A ``fresh`` run scores
         all queries again.
         """
-        collection, candidates = self.collection, self.first.run.by_name()
+        candidates = self.first.run.by_name()
         name = f"{reranker.identity[:16]}-{sha256_json(self.first.recipe)[:16]}.jsonl"
         journal = Journal(paths.cache() / "rerank" / name)
-        log_odds = [np.empty(0)]
-        counts = Counter(pairs=0, **dict.fromkeys(_COUNTS, 0))
+        log_odds = [np.empty(0)]  # one array at least, for a run without queries
+        counts = {"pairs": 0, **dict.fromkeys(_TRUNCATIONS, 0)}
         bar = tqdm(
             candidates.queries,
-            desc=f"{reranker.label}: {collection.name}",
+            desc=f"{reranker.label}: {self.collection.name}",
             unit="query",
             disable=not run.show_progress,
             leave=False,
         )
         for query in bar:
-            text, documents = collection.queries[query], candidates.listed(query)
-            texts = [collection.documents[document] for document in documents]
+            text = self.collection.queries[query]
+            documents = candidates.listed(query)
+            texts = [self.collection.documents[document] for document in documents]
             key = sha256_json([text, documents, texts])
-            entry = None if run.fresh else journal.get(key)
+            entry = None
+            if not run.fresh:
+                entry = journal.get(key)
             if entry is None:
-                entry = _scored(reranker, text, texts)
+                entry = _score_query(reranker, text, texts)
                 journal.add(key, entry)
             log_odds.append(np.array(entry["log_odds"], dtype=np.float64))
             counts["pairs"] += len(entry["log_odds"])
-            counts.update({name: entry.get(name, 0) for name in _COUNTS})
-        return replace(candidates, scores=np.concatenate(log_odds)), dict(counts)
+            for truncation in _TRUNCATIONS:
+                counts[truncation] += entry.get(truncation, 0)
+        return replace(candidates, scores=np.concatenate(log_odds)), counts
 
     def _per_query(self, reranked: RunArrays) -> QueryScores:
         """Return the columns of the record: reranked, first stage, gain, ceiling, upper bound."""
@@ -377,12 +426,12 @@ class RerankItem:
         return replace(run, scores=np.array(grades, dtype=np.float64))
 
 
-def _scored(model: ScoresPairs, query: str, documents: Sequence[str]) -> dict[str, Any]:
+def _score_query(model: ScoresPairs, query: str, documents: Sequence[str]) -> dict[str, Any]:
     """Score the documents of a query; return the scores, and the numbers of truncations."""
-    before = {name: getattr(model.stats, name, 0) for name in _COUNTS}
+    before = {name: getattr(model.stats, name, 0) for name in _TRUNCATIONS}
     scores = model.score_documents(query, documents).tolist()
-    cuts = {name: getattr(model.stats, name, 0) - before[name] for name in _COUNTS}
-    return {"log_odds": scores, **cuts}
+    truncated = {name: getattr(model.stats, name, 0) - before[name] for name in _TRUNCATIONS}
+    return {"log_odds": scores, **truncated}
 
 
 def rerank_pairs(reranker: Reranker, pairs: Any, output: Path) -> int:
@@ -397,22 +446,25 @@ def rerank_pairs(reranker: Reranker, pairs: Any, output: Path) -> int:
         RerankError: a pair cannot be scored.
     """
     fields = {"query": str, "document": str}
-    where: Any = "pairs"
     if isinstance(pairs, Path | str):
-        where = pairs
-        numbered = numbered_json_rows(Path(pairs), fields)
+        place = str(pairs)
+        numbered_rows = numbered_json_rows(Path(pairs), fields)
     else:
-        numbered = checked_rows(enumerate(table_rows(pairs, what=where), start=1), fields, where)
-    rows = [row for _, row in numbered]
+        place = "pairs"
+        numbered = enumerate(table_rows(pairs, what=place), start=1)
+        numbered_rows = checked_rows(numbered, fields, place)
+    rows = [row for _, row in numbered_rows]
     try:
         scores = reranker.score_pairs(rows)
     except RerankError as error:
-        raise RerankError(f"{where}: {error}") from None
+        raise RerankError(f"{place}: {error}") from None
     if not rows:
-        raise DataError(f"{where}: the file has no pairs")
-    names = ("p_yes", "log_odds", "truncated")
-    columns = (getattr(scores, name).tolist() for name in names)
-    lines = [json.dumps(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+        raise DataError(f"{place}: the file has no pairs")
+    columns = (scores.p_yes.tolist(), scores.log_odds.tolist(), scores.truncated.tolist())
+    lines = []
+    for p_yes, log_odds, is_truncated in zip(*columns, strict=True):
+        row = {"p_yes": p_yes, "log_odds": log_odds, "truncated": is_truncated}
+        lines.append(json.dumps(row))
     write_text(output, "\n".join(lines) + "\n")
     return len(rows)
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import averaged, select_checkpoints
@@ -19,6 +19,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.evaluation.run import EvaluationRun
+from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.records.record import Result
@@ -57,8 +58,12 @@ class TrainingVariant:
     def difference(self, other: Self) -> str:
         """Return the only component in which the trainings differ; empty for none or several."""
         names = sorted({*self.components, *other.components})
-        differ = [n for n in names if self.components.get(n) != other.components.get(n)]
-        return differ[0] if len(differ) == 1 else ""
+        different = [
+            name for name in names if self.components.get(name) != other.components.get(name)
+        ]
+        if len(different) != 1:
+            return ""
+        return different[0]
 
 
 V = TypeVar("V", Variant, TrainingVariant)
@@ -102,16 +107,40 @@ def variants(
     """
     for pooling in poolings:
         check_choice("pooling", pooling, POOLINGS)
-    if bad := [count for count in averages if count < 1]:
-        raise ValueError(f"expected positive numbers of checkpoints to average; got {bad[0]}")
-    added = " ".join(filter(None, [prefix, "…", "EOS" if append_eos else ""]))
-    combinations = itertools.product(
-        poolings,
-        [_weights(count) for count in averages],
-        [PLAIN, added] if prefix or append_eos else [PLAIN],
-        ["unit", "kept"] if normalization else ["unit"],
-    )
-    return [Variant(*each) for each in combinations]
+    for count in averages:
+        if count < 1:
+            raise ValueError(f"expected positive numbers of checkpoints to average; got {count}")
+    texts, lengths = [PLAIN], ["unit"]
+    if prefix or append_eos:
+        texts.append(_text_with_tokens(prefix, append_eos=append_eos))
+    if normalization:
+        lengths.append("kept")
+    weights = [_weights(count) for count in averages]
+    combinations = itertools.product(poolings, weights, texts, lengths)
+    return [Variant(*options) for options in combinations]
+
+
+def _text_with_tokens(prefix: str, *, append_eos: bool) -> str:
+    """Name the tokens added around each text, such as ``[R] … EOS``."""
+    parts = ["…"]
+    if prefix:
+        parts.insert(0, prefix)
+    if append_eos:
+        parts.append("EOS")
+    return " ".join(parts)
+
+
+class AblationOptions(TypedDict, total=False):
+    """How variants are loaded and evaluated; see `ablate`."""
+
+    tier: str
+    types: str
+    output: Path | None
+    seed: int
+    device: str
+    dtype: str
+    batch_size: int
+    max_length: int | None
 
 
 def ablate(
@@ -121,7 +150,7 @@ def ablate(
     prefix: str = "[R]",
     append_eos: bool = True,
     show_progress: bool = True,
-    **options: Any,
+    **options: Unpack[AblationOptions],
 ) -> list[VariantResult[Variant]]:
     """Evaluate every variant; stored records are reused.
 
@@ -138,27 +167,31 @@ def ablate(
     Raises:
         CheckpointError: no checkpoints, or they cannot be averaged.
     """
-    outcomes = []
-    averages = {
-        weights: select_checkpoints(Path(training), last=_counted(weights))
-        for weights in dict.fromkeys(variant.weights for variant in selected)
+    outcomes: list[VariantResult[Variant]] = []
+    weights_of_variants = dict.fromkeys(variant.weights for variant in selected)
+    checkpoints = {
+        weights: select_checkpoints(Path(training), last=_number_averaged(weights))
+        for weights in weights_of_variants
     }
-    folders = {_weights(len(chosen.folders)): averaged(chosen) for chosen in averages.values()}
     # Named by the checkpoints that there are: of two, a mean of the last three is one of two.
-    made = [
-        replace(variant, weights=_weights(len(averages[variant.weights].folders)))
-        for variant in selected
-    ]
-    selected = list(dict.fromkeys(made))
-    for variant in tqdm(selected, desc="ablation", unit="variant", disable=not show_progress):
-        plain = variant.around == PLAIN
-        own: dict[str, Any] = {
-            "pooling": variant.pooling,
-            "prefix": "" if plain else prefix,
-            "append_eos": append_eos and not plain,
-            "normalize": variant.length == "unit",
-        }
-        run = _evaluated(folders[variant.weights], {"variant": asdict(variant)}, **options, **own)
+    names = {
+        weights: _weights(len(selection.folders)) for weights, selection in checkpoints.items()
+    }
+    folders = {names[weights]: averaged(selection) for weights, selection in checkpoints.items()}
+    available = [replace(variant, weights=names[variant.weights]) for variant in selected]
+    distinct = list(dict.fromkeys(available))
+    for variant in tqdm(distinct, desc="ablation", unit="variant", disable=not show_progress):
+        is_plain = variant.around == PLAIN
+        encoder = load_encoder(
+            folders[variant.weights],
+            show_progress=False,
+            pooling=variant.pooling,
+            prefix="" if is_plain else prefix,
+            append_eos=append_eos and not is_plain,
+            normalize=variant.length == "unit",
+            **_model_options(options),
+        )
+        run = _evaluate(encoder, {"variant": asdict(variant)}, options)
         outcomes += [VariantResult(variant, result) for result in run.results]
     return outcomes
 
@@ -169,12 +202,17 @@ def _weights(count: int) -> str:
     >>> _weights(1), _weights(3)
     ('last', 'mean of last 3')
     """
-    return "last" if count == 1 else f"mean of last {count}"
+    if count == 1:
+        return "last"
+    return f"mean of last {count}"
 
 
-def _counted(weights: str) -> int:
+def _number_averaged(weights: str) -> int:
     """Return the number of checkpoints in a name of `_weights`."""
-    return 1 if weights == "last" else int(weights.rsplit(" ", 1)[1])
+    if weights == "last":
+        return 1
+    *_, number = weights.split()
+    return int(number)
 
 
 def find_trainings(folder: Path | str) -> list[TrainingVariant]:
@@ -194,43 +232,45 @@ def find_trainings(folder: Path | str) -> list[TrainingVariant]:
         training = read_json(file)
         values = {name: training[name] for name in _COMPONENTS if name in training}
         values |= training.get("settings", {})
-        components = {
-            name: value if isinstance(value, str) else canonical(value).decode()
-            for name, value in values.items()
-        }
+        components = {}
+        for name, value in values.items():
+            components[name] = value
+            if not isinstance(value, str):
+                components[name] = canonical(value).decode()
         trainings.append(TrainingVariant(file.parent.name, file.parent, components))
     return trainings
 
 
 def ablate_trainings(
-    trainings: Sequence[TrainingVariant], **options: Any
+    trainings: Sequence[TrainingVariant], **options: Unpack[AblationOptions]
 ) -> list[VariantResult[TrainingVariant]]:
     """Evaluate the last checkpoint of each training; for the options see `ablate`."""
     outcomes = []
     for training in trainings:
         (checkpoint,) = select_checkpoints(training.folder, last=1).folders
         config = {"training_components": dict(training.components)}
-        run = _evaluated(checkpoint, config, **options)
+        encoder = load_encoder(checkpoint, show_progress=False, **_model_options(options))
+        run = _evaluate(encoder, config, options)
         outcomes += [VariantResult(training, result) for result in run.results]
     return outcomes
 
 
-def _evaluated(
-    folder: Path,
-    config: dict[str, Any],
-    *,
-    tier: str = "smoke",
-    types: str = "Retrieval",
-    output: Path | None = None,
-    seed: int = 0,
-    **options: Any,
+def _model_options(options: AblationOptions) -> dict[str, Any]:
+    """Return those of the options that a model is loaded with."""
+    of_evaluation = ("tier", "types", "output", "seed")
+    return {name: value for name, value in options.items() if name not in of_evaluation}
+
+
+def _evaluate(
+    encoder: Encoder, config: dict[str, object], options: AblationOptions
 ) -> EvaluationRun:
     """Evaluate an encoder on the tasks of a tier that have one of the types."""
+    tier, types = options.get("tier", "smoke"), options.get("types", "Retrieval")
     return evaluate(
-        load_encoder(folder, show_progress=False, **options),
+        encoder,
         tasks=choose_tasks(tier=tier, types=types),
-        output=output or paths.results() / "ablation",
-        seed=seed,
+        output=options.get("output") or paths.results() / "ablation",
+        seed=options.get("seed", 0),
         config=config,
         show_progress=False,
     )

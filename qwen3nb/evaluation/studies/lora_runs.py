@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from qwen3nb.datasets.rows import DataError, json_lines, read_settings
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.retrieval.rerank import rerank
-from qwen3nb.evaluation.run import EvaluationRun, Run
+from qwen3nb.evaluation.run import EvaluationRun, Run, RunOptions
 from qwen3nb.models.kinds.lora import adapter_change
 from qwen3nb.models.kinds.lora_change import are_equal
 from qwen3nb.models.load import load_encoder
@@ -74,25 +74,27 @@ def find_trained(
         DataError: a ``config.yaml`` that cannot be read or has an unknown mode.
     """
     base = Path(outputs).expanduser()
-    finals = sorted(
-        final
-        for pattern in ("", "seed_*/", "*/seed_*/")
-        for final in base.glob(f"{pattern}checkpoints/final")
-        if (final / "adapter_config.json").is_file()
-    )
-    if (base / "adapter_config.json").is_file():
-        finals = [base]
-    if not finals:
+    folders: list[Path] = []
+    for pattern in ("", "seed_*/", "*/seed_*/"):
+        folders += base.glob(f"{pattern}checkpoints/final")
+    adapters = sorted(folder for folder in folders if _is_adapter(folder))
+    if _is_adapter(base):
+        adapters = [base]
+    if not adapters:
         raise SpecError(
             f"{base}: no adapter found; expected <configuration>/seed_<n>/checkpoints/final with "
             "adapter_config.json in it"
         )
-    if training is not None and len(finals) > 1:
+    if training is not None and len(adapters) > 1:
         raise DataError(
-            f"{base}: {len(finals)} adapters, each with its own configuration; expected one for "
+            f"{base}: {len(adapters)} adapters, each with its own configuration; expected one for "
             f"{training}"
         )
-    return [_trained_adapter(final, training) for final in finals]
+    return [_trained_adapter(folder, training) for folder in adapters]
+
+
+def _is_adapter(folder: Path) -> bool:
+    return (folder / "adapter_config.json").is_file()
 
 
 def _trained_adapter(final: Path, training: Path | str | None) -> TrainedAdapter:
@@ -113,11 +115,39 @@ def _trained_adapter(final: Path, training: Path | str | None) -> TrainedAdapter
     settings = read_settings(file)
     if not isinstance(settings, dict):
         raise DataError(f"{file}: expected a mapping; got {type(settings).__name__}")
-    name = str((settings.get("training") or {}).get("mode") or folder.parent.name)
+    training_settings = settings.get("training") or {}
+    name = str(training_settings.get("mode") or folder.parent.name)
     for mode in MODES:
         if name.startswith(mode):
             return TrainedAdapter(folder.parent.name, int(seed[1]), mode, final, settings)
     raise DataError(f"{folder}: mode {name!r}; expected one of {', '.join(MODES)}")
+
+
+class DeviceOptions(TypedDict, total=False):
+    """Where a model runs, and how it computes."""
+
+    device: str
+    dtype: str
+
+
+class PairOptions(TypedDict, total=False):
+    """How a reranker takes pairs; see `load_reranker`."""
+
+    max_length: int
+    budget: int
+
+
+class SearchOptions(TypedDict, total=False):
+    """What is reranked; see `rerank`."""
+
+    msmarco: Path | str | None
+    depth: int
+
+
+class AdapterOptions(DeviceOptions, PairOptions, SearchOptions, RunOptions, total=False):
+    """The options of `evaluate_trained`."""
+
+    limit: int
 
 
 def evaluate_trained(
@@ -128,7 +158,7 @@ def evaluate_trained(
     training: Path | str | None = None,
     base: str | Path | None = None,
     embedding_tasks: Iterable[Any] = (),
-    **options: Any,
+    **options: Unpack[AdapterOptions],
 ) -> EvaluationRun:
     """Evaluate every adapter on reranking, and those that embed on embedding tasks.
 
@@ -153,55 +183,96 @@ def evaluate_trained(
         ValueError: neither data nor a tier, or both.
         EvaluationError: data sets or tasks failed; the records of the others are saved.
     """
-    data_sets, tasks = list(data), list(embedding_tasks)
-    pair_options = _taken(options, "max_length", "budget")
-    device_options = _taken(options, "device", "dtype")
-    search_options = _taken(options, "msmarco", "depth")
     adapters = find_trained(outputs, training=training)
     changes = {adapter.folder: adapter_change(adapter.folder) for adapter in adapters}
     _warn_of_equals(adapters, changes)
+    data_sets, tasks = list(data), list(embedding_tasks)
     runs: list[tuple[str, EvaluationRun]] = []
     for adapter in adapters:
-        name = f"{adapter.configuration}/seed_{adapter.seed}: "
-        own_tier = tier
+        tier_of_adapter = tier
         if not tier and not data_sets:
-            own_tier = str(adapter.setting("eval", "eval_tier") or "")
-        run = {**options, "seed": adapter.seed, "strict": False, "tier": own_tier}
-        instruction = str(adapter.setting("data", "instruction_prefix") or INSTRUCTION)
-        model_options = {"instruction": instruction, **device_options}
-        reranker = load_reranker(
-            adapter.folder if base is None else base,
-            adapter=None if base is None else adapter.folder,
-            template="double-newline",
-            **model_options,
-            **pair_options,
+            tier_of_adapter = str(adapter.setting("eval", "eval_tier") or "")
+        evaluation = _AdapterEvaluation(
+            adapter, changes[adapter.folder], base, tier_of_adapter, options
         )
-        run["config"] = {"training": _snapshot(adapter, "reranking", changes[adapter.folder])}
-        reranking = rerank(reranker, data_sets or None, **search_options, **run)
-        runs.append((name, reranking))
-        results = list(reranking)
-        if adapter.embeds and (tasks or own_tier):
-            show_progress = options.get("show_progress", True)
-            encoder = load_encoder(
-                adapter.folder, base=base, show_progress=show_progress, **model_options
-            )
-            run["config"] = {"training": _snapshot(adapter, "embedding", changes[adapter.folder])}
-            tier_tasks = list(TIERS["fast"].reranking) if own_tier == "fast" else None
-            embedding = evaluate(encoder, tasks=tasks or tier_tasks, **run)
-            runs.append((name, embedding))
-            results += embedding
-        _write_back(adapter, results)
-    outcome = _joined(runs, label=str(outputs), folder=Run(output=options.get("output")).folder)
-    outcome.raise_failures()
-    return outcome
+        runs_of_adapter = [evaluation.on_reranking(data_sets)]
+        if adapter.embeds and (tasks or tier_of_adapter):
+            runs_of_adapter.append(evaluation.on_embedding(tasks))
+        for run in runs_of_adapter:
+            _write_back(adapter, run)
+            runs.append((f"{adapter.configuration}/seed_{adapter.seed}: ", run))
+    folder = Run(output=options.get("output")).folder
+    evaluation_of_all = _join_runs(runs, label=str(outputs), folder=folder)
+    evaluation_of_all.raise_failures()
+    return evaluation_of_all
 
 
-def _taken(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Remove options of these names from ``options``, and return them."""
-    return {name: options.pop(name) for name in names if name in options}
+@dataclass(frozen=True)
+class _AdapterEvaluation:
+    """How one adapter is evaluated."""
+
+    adapter: TrainedAdapter
+    change: tuple[float, ...]  # see `adapter_change`
+    base: str | Path | None
+    tier: str
+    options: AdapterOptions
+
+    def on_reranking(self, data_sets: list[Any]) -> EvaluationRun:
+        """Rerank data sets, or those of the tier."""
+        model: str | Path = self.adapter.folder
+        adapter_folder = None
+        if self.base is not None:
+            model, adapter_folder = self.base, self.adapter.folder
+        reranker = load_reranker(
+            model,
+            adapter=adapter_folder,
+            template="double-newline",
+            instruction=self._instruction,
+            **_selected(self.options, DeviceOptions),
+            **_selected(self.options, PairOptions),
+        )
+        return rerank(
+            reranker,
+            data_sets or None,
+            **_selected(self.options, SearchOptions),
+            **self._run_options("reranking"),
+        )
+
+    def on_embedding(self, tasks: list[Any]) -> EvaluationRun:
+        """Embed for tasks, or for those of the tier."""
+        encoder = load_encoder(
+            self.adapter.folder,
+            base=self.base,
+            show_progress=self.options.get("show_progress", True),
+            instruction=self._instruction,
+            **_selected(self.options, DeviceOptions),
+        )
+        if not tasks and self.tier == "fast":
+            tasks = list(TIERS["fast"].reranking)
+        return evaluate(encoder, tasks=tasks or None, **self._run_options("embedding"))
+
+    @property
+    def _instruction(self) -> str:
+        return str(self.adapter.setting("data", "instruction_prefix") or INSTRUCTION)
+
+    def _run_options(self, kind: str) -> dict[str, Any]:
+        """Return the options of `rerank` and `evaluate`."""
+        return {
+            **_selected(self.options, RunOptions),
+            "limit": self.options.get("limit", 0),
+            "seed": self.adapter.seed,
+            "strict": False,
+            "tier": self.tier,
+            "config": {"training": _snapshot(self.adapter, kind, self.change)},
+        }
 
 
-def _joined(
+def _selected(options: AdapterOptions, kind: type) -> dict[str, Any]:
+    """Return those of the options that are of a kind."""
+    return {name: value for name, value in options.items() if name in kind.__annotations__}
+
+
+def _join_runs(
     runs: Iterable[tuple[str, EvaluationRun]], *, label: str, folder: Path
 ) -> EvaluationRun:
     """Join the evaluations of all adapters; each name of an item begins with the adapter's."""
@@ -247,10 +318,14 @@ def _snapshot(adapter: TrainedAdapter, kind: str, change: tuple[float, ...]) -> 
     Raises:
         DataError: a damaged log; see `json_lines`.
     """
-    log = adapter.seed_folder / "train_log.jsonl"
-    entries = json_lines(log)[0] if log.exists() else ()
-    steps = [entry.get("global_step", entry.get("step")) for entry in entries]
-    numbers = [step for step in steps if type(step) is int]  # may be missing in a log
+    log_file = adapter.seed_folder / "train_log.jsonl"
+    steps = []
+    if log_file.exists():
+        entries, _ = json_lines(log_file)
+        for entry in entries:
+            step = entry.get("global_step", entry.get("step"))
+            if type(step) is int:  # an entry may have none
+                steps.append(step)
     return {
         "kind": kind,
         "configuration": adapter.configuration,
@@ -259,7 +334,7 @@ def _snapshot(adapter: TrainedAdapter, kind: str, change: tuple[float, ...]) -> 
         "rank": adapter.setting("lora", "rank"),
         "base": adapter.setting("model", "base_model_name"),
         "data_seed": adapter.setting("data", "seed", adapter.seed),
-        "steps": max(numbers, default=None),
+        "steps": max(steps, default=None),
         "change": list(change),
         "settings": adapter.settings,
     }

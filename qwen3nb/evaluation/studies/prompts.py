@@ -41,23 +41,30 @@ def evaluate_prompts(
     Raises:
         EvaluationError: a task failed that had not failed with the model's own prompts.
     """
-    done = {each.task.key for each in defaults}
-    results: list[Result] = []
+    tasks_with_default = {record.task.key for record in defaults}
     jobs: list[tuple[Any, Any, QueryPrompt]] = []
     for source in sources:
-        task = getattr(source, "metadata", None)
-        if task is None or task_key(source, limit=limit) in done:
-            kind = task.type if task is not None else "Retrieval"
-            jobs += [(source, task, each) for each in read_prompts(given, kind)]
-    for source, task, prompt in tqdm(jobs, desc="prompts", unit="prompt"):
+        metadata = getattr(source, "metadata", None)  # of a task; a folder has none
+        if metadata is None:
+            prompts = read_prompts(given, "Retrieval")
+        elif task_key(source, limit=limit) in tasks_with_default:
+            prompts = read_prompts(given, metadata.type)
+        else:
+            continue
+        jobs += [(source, metadata, prompt) for prompt in prompts]
+    results: list[Result] = []
+    for source, metadata, prompt in tqdm(jobs, desc="prompts", unit="prompt"):
         passage = prompt_for(
-            model.prompts, role="passage", task=task, instruction=model.source.instruction
+            model.prompts, role="passage", task=metadata, instruction=model.source.instruction
         )
-        given_text = {"query": prompt.text, "symmetric": prompt.text, "passage": passage}
+        prompt_by_role = {"query": prompt.text, "symmetric": prompt.text, "passage": passage}
+        data, tasks = source, None
+        if metadata is not None:
+            data, tasks = None, [source]
         results += evaluate(
-            model.prompted(given_text),
-            source if task is None else None,
-            tasks=None if task is None else [source],
+            model.prompted(prompt_by_role),
+            data,
+            tasks=tasks,
             limit=limit,
             output=run.folder / PROMPTS,
             seed=run.seed,

@@ -24,7 +24,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.utils.choices import split_names
 
 OTHER_DATA = "on the mirror's substitute for MTEB's data"  # why a score is not judged
-_NEAR = 5  # OKish: within this many tolerances
+_TOLERANCES_OF_OKISH = 5  # a score within so many tolerances is OKish
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class Published:
     value: float  # main score of the task, 0 to 1
     tolerance: float  # largest difference of an exact rerun
     source: str  # where it was published
+
+    @property
+    def is_on_folder(self) -> bool:
+        """Whether the task is a BEIR folder in the mirror."""
+        return "/" in self.task
 
 
 @dataclass(frozen=True)
@@ -59,10 +64,12 @@ class Reproduction:
             return "not run"
         if self.result is not None and self.result.task.is_substitute:
             return "not judged"
-        off = abs(self.value - self.published.value)
-        if off <= self.published.tolerance:
+        difference = abs(self.value - self.published.value)
+        if difference <= self.published.tolerance:
             return "OK"
-        return "OKish" if off <= _NEAR * self.published.tolerance else "FAIL"
+        if difference <= _TOLERANCES_OF_OKISH * self.published.tolerance:
+            return "OKish"
+        return "FAIL"
 
 
 def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
@@ -92,8 +99,10 @@ def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
 def unavailable(scores: Iterable[Published]) -> list[Need]:
     """Return the data sets and models of ``scores`` that are not available; checks the hub once."""
     scores = list(scores)
-    tasks = suite_tasks(tier="", tasks=sorted({s.task for s in scores if "/" not in s.task}))
-    models = [find_source(name) for name in sorted({each.model for each in scores})]
+    names_of_tasks = {score.task for score in scores if not score.is_on_folder}
+    names_of_models = {score.model for score in scores}
+    tasks = suite_tasks(tier="", tasks=sorted(names_of_tasks))
+    models = [find_source(name) for name in sorted(names_of_models)]
     return missing(needs(tasks, models))
 
 
@@ -113,34 +122,44 @@ def reproduce(
         absent: from `unavailable`; by default determined before the first score.
         show_progress: whether to show progress bars.
     """
-    output = paths.results() / "reproduce"
-    scores = list(scores) if scores is not None else published_scores()
-    absent = list(absent) if absent is not None else unavailable(scores)
-    for published in scores:
-        wanted = {published.task, published.model}
-        if lost := [need.id for need in absent if {*need.used_by} & wanted]:
-            reason = f"neither in the mirror nor on the hub: {', '.join(lost)}"
+    selected = published_scores() if scores is None else list(scores)
+    absent_needs = unavailable(selected) if absent is None else list(absent)
+    for published in selected:
+        used_names = {published.task, published.model}
+        absent_names = [need.id for need in absent_needs if used_names & set(need.used_by)]
+        if absent_names:
+            reason = f"neither in the mirror nor on the hub: {', '.join(absent_names)}"
             yield Reproduction(published, None, None, reason)
             continue
         try:
-            model = load_model(published.model, show_progress=show_progress)
-            if "/" in published.task:
-                if (folder := mirrored(published.task)) is None:
-                    raise MirrorError(f"{published.task} is not in the mirror (QWEN3NB_MIRROR)")
-                (result,) = evaluate(model, folder, output=output, show_progress=False)
-                value = result.main.value
-            else:
-                result, *_ = evaluate(
-                    model, tasks=published.task, output=output, show_progress=False
-                )
-                value = result.task.mteb.value if result.task.mteb else None
+            reproduction = _reproduce(published, show_progress=show_progress)
         except (SpecError, MirrorError, EvaluationError) as error:
-            # The last line of the innermost error's message.
-            last = str(error.__cause__ or error).strip().splitlines()[-1].strip()
-            yield Reproduction(published, None, None, last.rpartition("Error: ")[2])
-            continue
-        reason = OTHER_DATA if result.task.is_substitute else ""
-        yield Reproduction(published, result, value, reason)
+            innermost = error.__cause__ or error
+            *_, last_line = str(innermost).strip().splitlines()
+            _, _, reason = last_line.strip().rpartition("Error: ")
+            reproduction = Reproduction(published, None, None, reason)
+        yield reproduction
+
+
+def _reproduce(published: Published, *, show_progress: bool) -> Reproduction:
+    """Evaluate the model of a score; see `reproduce`."""
+    output = paths.results() / "reproduce"
+    model = load_model(published.model, show_progress=show_progress)
+    if published.is_on_folder:
+        folder = mirrored(published.task)
+        if folder is None:
+            raise MirrorError(f"{published.task} is not in the mirror (QWEN3NB_MIRROR)")
+        (result,) = evaluate(model, folder, output=output, show_progress=False)
+        value = result.main.value
+    else:
+        result, *_ = evaluate(model, tasks=published.task, output=output, show_progress=False)
+        value = None
+        if result.task.mteb is not None:
+            value = result.task.mteb.value
+    reason = ""
+    if result.task.is_substitute:
+        reason = OTHER_DATA
+    return Reproduction(published, result, value, reason)
 
 
 def pydocs_difficulty(
@@ -150,10 +169,11 @@ def pydocs_difficulty(
 
     The queries are a fixed sample of 500; only a query's own document is relevant.
     """
-    drawn = np.random.default_rng(0).choice(pydocs.query_names, size=500, replace=False)
-    texts = {str(query): pydocs.queries[query] for query in sorted(drawn)}
+    sample = np.random.default_rng(0).choice(pydocs.query_names, size=500, replace=False)
+    texts = {str(query): pydocs.queries[query] for query in sorted(sample)}
     qrels = {query: {query: 1} for query in texts}
-    collection, scores = TestCollection("PyDocs", dict(pydocs.corpus), texts, qrels), {}
+    collection = TestCollection("PyDocs", dict(pydocs.corpus), texts, qrels)
+    scores = {}
     for spec in specs:
         run = search_collection(collection, load_model(spec, show_progress=False), depth=10)
         scores[spec] = means(score_run(qrels, run, ["nDCG@10"]))["nDCG@10"]

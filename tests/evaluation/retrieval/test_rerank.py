@@ -21,7 +21,7 @@ from qwen3nb.datasets.trec import read_run, write_run
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.retrieval import rerank as module
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
-from qwen3nb.evaluation.retrieval.rerank import dataset_rows, rerank, searched
+from qwen3nb.evaluation.retrieval.rerank import dataset_rows, rerank, rerank_items
 from qwen3nb.evaluation.run import EvaluationError, EvaluationRun
 from qwen3nb.evaluation.studies import lora_runs
 from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
@@ -448,7 +448,7 @@ def test_the_tasks_of_a_group_are_loaded_one_by_one_and_know_how_many_they_are(m
         return [TestCollection.from_texts(texts, documents, {"q": ["d1"]}, name=loaded[-1])]
 
     monkeypatch.setattr(module, "find_collections", load)
-    first, second = islice(searched("CQADupstackRetrieval", depth=2), 2)
+    first, second = islice(rerank_items("CQADupstackRetrieval", depth=2), 2)
     assert (
         [first.name, second.name]
         == loaded
@@ -458,7 +458,7 @@ def test_the_tasks_of_a_group_are_loaded_one_by_one_and_know_how_many_they_are(m
         ]
     )
     assert (first.collection.group, first.parts) == ("CQADupstackRetrieval", 12)
-    (alone,) = searched("CQADupstackAndroidRetrieval", depth=2)
+    (alone,) = rerank_items("CQADupstackAndroidRetrieval", depth=2)
     assert (alone.collection.group, alone.parts) == ("", 0)
     with pytest.raises(DataError, match="'SciFcat' is neither a folder nor an MTEB task.*SciFact"):
-        next(searched("SciFcat"))
+        next(rerank_items("SciFcat"))
