@@ -13,6 +13,7 @@
 import functools
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
@@ -79,9 +80,10 @@ def option(
         settings["type"] = click.Choice(names)
     elif least is not None:
         settings["type"] = click.IntRange(min=least)
-    default = settings.get("default")
     if "show_default" not in settings:
-        settings["show_default"] = default not in (None, "", ()) and not isinstance(default, bool)
+        default = settings.get("default")
+        says_nothing = default in (None, "", ()) or isinstance(default, bool)
+        settings["show_default"] = not says_nothing
     return click.option(*spellings, **settings)
 
 
@@ -155,25 +157,34 @@ def out_option(name: str = "out", **settings: Unpack[OptionSettings]) -> Decorat
     return option("--out", name, **settings)
 
 
-def _one_line(context: click.Context, _: click.Parameter, values: Sequence[str]) -> str:
+def _prompts_in_one_line(context: click.Context, _: click.Parameter, values: Sequence[str]) -> str:
     """Join the prompts of all values into one line; see `parse_prompts`."""
     if not any(values):  # the model's own prompts, unlike "none"
         return ""
-    from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts, prompts_line
+    from qwen3nb.models.kinds.prompts import names_prompt_set, prompts_line
 
-    if len(values) == 1 and context.command.name == "eval" and names_prompt_set(values[0]):
-        return values[0]
-    prompts: dict[str, str] = {}
+    first_value = values[0]
+    takes_sets = context.command.name == "eval"
+    if takes_sets and len(values) == 1 and names_prompt_set(first_value):
+        return first_value
     try:
-        for value in values:
-            more = parse_prompts(value) or {}
-            repeated = prompts.keys() & more
-            if repeated:
-                raise ValueError(f"{min(repeated)} is given twice")
-            prompts |= more
+        return prompts_line(_joined_prompts(values))
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-    return prompts_line(prompts)
+
+
+def _joined_prompts(values: Sequence[str]) -> dict[str, str]:
+    """Return the prompts of all values; none may be given twice."""
+    from qwen3nb.models.kinds.prompts import parse_prompts
+
+    joined: dict[str, str] = {}
+    for value in values:
+        prompts = parse_prompts(value) or {}
+        repeated = joined.keys() & prompts.keys()
+        if repeated:
+            raise ValueError(f"{min(repeated)} is given twice")
+        joined |= prompts
+    return joined
 
 
 def seed_option(meaning: str) -> Decorator:
@@ -196,15 +207,17 @@ def set_variables(values: Mapping[str, str]) -> None:
     os.environ.update(values)
 
 
-def _variable(spelling: str, about: str, **settings: Unpack[OptionSettings]) -> Decorator:
+def _variable_option(spelling: str, about: str, **settings: Unpack[OptionSettings]) -> Decorator:
     """Return an option that sets an environment variable until the command ends."""
-    variable = f"QWEN3NB_{spelling.strip('-').replace('-', '_').upper()}"
+    name = spelling.removeprefix("--").replace("-", "_").upper()
+    variable = f"QWEN3NB_{name}"
 
     def set_variable(_: click.Context, __: click.Parameter, value: int | Path | None) -> None:
+        if value is None:
+            return
         if isinstance(value, Path):
-            set_variables({variable: str(value.resolve())})
-        elif value is not None:
-            set_variables({variable: str(value)})
+            value = value.resolve()
+        set_variables({variable: str(value)})
 
     return click.option(
         spelling,
@@ -292,19 +305,19 @@ RAY = click.option(
     help="Run on a Ray cluster: auto, host:port or ray://host:port; without an address, on a Ray "
     "of this machine.",
 )
-CACHE_LIMIT = _variable(
+CACHE_LIMIT = _variable_option(
     "--cache-limit",
     "Keep at most this size of vectors, of all models, such as 50GB; the least recently "
     "used go first.",
     type=SIZE,
 )
-READ_LIMIT = _variable(
+READ_LIMIT = _variable_option(
     "--read-limit",
     "Read data files, lines and unpacked .gz files up to this size, such as 4GB, if it is "
     "more than the usual limit.",
     type=SIZE,
 )
-MIRROR = _variable(
+MIRROR = _variable_option(
     "--mirror",
     "Folder of local data sets and models, as DIR/<organisation>/<name>.",
     type=FOLDER,
@@ -324,7 +337,7 @@ PROMPTS = option(
     "prompts",
     multiple=True,
     metavar="NAME=TEXT",
-    callback=_one_line,
+    callback=_prompts_in_one_line,
     help="Text before an input, such as query='query: '; NAME is query, passage, symmetric (for "
     "any text), or a task or type of MTEB; repeatable. none: not even the model's own.",
 )
@@ -394,19 +407,19 @@ def parameter_option(
         taken: spellings used by other options.
         settings: of `click.Option`.
     """
-    spelling = f"--{name.replace('_', '-')}"
+    hyphenated = name.replace("_", "-")
+    spellings = [f"--{hyphenated}"]
     if settings.get("type") is bool:
-        spelling = f"{spelling}/--no-{spelling[2:]}"
-    spellings = [spelling]
-    common = _COMMON.get(name, spelling)
-    if common != spelling and common not in taken:
-        spellings.insert(0, common)
+        spellings = [f"--{hyphenated}/--no-{hyphenated}"]
+    common_spelling = _COMMON.get(name)
+    if common_spelling and common_spelling not in taken:
+        spellings.insert(0, common_spelling)
     if name == "prompts":
         spellings.append("--prompt")
         settings["multiple"] = True
         settings["default"] = ()
         settings["metavar"] = "NAME=TEXT"
-        settings["callback"] = _one_line
+        settings["callback"] = _prompts_in_one_line
     if name == "models":
         settings["multiple"] = True
         settings["default"] = (settings["default"],)
@@ -432,37 +445,36 @@ def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Decorator:
             return command(**_fill(values, arguments, spellings, texts))
 
         metavar = " ".join(spellings).upper()
-        wrapped: Any = click.argument("arguments", nargs=-1, metavar=metavar)(call)
-        for name, spelling in reversed(spellings.items()):
-            add = click.option(
-                spelling,
-                name,
-                type=None if name in texts else FILE,
-                help=f"The same as {name.upper()}.",
-            )
-            wrapped = add(wrapped)
-        return wrapped
+        decorated: Any = click.argument("arguments", nargs=-1, metavar=metavar)(call)
+        for name, spelling in reversed(spellings.items()):  # the help has the last one first
+            settings = OptionSettings(help=f"The same as {name.upper()}.")
+            if name not in texts:
+                settings["type"] = FILE
+            decorated = click.option(spelling, name, **settings)(decorated)
+        return decorated
 
     return decorate
 
 
 def _fill(
-    values: dict[str, Any],
+    values: Mapping[str, object],
     arguments: Sequence[str],
     spellings: Mapping[str, str],
     texts: Sequence[str],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the values with the arguments in place of the options that are not given."""
-    remaining = list(arguments)
+    filled = dict(values)
+    remaining = deque(arguments)
     for name, spelling in spellings.items():
-        value = values[name]
-        if value is None:
-            if not remaining:
-                raise click.UsageError(f"Missing {name.upper()}, or option {spelling}.")
-            value = remaining.pop(0)
-        if name not in texts:
-            value = Path(value)
-        values[name] = value
+        if filled[name] is not None:
+            continue
+        if not remaining:
+            raise click.UsageError(f"Missing {name.upper()}, or option {spelling}.")
+        argument = remaining.popleft()
+        if name in texts:
+            filled[name] = argument
+        else:
+            filled[name] = Path(argument)
     if remaining:
         raise click.UsageError(f"Got unexpected extra argument ({remaining[0]})")
-    return values
+    return filled

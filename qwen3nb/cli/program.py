@@ -14,7 +14,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from qwen3nb.records.results import Results
 
 # What PyTorch, CUDA and oneDNN say.
-_MEMORY = re.compile("allocate memory|out of memory|could not create a (primitive|memory)")
+_LACK_OF_MEMORY = re.compile("allocate memory|out of memory|could not create a (primitive|memory)")
 _COMPLETING = "_QWEN3NB_COMPLETE"  # set by a shell's completion
 
 
@@ -87,13 +87,13 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; other spellings of options are accepted, see `respelled`."""
+        parameters = self.get_params(ctx)
         spellings: set[str] = set()
-        positional = False
-        for parameter in self.get_params(ctx):
+        for parameter in parameters:
             spellings.update(parameter.opts, parameter.secondary_opts)
-            positional = positional or isinstance(parameter, click.Argument)
+        has_arguments = any(isinstance(parameter, click.Argument) for parameter in parameters)
         words = [str(word) for word in args]
-        words = respelled(self.name or "", words, spellings, positional=positional)
+        words = respelled(self.name or "", words, spellings, has_arguments=has_arguments)
         return super().parse_args(ctx, words)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -113,11 +113,13 @@ class Command(click.Command):
         if root is None:
             say(f"{folder.name}: {folder}", err=True, dim=True)
             return
+        is_elsewhere = not folder.is_relative_to(root)
+        runs_elsewhere = not Path.cwd().is_relative_to(root)
         text = f"study: {root}"
-        is_inside = folder.is_relative_to(root)
-        if not is_inside:
+        if is_elsewhere:
             text += f", {folder.name}: {folder}"
-        if self.writes or not is_inside or not Path.cwd().is_relative_to(root):
+        may_surprise = self.writes or is_elsewhere or runs_elsewhere
+        if may_surprise:
             say(text, err=True, dim=True)
 
 
@@ -161,26 +163,26 @@ class Program(CommandGroup):
     ) -> None:
         super().__init__(*args, **settings)
         self.contents = contents
-        self._homes: dict[str, str] = {}
+        self._locations: dict[str, str] = {}
         for commands in contents.values():
-            for name, (home, _) in commands.items():
-                self._homes[name] = home
+            for name, (location, _summary) in commands.items():
+                self._locations[name] = location
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the commands, in the order of the help."""
-        return list(self._homes)
+        return list(self._locations)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import and return a command; None if the name is unknown."""
-        if name not in self.commands and name in self._homes:
-            module, _, attribute = self._homes[name].partition(":")
-            home = importlib.import_module(f"qwen3nb.cli.commands.{module}")
-            self.add_command(getattr(home, attribute), name)
+        if name not in self.commands and name in self._locations:
+            module_name, _, attribute = self._locations[name].partition(":")
+            module = importlib.import_module(f"qwen3nb.cli.commands.{module_name}")
+            self.add_command(getattr(module, attribute), name)
         return self.commands.get(name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands under their headings, aligned across them."""
-        width = max(len(name) for name in self._homes)
+        width = max(len(name) for name in self._locations)
         for heading, commands in self.contents.items():
             rows = [(name.ljust(width), summary) for name, (_, summary) in commands.items()]
             with formatter.section(heading):
@@ -192,7 +194,9 @@ class Program(CommandGroup):
         """Run a command with guarded output and errors, or complete one for a shell."""
         keep_exit_statuses()
         words = [str(word) for word in args or sys.argv[1:]]
-        guard = nullcontext() if os.environ.get(_COMPLETING) else guarded_streams()
+        guard: AbstractContextManager[None] = guarded_streams()
+        if os.environ.get(_COMPLETING):
+            guard = nullcontext()
         with key_bound_to_hosts_in(words), guard:
             return super().main(args, prog_name or self.name, **extra)  # type: ignore[call-overload]
 
@@ -246,28 +250,35 @@ def _errors_in_one_line() -> Iterator[None]:
     """
     try:
         yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise  # its message is the help
     except click.UsageError as error:
-        if isinstance(error, click.exceptions.NoArgsIsHelpError):
-            raise  # its message is the help
-        context = error.ctx or click.get_current_context(silent=True)
-        text = " ".join(error.format_message().split())
-        if context is not None:
-            if not text.endswith((".", "?", ")")):
-                text += "."
-            text += f" See `{context.command_path} -h`."
-        raise _Mistake(text) from None
+        raise _Mistake(_usage_text(error)) from None
     except (click.ClickException, BrokenPipeError):
         raise
     except OSError as error:
-        raise click.ClickException(" ".join(explained(error).splitlines())) from None
+        one_line = " ".join(explained(error).splitlines())
+        raise click.ClickException(one_line) from None
     except Exception as error:
         is_ours = type(error).__module__.startswith("qwen3nb.")
         if is_ours or isinstance(error, (ValueError, ImportError)):
             raise click.ClickException(str(error)) from None
-        if isinstance(error, MemoryError) or _MEMORY.search(str(error)):
-            cause = f"free some memory, or use less of it, as by a smaller batch; {error!r:.160}"
-            raise click.ClickException(f"not enough memory: {cause}") from None
+        lacks_memory = isinstance(error, MemoryError) or _LACK_OF_MEMORY.search(str(error))
+        if lacks_memory:
+            advice = f"free some memory, or use less of it, as by a smaller batch; {error!r:.160}"
+            raise click.ClickException(f"not enough memory: {advice}") from None
         raise
+
+
+def _usage_text(error: click.UsageError) -> str:
+    """Return what is wrong with a command line, and which command has the help."""
+    text = " ".join(error.format_message().split())
+    context = error.ctx or click.get_current_context(silent=True)
+    if context is None:
+        return text
+    if not text.endswith((".", "?", ")")):
+        text += "."
+    return f"{text} See `{context.command_path} -h`."
 
 
 def readable_records(folder: Path | None = None, *, adapters: bool = True) -> Results:

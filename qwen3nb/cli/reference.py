@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -41,7 +41,7 @@ _OUTDATED = "This page is of another release; ``qwen3nb new --update`` renews it
 _OPTION = re.compile(r"(?<![\w`-])(--[a-z][\w-]*)")
 
 
-def setup(app: Sphinx) -> dict[str, Any]:
+def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive with Sphinx."""
     from docutils import nodes
     from docutils.parsers.rst import Directive
@@ -57,7 +57,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
             self.state.document.settings.env.note_reread()  # the page changes with the release
             kind, *subjects = self.arguments[0].split()
             body = nodes.Element()
-            lines = StringList(_PAGES[kind](*subjects).splitlines(), source=kind)
+            text = _PAGES[kind](*subjects)
+            lines = StringList(text.splitlines(), source=kind)
             self.state.nested_parse(lines, self.content_offset, body, match_titles=True)
             return body.children
 
@@ -117,10 +118,11 @@ def _option_rows(command: click.Command, context: click.Context) -> list[tuple[s
     rows = []
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
-        if record is None or "--help" in record[0]:
+        if record is None:
             continue
         spelling, description = record
-        rows.append((f"`{spelling}`", _markdown(description)))
+        if "--help" not in spelling:
+            rows.append((f"`{spelling}`", _markdown(description)))
     return rows
 
 
@@ -156,7 +158,9 @@ def parameters_text() -> str:
 
 def _reason(error: Exception, notebook: Path) -> str:
     """Return the first line of an error about a notebook, without its path."""
-    message = error.message if isinstance(error, ParameterError) else str(error)
+    message = str(error)
+    if isinstance(error, ParameterError):
+        message = error.message
     first_line = message.split("\n")[0].replace(str(notebook), notebook.name)
     return first_line.removeprefix(f"{notebook.name}: ")
 
@@ -196,17 +200,25 @@ def metrics_text() -> str:
     """Return the retrieval metrics, where each is recorded, and their formulas."""
     rows = []
     for name in METRICS:
-        row = [f"`{name}@k`", ""]
-        address = formula_link(f"{name}@1").removeprefix("../")
-        if address:
-            row[1] = f'<a href="../{address}">formula</a>'
-        for kind in RECORDED:
-            measures = recorded_measures(kind)
-            depths = [str(measure.depth) for measure in measures if measure.metric == name]
-            row.append(", ".join(depths))
-        rows.append(row)
-    recorded = [f"recorded: {kind}" for kind in RECORDED]
-    return _table(("metric", "formula", *recorded), rows)
+        depths = [_recorded_depths(name, kind) for kind in RECORDED]
+        rows.append([f"`{name}@k`", _formula_link(name), *depths])
+    columns = ["metric", "formula", *(f"recorded: {kind}" for kind in RECORDED)]
+    return _table(columns, rows)
+
+
+def _formula_link(metric: str) -> str:
+    """Return a link to the formula of a metric in the guide; empty if it has none there."""
+    address = formula_link(f"{metric}@1").removeprefix("../")
+    if not address:
+        return ""
+    return f'<a href="../{address}">formula</a>'
+
+
+def _recorded_depths(metric: str, kind: str) -> str:
+    """Return the depths of a metric that evaluations of a kind record, such as ``1, 10``."""
+    measures = recorded_measures(kind)
+    depths = [str(measure.depth) for measure in measures if measure.metric == metric]
+    return ", ".join(depths)
 
 
 def python_text(*names: str) -> str:
@@ -251,20 +263,30 @@ class _Definition:
 
 def _find_definition(module: str, name: str) -> _Definition | None:
     """Return the definition of a name; None if the module does not define or import it."""
-    spec = find_spec(module)
-    file = Path(str(spec and spec.origin))
-    stub = file.with_suffix(".pyi")  # of names that are loaded on first use
-    if stub.exists():
-        file = stub
+    file = _source_of(module)
     source = file.read_text(encoding="utf-8")
-    for node in reversed(ast.parse(source).body):  # the last one is not an overload
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
-            return _Definition(node, source.splitlines())
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                if name == (alias.asname or alias.name):
-                    return _find_definition(str(node.module), alias.name)
+    statements = ast.parse(source).body
+    for statement in reversed(statements):  # the last definition is not an overload
+        if isinstance(statement, ast.ClassDef | ast.FunctionDef) and statement.name == name:
+            return _Definition(statement, source.splitlines())
+        if isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                local_name = alias.asname or alias.name
+                if local_name == name:
+                    return _find_definition(str(statement.module), alias.name)
     return None
+
+
+def _source_of(module: str) -> Path:
+    """Return the file of a module, or its stub if it loads its names on first use."""
+    spec = find_spec(module)
+    if spec is None:
+        raise ModuleNotFoundError(module)
+    file = Path(str(spec.origin))
+    stub = file.with_suffix(".pyi")
+    if stub.exists():
+        return stub
+    return file
 
 
 def _described(definition: _Definition, title: str) -> str:
@@ -273,26 +295,37 @@ def _described(definition: _Definition, title: str) -> str:
     if isinstance(node, ast.ClassDef):
         return _class_text(node, definition.lines, title)
     decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
-    if decorators and decorators[0].endswith("property"):
+    is_property = bool(decorators) and decorators[0].endswith("property")
+    if is_property:
         return _directive("property", title, _docstring(node))
-    kind = "function" if "." in title else "method"
+    kind = "method"
+    has_module = "." in title  # such as q.evaluate
+    if has_module:
+        kind = "function"
     return _directive(kind, f"{title}{_signature(node)}", _docstring(node))
 
 
 def _class_text(node: ast.ClassDef, lines: Sequence[str], title: str) -> str:
     """Return a class as a directive: its fields with their comments, and its public methods."""
     text = _docstring(node)
-    methods = []
+    methods: list[str] = []
     signature = ""
     for member in node.body:
         if isinstance(member, ast.AnnAssign):
-            comment = lines[(member.end_lineno or 1) - 1].partition("  # ")[2]
-            text.append(f"| ``{ast.unparse(member.target)}`` {comment}")
+            text.append(f"| ``{ast.unparse(member.target)}`` {_comment_after(member, lines)}")
         elif isinstance(member, ast.FunctionDef) and member.name == "__init__":
             signature = _signature(member)
         elif isinstance(member, ast.FunctionDef) and _is_public(member):
-            methods += _described(_Definition(member, lines), member.name).splitlines()
+            method = _described(_Definition(member, lines), member.name)
+            methods += method.splitlines()
     return _directive("class", f"{title}{signature}", [*text, "", *methods])
+
+
+def _comment_after(member: ast.stmt, lines: Sequence[str]) -> str:
+    """Return the comment on the line in which a member ends."""
+    last_line = lines[(member.end_lineno or member.lineno) - 1]
+    _code, _, comment = last_line.partition("  # ")
+    return comment
 
 
 def _is_public(method: ast.FunctionDef) -> bool:

@@ -35,7 +35,7 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
     "analyze": {"--output-dir": "--outputs"},
 }
 # Flags that select tasks: the MTEB type; empty if the command runs them without it.
-_FLAGS: Mapping[str, str] = {
+_TYPES_OF_FLAGS: Mapping[str, str] = {
     "--run-sts": "STS",
     "--run-retrieval": "Retrieval",
     "--run-mteb": "",
@@ -57,7 +57,7 @@ _INSTEAD: Mapping[str, str] = {
 
 
 def respelled(
-    command: str, arguments: Sequence[str], known: Collection[str], *, positional: bool = False
+    command: str, arguments: Sequence[str], known: Collection[str], *, has_arguments: bool = False
 ) -> list[str]:
     """Return the arguments of a command with every option in its own spelling.
 
@@ -65,54 +65,66 @@ def respelled(
         command: its name.
         arguments: of the command line, without the command.
         known: the spellings that the command has.
-        positional: whether it has arguments without an option; values are then not joined.
+        has_arguments: whether it has arguments without an option; values are then not joined.
 
     Raises:
         click.UsageError: an option of the design documents that the command lacks; the message says
             what to write.
     """
-    spellings = {**_OPTIONS[""], **_OPTIONS.get(command, {})}
+    other_names = {**_OPTIONS[""], **_OPTIONS.get(command, {})}
     rewritten: list[str] = []
-    additions: list[tuple[str, str]] = []
+    additions: list[tuple[str, str]] = []  # options with values to add to their lists
     words = deque(arguments)
     while words and words[0] != "--":
-        written, equals, value = words.popleft().partition("=")
-        option = _spelling(written, spellings, known)
-        if option in _FLAGS and option not in known and "--tasks" in known:
-            if _FLAGS[option]:
-                additions.append(("--types", _FLAGS[option]))
+        given, equals, value = words.popleft().partition("=")
+        option = _spelling(given, other_names, known)
+        if _selects_tasks(option, known):
+            types = _TYPES_OF_FLAGS[option]
+            if types:
+                additions.append(("--types", types))
             continue
-        if option not in known and option in _INSTEAD:
-            raise click.UsageError(f"No such option {written!r}: {_INSTEAD[option]}.")
-        if option not in _LISTS or equals:
-            rewritten.append(option + equals + value)
+        if option in _INSTEAD and option not in known:
+            raise click.UsageError(f"No such option {given!r}: {_INSTEAD[option]}.")
+        takes_following_words = option in _LISTS and not equals
+        if not takes_following_words:
+            rewritten.append(f"{option}{equals}{value}")
             continue
-        values = ",".join(_pop_values(words, at_most=1 if positional else len(words)))
-        if option != _hyphenated(written):  # one of several models
+        at_most = len(words)
+        if has_arguments:
+            at_most = 1
+        values = ",".join(_pop_values(words, at_most=at_most))
+        has_other_name = option != _hyphenated(given)  # such as one for the path of a baseline
+        if has_other_name:
             additions.append((option, values))
-        elif values:
-            rewritten += [option, values]
-        else:
-            rewritten.append(option)
+            continue
+        rewritten.append(option)
+        if values:
+            rewritten.append(values)
     for option, value in additions:
-        _add(rewritten, option, value)
+        _add_to_list(rewritten, option, value)
     return [*rewritten, *words]
 
 
+def _selects_tasks(option: str, known: Collection[str]) -> bool:
+    """Return whether an option is a flag for tasks that a command without it selects by name."""
+    return option in _TYPES_OF_FLAGS and option not in known and "--tasks" in known
+
+
 def _hyphenated(option: str) -> str:
-    return option.replace("_", "-") if option.startswith("--") else option
+    if option.startswith("--"):
+        return option.replace("_", "-")
+    return option
 
 
-def _spelling(option: str, spellings: Mapping[str, str], known: Collection[str]) -> str:
+def _spelling(option: str, other_names: Mapping[str, str], known: Collection[str]) -> str:
     """Return the command's own spelling of an option; the option itself if it has none."""
     if not option.startswith("--") or option in known:
         return option
     hyphenated = _hyphenated(option)
     if hyphenated in known:
         return hyphenated
-    other_name = spellings.get(hyphenated, "")
-    if other_name in known:
-        return other_name
+    if other_names.get(hyphenated) in known:
+        return other_names[hyphenated]
     return hyphenated
 
 
@@ -124,10 +136,11 @@ def _pop_values(words: deque[str], *, at_most: int) -> list[str]:
     return values
 
 
-def _add(arguments: list[str], option: str, value: str) -> None:
+def _add_to_list(arguments: list[str], option: str, value: str) -> None:
     """Add a value to the list of an option, in place."""
     if option not in arguments[:-1]:
         arguments += [option, value]
         return
-    last = len(arguments) - 1 - arguments[::-1].index(option)
-    arguments[last + 1] = f"{arguments[last + 1]},{value}"
+    place_from_end = arguments[::-1].index(option)
+    place_of_list = len(arguments) - place_from_end
+    arguments[place_of_list] += f",{value}"

@@ -92,5 +92,5 @@ def test_values_and_what_follows_two_dashes_stay_as_they_are():
 def test_one_value_follows_an_option_of_a_command_with_arguments():
     known = {"--tasks", "--model"}
     arguments = ["--tasks", "A", "plan.toml"]
-    assert respelled("sweep", arguments, known, positional=True) == arguments
+    assert respelled("sweep", arguments, known, has_arguments=True) == arguments
     assert respelled("eval", arguments, known) == ["--tasks", "A,plan.toml"]

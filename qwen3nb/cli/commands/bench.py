@@ -75,25 +75,26 @@ def bench_encode(
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench encode --texts 512
     qwen3nb bench encode --peer onnx-int8 --input texts.jsonl
     """
-    from qwen3nb.bench.encode import bench_encode as run
+    from qwen3nb.bench.encode import bench_encode as measure
     from qwen3nb.bench.encode import bench_texts, texts_of_file, texts_of_tasks
 
     opt.hide_library_bars()
-    sets = {}
+    text_sets = {}
     for file in files:
-        sets[f"{file.resolve().parent.name}/{file.name}"] = texts_of_file(file, texts)
+        folder_name = file.resolve().parent.name
+        text_sets[f"{folder_name}/{file.name}"] = texts_of_file(file, texts)
     if tasks:
-        sets |= texts_of_tasks(tasks.split(","), texts)
-    if not sets:
-        sets = bench_texts(texts)
+        text_sets |= texts_of_tasks(tasks.split(","), texts)
+    if not text_sets:
+        text_sets = bench_texts(texts)
 
-    def results() -> Iterator[EncodeBench]:
+    def measure_all() -> Iterator[EncodeBench]:
         for model in models:
-            yield from run(
-                model, texts=sets, rounds=rounds, device=device, dtype=dtype, peers=peers
+            yield from measure(
+                model, texts=text_sets, rounds=rounds, device=device, dtype=dtype, peers=peers
             )
 
-    _print_results(results(), as_json)
+    _print_results(measure_all(), as_json)
 
 
 def _print_results(results: Iterable[EncodeBench | RerankBench], as_json: bool) -> None:

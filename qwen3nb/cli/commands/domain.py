@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qwen3nb.evaluation.run import EvaluationRun
     from qwen3nb.records.record import Result
 
-_NOTES = 10  # printed; a record keeps all
+_MOST_NOTES = 10  # printed; a record keeps all
 
 
 @click.command(cls=Command, writes=True, unless=["output", "check"])
@@ -143,12 +143,9 @@ def domain(
     if not candidates:
         raise DataError(f"no model given; use --model, or a table [models.NAME] in {queries}")
     from qwen3nb.evaluation.retrieval.custom import entry_name, evaluate_domain
-    from qwen3nb.evaluation.run import EvaluationError
-    from qwen3nb.metrics.retrieval import RECORDED
 
     metrics = tested or ("MRR@10", "nDCG@10")
-    for metric in metrics:
-        check_choice("metric", metric, RECORDED["own data"])
+    _check_metrics(metrics)
     opt.hide_library_bars()
     run = evaluate_domain(
         candidates,
@@ -160,16 +157,38 @@ def domain(
         seed=seed,
         **options,
     )
-    current = entry_name(candidates[0])
+    if no_report:
+        folder = None
+    else:
+        folder = reports or paths.root() / "eval_results"
+    rule = RuleArguments(tested=metrics, alpha=alpha, margin=margin)
+    _print_decision(run, entry_name(candidates[0]), folder, rule, seed=seed)
+    _print_results(run, output, metrics)
+    _raise_failures(run)
+
+
+def _check_metrics(metrics: Sequence[str]) -> None:
+    from qwen3nb.metrics.retrieval import RECORDED
+
+    for metric in metrics:
+        check_choice("metric", metric, RECORDED["own data"])
+
+
+def _print_decision(
+    run: EvaluationRun, current: str, folder: Path | None, rule: RuleArguments, *, seed: int
+) -> None:
+    """Print which model to use, and write a report; or say why there is no decision."""
     if current in run.failures:
         say(f"No decision: {current}, the model in use, failed.", bold=True)
     elif len(run.results) < 2:
         say(f"No decision: there is no other model to compare with {current}.", bold=True)
     else:
-        rule = RuleArguments(tested=metrics, alpha=alpha, margin=margin)
-        folder = None if no_report else reports or paths.root() / "eval_results"
         _report(run.results, folder, rule, seed=seed)
-    _print_results(run, output, metrics)
+
+
+def _raise_failures(run: EvaluationRun) -> None:
+    from qwen3nb.evaluation.run import EvaluationError
+
     if run.failures:
         causes = "\n".join(run.failure_lines())
         raise EvaluationError(f"{len(run.failures)} models failed\n{causes}")
@@ -179,26 +198,27 @@ def _print_collection(collection: Domain) -> None:
     """Print how much data there is, and what is remarkable about it."""
     from qwen3nb.datasets.rows import printable
 
+    documents = f"{len(collection.texts):,} documents"
+    queries = f"{len(collection.queries):,} queries ({len(collection.dropped)} dropped)"
     boosts = ", ".join(f"{name} {value}" for name, value in collection.recipe.items())
     click.echo(
-        f"{collection.name}: {len(collection.texts):,} documents, "
-        f"{len(collection.queries):,} queries ({len(collection.dropped)} dropped), "
+        f"{collection.name}: {documents}, {queries}, "
         f"relevant from grade {collection.threshold}; boosts: {boosts or 'none'}"
     )
-    for description, number in collection.counts.items():
-        click.echo(f"  {description}: {number:,}", err=True)
-    for note in collection.notes[:_NOTES]:
+    for description, count in collection.counts.items():
+        click.echo(f"  {description}: {count:,}", err=True)
+    for note in collection.notes[:_MOST_NOTES]:
         click.echo(f"  {printable(note)}", err=True)
-    unprinted = len(collection.notes) - _NOTES
+    unprinted = len(collection.notes) - _MOST_NOTES
     if unprinted > 0:
         click.echo(f"  ... and {unprinted} more", err=True)
 
 
-def _print_models(models: Sequence[Any]) -> None:
+def _print_models(models: Sequence[object]) -> None:
     """Print label and spec of each model, the model in use first, and which are missing."""
     from qwen3nb.models.kinds.resolve import find_source
 
-    names = []
+    names: list[str] = []
     for model in models:
         spec = str(getattr(model, "spec", model))
         label = getattr(model, "label", "") or spec
@@ -211,7 +231,8 @@ def _print_models(models: Sequence[Any]) -> None:
         else:
             names.append(f"{label} ({spec})")
     if names:
-        click.echo(f"in use: {names[0]}; candidates: {', '.join(names[1:]) or 'none'}")
+        current, *candidates = names
+        click.echo(f"in use: {current}; candidates: {', '.join(candidates) or 'none'}")
 
 
 def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[str]) -> None:
@@ -265,8 +286,10 @@ def _report(
     stem = f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"
     with exclusive_lock(folder / stem):  # two reports of the same second get different numbers
         stem = _new_stem(folder, stem)
-        for suffix, text in ((".json", report.to_json()), (".md", report.to_markdown())):
-            click.echo(paths.shown(write_public(folder / f"{stem}{suffix}", text)))
+        json_file = write_public(folder / f"{stem}.json", report.to_json())
+        click.echo(paths.shown(json_file))
+        markdown_file = write_public(folder / f"{stem}.md", report.to_markdown())
+        click.echo(paths.shown(markdown_file))
 
 
 def _new_stem(folder: Path, stem: str) -> str:

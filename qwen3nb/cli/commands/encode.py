@@ -100,21 +100,24 @@ def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: 
 
     from qwen3nb.vectors.cache import list_caches, prune_to
 
-    if sum((label is not None, size is not None, everything)) != 1:
+    choices = [label is not None, size is not None, everything]
+    if choices.count(True) != 1:
         raise click.UsageError("expected --model LABEL, --to SIZE or --all")
-    caches = [cache for cache in list_caches() if label in (None, cache.label)]
+    caches = list_caches()
+    if label is not None:
+        caches = [cache for cache in caches if cache.label == label]
     total = sum(cache.bytes for cache in caches)
-    remaining = size or 0
+    size_to_keep = size or 0
     if dry_run:
-        freed = max(0, total - remaining)
+        freed = max(0, total - size_to_keep)
         click.echo(f"{decimal(freed)} would be freed; nothing was removed")
-        return
-    if label is None:
-        click.echo(f"{decimal(prune_to(remaining))} freed")
-        return
-    for cache in caches:
-        shutil.rmtree(cache.path, ignore_errors=True)  # processes that use it continue
-    click.echo(f"{decimal(total)} freed")
+    elif label is None:
+        freed = prune_to(size_to_keep)
+        click.echo(f"{decimal(freed)} freed")
+    else:
+        for cache in caches:
+            shutil.rmtree(cache.path, ignore_errors=True)  # processes that use it continue
+        click.echo(f"{decimal(total)} freed")
 
 
 @click.command(cls=Command)

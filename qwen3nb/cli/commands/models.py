@@ -64,13 +64,17 @@ def extract(
 
     open_checkpoint(checkpoint)  # fails before torch is loaded, which takes seconds
     from qwen3nb.models.kinds.prompts import parse_prompts
-    from qwen3nb.report.card import extract as run
+    from qwen3nb.report.card import extract as extract_encoder
 
     opt.hide_library_bars()
-    extraction = run(checkpoint, output, prompts=parse_prompts(prompts) or {}, **options)
+    extraction = extract_encoder(
+        checkpoint, output, prompts=parse_prompts(prompts) or {}, **options
+    )
     for warning in extraction.warnings:
         say(f"warning: {warning}", fg="yellow", err=True)
-    length = "normalized" if options["normalize"] else "not normalized"
+    length = "not normalized"
+    if options["normalize"]:
+        length = "normalized"
     click.echo(
         f"{extraction.folder}: {extraction.parameters:,} parameters, "
         f"pooling {options['pooling']}, {length}; differs from its source "
@@ -111,7 +115,9 @@ def average(
     """
     from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 
-    if (last is None) == (best is None):
+    names_both = last is not None and best is not None
+    names_none = last is None and best is None
+    if names_both or names_none:
         raise click.UsageError("give either --last N or --best N")
     lower_is_better = None
     if higher_is_better is not None:
@@ -143,11 +149,13 @@ def quick(model: str, as_json: bool, **options: Unpack[LoadedArguments]) -> None
     from qwen3nb.models.load import load_model
 
     opt.hide_library_bars()
-    checks = sanity_check(load_model(model, show_progress=not as_json, **options))
-    if not as_json:
+    loaded_model = load_model(model, show_progress=not as_json, **options)
+    checks = sanity_check(loaded_model)
+    if as_json:
+        opt.print_json(checks.sanity.as_dict())
+    else:
         opt.print_table(checks.table())
-    sentence = f"{checks.sanity.model}: {checks.verdict}"
-    opt.answer(checks.sanity.as_dict(), sentence, as_json=as_json)
+        click.echo(f"{checks.sanity.model}: {checks.verdict}")
     if checks.verdict == "FAILED":
         sys.exit(1)
 
@@ -186,10 +194,10 @@ def parity(
     qwen3nb parity encoder http://localhost:8000/v1#encoder --prompts-by server
     qwen3nb parity encoder encoder/onnx/model.onnx --probes-only
     """
-    from qwen3nb.evaluation.parity import parity as run
+    from qwen3nb.evaluation.parity import parity as check_parity
 
     opt.hide_library_bars()
-    answer = run(
+    answer = check_parity(
         model,
         where,
         prompts_by=prompts_by,
@@ -215,10 +223,11 @@ def push(folder: Path, repository: str, dry_run: bool, private: bool) -> None:
     qwen3nb push encoder my-lab/my-encoder --private
     """
     from qwen3nb.extraction.push_to_hub import plan_push
-    from qwen3nb.extraction.push_to_hub import push as run
+    from qwen3nb.extraction.push_to_hub import push as push_to_hub
 
     if not dry_run:
-        click.echo(run(folder, repository, private=private))
+        address = push_to_hub(folder, repository, private=private)
+        click.echo(address)
         return
     files = plan_push(folder)
     for path, size in files.items():

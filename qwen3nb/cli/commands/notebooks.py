@@ -23,7 +23,7 @@ from qwen3nb import paths
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command, CommandGroup, CommandSettings
 from qwen3nb.execution import parameters as params
-from qwen3nb.utils.atomic_files import file_stamp
+from qwen3nb.utils.atomic_files import FileStamp, file_stamp
 from qwen3nb.utils.option import Option
 
 if TYPE_CHECKING:
@@ -65,21 +65,23 @@ class NotebookCommand(Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options of the notebook, then those of the command."""
         command_options = super().get_params(ctx)
-        spellings = {spelling for option in command_options for spelling in option.opts}
+        own_spellings: set[str] = set()
+        for command_option in command_options:
+            own_spellings.update(command_option.opts)
         declared = params.read_parameters(_notebook(self.notebook))
-        taken = spellings | {f"--{name}" for name in declared}
+        taken = own_spellings | {f"--{name}" for name in declared}
         options: list[click.Parameter] = []
         for name, parameter in declared.items():
             option = opt.parameter_option(
                 name,
                 taken=taken,
-                type=_type(parameter),
+                type=_click_type(parameter),
                 default=parameter.default,
                 show_default=parameter.default != "",
                 help=parameter.help,
             )
-            taken |= set(option.opts)
-            if not spellings & set(option.opts):
+            taken.update(option.opts)
+            if own_spellings.isdisjoint(option.opts):
                 options.append(option)
         return [*options, *command_options]
 
@@ -99,7 +101,7 @@ def _notebook(name: Path | str) -> Path:
         raise click.UsageError(str(error)) from None
 
 
-def _type(parameter: params.Parameter) -> Any:
+def _click_type(parameter: params.Parameter) -> Any:
     rule = params.RULES.get(parameter.name, Option())
     if rule.choices and not rule.takes_list:
         return click.Choice(rule.plain_choices)
@@ -108,58 +110,63 @@ def _type(parameter: params.Parameter) -> Any:
     return {"str": str, "int": int, "float": float, "bool": bool}[parameter.type]
 
 
-def given_parameters(values: Mapping[str, Any]) -> dict[str, Any]:
+def given_parameters(values: Mapping[str, object]) -> dict[str, object]:
     """Return the notebook parameters given on the command line, without defaults."""
     context = click.get_current_context()
     given = {}
     for name, value in values.items():
-        if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+        source = context.get_parameter_source(name)
+        if source is not click.core.ParameterSource.DEFAULT:
             given[name] = value
     return given
 
 
-def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool, name: str = "") -> None:
+def _run(
+    notebook: Path | str, parameters: Mapping[str, object], *, fresh: bool, name: str = ""
+) -> None:
     """Run a notebook, print the end of its page, and raise the error if the run failed."""
     from qwen3nb.execution.notebook import NotebookError, run_notebook
 
-    earlier = _pages(notebook)
+    stamps_before = _stamps_of_pages(notebook)
     try:
-        _print_page(run_notebook(notebook, parameters, fresh=fresh, name=name), earlier=earlier)
+        page = run_notebook(notebook, parameters, fresh=fresh, name=name)
     except NotebookError as error:
         if error.page is not None:
-            _print_page(error.page, earlier=earlier)
+            _print_page(error.page, stamps_before)
         raise
+    _print_page(page, stamps_before)
 
 
-def _pages(notebook: Path | str) -> dict[Path, list[Any]]:
+def _stamps_of_pages(notebook: Path | str) -> dict[Path, FileStamp]:
     """Return the stamp of each page of the study of a notebook."""
     with paths.within(paths.study_of(paths.find_notebook(notebook))):
         pages = sorted(paths.book_runs().rglob("*.ipynb"))
     return {page: file_stamp(page) for page in pages if page.is_file()}
 
 
-def _print_page(page: Path, *, earlier: Mapping[Path, list[Any]]) -> None:
+def _print_page(page: Path, stamps_before: Mapping[Path, FileStamp]) -> None:
     """Print the scores and conclusions of a page, whether it was reused, and its path.
 
     Args:
         page: a finished page.
-        earlier: stamps of pages before the command; a page that still has its own was reused.
+        stamps_before: of pages before the command; a page that still has its own was reused.
     """
     from qwen3nb.answers.run_trace import read_conclusions, read_finished, read_trace
 
     trace = read_trace(page)
     finished = read_finished(page)
-    page_reused = bool(finished) and earlier.get(page) == file_stamp(page)
+    page_is_reused = bool(finished) and stamps_before.get(page) == file_stamp(page)
     if trace is not None:
-        if page_reused:
+        if page_is_reused:
             trace = replace(trace, reused=tuple(score.task for score in trace.scores))
         _print_scores(trace)
     columns = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
     for text in read_conclusions(page):
         click.echo(f"\n{click.wrap_text(text, width=columns)}")
     click.echo()
-    if page_reused:
-        click.echo(f"reused: nothing has changed since {finished[:16].replace('T', ' ')} UTC")
+    if page_is_reused:
+        date = finished[:16].replace("T", " ")
+        click.echo(f"reused: nothing has changed since {date} UTC")
     elif trace is not None and trace.reused:
         click.echo(f"reused: {len(trace.reused)} of {len(trace.scores)} records were stored")
     click.echo(page)
@@ -202,13 +209,20 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: obje
     """
     from qwen3nb.models.kinds.prompts import names_prompt_set
 
-    given = params.read_config(config) if config else {}
+    given: dict[str, object] = {}
+    if config is not None:
+        given |= params.read_config(config)
     given |= given_parameters(parameters)
-    if not dry_run:
-        _run("eval", given, fresh=fresh)
-        if names_prompt_set(given.get("prompts")):
-            click.echo("`qwen3nb run prompts` shows what the prompts change")
+    if dry_run:
+        _preview_evaluation(given, fresh=fresh)
         return
+    _run("eval", given, fresh=fresh)
+    if names_prompt_set(given.get("prompts")):
+        click.echo("`qwen3nb run prompts` shows what the prompts change")
+
+
+def _preview_evaluation(given: Mapping[str, object], *, fresh: bool) -> None:
+    """Print what an evaluation would take; raise if anything is missing or does not fit."""
     from qwen3nb.answers.one_model import plan_by_type_table, preflight_table
     from qwen3nb.evaluation.mteb.availability import require_data
     from qwen3nb.execution.notebook import resolved_parameters
@@ -229,7 +243,9 @@ class _NotebookGroup(CommandGroup):
     """A group with one command per notebook, by name or path."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return paths.notebook_names() if paths.find_root() else []
+        if paths.find_root() is None:
+            return []
+        return paths.notebook_names()
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         try:
@@ -250,7 +266,9 @@ class _NotebookGroup(CommandGroup):
 
 
 def _first_line(error: Exception) -> str:
-    text = error.message if isinstance(error, click.ClickException) else str(error)
+    text = str(error)
+    if isinstance(error, click.ClickException):
+        text = error.message
     return text.split("\n")[0]
 
 
@@ -338,21 +356,25 @@ def sweep(
 
     if file is None and not (models or tiers or notebooks):
         raise click.UsageError("nothing to run; give a TOML file, --model or --notebook")
-    overrides: dict[str, Any] = {
-        "models": models,
-        "tiers": tiers,
-        "notebooks": notebooks,
-        "at_once": at_once,
-        "ray": ray,
-        "gpus_each": gpus_each,
-    }
-    given = {name: value for name, value in overrides.items() if value not in (None, ())}
+    plan = _read_plan(file)
+    if at_once is None:
+        at_once = plan.at_once
+    if ray is None:
+        ray = plan.ray
+    plan = replace(
+        plan,
+        models=models or plan.models,
+        tiers=tiers or plan.tiers,
+        notebooks=notebooks or plan.notebooks,
+        at_once=at_once,
+        ray=ray,
+        gpus_each=gpus_each or plan.gpus_each,
+        book=plan.book and not no_book,
+    )
     texts = dict(typed)
     for name, value in given_parameters(parameters).items():
         texts[name] = str(value)
-    plan = _with_parameters(replace(_read_plan(file), **given), texts)
-    if no_book:
-        plan = replace(plan, book=False)
+    plan = _with_parameters(plan, texts)
     opt.pass_names(plan.pass_env)
     jobs = plan.jobs()
     check_jobs(jobs)
@@ -366,7 +388,9 @@ def _read_plan(file: Path | None) -> SweepPlan:
     """Return the plan in a file; an empty one without a file."""
     from qwen3nb.execution.sweep import SweepPlan, read_plan
 
-    return SweepPlan() if file is None else read_plan(file)
+    if file is None:
+        return SweepPlan()
+    return read_plan(file)
 
 
 def _with_parameters(plan: SweepPlan, texts: Mapping[str, str]) -> SweepPlan:
@@ -379,12 +403,18 @@ def _print_plan(jobs: Sequence[Job], *, fresh: bool, tokens_per_second: float) -
     """Print which runs would be reused, and what the others would take."""
     from qwen3nb.execution.sweep import reusable
 
+    evaluations = []
+    reused_count = 0
     with params.cached_calls():
-        reused = {job.name: not fresh and reusable(job) for job in jobs}
-    for page, is_reused in reused.items():
-        click.echo(f"{'reused' if is_reused else 'would run':10} {page}")
-    click.echo(f"{sum(reused.values())} of {len(reused)} runs would be reused")
-    evaluations = [job.values for job in jobs if job.notebook == "eval" and not reused[job.name]]
+        for job in jobs:
+            if not fresh and reusable(job):
+                reused_count += 1
+                click.echo(f"reused     {job.name}")
+                continue
+            click.echo(f"would run  {job.name}")
+            if job.notebook == "eval":
+                evaluations.append(job.values)
+    click.echo(f"{reused_count} of {len(jobs)} runs would be reused")
     if evaluations:
         from qwen3nb.answers.one_model import sweep_table
         from qwen3nb.report.evaluation.checked_run import plan_runs
@@ -410,6 +440,8 @@ def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> int:
         f"{counts['failed']} failed"
     )
     if plan.book:
-        tier = plan.tiers[0] if plan.tiers else "smoke"
+        tier = "smoke"
+        if plan.tiers:
+            tier = plan.tiers[0]
         click.echo(f"Open {build_book(tier=tier)}")
     return counts["failed"]

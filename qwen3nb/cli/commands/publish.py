@@ -84,11 +84,11 @@ def _contents(**choice: Unpack[ContentsArguments]) -> PaperContents:
     from qwen3nb.report.paper import PaperContents
 
     return PaperContents(
-        readable_records(),
-        choice["tier"] or "",
-        choice["models"],
-        split_names(choice["tasks"]),
-        choice["seed"],
+        results=readable_records(),
+        tier=choice["tier"] or "",
+        models=choice["models"],
+        tasks=split_names(choice["tasks"]),
+        seed=choice["seed"],
     )
 
 
@@ -165,8 +165,9 @@ def report(
         opt.print_table(table)
     for file in model_report.write(output, facts=facts):
         click.echo(file)
-    if model_report.failures:
-        causes = "\n".join(f"{name}: {cause}" for name, cause in model_report.failures.items())
+    failures = model_report.failures
+    if failures:
+        causes = "\n".join(f"{name}: {cause}" for name, cause in failures.items())
         raise EvaluationError(f"the report is written, but lacks what failed\n{causes}")
 
 
@@ -203,33 +204,43 @@ def card(
     from qwen3nb.report.hub_results import write_hub_results
 
     if results is not None and results.is_file():
-        model, results = _of_summary(results, model)
+        summary = _read_summary(results)
+        if not model.is_dir() and str(model) == summary["model"]:
+            model = paths.root() / str(summary["model_path"])
+        results = _records_behind(results)
     records = readable_records(results, adapters=False)
     text = card_text(model, records, tier=tier or richest_tier(records), **facts)
-    click.echo(write_public(output or model / "README.md", text))
-    if output is None:
-        click.echo(write_hub_results(model, records_of(model, records)))
+    if output is not None:
+        click.echo(write_public(output, text))
+        return
+    click.echo(write_public(model / "README.md", text))
+    click.echo(write_hub_results(model, records_of(model, records)))
 
 
-def _of_summary(file: Path, model: Path) -> tuple[Path, Path]:
-    """Return the model and the folder of the records behind an ``all_results.json``.
+def _read_summary(file: Path) -> dict[str, object]:
+    """Return an ``all_results.json``, which names the model and its folder."""
+    try:
+        summary: dict[str, object] = read_json(file)
+        if {"model", "model_path"} <= summary.keys():
+            return summary
+    except (ValueError, AttributeError):  # not JSON, or not an object
+        pass
+    raise click.UsageError(
+        f"{file}: expected an all_results.json of `qwen3nb report`, or a folder of records"
+    )
+
+
+def _records_behind(summary: Path) -> Path:
+    """Return the folder of the records with the scores of an ``all_results.json``.
 
     It has the scores alone; a card needs their intervals, which are in the records.
     """
-    try:
-        summary = read_json(file)
-        label, folder = summary["model"], summary["model_path"]
-    except (ValueError, KeyError, TypeError):
-        raise click.UsageError(
-            f"{file}: expected an all_results.json of `qwen3nb report`, or a folder of records"
-        ) from None
-    if not model.is_dir() and str(model) == label:
-        model = paths.root() / str(folder)
-    records = file.parent
-    if not any(records.glob("*/seed_*/*.json")):
-        records = paths.results()
-    click.echo(f"scores and intervals are those of the records in {records}", err=True)
-    return model, records
+    folder = summary.parent
+    has_records = any(folder.glob("*/seed_*/*.json"))
+    if not has_records:
+        folder = paths.results()
+    click.echo(f"scores and intervals are those of the records in {folder}", err=True)
+    return folder
 
 
 @click.command(cls=Command, writes=True)

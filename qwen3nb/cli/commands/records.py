@@ -108,7 +108,7 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
     folders: list[Path | None] = [*files] or [None, *record_folders()[1:]]
     records = []
     for path in folders:
-        records += _records(path)
+        records += _records_at(path)
     problems: dict[Path, Sequence[str]] = {}
     verified = 0
     bar = tqdm(total=len(records), desc="verify", unit="record", leave=False, disable=None)
@@ -146,22 +146,24 @@ def _verified_text(consistent: int, *, of: int, unchanged: int) -> str:
     return text
 
 
-def _records(path: Path | None) -> list[Path]:
-    """Return the record, or those in a folder; a folder that is named must contain some."""
+def _records_at(path: Path | None) -> list[Path]:
+    """Return the record, or those in a folder, which has some; None for the study's, if any."""
     from qwen3nb.records.store import result_files
     from qwen3nb.records.verification import removed_records
 
-    if path is None or path.is_dir():
-        files = [*result_files(path), *removed_records(path or paths.results())]
-        if path is None or files:
-            return files
+    if path is None:
+        return [*result_files(), *removed_records(paths.results())]
+    if not path.exists():
+        raise click.UsageError(f"{path}: no such file or folder")
+    if not path.is_dir():
+        return [path]
+    records = [*result_files(path), *removed_records(path)]
+    if not records:
         raise click.UsageError(
             f"{path} contains no records; expected a folder such as results/ with "
             "MODEL/seed_N/TASK.json in it"
         )
-    if not path.exists():
-        raise click.UsageError(f"{path}: no such file or folder")
-    return [path]
+    return records
 
 
 @click.command(cls=Command, study=paths.results, unless=["results"])

@@ -92,12 +92,12 @@ def _load_scorer(**arguments: Unpack[RerankerArguments]) -> ScoresPairs:
 
     spec = arguments["model"]
     if not find_source(spec).kind.searches:
-        return _load(**arguments)
+        return _load_reranker(**arguments)
     opt.hide_library_bars()
     return loaded_scorer(Model(spec, device=arguments["device"], dtype=arguments["dtype"]))
 
 
-def _load(**arguments: Unpack[RerankerArguments]) -> Reranker:
+def _load_reranker(**arguments: Unpack[RerankerArguments]) -> Reranker:
     """Load the reranker that the options of a command name."""
     from qwen3nb.models.rerankers import load_reranker
 
@@ -132,7 +132,7 @@ def rerank(pairs: Path, output: Path, **arguments: Unpack[RerankerArguments]) ->
     """
     from qwen3nb.evaluation.retrieval.rerank import rerank_pairs
 
-    reranker = _load(**arguments)
+    reranker = _load_reranker(**arguments)
     count = rerank_pairs(reranker, pairs, output)
     stats = reranker.stats
     click.echo(
@@ -178,20 +178,19 @@ def rerank_suite(
     qwen3nb rerank-suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval
     qwen3nb rerank-suite --model base --adapter final --first all-MiniLM-L6-v2 beir/scifact
     """
-    _need_one(data, tier)
-
+    _require_one(data, tier)
     from qwen3nb.evaluation.retrieval.first_stage import load_retriever
-    from qwen3nb.evaluation.retrieval.rerank import rerank as run
+    from qwen3nb.evaluation.retrieval.rerank import rerank as rerank_data
 
     reranker = _load_scorer(**arguments)
-    stage = load_retriever(*first, prompts=prompts)
+    first_stage = load_retriever(*first, prompts=prompts)
 
-    def evaluation() -> EvaluationRun:
-        return run(
+    def evaluate() -> EvaluationRun:
+        return rerank_data(
             reranker,
             data or None,
             tier=tier,
-            first=stage,
+            first=first_stage,
             limit=limit,
             msmarco=msmarco,
             depth=depth,
@@ -201,32 +200,36 @@ def rerank_suite(
             runs=runs,
         )
 
-    _show(evaluation, _suite_lines)
+    _evaluate_and_print(evaluate, _suite_lines)
 
 
-def _need_one(data: tuple[str, ...], tier: str) -> None:
-    if bool(data) == bool(tier):
-        got = f"both, {', '.join(data)} and {tier}" if tier else "neither"
-        raise click.UsageError(f"expected either data sets or --tier; got {got}")
+def _require_one(data: tuple[str, ...], tier: str) -> None:
+    """Raise a usage error unless there are either data sets or a tier."""
+    if data and tier:
+        names = ", ".join(data)
+        raise click.UsageError(f"expected either data sets or --tier; got both, {names} and {tier}")
+    if not data and not tier:
+        raise click.UsageError("expected either data sets or --tier; got neither")
 
 
-def _show(
-    evaluation: Callable[[], EvaluationRun], lines: Callable[[EvaluationRun], Iterable[str]]
+def _evaluate_and_print(
+    evaluate: Callable[[], EvaluationRun], lines_of: Callable[[EvaluationRun], Iterable[str]]
 ) -> None:
     """Print what was finished, then raise an error if a part failed."""
     from qwen3nb.evaluation.run import EvaluationError
 
     try:
-        _print_run(evaluation(), lines)
+        run = evaluate()
     except EvaluationError as error:
         if error.run is not None:
-            _print_run(error.run, lines)
+            _print_run(error.run, lines_of)
         raise
+    _print_run(run, lines_of)
 
 
-def _print_run(run: EvaluationRun, lines: Callable[[EvaluationRun], Iterable[str]]) -> None:
+def _print_run(run: EvaluationRun, lines_of: Callable[[EvaluationRun], Iterable[str]]) -> None:
     """Print the scores of a run, and how many of its records were reused."""
-    for line in lines(run):
+    for line in lines_of(run):
         click.echo(line)
     if run.reused:
         click.echo(f"{len(run.reused)} of {len(run.results)} records reused")
@@ -239,10 +242,8 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
     for row in dataset_rows(suite.results):
         name = row.pop("dataset")
         main_metric = main_metrics.get(name, "nDCG@10")
-        scores = []
-        for metric in dict.fromkeys([main_metric, *row]):
-            if row[metric] is not None:
-                scores.append(f"{metric} {row[metric]:.4f}")
+        metrics = dict.fromkeys([main_metric, *row])  # the main one first
+        scores = [f"{metric} {row[metric]:.4f}" for metric in metrics if row[metric] is not None]
         yield f"{name}: {', '.join(scores) or 'undefined, as a part is missing'}"
 
 
@@ -302,17 +303,20 @@ def rerank_outputs(
     from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
 
     folder = outputs or checkpoint
-    if folder is None or (outputs and checkpoint):
+    names_both = outputs is not None and checkpoint is not None
+    if folder is None or names_both:
         raise click.UsageError("expected either OUTPUTS or --adapter")
-    if data and tier:
-        _need_one(data, tier)
+    if data or tier:
+        _require_one(data, tier)
     opt.hide_library_bars()
-    tasks = choose_tasks(tasks=embedding_tasks) if embedding_tasks else []
+    tasks = []
+    if embedding_tasks:
+        tasks = choose_tasks(tasks=embedding_tasks)
     sizes: dict[str, int] = {}
     if batch_size is not None:
         sizes = {"batch_size": batch_size, "budget": batch_size * max_length}
 
-    def evaluation() -> EvaluationRun:
+    def evaluate() -> EvaluationRun:
         return evaluate_trained(
             folder,
             training=training,
@@ -329,7 +333,7 @@ def rerank_outputs(
             **sizes,
         )
 
-    _show(evaluation, _record_lines)
+    _evaluate_and_print(evaluate, _record_lines)
 
 
 def _record_lines(run: EvaluationRun) -> Iterator[str]:

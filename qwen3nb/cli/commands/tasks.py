@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qwen3nb.answers.contamination import ContaminationAnswer
     from qwen3nb.datasets.mirror import Need
     from qwen3nb.evaluation.mteb.costs import Planned
+    from qwen3nb.evaluation.studies.reproduce import Reproduction
 
 
 @click.command(cls=Command)
@@ -115,33 +116,39 @@ def reproduce(models: Sequence[str], tasks: str) -> None:
     from qwen3nb.datasets.mirror import missing_error
     from qwen3nb.evaluation.run import EvaluationError
     from qwen3nb.evaluation.studies.reproduce import published_scores, unavailable
-    from qwen3nb.evaluation.studies.reproduce import reproduce as run
+    from qwen3nb.evaluation.studies.reproduce import reproduce as reproduce_scores
 
     opt.hide_library_bars()
-    scores = published_scores(models=",".join(models), tasks=tasks)
-    absent = unavailable(scores)
+    published = published_scores(models=",".join(models), tasks=tasks)
+    missing = unavailable(published)
     reproduced = []
-    for done in run(scores, absent=absent):
-        reproduced.append(done)
-        published = done.published
-        ours = done.reason
-        if done.value is not None:
-            ours = f"{done.value:.4f} {done.reason}".strip()
-        click.echo(
-            f"{done.verdict:10} {published.model:20} {published.task:24} "
-            f"published {published.value:.4f} ± {published.tolerance:g} ({published.source})  "
-            f"ours {ours}"
-        )
-    if absent:
-        click.echo(str(missing_error(absent)), err=True)
-    if all(done.value is None for done in reproduced):
+    for score in reproduce_scores(published, absent=missing):
+        reproduced.append(score)
+        click.echo(_reproduced_line(score))
+    if missing:
+        click.echo(str(missing_error(missing)), err=True)
+    if all(score.value is None for score in reproduced):
         raise EvaluationError(f"none of {len(reproduced)} published scores could be computed here")
-    if not any(done.is_judged for done in reproduced):
+    if not any(score.is_judged for score in reproduced):
         raise EvaluationError(
             f"none of {len(reproduced)} published scores is judged: the mirror has substitutes for "
             "MTEB's data; `qwen3nb fetch` gets the data themselves"
         )
-    sys.exit(int(any(done.verdict == "FAIL" for done in reproduced)))
+    if any(score.verdict == "FAIL" for score in reproduced):
+        sys.exit(1)
+
+
+def _reproduced_line(score: Reproduction) -> str:
+    """Return a published score and ours, or why there is none, with the verdict."""
+    published = score.published
+    ours = score.reason
+    if score.value is not None:
+        ours = f"{score.value:.4f} {score.reason}".strip()
+    return (
+        f"{score.verdict:10} {published.model:20} {published.task:24} "
+        f"published {published.value:.4f} ± {published.tolerance:g} ({published.source})  "
+        f"ours {ours}"
+    )
 
 
 @click.command("tasks", cls=Command)
@@ -237,21 +244,21 @@ def contamination(
     qwen3nb contamination --train data/pairs.jsonl --tier smoke
     qwen3nb contamination --train corpus/ --tasks SciFact,NFCorpus --mirror /data/mirror
     """
-    from qwen3nb.answers.contamination import contamination as look_up
+    from qwen3nb.answers.contamination import contamination as look_for_texts
     from qwen3nb.records.store import load_results
 
-    answer = look_up(train, tier=tier, tasks=tasks)
+    answer = look_for_texts(train, tier=tier, tasks=tasks)
     if answer.contaminated:
         answer = answer.scored(load_results(results))
     if as_json:
         click.echo(answer.to_json())
     else:
-        _print(answer)
+        _print_contamination(answer)
     if answer.contaminated:
         sys.exit(3)
 
 
-def _print(answer: ContaminationAnswer) -> None:
+def _print_contamination(answer: ContaminationAnswer) -> None:
     opt.print_table(answer.table())
     for texts in answer.texts:
         for match in texts.examples:
