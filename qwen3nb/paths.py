@@ -74,7 +74,8 @@ def within(study: Path | None) -> Iterator[None]:
 
     With None, or if ``QWEN3NB_HOME`` is set, the root stays as it is.
     """
-    if study is None or os.environ.get("QWEN3NB_HOME") or study == find_root():
+    is_root_fixed = bool(os.environ.get("QWEN3NB_HOME"))
+    if study is None or is_root_fixed or study == find_root():
         yield
         return
     os.environ["QWEN3NB_HOME"] = str(study)
@@ -131,9 +132,11 @@ def runs() -> Path:
 
 def cache() -> Path:
     """Embeddings, built tasks and file digests; deleting it costs only time."""
-    if find_root() is None and not os.environ.get("QWEN3NB_CACHE"):
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qwen3nb"
-    return _folder("QWEN3NB_CACHE", ".cache")
+    is_in_study = find_root() is not None
+    if is_in_study or os.environ.get("QWEN3NB_CACHE"):
+        return _folder("QWEN3NB_CACHE", ".cache")
+    cache_of_user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache_of_user) / "qwen3nb"
 
 
 def book() -> Path:
@@ -167,8 +170,9 @@ def notebook_names() -> list[str]:
 
 def notebook_name(notebook: Path) -> str:
     """Return a notebook's name: ``eval``; in a folder of `notebooks`, ``guide/caching``."""
-    file, top = notebook.resolve(), notebooks().resolve()
-    if file.parent.parent == top:
+    file = notebook.resolve()
+    is_in_subfolder = file.parent.parent == notebooks().resolve()
+    if is_in_subfolder:
         return f"{file.parent.name}/{file.stem}"
     return file.stem
 
@@ -190,8 +194,9 @@ def find_notebook(notebook: Path | str) -> Path:
     path = Path(notebook)
     if path.is_file():
         return path
-    parts = path.with_name(path.name.removesuffix(".ipynb")).parts
-    for name in ("/".join(parts[-2:]), parts[-1]):
+    # The name may have a folder, as ``guide/caching`` has, and folders above it do not count.
+    stem = path.name.removesuffix(".ipynb")
+    for name in (Path(path.parent.name, stem), Path(stem)):
         file = notebooks() / f"{name}.ipynb"
         if file.is_file():
             return file

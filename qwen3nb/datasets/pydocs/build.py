@@ -36,12 +36,12 @@ import re
 import sys
 import tomllib
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import zip_longest
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +60,7 @@ _DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 _UNWANTED = {"See Also", "References", "Examples", "Example"}
 _UNDERLINE = re.compile(r"\s*[-=~]{3,}\s*")
 
+# A name, perhaps as a link: inv, `inv`, :func:`~scipy.linalg.inv`.
 _SEE_ALSO_NAME = re.compile(r"(?::\w+:)?`{0,2}~?\.?([\w.]+)`{0,2}:?")
 
 LISTS = tomllib.loads(Path(__file__).with_name("libraries.toml").read_text(encoding="utf-8"))
@@ -103,20 +104,20 @@ class PyDocs:
     @cached_property
     def qrels(self) -> dict[str, dict[str, int]]:
         """Grades per query id and document id; a query's id is its function's name."""
-        entries_of_summary: dict[str, list[Entry]] = {}
+        entries_by_summary: dict[str, list[Entry]] = {}
         for entry in self.entries:
-            entries_of_summary.setdefault(entry.summary, []).append(entry)
+            entries_by_summary.setdefault(entry.summary, []).append(entry)
         qrels: dict[str, dict[str, int]] = {}
-        for name in self.query_names:
-            twins = entries_of_summary[self._by_name[name].summary]
+        for query, summary in self.queries.items():
+            answers = entries_by_summary[summary]
             grades: dict[str, int] = {}
-            for entry in twins:
-                for related in entry.related:
-                    if related in self._by_name:
-                        grades[related] = RELATED
-            for entry in twins:
+            for entry in answers:
+                for name in entry.related:
+                    if name in self._by_name:
+                        grades[name] = RELATED
+            for entry in answers:
                 grades[entry.name] = OWN
-            qrels[name] = grades
+            qrels[query] = grades
         return qrels
 
     @cached_property
@@ -164,21 +165,27 @@ def load_pydocs() -> PyDocs:
     It is built in a separate process, because notebook kernels and test runners replace
     some functions of the standard library.
     """
-    file = paths.cache() / "pydocs" / f"{sha256_json([CACHE_VERSION, _versions()])[:16]}.json"
+    key = sha256_json([CACHE_VERSION, _versions()])
+    file = paths.cache() / "pydocs" / f"{key[:16]}.json"
     if not file.is_file():
-        # -P: do not import files of the working directory.
-        options = ("-P", "-W", "ignore", "-m", "qwen3nb.datasets.pydocs.build")
-        command = [sys.executable, *options, str(file)]
-        process = run_program(command)
-        if process.returncode:
-            last_line = process.stderr.strip().splitlines()[-1]
-            raise RuntimeError(f"PyDocs could not be built: {last_line}")
+        _build_in_process(file)
     stored = read_json(file)
     entries: list[Entry] = []
     for fields in stored["entries"]:
         related = tuple(fields.pop("related"))
         entries.append(Entry(**fields, related=related))
     return PyDocs(tuple(entries), tuple(stored["query_names"]), stored["versions"])
+
+
+def _build_in_process(file: Path) -> None:
+    """Build the benchmark in a process of its own, and write it to a file."""
+    # -P: do not import files of the working directory.
+    options = ("-P", "-W", "ignore", "-m", "qwen3nb.datasets.pydocs.build")
+    command = [sys.executable, *options, str(file)]
+    process = run_program(command)
+    if process.returncode != 0:
+        last_line = process.stderr.strip().splitlines()[-1]
+        raise RuntimeError(f"PyDocs could not be built: {last_line}")
 
 
 def build_pydocs() -> PyDocs:
@@ -201,7 +208,7 @@ def build_pydocs() -> PyDocs:
         label = packages[name]
         if sizes[subpackages[name]] >= LABEL_SIZE:
             label = subpackages[name]
-        related = _resolve(docstring.related, name, docstrings.keys())
+        related = _qualified_names(docstring.related, name, docstrings.keys())
         entry = Entry(
             name=name,
             package=packages[name],
@@ -235,11 +242,13 @@ def _functions(modules: Iterable[str]) -> Iterator[tuple[str, object]]:
     for module in modules:
         package = module.split(".")[0]
         for name, member in _public_members(module).items():
-            is_function = inspect.isroutine(member) or type(member).__name__ == "ufunc"
-            if not is_function or id(member) in seen or not _at_home(member, package):
+            is_numpy_function = type(member).__name__ == "ufunc"
+            is_function = inspect.isroutine(member) or is_numpy_function
+            if not is_function or not _is_defined_in(package, member):
                 continue
-            seen.add(id(member))
-            yield f"{module}.{name}", member
+            if id(member) not in seen:
+                seen.add(id(member))
+                yield f"{module}.{name}", member
 
 
 def _public_members(path: str) -> dict[str, object]:
@@ -251,7 +260,7 @@ def _public_members(path: str) -> dict[str, object]:
         try:
             module = importlib.import_module(path)
         except ImportError:  # not in this release, or not on this system
-            return members
+            return {}
         names = getattr(module, "__all__", None)
         if not names:
             names = [name for name in dir(module) if not name.startswith("_")]
@@ -261,7 +270,7 @@ def _public_members(path: str) -> dict[str, object]:
     return members
 
 
-def _at_home(function: object, package: str) -> bool:
+def _is_defined_in(package: str, function: object) -> bool:
     """Return whether a function is defined in the package, not imported by it.
 
     The module of ``os.getcwd`` is ``posix``: C modules of built-ins count as the package.
@@ -269,7 +278,8 @@ def _at_home(function: object, package: str) -> bool:
     module = getattr(function, "__module__", None)
     if not isinstance(module, str) or inspect.isbuiltin(function):
         return True
-    return module.split(".")[0].lstrip("_") == package.lstrip("_")
+    package_of_function = module.split(".")[0]
+    return package_of_function.lstrip("_") == package.lstrip("_")
 
 
 class Docstring(NamedTuple):
@@ -290,8 +300,8 @@ def split_docstring(
 
     The name of the ``function`` is masked in the document, of at least ``shortest`` words.
     """
-    tidy = text.replace("\r\n", "\n").expandtabs().strip()
-    first_paragraph, _, rest = _without_signature(tidy, function).partition("\n\n")
+    tidy_text = text.replace("\r\n", "\n").expandtabs().strip()
+    first_paragraph, _, rest = _without_signature(tidy_text, function).partition("\n\n")
     summary = " ".join(first_paragraph.split())
     bodies: list[str] = []
     related: list[str] = []
@@ -300,38 +310,50 @@ def split_docstring(
             bodies.append(body)
         if title == "See Also":
             related += _names(body)
-    words = _mask("\n".join(bodies), function).split()[: DOCUMENT_WORDS[1]]
-    fewest, longest = QUERY_WORDS
-    if not fewest <= len(summary.split()) <= longest:
+    body_words = _mask("\n".join(bodies), function).split()
+    document_words = body_words[: DOCUMENT_WORDS[1]]
+    fewest, most = QUERY_WORDS
+    is_query = fewest <= len(summary.split()) <= most
+    has_title = _UNDERLINE.search(summary) is not None
+    if not is_query or has_title or len(document_words) < shortest:
         return None
-    if len(words) < shortest or _UNDERLINE.search(summary):
-        return None
-    return Docstring(summary, " ".join(words), related)
+    return Docstring(summary, " ".join(document_words), related)
 
 
 def _without_signature(text: str, function: str) -> str:
     """Drop leading ``name(...)`` and ``name(...) -> ...`` lines, including wrapped ones."""
     if f"{function}(" not in text:  # avoids compiling a pattern for most names
         return text
-    lines = text.split("\n")
+    # Such as ``name(``, ``module.name(`` or ``result, error = name(``.
     call = re.compile(rf"(?:[\w, ()]+ = )?(?:\w+\.)*{re.escape(function)}\(")
+    lines = deque(text.split("\n"))
     while lines and (not lines[0].strip() or call.match(lines[0].strip())):
-        depth = 0
-        while lines:
-            line = lines.pop(0)
-            depth += line.count("(") - line.count(")")
-            if depth <= 0:
-                break
+        _drop_signature(lines)
     return "\n".join(lines).strip()
+
+
+def _drop_signature(lines: deque[str]) -> None:
+    """Drop the first line, and those after it until its parentheses are closed."""
+    open_parentheses = 0
+    while lines:
+        line = lines.popleft()
+        open_parentheses += line.count("(") - line.count(")")
+        if open_parentheses <= 0:
+            return
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
     """Yield title and body of numpydoc sections; the text before them has an empty title."""
     title = ""
     body: list[str] = []
-    lines = [line for line in text.split("\n") if not line.lstrip().startswith((">>>", "..."))]
-    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
-        if line.strip() and _UNDERLINE.fullmatch(following):
+    lines: list[str] = []
+    for line in text.split("\n"):
+        is_doctest = line.lstrip().startswith((">>>", "..."))
+        if not is_doctest:
+            lines.append(line)
+    for line, next_line in pairwise([*lines, ""]):
+        is_title = line.strip() and _UNDERLINE.fullmatch(next_line)
+        if is_title:
             yield title, "\n".join(body)
             title = line.strip()
             body = []
@@ -348,29 +370,40 @@ def _mask(text: str, function: str) -> str:
     return re.sub(rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])", MASK, text, flags=re.IGNORECASE)
 
 
-def _names(body: str) -> Iterator[str]:
+def _names(see_also: str) -> Iterator[str]:
     """Yield the names at the left edge of a "See Also" section: ``a, b : description``."""
-    for line in body.split("\n"):
+    for line in see_also.split("\n"):
         is_indented = not line[:1].strip()
         if is_indented:
             continue
-        for part in line.split(" : ")[0].split(","):
-            match = _SEE_ALSO_NAME.fullmatch(part.strip())
+        names, _, _ = line.partition(" : ")
+        for name in names.split(","):
+            match = _SEE_ALSO_NAME.fullmatch(name.strip())
             if match:
                 yield match[1]
 
 
-def _resolve(names: Iterable[str], function: str, documents: Collection[str]) -> list[str]:
+def _qualified_names(names: Iterable[str], function: str, documents: Collection[str]) -> list[str]:
     """Return the qualified names of those ``names`` that are documents, nearest module first."""
-    modules = function.split(".")[:-1]
-    resolved: set[str] = set()
+    found: set[str] = set()
     for name in names:
-        for depth in range(len(modules), -1, -1):
-            candidate = ".".join([*modules[:depth], name])
+        for candidate in _candidates(name, module_of(function)):
             if candidate in documents and candidate != function:
-                resolved.add(candidate)
+                found.add(candidate)
                 break
-    return sorted(resolved)
+    return sorted(found)
+
+
+def _candidates(name: str, module: str) -> Iterator[str]:
+    """Yield what a name may mean in a module: there, in the modules around it, and by itself.
+
+    >>> list(_candidates("inv", "scipy.linalg"))
+    ['scipy.linalg.inv', 'scipy.inv', 'inv']
+    """
+    while module:
+        yield f"{module}.{name}"
+        module = module_of(module)
+    yield name
 
 
 def _subpackage(name: str, package: str) -> str:

@@ -83,21 +83,23 @@ class _Retrieval(_Embedded, AbsTaskRetrieval):
         return module_of(query)
 
     def _data(self) -> Any:
-        corpus, queries = self.pydocs.corpus, self.pydocs.queries
-        documents = {
-            "id": list(corpus),
-            "title": [""] * len(corpus),
-            "text": list(corpus.values()),
+        documents = self.pydocs.corpus
+        queries = self.pydocs.queries
+        corpus_rows = {
+            "id": list(documents),
+            "title": [""] * len(documents),
+            "text": list(documents.values()),
         }
-        split = {
-            "corpus": Dataset.from_dict(documents),
-            "queries": Dataset.from_dict({"id": list(queries), "text": list(queries.values())}),
+        query_rows = {"id": list(queries), "text": list(queries.values())}
+        data = {
+            "corpus": Dataset.from_dict(corpus_rows),
+            "queries": Dataset.from_dict(query_rows),
             "relevant_docs": {query: dict(grades) for query, grades in self.pydocs.qrels.items()},
             "top_ranked": None,
         }
         if self.reranked:
-            split["top_ranked"] = _first_stage(corpus, queries, self.reranked)
-        return {"default": {"test": split}}
+            data["top_ranked"] = _best_by_bm25(documents, queries, self.reranked)
+        return {"default": {"test": data}}
 
 
 class _Reranking(_Retrieval):
@@ -108,16 +110,16 @@ class _Classification(_Embedded, AbsTaskClassification):
     main = "accuracy"
 
     def _data(self) -> Any:
-        splits: dict[str, list[Entry]] = {"train": [], "test": []}
-        numbers = _class_numbers(self.pydocs)
+        entries_by_split: dict[str, list[Entry]] = {"train": [], "test": []}
+        class_numbers = _class_numbers(self.pydocs)
         for entry in self.pydocs.entries:
-            if entry.label in numbers:
-                splits[_split_of(entry)].append(entry)
+            if entry.label in class_numbers:
+                entries_by_split[_split_of(entry)].append(entry)
         data = DatasetDict()
-        for name, entries in splits.items():
+        for split, entries in entries_by_split.items():
             texts = [entry.summary for entry in entries]
-            labels = [numbers[entry.label] for entry in entries]
-            data[name] = Dataset.from_dict({"text": texts, "label": labels})
+            labels = [class_numbers[entry.label] for entry in entries]
+            data[split] = Dataset.from_dict({"text": texts, "label": labels})
         return data
 
 
@@ -158,24 +160,26 @@ def _class_numbers(pydocs: PyDocs) -> dict[str, int]:
     return {label: number for number, label in enumerate(labels)}
 
 
-def _first_stage(
-    corpus: dict[str, str],
+def _best_by_bm25(
+    documents: dict[str, str],
     queries: dict[str, str],
     depth: int,
 ) -> dict[str, list[str]]:
     """The ``depth`` best documents of each query by BM25 (Lucene's, k1 1.5, b 0.75)."""
+    document_tokens = bm25s.tokenize(list(documents.values()), show_progress=False)
+    query_tokens = bm25s.tokenize(list(queries.values()), show_progress=False)
     index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-    index.index(bm25s.tokenize(list(corpus.values()), show_progress=False), show_progress=False)
+    index.index(document_tokens, show_progress=False)
     retrieved, _ = index.retrieve(
-        bm25s.tokenize(list(queries.values()), show_progress=False),
-        corpus=list(corpus),
-        k=min(depth, len(corpus)),
+        query_tokens,
+        corpus=list(documents),
+        k=min(depth, len(documents)),
         show_progress=False,
     )
-    return {
-        query: list(map(str, documents))
-        for query, documents in zip(queries, retrieved, strict=True)
-    }
+    best: dict[str, list[str]] = {}
+    for query, names in zip(queries, retrieved, strict=True):
+        best[query] = [str(name) for name in names]
+    return best
 
 
 # Type of task: base class, description.
@@ -189,45 +193,56 @@ _KINDS: dict[str, tuple[type[_Embedded], str]] = {
 
 @cache
 def _classes() -> dict[str, type[AbsTask]]:
-    benchmark = load_pydocs()
-    classes: dict[str, type[AbsTask]] = {"AuthorSTS": _author_sts_class()}
-    for prefix, pydocs in (("PyDocs", benchmark), ("PyDocsSample", benchmark.sample(**SAMPLE))):
-        for kind, (base, purpose) in _KINDS.items():
-            metadata = _metadata(
-                name=prefix + kind,
-                type=kind,
-                main_score=base.main,
-                description=f"Docstrings of installed Python libraries: {purpose}.",
-                dataset={"path": "qwen3nb/pydocs", "revision": pydocs.identity},
-                domains=["Programming"],
-                annotations_creators="derived",
-                sample_creation="found",
-            )
-            classes[metadata.name] = _subclass(base, metadata, pydocs=pydocs)
+    """Return the classes of all embedded tasks by name."""
+    pydocs = load_pydocs()
+    sample = pydocs.sample(**SAMPLE)
+    classes = {"AuthorSTS": _author_sts_class()}
+    for kind in _KINDS:
+        classes[f"PyDocs{kind}"] = _pydocs_class(f"PyDocs{kind}", kind, pydocs)
+    for kind in _KINDS:
+        classes[f"PyDocsSample{kind}"] = _pydocs_class(f"PyDocsSample{kind}", kind, sample)
     return classes
 
 
+def _pydocs_class(name: str, kind: str, pydocs: PyDocs) -> type[AbsTask]:
+    """Return the class of a task on PyDocs or its sample; the kind is MTEB's type of task."""
+    base_class, purpose = _KINDS[kind]
+    metadata = _metadata(
+        name=name,
+        type=kind,
+        main_score=base_class.main,
+        description=f"Docstrings of installed Python libraries: {purpose}.",
+        dataset={"path": "qwen3nb/pydocs", "revision": pydocs.identity},
+        domains=["Programming"],
+        annotations_creators="derived",
+        sample_creation="found",
+    )
+    return _class_with_metadata(base_class, metadata, pydocs=pydocs)
+
+
 def _author_sts_class() -> type[AbsTask]:
+    digest = hashlib.sha256(AUTHOR_STS.read_bytes()).hexdigest()
     metadata = _metadata(
         name="AuthorSTS",
         type="STS",
         main_score="cosine_spearman",
         description="120 sentence pairs written for qwen3nb, 20 per grade of similarity.",
-        dataset={
-            "path": "qwen3nb/author-sts",
-            "revision": hashlib.sha256(AUTHOR_STS.read_bytes()).hexdigest(),
-        },
+        dataset={"path": "qwen3nb/author-sts", "revision": digest},
         domains=["Programming", "Written"],
         annotations_creators="expert-annotated",
         sample_creation="created",
     )
-    return _subclass(_AuthorSTS, metadata)
+    return _class_with_metadata(_AuthorSTS, metadata)
 
 
-def _subclass(base: type[AbsTask], metadata: TaskMetadata, **attributes: object) -> type[AbsTask]:
+def _class_with_metadata(
+    base_class: type[AbsTask],
+    metadata: TaskMetadata,
+    **attributes: object,
+) -> type[AbsTask]:
     """Return a class of tasks with its metadata, as MTEB expects them."""
     attributes |= {"metadata": metadata, "__module__": __name__}
-    return type(metadata.name, (base,), attributes)
+    return type(metadata.name, (base_class,), attributes)
 
 
 def _metadata(**fields: Any) -> TaskMetadata:

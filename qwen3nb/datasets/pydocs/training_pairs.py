@@ -44,7 +44,6 @@ _DISTRIBUTIONS = {
 }
 RUN = 8  # consecutive words that two texts may not share
 _WORD = re.compile(r"[^\W_]+")
-_Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True)
@@ -83,13 +82,14 @@ class TrainingPairs:
 def load_training_pairs() -> TrainingPairs:
     """Load the pairs of the installed libraries, collected once and kept in the cache."""
     versions = _versions()
-    key = sha256_json([CACHE_VERSION, versions, platform.python_version(), load_pydocs().identity])
+    benchmark = load_pydocs().identity
+    key = sha256_json([CACHE_VERSION, versions, platform.python_version(), benchmark])
     file = paths.cache() / "pydocs" / f"pairs-{key[:16]}.json"
     if not file.is_file():
         write_json(file, asdict(_collect(versions)))
-    value = read_json(file)
-    pairs = tuple(DocstringPair(**fields) for fields in value["pairs"])
-    return TrainingPairs(pairs, value["dropped"], value["versions"])
+    stored = read_json(file)
+    pairs = tuple(DocstringPair(**fields) for fields in stored["pairs"])
+    return TrainingPairs(pairs, stored["dropped"], stored["versions"])
 
 
 def _versions() -> dict[str, str]:
@@ -102,6 +102,33 @@ def _versions() -> dict[str, str]:
 
 
 def _collect(versions: dict[str, str]) -> TrainingPairs:
+    """Return the pairs of the libraries that are installed."""
+    benchmark = _benchmark_texts()
+    pairs: list[DocstringPair] = []
+    dropped: Counter[str] = Counter()
+    texts_of_pairs: set[str] = set()
+    for library in versions:
+        for text, name in _docstrings(library):
+            docstring = None
+            may_be_long_enough = len(text.split()) >= QUERY_WORDS[0] + SHORTEST
+            if may_be_long_enough:
+                docstring = split_docstring(text, name, shortest=SHORTEST)
+            if docstring is None:
+                dropped["too short or too long"] += 1
+                continue
+            summary_and_body = {docstring.summary, docstring.text}
+            if texts_of_pairs & summary_and_body:
+                dropped["summary or body of another pair"] += 1
+            elif any(map(benchmark.repeated, summary_and_body)):
+                dropped["repeats the benchmark"] += 1
+            else:
+                pairs.append(DocstringPair(library, docstring.summary, docstring.text))
+                texts_of_pairs |= summary_and_body
+    return TrainingPairs(tuple(pairs), dict(dropped), versions)
+
+
+def _benchmark_texts() -> BenchmarkTexts:
+    """Return the texts of PyDocs and AuthorSTS, which no pair may repeat."""
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 
     texts: list[str] = []
@@ -109,27 +136,7 @@ def _collect(versions: dict[str, str]) -> TrainingPairs:
         texts += [entry.summary, entry.text]
     for sentence1, sentence2, _ in author_sts():
         texts += [sentence1, sentence2]
-    benchmark = BenchmarkTexts(texts)
-    pairs: list[DocstringPair] = []
-    dropped: Counter[str] = Counter()
-    seen: set[str] = set()
-    for library in versions:
-        for text, name in _docstrings(library):
-            docstring = None
-            if len(text.split()) >= QUERY_WORDS[0] + SHORTEST:
-                docstring = split_docstring(text, name, shortest=SHORTEST)
-            if docstring is None:
-                dropped["too short or too long"] += 1
-                continue
-            parts = (docstring.summary, docstring.text)
-            if not seen.isdisjoint(parts):
-                dropped["summary or body of another pair"] += 1
-            elif any(map(benchmark.repeated, parts)):
-                dropped["repeats the benchmark"] += 1
-            else:
-                pairs.append(DocstringPair(library, docstring.summary, docstring.text))
-                seen.update(parts)
-    return TrainingPairs(tuple(pairs), dict(dropped), versions)
+    return BenchmarkTexts(texts)
 
 
 def _docstrings(library: str) -> Iterator[tuple[str, str]]:
@@ -148,18 +155,21 @@ def _definitions(source: str) -> Iterator[tuple[str, str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in other libraries' sources
         try:
-            nodes: list[ast.AST] = [ast.parse(source)]
+            module = ast.parse(source)
         except (SyntaxError, ValueError):  # a file for another version of Python
             return
-    while nodes:
-        node = nodes.pop()
-        inner = [child for child in getattr(node, "body", ()) if hasattr(child, "body")]
-        nodes += reversed(inner)
-        if not isinstance(node, _Definition) or node.name.startswith("_"):
-            continue
+    yield from _definitions_in(module)
+
+
+def _definitions_in(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield docstring and name of a public definition and of those inside of it."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        is_public = not node.name.startswith("_")
         docstring = ast.get_docstring(node)
-        if docstring:
+        if is_public and docstring:
             yield docstring, node.name
+    for inner_node in getattr(node, "body", []):
+        yield from _definitions_in(inner_node)
 
 
 class BenchmarkTexts:
