@@ -35,7 +35,7 @@ from qwen3nb.report.render.table import MOST_MODELS, Cell, Conclusion, Table, cu
 from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.imports import DataFrame
 
-_FAR = 0.5  # differences counted in the conclusion
+_LARGE_DIFFERENCE = 0.5  # those above it are counted in the conclusion
 _LONGEST = 200  # characters of a query in a list, and of a document
 _LONGEST_CAPTION = 300  # characters of a query in a caption
 _LONGEST_QUERY = 2000  # characters of the selected query
@@ -51,8 +51,8 @@ def top_documents(result: Result, query: str) -> list[str]:
     if rankings is None:
         return []
     task = result.task
-    id_in_whole_task = "/".join([*task.splits, *task.subsets, query])
-    documents = rankings.get(query) or rankings.get(id_in_whole_task) or ()
+    query_of_whole_task = "/".join([*task.splits, *task.subsets, query])  # "test/en/12" for "12"
+    documents = rankings.get(query) or rankings.get(query_of_whole_task) or ()
     return [str(document) for document in documents]
 
 
@@ -93,14 +93,16 @@ class Explorer(Answer):
         """On how many queries the two best models differ much, and who wins them."""
         first, second = self.models[:2]
         differences = self.matrix.column(first) - self.matrix.column(second)
-        far = int((np.abs(differences) > _FAR).sum())
-        wins = int((differences > _FAR).sum())
+        wins_of_first = int(np.sum(differences > _LARGE_DIFFERENCE))
+        wins_of_second = int(np.sum(differences < -_LARGE_DIFFERENCE))
+        largest = np.max(np.abs(differences))
         (mean,) = paired_differences(self.matrix, pairs=[(first, second)], seed=0)
+        task = table.short_task(self.matrix.task)
         return Conclusion(
-            f"On {far} of {mean.n} queries of {table.short_task(self.matrix.task)} the two best "
-            f"models differ by more than {_FAR:g} in {self.matrix.metric}: {first} wins {wins} of "
-            f"them and {second} {far - wins}. The largest difference is "
-            f"{np.abs(differences).max():.3f}, the mean over all {mean.n} "
+            f"On {wins_of_first + wins_of_second} of {mean.n} queries of {task} the two best "
+            f"models differ by more than {_LARGE_DIFFERENCE:g} in {self.matrix.metric}: {first} "
+            f"wins {wins_of_first} of them and {second} {wins_of_second}. The largest difference "
+            f"is {largest:.3f}, the mean over all {mean.n} "
             f"{difference_text(mean, p_value=False)}.",
             data=self.data,
         )
@@ -128,11 +130,14 @@ class Explorer(Answer):
         """
         import pandas as pd
 
-        one, two = self._pair(first, second)
-        scores = {name: self.matrix.column(name) for name in (one, two)}
-        frame = pd.DataFrame(scores, index=pd.Index(self.matrix.queries, name="query"))
-        frame.insert(0, "text", [cut(self.text(query), _LONGEST) for query in frame.index])
-        frame["difference"] = scores[one] - scores[two]
+        first, second = self._pair(first, second)
+        columns = {
+            "text": [cut(self.text(query), _LONGEST) for query in self.matrix.queries],
+            first: self.matrix.column(first),
+            second: self.matrix.column(second),
+        }
+        frame = pd.DataFrame(columns, index=pd.Index(self.matrix.queries, name="query"))
+        frame["difference"] = frame[first] - frame[second]
         return frame.sort_values("difference", key=lambda column: -column.abs(), kind="stable")
 
     def query(self, query: str = "", *, first: str = "", second: str = "") -> Table:
@@ -145,56 +150,58 @@ class Explorer(Answer):
         """
         models = self._pair(first, second)
         query = self._find_query(query, models)
-        grades = self.texts.grades(query) if self.texts else {}
-        rankings = [top_documents(self.records[model], query) for model in models]
-        documents = dict.fromkeys(_best_judged(grades)[:_SHOWN])
-        for ranking in rankings:
-            documents |= dict.fromkeys(ranking[:_SHOWN])
-        texts: Mapping[str, DocumentText] = {}
-        if self.texts:
-            texts = self.texts.documents({query: list(documents)})[query]
-        rows = []
-        for document in documents:
-            text = texts.get(document, DocumentText("", ""))
-            rows.append(
-                [
-                    (text.title or document, cut(text.text, _LONGEST)),
-                    table.number(grades.get(document), "d", absent="not judged"),
-                    *(_rank_cell(document, ranking) for ranking in rankings),
-                ]
-            )
         row = self.matrix.queries.index(query)
-        values = [f"{model} {self.matrix.column(model)[row]:.3f}" for model in models]
+        scores = [f"{model} {self.matrix.column(model)[row]:.3f}" for model in models]
+        text = cut(self.text(query), _LONGEST_CAPTION)
         return Table.of(
-            rows,
+            self._document_rows(query, models),
             ("document", "grade", *(f"rank\n{model}" for model in models)),
             note=self.note,
             empty=self.note or "No document is judged, and these records keep no rankings.",
             kind="words",
             name="explorer-query",
-            caption=f"Query {query}, “{cut(self.text(query), _LONGEST_CAPTION)}”: its judged "
-            f"documents and the first five of each model, by {self.matrix.metric} "
-            f"{' and '.join(values)}.",
+            caption=f"Query {query}, “{text}”: its judged documents and the first five of each "
+            f"model, by {self.matrix.metric} {' and '.join(scores)}.",
         )
+
+    def _document_rows(self, query: str, models: Sequence[str]) -> list[list[object]]:
+        """Return title, grade and ranks of the judged and the top documents of a query."""
+        grades = self.texts.grades(query) if self.texts else {}
+        rankings = {model: top_documents(self.records[model], query) for model in models}
+        documents = list(dict.fromkeys([*_best_judged(grades)[:_SHOWN], *_first_ranked(rankings)]))
+        texts: Mapping[str, DocumentText] = {}
+        if self.texts:
+            texts = self.texts.documents({query: documents})[query]
+        rows = []
+        for document in documents:
+            text = texts.get(document, DocumentText("", ""))
+            title = (text.title or document, cut(text.text, _LONGEST))
+            grade = table.number(grades.get(document), "d", absent="not judged")
+            ranks = [_rank_cell(document, ranking) for ranking in rankings.values()]
+            rows.append([title, grade, *ranks])
+        return rows
 
     def _find_query(self, query: str, models: tuple[str, str]) -> str:
         """Return a query, by default the one on which two models differ most."""
-        first, second = (self.matrix.column(model) for model in models)
-        largest = self.matrix.queries[int(np.argmax(np.abs(first - second)))]
-        if query and query not in self.matrix.queries:
+        first, second = models
+        differences = self.matrix.column(first) - self.matrix.column(second)
+        most_different = self.matrix.queries[int(np.argmax(np.abs(differences)))]
+        if not query:
+            return most_different
+        if query not in self.matrix.queries:
             raise ValueError(
                 f"unknown query {query!r} of {self.matrix.task}; to_frame() lists all "
-                f"{len(self.matrix.queries)}, such as {largest!r}"
+                f"{len(self.matrix.queries)}, such as {most_different!r}"
             )
-        return query or largest
+        return query
 
     def _pair(self, first: str, second: str) -> tuple[str, str]:
         """Return two models: those that are given, else the best of the others."""
         for name in (first, second):
             if name:
                 check_choice("model", name, self.models)
-        free = [name for name in self.models if name not in (first, second)]
-        return first or free.pop(0), second or free.pop(0)
+        others = [name for name in self.models if name not in (first, second)]
+        return first or others.pop(0), second or others.pop(0)
 
     def _repr_html_(self) -> str:
         views = (self.conclusion, self.plot(), self.table())
@@ -238,28 +245,33 @@ class ExplorerPlot:
     explorer: Explorer
 
     def _repr_html_(self) -> str:
-        explorer = self.explorer
-        data = json.dumps(self._data(), allow_nan=False, separators=(",", ":"))
-        for sign in _MARKUP:
-            data = data.replace(sign, f"\\u{ord(sign):04x}")
-        controls = _model_choice("x", explorer.models, 0) + _model_choice("y", explorer.models, 1)
+        models = self.explorer.models
+        controls = _model_choice("x", models, models[0]) + _model_choice("y", models, models[1])
+        matrix = self.explorer.matrix
         alt = (
-            f"A point per query of {table.short_task(explorer.matrix.task)}: "
-            f"{explorer.matrix.metric} of one model on the x-axis, another on the y-axis; "
-            f"{len(explorer.matrix.queries)} queries."
+            f"A point per query of {table.short_task(matrix.task)}: {matrix.metric} of one model "
+            f"on the x-axis, another on the y-axis; {len(matrix.queries)} queries."
         )
-        return (
-            f'<div class="q-explorer"{data_attribute(explorer.data)}>'
-            f"{_note(explorer.data.text)}"
-            f'<div class="q-controls">{controls}</div>'
-            f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
+        parts = [
+            _note(self.explorer.data.text),
+            f'<div class="q-controls">{controls}</div>',
+            f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>',
             '<div class="q-picked"><p class="q-note">The points are drawn in the book, by a '
-            f"script; the tables below need none.</p></div>{_note(explorer.note)}"
-            f'<script type="application/json">{data}</script></div>'
-        )
+            "script; the tables below need none.</p></div>",
+            _note(self.explorer.note),
+            f'<script type="application/json">{self._json()}</script>',
+        ]
+        attribute = data_attribute(self.explorer.data)
+        return f'<div class="q-explorer"{attribute}>{"".join(parts)}</div>'
+
+    def _json(self) -> str:
+        """Return the data for the page's script, as text that a script element may have."""
+        text = json.dumps(self._data(), allow_nan=False, separators=(",", ":"))
+        for char in _MARKUP:
+            text = text.replace(char, f"\\u{ord(char):04x}")
+        return text
 
     def _data(self) -> dict[str, object]:
-        """Return the data for the page's script."""
         explorer = self.explorer
         matrix, models = explorer.matrix, explorer.models
         scores = {}
@@ -281,17 +293,19 @@ class ExplorerPlot:
         }
 
 
-def _model_choice(axis: str, models: Sequence[str], selected: int) -> str:
+def _model_choice(axis: str, models: Sequence[str], selected_model: str) -> str:
     """Return the list from which a reader chooses the model of an axis, as HTML."""
     options = ""
-    for index, model in enumerate(models):
-        mark = " selected" if index == selected else ""
-        options += f"<option{mark}>{html.escape(model)}</option>"
+    for model in models:
+        attribute = " selected" if model == selected_model else ""
+        options += f"<option{attribute}>{html.escape(model)}</option>"
     return f'<label>{axis}-axis <select data-axis="{axis}">{options}</select></label>'
 
 
 def _note(text: str) -> str:
-    return f'<p class="q-note">{html.escape(text)}</p>' if text else ""
+    if not text:
+        return ""
+    return f'<p class="q-note">{html.escape(text)}</p>'
 
 
 def _rank_cell(document: str, ranking: Sequence[str]) -> Cell:
@@ -309,12 +323,15 @@ def _best_judged(grades: Mapping[str, int]) -> list[str]:
 
 def different_queries(matrix: ScoreMatrix, models: Sequence[str], *, most: int) -> list[str]:
     """Return the queries on which models differ most, from every pair in turn."""
-    orders = []
+    rows_by_pair = []
     for first, second in itertools.combinations(models, 2):
         differences = np.abs(matrix.column(first) - matrix.column(second))
-        orders.append(np.argsort(-differences, kind="stable")[:most].tolist())
-    in_turn = dict.fromkeys(itertools.chain.from_iterable(zip(*orders, strict=True)))
-    return [matrix.queries[index] for index in itertools.islice(in_turn, most)]
+        rows_by_pair.append(np.argsort(-differences, kind="stable")[:most].tolist())
+    # First the largest difference of each pair, then the second largest of each.
+    rows: dict[int, None] = {}
+    for rows_of_rank in zip(*rows_by_pair, strict=True):
+        rows |= dict.fromkeys(rows_of_rank)
+    return [matrix.queries[row] for row in itertools.islice(rows, most)]
 
 
 def query_details(
@@ -324,50 +341,65 @@ def query_details(
 
     The most important queries come first; those that exceed the size of a page are left out.
     """
-    details, wanted = {}, {}
+    details = {}
+    names_of_documents = {}
     for query in queries:
         rankings = {model: top_documents(record, query) for model, record in records.items()}
-        grades = texts.grades(query) if texts else {}
-        text = texts.text(query)[:_LONGEST_QUERY] if texts else ""
+        grades: Mapping[str, int] = {}
+        text = ""
+        if texts:
+            grades = texts.grades(query)
+            text = texts.text(query)[:_LONGEST_QUERY]
         details[query] = _query_detail(text, rankings, grades)
-        wanted[query] = dict.fromkeys(_first_documents(rankings, grades))
-    found = texts.documents(wanted) if texts else {}
-    documents: dict[str, list[str]] = {}
-    on_page, size = {}, 0
+        documents_with_text = [*_first_ranked(rankings), *_best_judged(grades)[:_SHOWN]]
+        names_of_documents[query] = dict.fromkeys(documents_with_text)
+    documents: Mapping[str, Mapping[str, DocumentText]] = {}
+    if texts:
+        documents = texts.documents(names_of_documents)
+    return _what_fits_on_a_page(details, documents)
+
+
+def _what_fits_on_a_page(
+    details: Mapping[str, dict[str, object]],
+    documents: Mapping[str, Mapping[str, DocumentText]],
+) -> dict[str, object]:
+    """Return the first queries with their documents, each document once."""
+    details_on_page: dict[str, object] = {}
+    documents_on_page: dict[str, list[str]] = {}
+    size = 0
     for query, detail in details.items():
-        new = {
-            name: [cut(document.title, _LONGEST), cut(document.text, _LONGEST)]
-            for name, document in found.get(query, {}).items()
-            if name not in documents
-        }
-        size += len(json.dumps([query, detail, new]))
+        new_documents = {}
+        for name, document in documents.get(query, {}).items():
+            if name not in documents_on_page:
+                new_documents[name] = [cut(document.title, _LONGEST), cut(document.text, _LONGEST)]
+        size += len(json.dumps([query, detail, new_documents]))
         if size > _SIZE:
             break
-        on_page[query] = detail
-        documents |= new
-    return {"queries": on_page, "documents": documents}
+        details_on_page[query] = detail
+        documents_on_page |= new_documents
+    return {"queries": details_on_page, "documents": documents_on_page}
 
 
-def _first_documents(rankings: Mapping[str, Sequence[str]], grades: Mapping[str, int]) -> list[str]:
-    """Return the documents of a query whose texts a page has."""
+def _first_ranked(rankings: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the first documents of each ranking, those of several more than once."""
     documents: list[str] = []
     for ranking in rankings.values():
         documents += ranking[:_SHOWN]
-    return documents + _best_judged(grades)[:_SHOWN]
+    return documents
 
 
 def _query_detail(
     text: str, rankings: Mapping[str, Sequence[str]], grades: Mapping[str, int]
 ) -> dict[str, object]:
-    judged = _best_judged(grades)
-    ranked = {*judged[:_SHOWN], *itertools.chain(*rankings.values())}
+    best_judged = _best_judged(grades)[:_SHOWN]
+    documents = {*best_judged, *itertools.chain(*rankings.values())}
     return {
         "text": text,
         "top": {model: ranking for model, ranking in rankings.items() if ranking},
-        "judged": judged[:_SHOWN],
-        "count": len(judged),
+        "judged": best_judged,
+        "count": len(grades),
         "relevant": sum(grade > 0 for grade in grades.values()),
-        "grades": {document: grade for document, grade in grades.items() if document in ranked},
+        "grades": {name: grade for name, grade in grades.items() if name in documents},
     }
 
 
@@ -391,33 +423,44 @@ def explore(
     Raises:
         ValueError: an unknown model, or only one; lists the known ones.
     """
-    records_of_all = latest(results)
+    all_records = latest(results)
     if not task:
-        task = headline_task(records_of_all, tier=tier or richest_tier(records_of_all))
-    on_task = [result for result in records_of_all if result.task.key == task]
+        task = headline_task(all_records, tier=tier or richest_tier(all_records))
+    on_task = [record for record in all_records if record.task.key == task]
     matrices, reasons = alignment.pair_results(on_task, metric=metric, tasks=[task])
     if not matrices:
-        why = "; ".join(reasons) or "there is none"
-        return NoExplorer(f"Two models with {metric} on {task} are needed: {why}.")
-    best_first = _best_first(matrices[0])
+        reason = "; ".join(reasons) or "there is none"
+        return NoExplorer(f"Two models with {metric} on {task} are needed: {reason}.")
+    all_models = _best_first(matrices[0])
     names = split_names(models) if isinstance(models, str) else models
-    chosen = [check_choice("model", name, best_first.systems) for name in names]
-    offered = [name for name in best_first.systems if not chosen or name in chosen][:MOST_MODELS]
-    if len(offered) < 2:
-        raise ValueError(f"expected two or more models; got {offered[0]!r} alone")
-    matrix = _rows_of(best_first, offered)
+    offered_models = _offered_models(all_models.systems, names)
+    matrix = _rows_of(all_models, offered_models)
     by_name = _records_by_name(on_task, matrix.task)
-    records = {name: by_name[name] for name in offered}
-    note = ""
-    if texts is None and not records[offered[0]].data.queries:
+    records = {name: by_name[name] for name in offered_models}
+    notes = []
+    record = records[offered_models[0]]
+    if texts is None and not record.data.queries:
         try:
-            texts = SearchTexts.of_task(records[offered[0]].task)
+            texts = SearchTexts.of_task(record.task)
         except (ValueError, OSError) as error:
-            note = f"Query texts are not available: {cut(str(error), 200)}"
-    hidden = len(best_first.systems) - len(offered)
-    if hidden:
-        note += f" {table.plural(hidden, 'model')} not shown: -p models A,B chooses."
-    return Explorer(matrix, records, texts, note.strip())
+            notes.append(f"Query texts are not available: {cut(str(error), 200)}")
+    hidden_models = len(all_models.systems) - len(offered_models)
+    if hidden_models:
+        count = table.plural(hidden_models, "model")
+        notes.append(f"{count} not shown: -p models A,B chooses.")
+    return Explorer(matrix, records, texts, " ".join(notes))
+
+
+def _offered_models(all_models: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the models that are named, else the best; the best first."""
+    for name in names:
+        check_choice("model", name, all_models)
+    offered_models = [model for model in all_models if model in names]
+    if not names:
+        offered_models = list(all_models[:MOST_MODELS])
+    if len(offered_models) < 2:
+        raise ValueError(f"expected two or more models; got {offered_models[0]!r} alone")
+    return offered_models[:MOST_MODELS]
 
 
 def _best_first(matrix: ScoreMatrix) -> ScoreMatrix:

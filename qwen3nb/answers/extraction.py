@@ -37,14 +37,14 @@ class ExtractedModel(Answer, Extraction):
     def conclusion(self) -> Conclusion:
         """Whether the export computes the same as its source, and whether bidirectionally."""
         check = self.verification
-        same = "does not compute"
+        verb = "does not compute"
         if check.max_difference <= MAX_DIFFERENCE:
-            same = "computes"
+            verb = "computes"
         direction = "causally: the last token does not move the first state"
         if check.leak > 0:
             direction = f"bidirectionally: the last token moves the first state by {check.leak:.2g}"
         sentences = [
-            f"The export {same} the same as its source: its states are at most "
+            f"The export {verb} the same as its source: its states are at most "
             f"{check.max_difference:.1e} apart on {len(check.lengths)} inputs, where "
             f"{MAX_DIFFERENCE:g} is allowed, and it runs {direction}."
         ]
@@ -56,13 +56,15 @@ class ExtractedModel(Answer, Extraction):
 
     def table(self) -> Table:
         """The checks made after writing, each with its bound."""
-        rows = [
-            (row["verified"], f"{row['largest difference']:.1e}", row["bound"], row["how"])
-            for row in self.to_frame().to_dict("records")
-        ]
+        heads = ("verified", "largest difference", "bound", "how")
+        rows: list[tuple[object, ...]] = []
+        for quantity, difference, bound, method in self._checks():
+            rows.append((quantity, f"{difference:.1e}", bound, method))
+        for warning in self.warnings:
+            rows.append(("warning", None, None, warning))
         return Table.of(
-            [*rows, *(("warning", None, None, text) for text in self.warnings)],
-            ("verified", "largest difference", "bound", "how"),
+            rows,
+            heads,
             note=f"{self.label}: {self.parameters:,} parameters, in {self.folder.name}.",
             kind="words",
             name="extraction",
@@ -73,12 +75,17 @@ class ExtractedModel(Answer, Extraction):
         """Return a row per check: the largest difference, its bound, and how it was measured."""
         import pandas as pd
 
+        heads = ["verified", "largest difference", "bound", "how"]
+        return pd.DataFrame(self._checks(), columns=heads)
+
+    def _checks(self) -> list[tuple[str, float, str, str]]:
+        """Return what was verified, the largest difference, its bound, and how."""
         check = self.verification
         bound = f"≤\u00a0{MAX_DIFFERENCE:g}".replace("-", "\u2011")
         inputs = (
             f"{len(check.lengths)} inputs of {min(check.lengths)} to {max(check.lengths)} tokens"
         )
-        rows = [
+        return [
             (
                 "states, export against source",
                 check.max_difference,
@@ -104,7 +111,6 @@ class ExtractedModel(Answer, Extraction):
                 "largest change of a state",
             ),
         ]
-        return pd.DataFrame(rows, columns=["verified", "largest difference", "bound", "how"])
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,13 +150,13 @@ class Checkpoints(Answer):
 
     def table(self) -> Table:
         """A row per checkpoint, the selected ones in bold."""
-        rows = []
-        for folder, row in zip(self.folders, self._rows(), strict=True):
-            name = Cell(row["checkpoint"], strong=folder in self.selected)
-            rows.append({**row, "checkpoint": name})
         note = ""
         if self.selected:
             note = f"In bold: the {len(self.selected)} selected checkpoints."
+        rows: list[dict[str, Cell | str]] = []
+        for folder, row in zip(self.folders, self._rows(), strict=True):
+            is_selected = folder in self.selected
+            rows.append({**row, "checkpoint": Cell(folder.name, strong=is_selected)})
         return Table.of(
             rows,
             note=note,
@@ -207,9 +213,10 @@ def training_checkpoints(
     name = logged_name(metric, folders)
     if last is None and best is None:
         return Checkpoints(folders, (), name)
-    lower_is_better = {"lower": True, "higher": False, "auto": None}[
-        check_choice("better", better, ("auto", "higher", "lower"))
-    ]
+    check_choice("better", better, ("auto", "higher", "lower"))
+    lower_is_better = None
+    if better != "auto":
+        lower_is_better = better == "lower"
     selection = select_checkpoints(
         folder, last=last, best=best, metric=metric, lower_is_better=lower_is_better
     )

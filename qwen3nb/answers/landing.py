@@ -4,8 +4,10 @@ Findings are derived only from records; unsupported ones are omitted.
 """
 
 import html
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable, in_words
@@ -22,7 +24,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.render.table import score_text, short_task
 
-_MOST = 3  # findings on the landing page
+_MOST_FINDINGS = 3  # on the landing page
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,12 @@ def headline_lead(
     sentence = lead_conclusion(comparison, task=task, results=results)
     if comparison.records:
         sentence = replace(sentence, page=f"{folder}leaderboard.html")
+    content = sentence._repr_html_()
     figure = lead_figure(comparison, task=task)
-    drawn = figure._repr_html_() if figure is not None else ""
+    if figure is not None:
+        content += figure._repr_html_()
     banner = data_banner(comparison.data_used())
-    return f'{banner}<div class="q-hero">{sentence._repr_html_()}{drawn}</div>'
+    return f'{banner}<div class="q-hero">{content}</div>'
 
 
 def data_banner(data: DataUsed) -> str:
@@ -76,11 +80,14 @@ def headline_findings(
     """
     seed = comparison.procedure.seed
     records = list(results)
-    joint = interference_finding(interference(records, seed=seed), folder=folder)
-    reranked = rerank_finding(records, seed=seed, links=links)
-    found = findings(comparison, task=task, links=links)
-    found += [finding for finding in (joint, reranked) if finding is not None]
-    return findings_html(found[:_MOST])
+    all_findings = findings(comparison, task=task, links=links)
+    for finding in (
+        interference_finding(interference(records, seed=seed), folder=folder),
+        rerank_finding(records, seed=seed, links=links),
+    ):
+        if finding is not None:
+            all_findings.append(finding)
+    return findings_html(all_findings[:_MOST_FINDINGS])
 
 
 def landing_page(
@@ -138,25 +145,13 @@ def rerank_finding(
     compared on the same data. Adapters that were not trained to rerank are controls, and left out.
     """
     records = list(results)
-    reranked = [
-        record
-        for record in records
-        if f"first {METRIC}" in record.per_query and not _is_control(record)
-    ]
+    reranked = [record for record in records if _is_reranked(record) and not _is_control(record)]
     if not reranked:
         return None
-    by_task: dict[str, list[Result]] = {}
-    for record in reranked:
-        by_task.setdefault(record.task.key, []).append(record)
-    rerankers = max(by_task.values(), key=lambda group: (len(group), group[0].main.n))
-    best = max(rerankers, key=_value)
+    rerankers = _on_task_with_most_rerankers(reranked)
+    best = max(rerankers, key=_score)
     # The p-value is corrected over the data sets of this model with the same first stage.
-    family = [
-        record
-        for record in reranked
-        if record.model.identity == best.model.identity
-        and _first_stage(record) == _first_stage(best)
-    ]
+    family = [record for record in reranked if _is_same_pipeline(record, best)]
     gains = rerank_differences(family, seed=seed, others=records)
     gain = gains[family.index(best)]
     task = short_task(gain.task)
@@ -164,7 +159,26 @@ def rerank_finding(
     if len(rerankers) > 1:
         evidence += f" Chosen as the best of {len(rerankers)} rerankers there."
     headline = f"Reranking by {best.model.label} {_effect(gain, task, ALPHA)}"
-    return Finding(headline, evidence, (links or {}).get(best.run, ""))
+    page = links.get(best.run, "") if links else ""
+    return Finding(headline, evidence, page)
+
+
+def _is_reranked(record: Result) -> bool:
+    return f"first {METRIC}" in record.per_query
+
+
+def _on_task_with_most_rerankers(records: Iterable[Result]) -> list[Result]:
+    """Return the records of one task: that with most of them, then with most queries."""
+    by_task = defaultdict(list)
+    for record in records:
+        by_task[record.task.key].append(record)
+    return max(by_task.values(), key=lambda on_task: (len(on_task), on_task[0].main.n))
+
+
+def _is_same_pipeline(record: Result, other: Result) -> bool:
+    """Whether two records are of one reranker after the same first stage."""
+    is_same_model = record.model.identity == other.model.identity
+    return is_same_model and _first_stage(record) == _first_stage(other)
 
 
 def _first_stage(record: Result) -> str:
@@ -174,10 +188,10 @@ def _first_stage(record: Result) -> str:
 
 def _is_control(result: Result) -> bool:
     """Return whether a record is of an adapter that was trained, but not to rerank."""
-    mode = ""
-    if result.training is not None:
-        mode = str(result.training.mode or "")
-    return bool(mode) and mode != SPECIALISTS["reranking"] and not mode.startswith("joint")
+    if result.training is None or not result.training.mode:
+        return False
+    mode = str(result.training.mode)
+    return mode != SPECIALISTS["reranking"] and not mode.startswith("joint")
 
 
 def _effect(difference: PairedDifference, task: str, alpha: float) -> str:
@@ -193,14 +207,17 @@ def findings(
     comparison: Comparison, *, task: str, links: Mapping[str, str] | None = None
 ) -> list[Finding]:
     """Return the findings on training and extraction, on one task or a benchmark's mean."""
-    results = sorted(comparison.scored(task), key=_value, reverse=True)
+    records = sorted(comparison.scored(task), key=_score, reverse=True)
     pages = links or {}
-    found = []
-    for about in (_training, _extracted):
-        finding = about(comparison, results)
+    all_findings = []
+    for finding in (
+        _finding_on_training(comparison, records),
+        _finding_on_extraction(comparison, records),
+    ):
         if finding is not None:
-            found.append(replace(finding, page=pages.get(finding.page, "")))
-    return found
+            page_of_run = pages.get(finding.page, "")
+            all_findings.append(replace(finding, page=page_of_run))
+    return all_findings
 
 
 def _evidence(
@@ -213,61 +230,77 @@ def _evidence(
     )
 
 
-def _paired(comparison: Comparison, best: Result, other: Result) -> PairedDifference | None:
+def _paired_difference(
+    comparison: Comparison, best: Result, other: Result
+) -> PairedDifference | None:
     """Return the difference of two scores; None if they are not over the same queries."""
     if not comparable(best, other):
         return None
     return comparison.between(best, other)
 
 
-def _value(result: Result) -> float:
+def _score(result: Result) -> float:
     return result.main.value or 0.0
 
 
-def _training(comparison: Comparison, results: Sequence[Result]) -> Finding | None:
+class _Course(NamedTuple):
+    """The start of a training, and the best of its later checkpoints."""
+
+    training: str
+    start: Result
+    best: Result
+
+
+def _courses(records: Sequence[Result]) -> list[_Course]:
+    """Return the courses of trainings with two or more evaluated steps."""
+    tasks = list(dict.fromkeys(record.task.key for record in records))
+    courses = []
+    for trajectory in trajectories(records, tasks=tasks):
+        for record_of_step in trajectory.records.values():
+            first_step = min(record_of_step)
+            later_records = [record for step, record in record_of_step.items() if step > first_step]
+            if later_records:
+                best = max(later_records, key=_score)
+                start = record_of_step[first_step]
+                courses.append(_Course(trajectory.training, start, best))
+    return courses
+
+
+def _finding_on_training(comparison: Comparison, records: Sequence[Result]) -> Finding | None:
     """Compare the best later checkpoint of a training with its start; the page is the run's id.
 
     For several trainings, that of the best checkpoint. The p-value is corrected over a family that
     includes the other checkpoints.
     """
-    keys = list(dict.fromkeys(result.task.key for result in results))
-    candidates = []
-    for trajectory in trajectories(results, tasks=keys):
-        for steps in trajectory.records.values():
-            start = min(steps)
-            later = [record for step, record in steps.items() if step > start]
-            if later:
-                candidates.append((max(later, key=_value), steps[start], trajectory.training))
-    if not candidates:
+    courses = _courses(records)
+    if not courses:
         return None
-    best, start_record, training = max(candidates, key=lambda candidate: _value(candidate[0]))
-    difference = _paired(comparison, best, start_record)
+    course = max(courses, key=lambda course: _score(course.best))
+    difference = _paired_difference(comparison, course.best, course.start)
     if difference is None:
         return None
-    name = f"Training {training}"
-    if "contrastive" in training.lower():
+    name = f"Training {course.training}"
+    if "contrastive" in course.training.lower():
         name = "Contrastive training"
-    effect = _effect(difference, short_task(best.task.key), comparison.procedure.alpha)
-    evidence = _evidence(comparison, best, start_record, difference)
-    return Finding(f"{name} {effect}", evidence, best.run)
+    task = short_task(course.best.task.key)
+    effect = _effect(difference, task, comparison.procedure.alpha)
+    evidence = _evidence(comparison, course.best, course.start, difference)
+    return Finding(f"{name} {effect}", evidence, course.best.run)
 
 
-def _extracted(comparison: Comparison, results: Sequence[Result]) -> Finding | None:
+def _finding_on_extraction(comparison: Comparison, records: Sequence[Result]) -> Finding | None:
     """Compare the best extracted encoder with the baseline; the page is the run's id."""
-    root = paths.root()
-    extracted = [
-        result for result in results if read_provenance(root / str(result.model.spec)) is not None
-    ]
-    if not extracted:
+    best = _first_extracted(records)
+    if best is None:
         return None
-    best = extracted[0]
-    compared = comparison.on(best.task.key)
-    if compared is None:
+    on_task = comparison.on(best.task.key)
+    if on_task is None:
         return None
-    baselines = [result for result in results if comparison.name(result) == compared.baseline]
+    baselines = [record for record in records if comparison.name(record) == on_task.baseline]
     if not baselines:
         return None
-    difference = _paired(comparison, best, baselines[0])
+    baseline = baselines[0]
+    difference = _paired_difference(comparison, best, baseline)
     if difference is None:
         return None
     verdict = "not significantly different from"
@@ -277,4 +310,13 @@ def _extracted(comparison: Comparison, results: Sequence[Result]) -> Finding | N
         f"The best extracted encoder, {comparison.name(best)}, is {verdict} "
         f"{in_words(difference.second)} on {short_task(best.task.key)}"
     )
-    return Finding(headline, _evidence(comparison, best, baselines[0], difference), best.run)
+    return Finding(headline, _evidence(comparison, best, baseline, difference), best.run)
+
+
+def _first_extracted(records: Iterable[Result]) -> Result | None:
+    """Return the first record of an extracted encoder; None without one."""
+    for record in records:
+        folder = paths.root() / str(record.model.spec)
+        if read_provenance(folder) is not None:
+            return record
+    return None

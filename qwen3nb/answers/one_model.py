@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.benchmark_means import BenchmarkMean
 from qwen3nb.answers.all_results import Summary
+from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import few_queries_sentence, interval_words
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
@@ -34,20 +36,21 @@ def results_table(results: Sequence[Result]) -> Table:
     if has_many:
         in_order.sort(key=lambda result: str(result.task.type))
     rows = []
+    scores: list[Aggregate] = []
     for result in in_order:
         task = result.task
-        for name, value in result.metrics.items():
-            is_main = name == task.main_metric
+        scores += result.metrics.values()
+        for metric, score in result.metrics.items():
+            is_main = metric == task.main_metric
             if is_main or not has_many:
-                size = f"{value.n} {task.unit}"
-                rows.append((task.key, name, number(value, strong=is_main), size))
-    values = [value for result in results for value in result.metrics.values()]
-    methods = interval_words(value.interval for value in values)
+                size = f"{score.n} {task.unit}"
+                rows.append((task.key, metric, number(score, strong=is_main), size))
+    methods = interval_words(score.interval for score in scores)
     return Table.of(
         rows,
         ("task", "metric", "value", "n"),
         note=f"Main metric in bold. Intervals: 95 %, {methods}, over n."
-        f"{few_queries_sentence(values)}",
+        f"{few_queries_sentence(scores)}",
         name="metrics",
         caption="Scores of every task, each with its 95 % interval.",
         data=DataUsed.of(results),
@@ -82,27 +85,28 @@ def parts_table(results: Sequence[Result]) -> Table | None:
     )
 
 
-def _unsuited(preflight: Preflight) -> dict[str, list[str]]:
+def _unsupported_tasks(preflight: Preflight) -> dict[str, list[str]]:
     """Return the tasks that the model does not support, by the reason."""
-    by_reason: dict[str, list[str]] = {}
+    names_by_reason = defaultdict(list)
     for task in preflight.planned:
-        runs = task.status in ("to run", "there")
-        if not runs and task.task not in preflight.left_out:
-            by_reason.setdefault(task.status, []).append(task.task)
-    return by_reason
+        is_supported = task.status in ("to run", "there")
+        if not is_supported and task.task not in preflight.left_out:
+            names_by_reason[task.status].append(task.task)
+    return names_by_reason
 
 
 def preflight_table(preflight: Preflight) -> Table:
     """Return the needs of a run compared with the machine, and the expected time."""
-    rows = [
-        {
+    rows = []
+    for check in preflight.checks:
+        verdict = "FAILED" if check.problem else "PASSED"
+        row = {
             "what": check.name,
             "needed": check.needed,
             "there": check.available,
-            "verdict": ("FAILED" if check.problem else "PASSED", check.problem),
+            "verdict": (verdict, check.problem),
         }
-        for check in preflight.checks
-    ]
+        rows.append(row)
     return Table.of(
         rows,
         note=_preflight_note(preflight),
@@ -113,16 +117,16 @@ def preflight_table(preflight: Preflight) -> Table:
 
 def _preflight_note(preflight: Preflight) -> str:
     """Count the tasks to run, say what is left out and why, and how long the run takes."""
-    tasks = len(preflight.planned)
-    to_run = sum(task.status == "to run" for task in preflight.planned)
-    sentences = [f"{to_run} of {tasks} tasks to run."]
+    all_tasks = len(preflight.planned)
+    tasks_to_run = sum(task.status == "to run" for task in preflight.planned)
+    sentences = [f"{tasks_to_run} of {all_tasks} tasks to run."]
     for task, reason in preflight.left_out.items():
         sentences.append(f"Left out: {task} ({reason}).")
     unreadable = preflight.unreadable
     if unreadable:
         reasons = " ".join(unreadable.values())
-        sentences.append(f"{len(unreadable)} of {tasks} tasks cannot be run: {reasons}.")
-    for reason, names in _unsuited(preflight).items():
+        sentences.append(f"{len(unreadable)} of {all_tasks} tasks cannot be run: {reasons}.")
+    for reason, names in _unsupported_tasks(preflight).items():
         text = f"Left out: {names[0]}"
         if len(names) > 1:
             text += f" and {len(names) - 1:,} more"
@@ -135,13 +139,22 @@ def _preflight_note(preflight: Preflight) -> str:
     return " ".join(sentences)
 
 
-def sweep_table(planned: Sequence[tuple[str, Preflight | str]]) -> Table:
+@dataclass(frozen=True)
+class PlannedRun:
+    """What a run of ``eval.ipynb`` would need."""
+
+    model: str  # its spec
+    preflight: Preflight | None
+    problem: str = ""  # why the run would fail; then without a preflight
+
+
+def sweep_table(runs: Sequence[PlannedRun]) -> Table:
     """Return the needs of runs by model, and their sums, from `plan_runs`."""
-    by_model: dict[str, list[Preflight | str]] = {}
-    for model, needs in planned:
-        by_model.setdefault(model, []).append(needs)
-    rows = [_sweep_row(model, needs) for model, needs in by_model.items()]
-    rows.append(_sweep_row("all", [needs for _, needs in planned], strong=True))
+    models = dict.fromkeys(run.model for run in runs)
+    rows = []
+    for model in models:
+        rows.append(_sweep_row(model, [run for run in runs if run.model == model]))
+    rows.append(_sweep_row("all", runs, strong=True))
     return Table.of(
         rows,
         note="As if no record or vector were stored; tasks of unknown size are left out. Prepared "
@@ -151,55 +164,72 @@ def sweep_table(planned: Sequence[tuple[str, Preflight | str]]) -> Table:
     )
 
 
-def _sweep_row(
-    name: str, needs: Sequence[Preflight | str], *, strong: bool = False
-) -> dict[str, object]:
-    """Return the needs of some runs; a text is the reason why a run cannot start."""
-    ready = [run for run in needs if not isinstance(run, str)]
-    reasons = [run for run in needs if isinstance(run, str)]
-    memory = [sum(run.checks[0].parts.values()) for run in ready]
-    vectors = sum(run.checks[1].parts["vectors"] for run in ready)
-    shared = [sum(run.checks[1].parts.values()) - run.checks[1].parts["vectors"] for run in ready]
-    disk = vectors + max(shared, default=0)
-    too_large = dict.fromkeys(task for run in ready for task in run.left_out)
-    problem = None
-    if reasons:
-        problem = reasons[0]
-    elif too_large:
-        problem = f"left out: {', '.join(too_large)}; too little memory"
+def _sweep_row(name: str, runs: Sequence[PlannedRun], *, strong: bool = False) -> dict[str, object]:
+    """Return the needs of some runs, and the first problem of one."""
+    preflights = [run.preflight for run in runs if run.preflight is not None]
+    gpu_hours = cpu_hours = 0.0
+    memory_bytes = vector_bytes = shared_bytes = 0.0
+    for preflight in preflights:
+        gpu_hours_of_run, cpu_hours_of_run = preflight.hours
+        gpu_hours += gpu_hours_of_run
+        cpu_hours += cpu_hours_of_run
+        memory, disk = (check.parts for check in preflight.checks)
+        # Runs follow each other, so memory does not add up. Data and indexes are shared.
+        memory_bytes = max(memory_bytes, sum(memory.values()))
+        vector_bytes += disk["vectors"]
+        shared_bytes = max(shared_bytes, sum(disk.values()) - disk["vectors"])
+    disk_bytes = vector_bytes + shared_bytes
     return {
         "model": Cell(name, strong=strong),
-        "GPU hours": f"{sum(run.hours[0] for run in ready):,.1f}",
-        "CPU hours": f"{sum(run.hours[1] for run in ready):,.1f}",
-        "GB of memory\nof a run": f"{max(memory, default=0) / 1e9:,.1f}",
-        "GB of disk\nof vectors": (f"{disk / 1e9:,.1f}", f"{vectors / 1e9:,.1f}"),
-        "problem": problem,
+        "GPU hours": f"{gpu_hours:,.1f}",
+        "CPU hours": f"{cpu_hours:,.1f}",
+        "GB of memory\nof a run": f"{memory_bytes / 1e9:,.1f}",
+        "GB of disk\nof vectors": (f"{disk_bytes / 1e9:,.1f}", f"{vector_bytes / 1e9:,.1f}"),
+        "problem": _first_problem(runs),
     }
+
+
+def _first_problem(runs: Sequence[PlannedRun]) -> str | None:
+    for run in runs:
+        if run.preflight is None:
+            return run.problem
+    too_large_tasks: dict[str, None] = {}
+    for run in runs:
+        if run.preflight is not None:
+            too_large_tasks |= dict.fromkeys(run.preflight.left_out)
+    if too_large_tasks:
+        return f"left out: {', '.join(too_large_tasks)}; too little memory"
+    return None
 
 
 def plan_by_type_table(planned: Sequence[Planned]) -> Table:
     """Return the plan of a run by type of task, with its totals."""
-    by_type: dict[str, list[Planned]] = {}
+    tasks_by_type = defaultdict(list)
     for task in planned:
-        by_type.setdefault(task.type, []).append(task)
-    rows = [_plan_row(kind, by_type[kind]) for kind in sorted(by_type)]
+        tasks_by_type[task.type].append(task)
+    rows = [_plan_row(name, tasks_by_type[name]) for name in sorted(tasks_by_type)]
     rows.append(_plan_row("all", planned, strong=True))
     return Table.of(rows, name="plan-types", caption="The plan of the run by type of task.")
 
 
 def _plan_row(name: str, tasks: Sequence[Planned], *, strong: bool = False) -> dict[str, object]:
     sizes = [task.texts for task in tasks if task.texts is not None]
-    minutes = [task.minutes for task in tasks if task.minutes is not None]
-    unknown = len(tasks) - len(sizes)
+    texts = "unknown"
+    if sizes:
+        texts = f"{sum(sizes):,}"
+    remark = ""
+    if len(sizes) < len(tasks):
+        remark = f"{len(tasks) - len(sizes)} unknown"
+    minutes_of_tasks = [task.minutes for task in tasks if task.minutes is not None]
+    minutes = None
+    if minutes_of_tasks:
+        minutes = f"{sum(minutes_of_tasks):,.1f}"
     return {
         "MTEB type": Cell(name, strong=strong),
         "tasks": len(tasks),
         "to run": sum(task.status == "to run" for task in tasks),
-        "distinct texts": (
-            f"{sum(sizes):,}" if sizes else "unknown",
-            f"{unknown} unknown" if unknown else "",
-        ),
-        "minutes": f"{sum(minutes):,.1f}" if minutes else None,
+        "distinct texts": (texts, remark),
+        "minutes": minutes,
     }
 
 
@@ -242,25 +272,26 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
     """Return the identity of one model, and the run and software that measured it."""
     if not results:
         return Table(("what", "value"), (), kind="facts")
-    last = newest(results)
-    rows = [
-        *_model_facts(last).items(),
-        *_run_facts(results, last).items(),
-        *_count_facts(results).items(),
-    ]
+    record = newest(results)
+    rows: list[tuple[str, object]] = []
+    for facts in (_model_facts(record), _run_facts(results, record), _count_facts(results)):
+        for name, value in facts.items():
+            text = "none" if value == "" else value
+            rows.append((name, text))
     return Table.of(
-        [(name, "none" if value == "" else value) for name, value in rows],
+        rows,
         ("what", "value"),
         kind="facts",
         name="model-and-run",
-        caption=f"{last.model.label} and the software that measured it.",
+        caption=f"{record.model.label} and the software that measured it.",
     )
 
 
-def _model_facts(last: Result) -> dict[str, object]:
-    model, settings = last.model, last.model.settings
+def _model_facts(record: Result) -> dict[str, object]:
+    model, settings = record.model, record.model.settings
     facts: dict[str, object] = {"model": model.label, "identity (SHA-256)": model.identity}
-    version = str(settings.get("fingerprint", "")).partition(",")[0]  # "none" without one
+    # Of an encoder in Python or behind an API: "2.1, …", or "none, run …" without a version.
+    version, _, _ = str(settings.get("fingerprint", "")).partition(",")
     if version:
         facts["content"] = f"cannot be verified; version by its user: {version}"
     facts["spec"] = model.spec
@@ -271,21 +302,23 @@ def _model_facts(last: Result) -> dict[str, object]:
     return facts
 
 
-def _run_facts(results: Sequence[Result], last: Result) -> dict[str, object]:
-    environment = last.environment
-    encoded = sum(result.cost.encoded for result in results)
+def _run_facts(results: Sequence[Result], record: Result) -> dict[str, object]:
+    environment = record.environment
+    computed = sum(result.cost.encoded for result in results)
     cached = sum(result.cost.cached for result in results)
-    noun = "pairs" if "template" in last.model.settings else "vectors"
+    noun = "vectors"
+    if "template" in record.model.settings:  # of a reranker
+        noun = "pairs"
     facts: dict[str, object] = {
-        "seed": last.seed,
-        noun: f"{encoded:,} computed, {cached:,} from the cache",
+        "seed": record.seed,
+        noun: f"{computed:,} computed, {cached:,} from the cache",
     }
-    if last.search.first is None:
-        command = command_again(last, whole=True)
+    if record.search.first is None:
+        command = command_again(record, whole=True)
         if command:
             facts["make it again"] = Cell(command, code=True)
-    facts["run"] = last.run
-    facts["finished (UTC)"] = last.finished
+    facts["run"] = record.run
+    facts["finished (UTC)"] = record.finished
     facts["device"] = f"{environment.device}, {environment.precision}"
     if environment.linear:
         facts["linear layers"] = environment.linear
@@ -305,10 +338,12 @@ def _count_facts(results: Sequence[Result]) -> dict[str, object]:
 
 def suite_table(summary: Summary) -> Table:
     """Return the means: a row per benchmark or type; the note lists what is missing."""
-    rows = [_benchmark_row(mean) for mean in summary.means] or _type_rows(summary)
-    missing = [f"{name} ({reason})" for name, reason in sorted(summary.missing.items())]
+    rows = _type_rows(summary)
+    if summary.means:
+        rows = [_benchmark_row(mean) for mean in summary.means]
+    gaps = [f"{task} ({reason})" for task, reason in sorted(summary.missing.items())]
     note = (
-        f"Missing: {'; '.join(missing) or 'nothing'}. A mean of a benchmark needs a score on every "
+        f"Missing: {'; '.join(gaps) or 'nothing'}. A mean of a benchmark needs a score on every "
         "task. Where it averages several metrics, it is MTEB's mean. Another mean only compares "
         "models on exactly the same tasks."
     )
@@ -326,9 +361,13 @@ def suite_table(summary: Summary) -> Table:
 
 def _benchmark_row(mean: BenchmarkMean) -> tuple[object, ...]:
     column = mean.column
-    tasks = f"{mean.measured} of {column.tasks}" if mean.missing else column.tasks
+    tasks = str(column.tasks)
+    if mean.missing:
+        tasks = f"{mean.measured} of {column.tasks}"
     if mean.value is None:
-        gaps = "; ".join(mean.gaps) if len(mean.gaps) < _FEW_GAPS else ""
+        gaps = ""
+        if len(mean.gaps) < _FEW_GAPS:
+            gaps = "; ".join(mean.gaps)
         return column.name, column.measure, tasks, Cell("incomplete", gaps)
     cell = number(mean.value, interval=mean.interval)
     return column.name, column.measure, tasks, replace(cell, text=f"{mean.value:.4f}")
@@ -336,16 +375,18 @@ def _benchmark_row(mean: BenchmarkMean) -> tuple[object, ...]:
 
 def _type_rows(summary: Summary) -> list[tuple[object, ...]]:
     """Return a row per type of task, and the means over all of them if they have one metric."""
-    means: list[tuple[str, int, float | None]] = [
-        (kind, count, summary.by_type.get(kind)) for kind, count in summary.tasks.items()
-    ]
+    rows = []
+    for task_type, count in summary.tasks.items():
+        rows.append(_type_row(task_type, count, summary.by_type.get(task_type)))
     if len(summary.metrics) <= 1:
-        means.append(("mean over tasks", sum(summary.tasks.values()), summary.over_tasks))
-        means.append(("mean over types", len(summary.by_type), summary.over_types))
-    return [
-        (name, "main score", count, number(value, ".4f", absent="undefined"))
-        for name, count, value in means
-    ]
+        count = sum(summary.tasks.values())
+        rows.append(_type_row("mean over tasks", count, summary.over_tasks))
+        rows.append(_type_row("mean over types", len(summary.by_type), summary.over_types))
+    return rows
+
+
+def _type_row(name: str, count: int, mean: float | None) -> tuple[object, ...]:
+    return name, "main score", count, number(mean, ".4f", absent="undefined")
 
 
 def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Figure | None:
@@ -354,37 +395,39 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> F
     The metric is between 0 and 1. Only the tasks with most queries are shown. None if no record has
     the metric per query.
     """
-    measured = [result for result in results if metric in result.per_query]
-    if not measured:
+    with_metric = [result for result in results if metric in result.per_query]
+    if not with_metric:
         return None
-    largest = sorted(measured, key=lambda result: -result.scores.counts[metric])[:MANY]
-    shown = [result for result in measured if result in largest]
-    scores = [(result.task.key, list(result.per_query[metric].values())) for result in shown]
-    means = ", ".join(
-        f"{short_task(task)} mean {np.mean(values):.3f}, n = {len(values)}"
-        for task, values in scores
-    )
+    by_size = sorted(with_metric, key=lambda result: result.scores.counts[metric], reverse=True)
+    largest = [result for result in with_metric if result in by_size[:MANY]]
+    means = []
+    for result in largest:
+        scores = list(result.per_query[metric].values())
+        name = short_task(result.task.key)
+        means.append(f"{name} mean {np.mean(scores):.3f}, n = {len(scores)}")
+    summary = ", ".join(means)
     return Figure(
         name="per-query",
-        draw=partial(_draw_histograms, scores, metric),
-        caption=f"Queries by their {metric}: {means}. Peaks at both ends: the model either "
+        draw=partial(_draw_histograms, largest, metric),
+        caption=f"Queries by their {metric}: {summary}. Peaks at both ends: the model either "
         "finds the document or misses it; a peak in the middle: it finds it, but ranks it low."
-        f" Tasks with fewer queries that are not shown: {len(measured) - len(scores)}.",
-        alt=f"Histograms of {metric} over queries: {means}.",
-        data=DataUsed.of(shown),
-        columns=2 if len(scores) > 1 else 1,
+        f" Tasks with fewer queries that are not shown: {len(with_metric) - len(largest)}.",
+        alt=f"Histograms of {metric} over queries: {summary}.",
+        data=DataUsed.of(largest),
+        columns=2 if len(largest) > 1 else 1,
     )
 
 
-def _draw_histograms(
-    scores: Sequence[tuple[str, list[float]]], metric: str, width: float
-) -> MplFigure:
-    figure, axes, _ = panels(len(scores), width, height=1.9, sharey=True)
-    for axis, (task, values) in zip(axes, scores, strict=True):
-        mean = float(np.mean(values))
-        axis.hist(values, bins=np.linspace(0, 1, 21).tolist(), color=COLORS[0])
+def _draw_histograms(results: Sequence[Result], metric: str, width: float) -> MplFigure:
+    figure, axes, _ = panels(len(results), width, height=1.9, sharey=True)
+    bin_edges = np.linspace(0, 1, 21).tolist()
+    for axis, result in zip(axes, results, strict=True):
+        scores = list(result.per_query[metric].values())
+        mean = float(np.mean(scores))
+        axis.hist(scores, bins=bin_edges, color=COLORS[0])
         axis.axvline(mean, color=COLORS[1], linewidth=1.5)
-        axis.set_title(f"{plain(short_task(task))}\nmean {mean:.3f}, n = {len(values)}")
+        name = plain(short_task(result.task.key))
+        axis.set_title(f"{name}\nmean {mean:.3f}, n = {len(scores)}")
         axis.set_xlabel(f"{metric} of a query")
         axis.set_ylabel("queries")
         axis.label_outer()

@@ -38,47 +38,69 @@ def query_table(
     Raises:
         ValueError: an unknown query; names some known ones.
     """
-    searched = [
-        each
-        for each in results
-        if each.task.type == "Retrieval"
-        and not each.parts
-        and "documents" in each.task.size
-        and each.task.main_metric in each.per_query
-    ]
-    for result in sorted(searched, key=lambda each: each.task.size["documents"]):
-        if not _affordable(model, result.task.size["documents"]):
+    searches = [result for result in results if _is_search_with_scores(result)]
+    for result in sorted(searches, key=lambda result: result.task.size["documents"]):
+        if not _is_affordable(model, result.task.size["documents"]):
             return None
-        collections = (_collection(each, result, limit) for each in data)
-        if (collection := next(filter(None, collections), None)) is not None:
-            return _query_table(model, collection, result, query)
+        for source in data:
+            collection = _find_collection(source, result.task.key, limit)
+            if collection is not None:
+                return _query_table(model, collection, result, query)
     return None
 
 
-def _affordable(model: Any, documents: int) -> bool:
+def _is_search_with_scores(result: Result) -> bool:
+    """Whether a record is of one search, with its number of documents and scores per query."""
+    task = result.task
+    if task.type != "Retrieval" or result.parts:
+        return False
+    return "documents" in task.size and task.main_metric in result.per_query
+
+
+def _is_affordable(model: Any, documents: int) -> bool:
     if reranks_only(model):
         return False
-    quick = as_searcher(model).is_quick(documents)
-    return documents <= (_SEARCHED if quick else _ENCODED)
+    if as_searcher(model).is_quick(documents):
+        return documents <= _SEARCHED
+    return documents <= _ENCODED
 
 
-def _collection(source: Any, result: Result, limit: int) -> TestCollection | None:
-    """Return the test collection of a record, if ``source`` has it and its data are available."""
-    if isinstance(source, str):
-        return next((c for c in find_collections(source) if c.name == result.task.key), None)
-    if task_key(source, limit=limit) != result.task.key:
-        return None
-    if not source.data_loaded:
-        built_in = source.metadata.dataset["path"].startswith("qwen3nb/")
-        if not built_in and missing(needs([source]), reachable=lambda: False):
+def _find_collection(source: Any, key: str, limit: int) -> TestCollection | None:
+    """Return the test collection of a task's key; None if ``source`` does not have it.
+
+    ``source`` is a folder or one of MTEB's task objects, whose data may not be available here.
+    """
+    if not isinstance(source, str):
+        if task_key(source, limit=limit) != key or not _load_without_network(source):
             return None
-        with local_data(source):
-            load_data(source)
-    if hasattr(source, "convert_v1_dataset_format_to_v2"):
-        source.convert_v1_dataset_format_to_v2(num_proc=None)
-    with limited(source, limit):
-        found = [*find_collections(source)]
-    return replace(found[0], name=result.task.key) if len(found) == 1 else None
+        return _collection_of_task(source, key, limit)
+    for collection in find_collections(source):
+        if collection.name == key:
+            return collection
+    return None
+
+
+def _load_without_network(task: Any) -> bool:
+    """Load the data of a task; return whether they are available."""
+    if task.data_loaded:
+        return True
+    is_built_in = task.metadata.dataset["path"].startswith("qwen3nb/")
+    if not is_built_in and missing(needs([task]), reachable=lambda: False):
+        return False
+    with local_data(task):
+        load_data(task)
+    return True
+
+
+def _collection_of_task(task: Any, key: str, limit: int) -> TestCollection | None:
+    """Return the collection of a loaded task; None if it has several, of splits or subsets."""
+    if hasattr(task, "convert_v1_dataset_format_to_v2"):
+        task.convert_v1_dataset_format_to_v2(num_proc=None)
+    with limited(task, limit):
+        collections = list(find_collections(task))
+    if len(collections) != 1:
+        return None
+    return replace(collections[0], name=key)
 
 
 def typical_query(values: Mapping[str, float]) -> str:
@@ -93,43 +115,60 @@ def typical_query(values: Mapping[str, float]) -> str:
 
 def _query_table(model: Any, collection: TestCollection, result: Result, query: str) -> Table:
     metric = result.task.main_metric
-    values = result.per_query[metric]
-    if query and query not in values:
-        known = ", ".join(sorted(values)[:5])
-        raise ValueError(f"unknown query {query!r} of {result.task.key}; such as: {known}")
-    query = query or typical_query(values)
+    scores_of_queries = result.per_query[metric]
+    if query and query not in scores_of_queries:
+        examples = ", ".join(sorted(scores_of_queries)[:5])
+        raise ValueError(f"unknown query {query!r} of {result.task.key}; such as: {examples}")
+    query = query or typical_query(scores_of_queries)
     scores = as_searcher(model).scores_of_all(collection.queries[query], collection)
     for document in collection.removed(query):
         scores.pop(document, None)
-    ranked = list(rank_documents(scores))
-    grades = collection.qrels[query]
-    relevant = {name for name, grade in grades.items() if grade > 0}
-    rest = [name for name in ranked[_TOP:] if name in relevant]
-    words = {name: "relevant" if grade > 0 else "not relevant" for name, grade in grades.items()}
-    rows = (
-        {
-            "rank": ranked.index(name) + 1 if name in scores else "not retrieved",
-            "document": Cell(
-                shortened(collection.documents.get(name, "(not in the corpus)")),
-                name,
-                strong=name in relevant,
-            ),
-            "score": f"{scores[name]:.3f}" if name in scores else None,
-            "judged": words.get(name, "not judged"),
-        }
-        for name in [*ranked[:_TOP], *rest, *sorted(relevant - {*ranked})]
-    )
     return Table.of(
-        rows,
+        _document_rows(scores, collection, query),
         note=f"Searched again among all {len(collection.documents):,} documents of "
         f"{short_task(result.task.key)}: the first {_TOP}, then any relevant document below them. "
         "Relevant documents in bold.",
         kind="words",
         name="one-query",
         caption=f"Query {query}: “{shortened(collection.queries[query])}” has {metric} "
-        f"{number_text(float(values[query]))} with {result.model.label}.",
+        f"{number_text(float(scores_of_queries[query]))} with {result.model.label}.",
         data=DataUsed.of([result]),
     )
+
+
+def _document_rows(
+    scores: Mapping[str, float], collection: TestCollection, query: str
+) -> list[dict[str, object]]:
+    """Return the top documents, then the relevant ones below them, then those not retrieved."""
+    ranking = list(rank_documents(scores))
+    grades = collection.qrels[query]
+    relevant = {document for document, grade in grades.items() if grade > 0}
+    relevant_below = [document for document in ranking[_TOP:] if document in relevant]
+    relevant_without_score = sorted(relevant - set(ranking))
+    rows = []
+    for document in (*ranking[:_TOP], *relevant_below, *relevant_without_score):
+        rank: object = "not retrieved"
+        score = None
+        if document in scores:
+            rank = ranking.index(document) + 1
+            score = f"{scores[document]:.3f}"
+        text = collection.documents.get(document, "(not in the corpus)")
+        row = {
+            "rank": rank,
+            "document": Cell(shortened(text), document, strong=document in relevant),
+            "score": score,
+            "judged": _judgement(grades.get(document)),
+        }
+        rows.append(row)
+    return rows
+
+
+def _judgement(grade: int | None) -> str:
+    if grade is None:
+        return "not judged"
+    if grade > 0:
+        return "relevant"
+    return "not relevant"
 
 
 def shortened(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qwen3nb.answers.answer import Answer
 from qwen3nb.evaluation.embeddings.probes import Probes
@@ -58,33 +57,44 @@ class ProbedVectors(Answer, Probes):
             "sample size.",
         )
 
-    def _rows(self) -> list[tuple[Any, ...]]:
+    def _rows(self) -> list[tuple[object, ...]]:
         """Return probe, measure, value and sample, as cells."""
-        rows: list[tuple[Any, ...]] = []
-        for name, words in self.words.items():
-            p_value = "" if words.p_value is None else f"p = {words.p_value:.1e}"
-            sample = (f"{words.n} pairs", f"{words.coverage:.1%} covered")
-            rows.append((name, ("Spearman", p_value), words.spearman, sample))
-        for name, solved in self.analogies.items():
-            rule = "b − a + c, as they are"
-            if solved.scaled:
-                rule = "3CosAdd, vectors of length 1"
-            sample = (f"{solved.n} questions", f"{solved.coverage:.1%} covered")
-            rows.append((name, (f"top-{solved.topk} accuracy", rule), solved.accuracy, sample))
-        clusters = self.clusters
-        vectors = "vectors of length 1" if clusters.scaled else "vectors as they are"
-        sample = (f"{clusters.n} texts", f"{clusters.clusters} labels")
-        for name, value in clusters.scores.items():
-            rows.append((("clusters", vectors), name, value, sample))
         transfer, geometry = self.transfer, self.geometry
         split = (f"{transfer.n} texts", f"{transfer.n_train} for training")
         texts = f"{geometry.texts} texts"
-        rows += [
+        return [
+            *self._rows_on_words(),
+            *self._rows_on_clusters(),
             ("transfer", "accuracy", transfer.accuracy, split),
             ("transfer", "macro F1", transfer.macro_f1, split),
             ("geometry", "mean cosine", f"{geometry.mean_cosine:.3f}", texts),
             ("geometry", "effective rank", f"{geometry.effective_rank:.1f}", texts),
         ]
+
+    def _rows_on_words(self) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = []
+        for name, words in self.words.items():
+            p_value = ""
+            if words.p_value is not None:
+                p_value = f"p = {words.p_value:.1e}"
+            sample = (f"{words.n} pairs", f"{words.coverage:.1%} covered")
+            rows.append((name, ("Spearman", p_value), words.spearman, sample))
+        for name, analogies in self.analogies.items():
+            rule = "b − a + c, as they are"
+            if analogies.scaled:
+                rule = "3CosAdd, vectors of length 1"
+            measure = (f"top-{analogies.topk} accuracy", rule)
+            sample = (f"{analogies.n} questions", f"{analogies.coverage:.1%} covered")
+            rows.append((name, measure, analogies.accuracy, sample))
+        return rows
+
+    def _rows_on_clusters(self) -> list[tuple[object, ...]]:
+        clusters = self.clusters
+        vectors = "vectors of length 1" if clusters.scaled else "vectors as they are"
+        sample = (f"{clusters.n} texts", f"{clusters.clusters} labels")
+        rows: list[tuple[object, ...]] = []
+        for measure, score in clusters.scores.items():
+            rows.append((("clusters", vectors), measure, score, sample))
         return rows
 
     def to_frame(self) -> DataFrame:
@@ -94,13 +104,15 @@ class ProbedVectors(Answer, Probes):
         scores: list[tuple[str, str, Aggregate]] = []
         for name, words in self.words.items():
             scores.append((name, "Spearman", words.spearman))
-        for name, solved in self.analogies.items():
-            scores.append((name, "accuracy", solved.accuracy))
-        for name, value in self.clusters.scores.items():
-            scores.append(("clusters", name, value))
+        for name, analogies in self.analogies.items():
+            scores.append((name, "accuracy", analogies.accuracy))
+        for measure, score in self.clusters.scores.items():
+            scores.append(("clusters", measure, score))
         scores.append(("transfer", "accuracy", self.transfer.accuracy))
         scores.append(("transfer", "macro F1", self.transfer.macro_f1))
-        rows = [(probe, name, s.value, s.low, s.high, s.n) for probe, name, s in scores]
+        rows = []
+        for probe_name, measure, score in scores:
+            rows.append((probe_name, measure, score.value, score.low, score.high, score.n))
         return pd.DataFrame(rows, columns=["probe", "measure", "value", "low", "high", "n"])
 
 

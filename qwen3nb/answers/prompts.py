@@ -25,7 +25,7 @@ from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_t
 from qwen3nb.utils.imports import DataFrame
 
 _NONE = "No model was evaluated with a set of prompts: `qwen3nb eval --model … --prompts 15`."
-_MOST = 1000  # rows of a table or a figure
+_MOST_ROWS = 1000  # of a table or a figure
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -43,7 +43,7 @@ class Prompts(Answer):
             return Conclusion(_NONE)
         widest = max(self.scores, key=_range)
         low, high = widest.values.min(), widest.values.max()
-        best_defaults = sum(place(scores)[0] == 1 for scores in self.scores)
+        best_defaults = sum(_is_default_best(scores) for scores in self.scores)
         sentences = [
             f"The choice of the prompt moves {widest.metric} by up to {_range(widest):.3f} "
             f"({widest.model} on {short_task(widest.task)}: {low:.3f} to {high:.3f} with "
@@ -51,114 +51,109 @@ class Prompts(Answer):
             f"A model's own prompts are the best in {best_defaults} of {len(self.scores)} cases.",
         ]
         if self.pairs:
-            sentences += [self._turned_sentence(), self._least_certain_sentence()]
+            sentences += [self._sentence_on_reversed_pairs(), self._sentence_on_closest_pair()]
         return Conclusion(" ".join(sentences), data=_data_of(self.scores))
 
-    def _turned_sentence(self) -> str:
-        turned = sum(bool(pair.reversed_by) for pair in self.pairs)
+    def _sentence_on_reversed_pairs(self) -> str:
+        reversed_pairs = sum(pair.reversed_by != "" for pair in self.pairs)
         count = len(self.pairs)
         return (
-            f"In {turned} of {count} pairs of models ({turned / count:.0%}), the lower one "
-            "exceeds the default of the higher with some prompt."
+            f"In {reversed_pairs} of {count} pairs of models ({reversed_pairs / count:.0%}), the "
+            "lower one exceeds the default of the higher with some prompt."
         )
 
-    def _least_certain_sentence(self) -> str:
+    def _sentence_on_closest_pair(self) -> str:
         pair = min(self.pairs, key=lambda pair: pair.probability)
         interval = ""
         if pair.interval:
             low, high = pair.interval
             interval = f" [{low:.2f}, {high:.2f}]"
+        better, worse = pair.first.model, pair.second.model
         return (
-            f"The least certain order: P({pair.first.model} > {pair.second.model}) = "
-            f"{pair.probability:.2f}{interval} on {short_task(pair.first.task)}."
+            f"The least certain order: P({better} > {worse}) = {pair.probability:.2f}{interval} "
+            f"on {short_task(pair.first.task)}."
         )
 
     def table(self) -> Table:
         """A row per model and task: the default's score, those of all prompts, and its place."""
-        shown, rest = _widest(self.scores)
+        widest = _widest(self.scores)
         return Table.of(
-            [_place_row(scores) for scores in shown],
+            [_place_row(scores) for scores in widest],
             note="The default: a model's own prompts. Quantile: the share of the other prompts "
             "with a lower score, ties counting half. A prompt is that of the queries; passages "
-            f"keep theirs.{rest}",
+            f"keep theirs.{_widest_sentence(self.scores)}",
             empty=_NONE,
             name="prompts-place",
             caption="Score with a model's own prompts, and with each of a set.",
-            data=_data_of(shown),
+            data=_data_of(widest),
         )
 
     def pairs_table(self) -> Table:
         """A row per pair of models and task: whether a prompt turns their order, and P(A > B)."""
-        shown: Sequence[PromptPair] = self.pairs
-        rest = ""
-        if len(self.pairs) > _MOST:
-            shown = heapq.nsmallest(_MOST, self.pairs, key=lambda pair: pair.probability)
-            rest = f" Shown: {_MOST:,} of {len(self.pairs):,}, with the smallest P(A > B)."
-        rows = [
-            {
-                "A": pair.first.model,
-                "B": pair.second.model,
-                "task": short_task(pair.first.task),
-                "A − B\ndefaults": number(pair.difference, "+.3f"),
-                "B passes A with": pair.reversed_by or "none",
-                "P(A > B)": number(pair.probability, ".2f", interval=pair.interval),
-            }
-            for pair in shown
-        ]
-        compared: list[PromptScores] = []
-        for pair in shown:
-            compared += [pair.first, pair.second]
+        closest: Sequence[PromptPair] = self.pairs
+        limit_sentence = ""
+        if len(self.pairs) > _MOST_ROWS:
+            closest = heapq.nsmallest(_MOST_ROWS, self.pairs, key=lambda pair: pair.probability)
+            limit_sentence = (
+                f" Shown: {_MOST_ROWS:,} of {len(self.pairs):,}, with the smallest P(A > B)."
+            )
+        scores: list[PromptScores] = []
+        for pair in closest:
+            scores += [pair.first, pair.second]
         return Table.of(
-            rows,
+            [_pair_row(pair) for pair in closest],
             note="A is the better one by default. B passes A if its best prompt exceeds A's "
             "default. P(A > B): share of the pairs of a prompt of A and one of B in which A scores "
             "higher; interval: 95 %, Newcombe's over prompts, with percentiles of "
-            f"{RESAMPLES:,} resamples of queries.{rest}",
+            f"{RESAMPLES:,} resamples of queries.{limit_sentence}",
             empty="Two models on one task are needed.",
             name="prompts-pairs",
             caption="Does a prompt reverse the order of two models?",
-            data=_data_of(compared),
+            data=_data_of(scores),
         )
 
     def variance_table(self) -> Table:
         """A row per model and task: the shares of query, prompt and seed in a score's variance."""
-        shown, rest = _widest([scores for scores in self.scores if scores.queries])
-        components = [prompt_variance(scores, seed=self.seed) for scores in shown]
-        names = dict.fromkeys(part.name for parts in components for part in parts)
+        with_queries = [scores for scores in self.scores if scores.queries]
+        widest = _widest(with_queries)
+        components_of_scores = [prompt_variance(scores, seed=self.seed) for scores in widest]
+        names: dict[str, None] = {}
+        for components in components_of_scores:
+            names |= dict.fromkeys(component.name for component in components)
         rows = []
-        for scores, parts in zip(shown, components, strict=True):
-            if parts:
-                rows.append(_variance_row(scores, parts, list(names)))
+        for scores, components in zip(widest, components_of_scores, strict=True):
+            if components:
+                rows.append(_variance_row(scores, components, list(names)))
         return Table.of(
             rows,
             note="Shares of the variance of the score of one query with one prompt: crossed random "
             "effects by the method of moments; the last holds what is left over. Intervals: 95 %, "
             "by generalised pivots, which presume that no rare query has a large effect; none "
-            f"where one shows.{rest}",
+            f"where one shows.{_widest_sentence(with_queries)}",
             empty="Two prompts and scores per query are needed.",
             name="prompts-variance",
             caption="What a score varies with: queries, prompts, or both together.",
-            data=_data_of(shown),
+            data=_data_of(widest),
         )
 
     def figure(self) -> Figure | None:
         """Strips of points: the scores of all prompts, a panel per task and a row per model."""
         if not self.scores:
             return None
-        shown, rest = _widest(self.scores)
+        widest = _widest(self.scores)
         words = [
             f"{scores.model} on {short_task(scores.task)}: {scores.values.min():.3f} to "
             f"{scores.values.max():.3f}, default {scores.default:.3f}"
-            for scores in shown
+            for scores in widest
         ]
         return Figure(
             "prompts",
-            partial(_draw_strips, shown),
+            partial(_draw_strips, widest),
             caption="Score with each prompt (lines), their median (circle) and the score with the "
-            f"model's own prompts (diamond). {len(self.scores)} combinations of a model and a task."
-            + rest,
+            f"model's own prompts (diamond). {len(self.scores)} combinations of a model and a "
+            f"task.{_widest_sentence(self.scores)}",
             alt="; ".join(words),
-            data=_data_of(shown),
+            data=_data_of(widest),
         )
 
     def to_frame(self) -> DataFrame:
@@ -187,21 +182,43 @@ def _range(scores: PromptScores) -> float:
     return float(np.ptp(scores.values))
 
 
-def _widest(every: Sequence[PromptScores]) -> tuple[Sequence[PromptScores], str]:
-    """Return the scores to show, and a sentence on those left out."""
-    if len(every) <= _MOST:
-        return every, ""
-    shown = heapq.nlargest(_MOST, every, key=_range)
-    return shown, f" Shown: {_MOST:,} of {len(every):,}, with the largest range over prompts."
+def _widest(all_scores: Sequence[PromptScores]) -> Sequence[PromptScores]:
+    """Return the scores to show: those with the largest range, if there are very many."""
+    if len(all_scores) <= _MOST_ROWS:
+        return all_scores
+    return heapq.nlargest(_MOST_ROWS, all_scores, key=_range)
 
 
-def _data_of(every: Iterable[PromptScores]) -> DataUsed:
+def _widest_sentence(all_scores: Sequence[PromptScores]) -> str:
+    """Say how many are not shown; empty if all are."""
+    if len(all_scores) <= _MOST_ROWS:
+        return ""
+    return f" Shown: {_MOST_ROWS:,} of {len(all_scores):,}, with the largest range over prompts."
+
+
+def _data_of(all_scores: Iterable[PromptScores]) -> DataUsed:
     """Return the data of all records."""
     records: list[Result] = []
-    for scores in every:
+    for scores in all_scores:
         for by_seed in scores.records:
             records += by_seed
     return DataUsed.of(records)
+
+
+def _is_default_best(scores: PromptScores) -> bool:
+    rank, _ = place(scores)
+    return rank == 1
+
+
+def _pair_row(pair: PromptPair) -> dict[str, object]:
+    return {
+        "A": pair.first.model,
+        "B": pair.second.model,
+        "task": short_task(pair.first.task),
+        "A − B\ndefaults": number(pair.difference, "+.3f"),
+        "B passes A with": pair.reversed_by or "none",
+        "P(A > B)": number(pair.probability, ".2f", interval=pair.interval),
+    }
 
 
 def _place_row(scores: PromptScores) -> dict[str, object]:
@@ -218,27 +235,29 @@ def _place_row(scores: PromptScores) -> dict[str, object]:
 
 
 def _variance_row(
-    scores: PromptScores, parts: Sequence[Component], names: Sequence[str]
+    scores: PromptScores, components: Sequence[Component], names: Sequence[str]
 ) -> dict[str, Cell | str]:
     row: dict[str, Cell | str] = {"model": scores.model, "task": short_task(scores.task)}
     row |= dict.fromkeys(names, "–")
-    for part in parts:
-        row[part.name] = number(part.share, ".0%", interval=part.interval)
+    for component in components:
+        row[component.name] = number(component.share, ".0%", interval=component.interval)
     return row
 
 
-def _draw_strips(every: Sequence[PromptScores], width: float) -> MplFigure:
-    tasks = list(dict.fromkeys(scores.task for scores in every))
-    models = list(dict.fromkeys(scores.model for scores in every))[::-1]
+def _draw_strips(all_scores: Sequence[PromptScores], width: float) -> MplFigure:
+    """Draw a panel per task, and in it a row per model, the first at the top."""
+    tasks = list(dict.fromkeys(scores.task for scores in all_scores))
+    models = list(dict.fromkeys(scores.model for scores in all_scores))
+    models.reverse()
     height = 0.3 * len(models) + 0.9
-    figure, axes, leftmost = panels(len(tasks), width, height=height, per_line=2, sharey=True)
+    figure, axes, left_axes = panels(len(tasks), width, height=height, per_line=2, sharey=True)
     for axis, task in zip(axes, tasks, strict=True):
-        for scores in every:
+        for scores in all_scores:
             if scores.task == task:
                 _draw_strip(axis, scores, models.index(scores.model))
         axis.set_ylim(-0.6, len(models) - 0.4)
         grid(axis)
-    for axis in leftmost:
+    for axis in left_axes:
         axis.set_yticks(range(len(models)), [plain(name, longest=26) for name in models])
     return figure
 

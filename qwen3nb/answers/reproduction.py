@@ -1,5 +1,6 @@
 """Are published scores reproduced? Scores of others next to ours, each with its tolerance."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from qwen3nb.answers.answer import Answer
@@ -33,28 +34,27 @@ class Reproductions(Answer):
     @property
     def conclusion(self) -> Conclusion:
         """How many published scores are reproduced, and the largest deviation."""
-        count, judged = len(self.reproductions), len(self.differences)
-        verdicts = [reproduction.verdict for reproduction in self.reproductions]
-        substitutes = verdicts.count("not judged")
-        on_substitutes = ""
-        if substitutes:
-            on_substitutes = (
-                f" {substitutes} are on a mirror's substitutes for MTEB's data and not judged."
+        counts = Counter(reproduction.verdict for reproduction in self.reproductions)
+        all_scores, judged_scores = len(self.reproductions), len(self.differences)
+        scores_on_substitutes = counts["not judged"]
+        remark = ""
+        if scores_on_substitutes:
+            remark = (
+                f" {scores_on_substitutes} are on a mirror's substitutes for MTEB's data and not "
+                "judged."
             )
-        if not judged:
-            verb = "judged" if substitutes else "run"
-            text = f"No published score could be {verb} here, of {count}.{on_substitutes}"
+        if not judged_scores:
+            verb = "judged" if scores_on_substitutes else "run"
+            text = f"No published score could be {verb} here, of {all_scores}.{remark}"
             return Conclusion(text, data=self.data)
-        farthest, difference = max(
-            self.differences, key=lambda pair: abs(pair[1]) / pair[0].published.tolerance
-        )
+        farthest, difference = max(self.differences, key=_distance_in_tolerances)
         published = farthest.published
+        not_run = all_scores - judged_scores - scores_on_substitutes
         return Conclusion(
-            f"{verdicts.count('OK')} of {judged} published scores are reproduced within their "
-            f"tolerance, {verdicts.count('OKish')} more within five times it. The farthest is "
+            f"{counts['OK']} of {judged_scores} published scores are reproduced within their "
+            f"tolerance, {counts['OKish']} more within five times it. The farthest is "
             f"{published.model} on {published.task}: {difference:+.4f}, tolerance "
-            f"{published.tolerance:g}. {count - judged - substitutes} could not be run here."
-            f"{on_substitutes}",
+            f"{published.tolerance:g}. {not_run} could not be run here.{remark}",
             data=self.data,
         )
 
@@ -83,6 +83,11 @@ class Reproductions(Answer):
                 scores = (published.value, value, value - published.value)
                 rows.append((published.model, published.task, *scores, reproduction.verdict))
         return pd.DataFrame(rows, columns=columns)
+
+
+def _distance_in_tolerances(judged_score: tuple[Reproduction, float]) -> float:
+    reproduction, difference = judged_score
+    return abs(difference) / reproduction.published.tolerance
 
 
 def _row(reproduction: Reproduction) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.records.store import load_results
 from qwen3nb.report.render.differences import difference_cell, difference_text
-from qwen3nb.report.render.figure import COLORS, GREY, Figure, MplFigure, panels, plain
+from qwen3nb.report.render.figure import COLORS, GREY, Axes, Figure, MplFigure, panels, plain
 from qwen3nb.report.render.table import Cell, Conclusion, Table, short_task
 from qwen3nb.utils.format import p_value_text
 from qwen3nb.utils.imports import DataFrame
@@ -65,24 +65,20 @@ class Reranking(Answer):
         if not self.results:
             return Conclusion("Nothing was reranked.")
         label = self.results[0].model.label
-        significant = [gain for gain in self.gains if gain.significant(ALPHA)]
-        helped = sum(gain.difference > 0 for gain in significant)
-        largest = max(significant or self.gains, key=lambda gain: abs(gain.difference))
-        reranked, first = largest.means
-        effect = (
-            f"{short_task(largest.task)}: {METRIC} goes from {first:.3f} to {reranked:.3f}, "
-            f"{difference_text(largest, noun='data sets')}, n = {largest.n}."
-        )
-        if significant:
+        significant_gains = [gain for gain in self.gains if gain.significant(ALPHA)]
+        if significant_gains:
+            improvements = sum(gain.difference > 0 for gain in significant_gains)
+            losses = len(significant_gains) - improvements
             text = (
-                f"Reranking with {label} helps on {helped} of {len(self.gains)} data sets and "
-                f"hurts on {len(significant) - helped}, by a significant paired difference. The "
-                f"largest of these is on {effect}"
+                f"Reranking with {label} helps on {improvements} of {len(self.gains)} data sets "
+                f"and hurts on {losses}, by a significant paired difference. The largest of these "
+                f"is on {_largest_effect(significant_gains)}"
             )
         else:
             text = (
                 f"Reranking with {label} is not shown to help or to hurt on any of "
-                f"{len(self.gains)} data sets. The largest difference is on {effect}"
+                f"{len(self.gains)} data sets. The largest difference is on "
+                f"{_largest_effect(self.gains)}"
             )
         return Conclusion(text, data=self.data)
 
@@ -90,7 +86,7 @@ class Reranking(Answer):
         """Scores before and after reranking per data set, with paired difference and bounds."""
         family = differences.family_words(self.gains, "data sets")
         return Table.of(
-            map(_row, self.results, self.gains),
+            [_row(result, gain) for result, gain in zip(self.results, self.gains, strict=True)],
             note=f"Intervals: 95 %, {interval_words(['widened'])}, over queries; p: {family}; "
             "significant differences in bold. Documents missed by the first stage cannot be "
             "recovered: the best order of its candidates is the upper bound.",
@@ -102,35 +98,27 @@ class Reranking(Answer):
 
     def figure(self) -> Figure:
         """Sorted gains of all queries, one panel per data set."""
-        names = [short_task(str(result.data.collection)) for result in self.results]
-        sorted_gains = [_sorted_gains(result) for result in self.results]
-        counts = [_counts_text(gains) for gains in sorted_gains]
-
-        def draw(width: float) -> MplFigure:
-            figure, axes, left_axes = panels(len(names), width, height=2.2, sharey=True)
-            for axis, name, gains, count in zip(axes, names, sorted_gains, counts, strict=True):
-                positions = np.arange(1, len(gains) + 1)
-                for selected, color in ((gains > 0, COLORS[0]), (gains < 0, COLORS[1])):
-                    axis.bar(positions[selected], gains[selected], width=1.0, color=color)
-                axis.axhline(0, color=GREY, linewidth=0.8)
-                axis.set(title=plain(name), xlabel=plain(count), xlim=(0, len(gains) + 1))
-            for axis in left_axes:
-                axis.set_ylabel(f"gain in {METRIC}")
-            return figure
-
-        parts = [
-            f"{name}: {count} of n = {len(gains)}"
-            for name, gains, count in zip(names, sorted_gains, counts, strict=True)
-        ]
+        parts = []
+        for result in self.results:
+            gains = _sorted_gains(result)
+            parts.append(f"{_short_name(result)}: {_counts_text(gains)} of n = {len(gains)}")
         summary = "; ".join(parts)
         return Figure(
             name="gains",
-            draw=draw,
+            draw=self._draw,
             caption=f"Gain of reranking in {METRIC}, one bar per query, sorted. {summary}. The "
             "mean gain, its interval and its test are in the table above.",
             alt=f"Sorted gains per query. {summary}.",
             data=self.data,
         )
+
+    def _draw(self, width: float) -> MplFigure:
+        figure, axes, left_axes = panels(len(self.results), width, height=2.2, sharey=True)
+        for axis, result in zip(axes, self.results, strict=True):
+            _draw_gains(axis, result)
+        for axis in left_axes:
+            axis.set_ylabel(f"gain in {METRIC}")
+        return figure
 
     @cached_property
     def runs(self) -> list[RerankedData]:
@@ -143,14 +131,14 @@ class Reranking(Answer):
         for spec in self.data_sets:
             for collection in find_collections(spec):
                 collections[collection.name] = collection
-        loaded = []
+        runs = []
         for result in self.results:
             file = result.path(self.folder)
-            first = load_run(first_run_file(file, result.files))
-            run = load_run(reranked_run_file(file, result.files))
+            first_run = load_run(first_run_file(file, result.files))
+            reranked_run = load_run(reranked_run_file(file, result.files))
             collection = collections[str(result.data.collection)]
-            loaded.append(RerankedData(result, collection, first, run))
-        return loaded
+            runs.append(RerankedData(result, collection, first_run, reranked_run))
+        return runs
 
     def cases(self) -> Table:
         """The queries that gained and lost most, two each, with the first document of both runs."""
@@ -243,41 +231,77 @@ def rerank_differences(
     return differences.corrected(gains)
 
 
-def _row(result: Result, gain: PairedDifference) -> dict[str, Any]:
+def _largest_effect(gains: Sequence[PairedDifference]) -> str:
+    """Describe the largest gain or loss: its data set, both scores and the difference."""
+    gain = max(gains, key=lambda gain: abs(gain.difference))
+    reranked_score, first_score = gain.means
+    return (
+        f"{short_task(gain.task)}: {METRIC} goes from {first_score:.3f} to {reranked_score:.3f}, "
+        f"{difference_text(gain, noun='data sets')}, n = {gain.n}."
+    )
+
+
+def _row(result: Result, gain: PairedDifference) -> dict[str, object]:
     """Return a row of the table of gains."""
+    raw_p_value = f"raw {p_value_text(gain.p_value)}"
     return {
         "data set": (short_task(gain.task), f"{result.main.n} queries"),
         f"first stage\n{METRIC}": result.metrics[_FIRST_STAGE],
         f"reranked\n{METRIC}": result.metrics[METRIC],
         "Δ\nreranked − first": difference_cell(gain, strong=gain.significant(ALPHA)),
-        "p\ncorrected": Cell(
-            p_value_text(gain.corrected), f"raw {p_value_text(gain.p_value)}", value=gain.corrected
-        ),
+        "p\ncorrected": Cell(p_value_text(gain.corrected), raw_p_value, value=gain.corrected),
         "won, tied, lost": f"{gain.won}, {gain.tied}, {gain.lost}",
         f"best order\n{METRIC}": result.metrics[f"oracle {METRIC}"],
     }
 
 
+def _short_name(result: Result) -> str:
+    return short_task(str(result.data.collection))
+
+
 def _sorted_gains(result: Result) -> Array:
+    """Return the gain of each query, the largest first."""
     return np.sort(list(result.per_query[_GAIN].values()))[::-1]
 
 
 def _counts_text(gains: Array) -> str:
-    won, lost = int((gains > 0).sum()), int((gains < 0).sum())
-    return f"{won} won, {len(gains) - won - lost} tied, {lost} lost"
+    wins, losses = int(np.sum(gains > 0)), int(np.sum(gains < 0))
+    return f"{wins} won, {len(gains) - wins - losses} tied, {losses} lost"
+
+
+def _draw_gains(axis: Axes, result: Result) -> None:
+    """Draw a bar per query, the largest gain on the left, losses in another colour."""
+    gains = _sorted_gains(result)
+    positions = np.arange(1, len(gains) + 1)
+    for is_drawn, color in ((gains > 0, COLORS[0]), (gains < 0, COLORS[1])):
+        axis.bar(positions[is_drawn], gains[is_drawn], width=1.0, color=color)
+    axis.axhline(0, color=GREY, linewidth=0.8)
+    axis.set(
+        title=plain(_short_name(result)),
+        xlabel=plain(_counts_text(gains)),
+        xlim=(0, len(gains) + 1),
+    )
+
+
+class _Case(NamedTuple):
+    """A query and what reranking gained on it."""
+
+    gain: float
+    query: str
+    data: RerankedData
 
 
 def cases_table(runs: Sequence[RerankedData]) -> Table:
     """The queries that gained and lost most, two each, with the first document of both runs."""
-    changed = []
+    cases = []
     for data in runs:
         for query, gain in data.result.per_query[_GAIN].items():
-            changed.append((gain, query, data))
-    changed.sort(key=lambda case: (-abs(case[0]), case[1]))
-    won = [case for case in changed if case[0] > 0]
-    lost = [case for case in changed if case[0] < 0]
+            cases.append(_Case(gain, query, data))
+    cases.sort(key=lambda case: (-abs(case.gain), case.query))
+    gains = [case for case in cases if case.gain > 0]
+    losses = [case for case in cases if case.gain < 0]
     return Table.of(
-        [_case_row(*case) for case in won[:_CASES] + lost[:_CASES]],
+        [_case_row(case) for case in gains[:_CASES] + losses[:_CASES]],
         note="Relevant documents in bold.",
         empty="No query changed.",
         kind="words",
@@ -287,17 +311,18 @@ def cases_table(runs: Sequence[RerankedData]) -> Table:
     )
 
 
-def _case_row(gain: float, query: str, data: RerankedData) -> dict[str, Any]:
+def _case_row(case: _Case) -> dict[str, object]:
     """Return a row on one query, with the first document before and after."""
-    collection = data.collection
-    row: dict[str, Any] = {
-        "query": (
-            shortened(collection.queries[query]),
-            f"{short_task(collection.name)}, {METRIC} {gain:+.3f}",
-        )
+    collection = case.data.collection
+    gain = f"{short_task(collection.name)}, {METRIC} {case.gain:+.3f}"
+    return {
+        "query": (shortened(collection.queries[case.query]), gain),
+        "first stage": _first_document(case.data.first, case.query, collection),
+        "reranked": _first_document(case.data.run, case.query, collection),
     }
-    for name, run in (("first stage", data.first), ("reranked", data.run)):
-        (document,) = ranking(run, query, 1)
-        is_relevant = collection.qrels[query].get(document, 0) > 0
-        row[name] = Cell(shortened(collection.documents[document]), strong=is_relevant)
-    return row
+
+
+def _first_document(run: Run, query: str, collection: TestCollection) -> Cell:
+    (document,) = ranking(run, query, 1)
+    is_relevant = collection.qrels[query].get(document, 0) > 0
+    return Cell(shortened(collection.documents[document]), strong=is_relevant)

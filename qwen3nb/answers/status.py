@@ -4,8 +4,8 @@ All is read from the pages in ``book/runs``, the notes of failed runs and the re
 loaded and nothing is measured.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -14,7 +14,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.answers.answer import Answer
-from qwen3nb.execution.parameters import Parameter, ParameterError, read_parameters
+from qwen3nb.execution.parameters import ParameterError, read_parameters
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.records.results import Results
@@ -29,7 +29,7 @@ from qwen3nb.report.render.table import Cell, Conclusion, Table, plural
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.imports import DataFrame
 
-_MOST = 8  # maximum number of names listed in a sentence
+_MOST_NAMES = 8  # in a sentence
 _ALWAYS_SHOWN = ("checkpoint", "tier", "training")  # parameters also shown at their defaults
 
 
@@ -52,28 +52,42 @@ class RunPage:
     @property
     def link(self) -> str:
         """Address of the page, relative to the status page."""
-        folder = "" if self.file.parent == paths.book_runs() else "../guide/"
-        return f"{folder}{self.file.stem}.html"
+        name = f"{self.file.stem}.html"
+        if self.file.parent == paths.book_runs():
+            return name
+        return f"../guide/{name}"
 
     @property
     def status(self) -> str:
         """Whether the run finished, and what the page shows if it failed."""
-        if self.failed in ("", self.finished):
-            return "finished, with failures" if self.failed else "finished"
-        return "failed; shows an earlier run" if self.finished else "failed"
+        if not self.failed:
+            return "finished"
+        if self.failed == self.finished:
+            return "finished, with failures"
+        if self.finished:
+            return "failed; shows an earlier run"
+        return "failed"
 
     @property
     def parameters_text(self) -> str:
         """The parameters of the run, without those at their defaults."""
-        declared: Mapping[str, Parameter] = {}
-        with suppress(ParameterError, OSError):  # the notebook is gone, or is not one any more
-            declared = read_parameters(paths.notebooks() / f"{self.notebook}.ipynb")
+        defaults = self._defaults()
         parts = []
         for name, value in self.parameters.items():
-            is_default = name in declared and value == declared[name].default
-            if value != "" and (name in _ALWAYS_SHOWN or not is_default):
-                parts.append(f"{name} {value}")
+            is_default = name in defaults and value == defaults[name]
+            if value == "" or (is_default and name not in _ALWAYS_SHOWN):
+                continue
+            parts.append(f"{name} {value}")
         return ", ".join(parts) or "defaults"
+
+    def _defaults(self) -> dict[str, object]:
+        """Return the defaults of the notebook; empty if it is gone, or is not one any more."""
+        file = paths.notebooks() / f"{self.notebook}.ipynb"
+        try:
+            parameters = read_parameters(file)
+        except (ParameterError, OSError):
+            return {}
+        return {name: parameter.default for name, parameter in parameters.items()}
 
 
 def read_pages() -> Iterator[RunPage]:
@@ -89,18 +103,22 @@ def _read_page(file: Path) -> RunPage | None:
     """Return a page from its metadata; None if they are not ours, or damaged."""
     try:
         metadata = read_json(file)["metadata"]["qwen3nb"]
+        notebook = metadata["notebook"]
+        if not isinstance(notebook, str):
+            return None
         seconds = metadata.get("seconds")
-        page = RunPage(
+        if seconds is not None:
+            seconds = float(seconds)
+        return RunPage(
             file,
-            metadata["notebook"],
-            dict(metadata.get("parameters", {})),
-            None if seconds is None else float(seconds),
-            _time(metadata.get("finished")),
-            _time(metadata.get("failed")),
+            notebook,
+            parameters=dict(metadata.get("parameters", {})),
+            seconds=seconds,
+            finished=_time(metadata.get("finished")),
+            failed=_time(metadata.get("failed")),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return page if isinstance(page.notebook, str) else None
 
 
 def _time(text: str | None) -> str:
@@ -123,44 +141,46 @@ class Status(Answer):
     @property
     def conclusion(self) -> Conclusion:
         """How many runs failed, and whether all records have the same software and data."""
-        failed = sorted(page.name for page in self.pages if page.failed)
-        damaged = sorted(self.unreadable)
+        failures = sorted(page.name for page in self.pages if page.failed)
+        damaged_records = sorted(self.unreadable)
         text = (
-            f"{plural(len(self.pages), 'run')}, {len(failed)} failed{_listed(failed)}; "
-            f"{plural(len(self.results), 'record')}, {len(damaged)} damaged and left out"
-            f"{_listed(damaged)}, {self._made_otherwise()} made with other versions of the "
-            "libraries than are installed"
+            f"{plural(len(self.pages), 'run')}, {len(failures)} "
+            f"failed{_names_in_parentheses(failures)}; "
+            f"{plural(len(self.results), 'record')}, {len(damaged_records)} damaged and left "
+            f"out{_names_in_parentheses(damaged_records)}, {self._records_of_other_versions()} "
+            "made with other versions of the libraries than are installed"
         )
-        mixed = self._tasks_of_several_revisions()
-        if mixed:
-            text += f". Do not compare numbers across the revisions of the data{_listed(mixed)}"
+        tasks = self._tasks_of_several_revisions()
+        if tasks:
+            names = _names_in_parentheses(tasks)
+            text += f". Do not compare numbers across the revisions of the data{names}"
         return Conclusion(f"{text}.")
 
-    def _made_otherwise(self) -> int:
+    def _records_of_other_versions(self) -> int:
         """Return the number of records that were made with other versions of the libraries."""
         installed = Environment.current().versions
         count = 0
         for result in self.results:
-            versions = result.environment.versions
-            if any(versions.get(name, version) != version for name, version in installed.items()):
+            versions = {**installed, **result.environment.versions}
+            if any(versions[name] != installed[name] for name in installed):
                 count += 1
         return count
 
     def _tasks_of_several_revisions(self) -> list[str]:
-        revisions: dict[str, set[str | None]] = {}
+        revisions_by_task = defaultdict(set)
         for result in self.results:
-            revisions.setdefault(result.task.key, set()).add(result.task.revision)
-        return sorted(task for task, of_task in revisions.items() if len(of_task) > 1)
+            revisions_by_task[result.task.key].add(result.task.revision)
+        return sorted(task for task, revisions in revisions_by_task.items() if len(revisions) > 1)
 
     def table(self) -> Table | None:
         """A row per page: parameters, status, duration, end; None without a page."""
         if not self.pages:
             return None
-        in_order = sorted(
+        failures_first = sorted(
             self.pages, key=lambda page: (not page.failed, page.notebook, page.file.stem)
         )
         return Table.of(
-            [_page_row(page) for page in in_order],
+            [_page_row(page) for page in failures_first],
             kind="words",
             name="runs",
             caption=f"The {len(self.pages)} pages of this book, and the parameters of their runs.",
@@ -180,8 +200,9 @@ class Status(Answer):
         """Failed runs and failed tasks, each with its reason; None if nothing failed."""
         rows: list[tuple[object, ...]] = []
         for run in failed_runs():
-            when = run.failed[:19].replace("T", " ")
-            rows.append(((run.page, when), run.reason, "\n".join(run.more) or None))
+            time = run.failed[:19].replace("T", " ")  # without the parts of a second
+            details = "\n".join(run.more) or None
+            rows.append(((run.page, time), run.reason, details))
         for task, reason in sorted(load_failures().items()):
             rows.append((task, reason, "the task's .error.txt next to the records"))
         if not rows:
@@ -200,28 +221,35 @@ class Status(Answer):
         Args:
             verify: whether to verify them; otherwise records are only counted.
         """
-        problems: dict[Path, list[str]] = {}
+        messages_of_files: dict[Path, list[str]] = {}
         counts = []
-        for folder, kind in zip(record_folders(), ("", " of sets of prompts"), strict=False):
+        kinds = ("records", "records of sets of prompts")
+        # A study without sets of prompts only has the first folder.
+        for folder, kind in zip(record_folders(), kinds, strict=False):
             files = result_files(folder)
-            count = f"{len(files)} records{kind}"
+            count = f"{len(files)} {kind}"
             if verify:
-                problems |= verify_folder(folder, fresh=False)
-                consistent = sum(file not in problems for file in files)
-                count = f"{consistent} of {count}"
+                messages_of_files |= verify_folder(folder, fresh=False)
+                consistent_files = sum(file not in messages_of_files for file in files)
+                count = f"{consistent_files} of {count}"
             counts.append(count)
         state = " are consistent" if verify else ", not verified"
-        caption = ""
-        if problems:
-            caption = "Records that are inconsistent with themselves or their files."
+        note = (
+            f"{' and '.join(counts)}{state}. See `qwen3nb verify --help` for what is checked, and "
+            "what is not."
+        )
+        if not messages_of_files:
+            return Table((), (), note, kind="facts")
         return Table.of(
-            [(paths.shown(file), "; ".join(messages)) for file, messages in problems.items()],
-            ("file", "inconsistent") if problems else (),
-            note=f"{' and '.join(counts)}{state}. See `qwen3nb verify --help` for what is checked, "
-            "and what is not.",
+            [
+                (paths.shown(file), "; ".join(messages))
+                for file, messages in messages_of_files.items()
+            ],
+            ("file", "inconsistent"),
+            note=note,
             kind="facts",
-            name="verification" if problems else "",
-            caption=caption,
+            name="verification",
+            caption="Records that are inconsistent with themselves or their files.",
         )
 
 
@@ -237,13 +265,13 @@ def _page_row(page: RunPage) -> dict[str, object]:
     }
 
 
-def _listed(names: list[str]) -> str:
+def _names_in_parentheses(names: list[str]) -> str:
     """Return the first names in parentheses, and the number of the others."""
     if not names:
         return ""
-    text = ", ".join(names[:_MOST])
-    if len(names) > _MOST:
-        text += f" and {len(names) - _MOST} more"
+    text = ", ".join(names[:_MOST_NAMES])
+    if len(names) > _MOST_NAMES:
+        text += f" and {len(names) - _MOST_NAMES} more"
     return f" ({text})"
 
 
@@ -252,6 +280,9 @@ def status(results: Iterable[Result] | None = None) -> Status:
 
     By default, ``results`` are all records of the study.
     """
-    records = load_results() if results is None else results
-    unreadable = tuple(records.unreadable) if isinstance(records, Results) else ()
-    return Status(tuple(records), unreadable)
+    if results is None:
+        results = load_results()
+    unreadable: tuple[str, ...] = ()
+    if isinstance(results, Results):
+        unreadable = tuple(results.unreadable)
+    return Status(tuple(results), unreadable)

@@ -275,7 +275,9 @@ def trainings(
     logs = _read(_last_checkpoints(base), _log_of_trainer, problems)
     logs += _read(find_logs(folders), read_log, problems)
     conflicts_of_runs = _read(find_logs(folders, CONFLICTS), read_conflicts, problems)
-    for run in (*logs, *conflicts_of_runs):
+    for log in logs:
+        problems += [f"{log.name}: {note}" for note in log.notes]
+    for run in conflicts_of_runs:
         problems += [f"{run.name}: {note}" for note in run.notes]
     return Trainings(
         tuple(trajectories(records, tasks=tasks, metric=metric)),

@@ -30,6 +30,7 @@ from qwen3nb.answers.leaderboard import (
     sts_table,
 )
 from qwen3nb.answers.one_model import (
+    PlannedRun,
     model_and_run_table,
     parts_table,
     per_query_figure,
@@ -106,7 +107,7 @@ def pages(results, text):
         "suite_table": suite_table(summarise(own, requested=[text], reasons={text: text})),
         "checks_table": Checks(checks).table(),
         "preflight_table": preflight_table(ready),
-        "sweep_table": sweep_table([(text, text), ("m", text)]),
+        "sweep_table": sweep_table([PlannedRun(text, None, text), PlannedRun("m", None, text)]),
         "checks_conclusion": Checks(checks).conclusion,
         "plan_by_type_table": plan_by_type_table(planned),
         "leaderboard": q.leaderboard(results, comparison=tested, links=links).table(),

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from qwen3nb.answers.all_results import write_all_results
 from qwen3nb.answers.evaluation import Evaluation
+from qwen3nb.answers.one_model import PlannedRun
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.availability import load_checked
 from qwen3nb.evaluation.mteb.plan import Preflight, preflight
@@ -29,12 +30,21 @@ from qwen3nb.records.store import load_results
 from qwen3nb.utils.choices import check_choice, split_names
 
 
-class LookArguments(TypedDict, total=False):
-    """The other arguments of `look`."""
+class CheckArguments(TypedDict, total=False):
+    """How the needs of a run are checked; see `check_needs`."""
 
     data_needed: bool
     fresh: bool
     tokens_per_second: float
+
+
+class CheckedRun(NamedTuple):
+    """A loaded model, what it is to be evaluated on, and what that needs."""
+
+    model: Any
+    tasks: list[Any]  # MTEB's objects; none for other data
+    run: Run
+    preflight: Preflight
 
 
 class EvaluationArguments(OptionArguments, total=False):
@@ -54,7 +64,7 @@ class EvaluationArguments(OptionArguments, total=False):
     output_dir: str
 
 
-def look(
+def check_needs(
     model: Model,
     *,
     only: Collection[str] = (),
@@ -62,10 +72,9 @@ def look(
     fresh: bool = False,
     tokens_per_second: float = 0,
     **arguments: Unpack[EvaluationArguments],
-) -> tuple[Any, list[Any], Run, Preflight]:
+) -> CheckedRun:
     """Check data and weights, load the model, encode a few batches and estimate the needs.
 
-    Return the loaded model, its MTEB tasks (none for other data), the run and what it needs.
     Arguments and errors are those of `check_and_evaluate`. With ``fresh``, stored records and
     vectors count for nothing; without ``data_needed``, data may be missing.
     """
@@ -83,9 +92,11 @@ def look(
         runs=arguments.get("runs", False),
         fresh=fresh,
     )
-    loaded = load_checked(model, tasks, run, tier=selection["tier"], limit=limit, data=data_needed)
-    planned = preflight(loaded, tasks, run, limit=limit, tokens_per_second=tokens_per_second)
-    return loaded, tasks, run, planned
+    loaded_model = load_checked(
+        model, tasks, run, tier=selection["tier"], limit=limit, data=data_needed
+    )
+    needs = preflight(loaded_model, tasks, run, limit=limit, tokens_per_second=tokens_per_second)
+    return CheckedRun(loaded_model, tasks, run, needs)
 
 
 def _selection(arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -93,48 +104,50 @@ def _selection(arguments: Mapping[str, Any]) -> dict[str, str]:
     return {name: arguments.get(name, "") for name in SELECTION}
 
 
-def look_as_stated(
-    values: Mapping[str, Any], **how: Unpack[LookArguments]
-) -> tuple[Any, list[Any], Run, Preflight]:
-    """Return `look` of the parameters of ``eval.ipynb``."""
+def check_needs_of_parameters(
+    parameters: Mapping[str, Any], **check: Unpack[CheckArguments]
+) -> CheckedRun:
+    """Return `check_needs` of the parameters of ``eval.ipynb``."""
     names = EvaluationArguments.__annotations__.keys() - OPTIONS.keys()
-    arguments: Any = {name: values[name] for name in names if name in values}
-    return look(Model.from_parameters(values), **arguments, **how)
+    arguments: Any = {name: parameters[name] for name in names if name in parameters}
+    return check_needs(Model.from_parameters(parameters), **arguments, **check)
 
 
 def plan_runs(
     runs: Iterable[Mapping[str, Any]], *, tokens_per_second: float = 0
-) -> list[tuple[str, Preflight | str]]:
-    """Return the needs of runs of ``eval.ipynb`` by model, as if nothing were stored; or a reason.
+) -> list[PlannedRun]:
+    """Return the needs of runs of ``eval.ipynb``, as if nothing were stored.
 
-    Of models with the same settings and the same ``config.json``, one is loaded and timed. Data may
-    be missing. For ``tokens_per_second`` see `preflight`.
+    ``runs`` are their parameters. Of models with the same settings and the same ``config.json``,
+    one is loaded and timed. Data may be missing. For ``tokens_per_second`` see `preflight`.
     """
     needs_by_shape: dict[str, Preflight] = {}
-    planned: list[tuple[str, Preflight | str]] = []
-    for values in runs:
-        spec = values["checkpoint"]
+    planned_runs = []
+    for parameters in runs:
+        spec = parameters["checkpoint"]
         try:
-            shape = _shape(values)
+            shape = _shape(parameters)
             if shape not in needs_by_shape:
-                needs_by_shape[shape] = look_as_stated(
-                    values, fresh=True, data_needed=False, tokens_per_second=tokens_per_second
-                )[-1]
-            planned.append((spec, needs_by_shape[shape]))
+                checked = check_needs_of_parameters(
+                    parameters, fresh=True, data_needed=False, tokens_per_second=tokens_per_second
+                )
+                needs_by_shape[shape] = checked.preflight
+            planned_runs.append(PlannedRun(spec, needs_by_shape[shape]))
         except ValueError as error:  # such a run would fail; the others would not
-            planned.append((spec, str(error).splitlines()[0]))
-    return planned
+            first_line = str(error).splitlines()[0]
+            planned_runs.append(PlannedRun(spec, None, problem=first_line))
+    return planned_runs
 
 
-def _shape(values: Mapping[str, Any]) -> str:
+def _shape(parameters: Mapping[str, Any]) -> str:
     """Return what the time and memory of a run depend on, as text."""
-    spec = values["checkpoint"]
-    source = find_source(spec, base=values["base"])
+    spec = parameters["checkpoint"]
+    source = find_source(spec, base=parameters["base"])
     config: Any = spec
     if source.folder is not None:
         config = source.folder.object("config.json")
-    others = sorted({**values, "checkpoint": "", "baseline": ""}.items())
-    return repr((source.kind.name, config, others))
+    settings = {**parameters, "checkpoint": "", "baseline": ""}
+    return repr((source.kind.name, config, sorted(settings.items())))
 
 
 def check_and_evaluate(
@@ -166,22 +179,22 @@ def check_and_evaluate(
             if others remain.
         EncoderError: a batch does not fit into memory, or a vector is not finite.
     """
-    stated = _with_options(checkpoint, arguments)
+    model = _with_options(checkpoint, arguments)
     if baseline and not only:
         records = load_results(arguments.get("output_dir") or None, adapters=False)
         check_choice("baseline", baseline, sorted({result.model.label for result in records}))
     prompts = arguments.get("prompts")
-    sets = names_prompt_set(prompts)
-    model, tasks, run, ready = look(stated, only=only, **arguments)
-    if sets and not takes_prompts(model):
-        raise SpecError(f"{stated.spec} takes no prompts; a set of them is for an encoder")
-    ready.require()
+    has_prompt_set = names_prompt_set(prompts)
+    loaded_model, tasks, run, needs = check_needs(model, only=only, **arguments)
+    if has_prompt_set and not takes_prompts(loaded_model):
+        raise SpecError(f"{model.spec} takes no prompts; a set of them is for an encoder")
+    needs.require()
     selection = _selection(arguments)
     data, limit = arguments.get("data", ""), arguments.get("limit", 0)
-    tasks = [task for task in tasks if task_key(task, limit=limit) not in ready.left_out]
+    tasks = [task for task in tasks if task_key(task, limit=limit) not in needs.left_out]
     folders = split_names(data)
     evaluation = evaluate(
-        model,
+        loaded_model,
         folders or None,
         tier=selection["tier"],
         tasks=None if folders else tasks,
@@ -191,35 +204,41 @@ def check_and_evaluate(
         seed=run.seed,
         batch_size=run.batch_size,
         config={
-            "checkpoint": stated.spec,
+            "checkpoint": model.spec,
             **selection,
             "data": data,
             "limit": limit,
-            **stated.recorded(),
-            **_prompts_and_base(stated, prompts),
+            **model.recorded(),
+            **_prompts_and_base(model, prompts),
             "baseline": baseline,
         },
         runs=run.runs,
         strict=False,
     )
-    if sets:
+    if has_prompt_set:
         evaluate_prompts(
-            model, str(prompts), folders or tasks, evaluation.results, run=run, limit=limit
+            loaded_model, str(prompts), folders or tasks, evaluation.results, run=run, limit=limit
         )
     if not only:
         write_all_results(run.output)
-    has_own_prompts = stated.prompts or stated.prefix
-    part = data or any(value for name, value in selection.items() if name != "tier")
     return Evaluation(
-        model=model,
+        model=loaded_model,
         sources=[*folders] or tasks,
-        requested=[each.task for each in ready.planned],
-        evaluation=replace(evaluation, skipped={**evaluation.skipped, **ready.left_out}),
+        requested=[task.task for task in needs.planned],
+        evaluation=replace(evaluation, skipped={**evaluation.skipped, **needs.left_out}),
         run=run,
         baseline=baseline,
-        tier="" if part else selection["tier"],
-        caution=_caution(model.source, has_own_prompts),
+        tier=_whole_tier(selection, data),
+        caution=_caution(loaded_model.source, model),
     )
+
+
+def _whole_tier(selection: Mapping[str, str], data: str) -> str:
+    """Return the tier if all of it was selected, else nothing."""
+    narrowing = [value for name, value in selection.items() if value and name != "tier"]
+    if data or narrowing:
+        return ""
+    return selection["tier"]
 
 
 def _with_options(checkpoint: Model | str, arguments: Mapping[str, Any]) -> Model:
@@ -239,12 +258,12 @@ def _prompts_and_base(model: Model, prompts: object) -> dict[str, object]:
     """Return the prompts, as they were written, and the base; without those that are not given."""
     if not prompts and model.prompts is not None:
         prompts = prompts_line(parse_prompts(model.prompts) or {})
-    stated = {"prompts": prompts, "base": model.base}
-    return {name: value for name, value in stated.items() if value}
+    settings = {"prompts": prompts, "base": model.base}
+    return {name: value for name, value in settings.items() if value}
 
 
-def _caution(source: Source, has_own_prompts: object) -> str:
+def _caution(source: Source, model: Model) -> str:
     """Return the warning about a model's prompts; none with a prefix of the user's."""
-    if not has_own_prompts:
-        return prompt_warning(source)
-    return prompt_warning(replace(source, prompts={}), source.prompts)
+    if model.prompts or model.prefix:
+        return prompt_warning(replace(source, prompts={}), source.prompts)
+    return prompt_warning(source)

@@ -10,7 +10,7 @@ import pytest
 from helpers.study import TEXTS, write_retrieval
 
 from qwen3nb.answers.data import Data
-from qwen3nb.answers.one_model import preflight_table, sweep_table
+from qwen3nb.answers.one_model import PlannedRun, preflight_table, sweep_table
 from qwen3nb.datasets.mirror import MirrorError, data_revision
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 from qwen3nb.evaluation.evaluate import evaluate
@@ -236,7 +236,7 @@ def test_a_search_that_memory_cannot_hold_is_refused(encoder_folder, monkeypatch
     note = preflight_table(ready).note
     assert note.startswith("1 of 4 tasks to run. Left out: FEVER (it needs about 0.")
     assert "run it with --tasks on a larger machine)" in note
-    table = sweep_table([("m", ready)])
+    table = sweep_table([PlannedRun("m", ready)])
     assert table.rows[0][-1].text.startswith("left out: FEVER, FEVERHardNegatives, NQ")
     monkeypatch.setattr(whole_plan, "available_memory", lambda: needed)
     assert not preflight(encoder).left_out
@@ -296,11 +296,11 @@ def test_sums_of_a_sweep(monkeypatch, encoder_folder, tmp_path):
     assert replace(ready, gpu=True).hours == (1.0, 1.5)
     timed = []
 
-    def look(model, **_):
+    def check_needs(model, **_):
         timed.append(model.spec)
-        return None, [], None, ready
+        return checked_run.CheckedRun(None, [], None, ready)
 
-    monkeypatch.setattr(checked_run, "look", look)
+    monkeypatch.setattr(checked_run, "check_needs", check_needs)
     twin = shutil.copytree(encoder_folder, tmp_path / "twin")
     names = [str(encoder_folder), str(twin), "random", "nothing/at all"]
     runs = [{"checkpoint": name, "base": "", "tier": "smoke"} for name in names]
