@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from warnings import catch_warnings
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from qwen3nb.analysis.calibration import Share
@@ -45,6 +45,7 @@ from qwen3nb.bench.populations import (
     PAIRS,
     SCORES,
     SYSTEMS,
+    DrawPair,
     DrawScores,
     Generator,
     exchanged,
@@ -84,8 +85,18 @@ _NOMINAL = {
 }
 
 Booleans: TypeAlias = NDArray[np.bool_]
-# Outcomes of simulations, by method, kind and process.
-Outcomes: TypeAlias = dict[tuple[str, str, str], Any]
+
+
+class _Key(NamedTuple):
+    """What an outcome is of."""
+
+    method: str
+    kind: str
+    process: str
+
+
+# Of one simulation, or of each of a batch.
+Outcomes: TypeAlias = dict[_Key, ArrayLike]
 
 
 @dataclass(frozen=True)
@@ -97,12 +108,19 @@ class _Sample:
     truth: float
     n: int
 
+    def key(self, method: str, kind: str) -> _Key:
+        """Return the key of an outcome on this population."""
+        return _Key(method, kind, self.process)
+
 
 @dataclass(frozen=True)
 class _Question:
     """What is simulated, and which random numbers are its own."""
 
     measure: Callable[[_Sample, Generator, Sequence[int]], Outcomes]
+    populations: Mapping[str, Any]
+    sizes: Sequence[int]
+    batches: int
     truth: Callable[[Any, Generator], Any] = lambda draw, generator: 0.0  # its mean is the truth
     salt: int = 0
     first: int = 0  # number of its first population
@@ -134,40 +152,74 @@ def calibrate(
     Raises:
         ValueError: a function that is not found or fails, or a result of another kind.
     """
+    matrices = _score_matrices(records)
+    pairs = PAIRS | {name: partial(fitted, scores) for name, scores in matrices.items()}
+    methods = {function: method_of(function)} if function else METHODS
+    tests = _Question(
+        partial(_test_outcomes, methods),
+        pairs,
+        sizes or SIZES,
+        batches=math.ceil(simulations / _BATCH),
+        truth=_mean_difference,
+    )
+    shares = _simulate(tests, seed)
+    if function:
+        return shares
+    families = FAMILIES | {name: partial(exchanged, scores) for name, scores in matrices.items()}
+    for question in _other_questions(families, sizes, simulations):
+        shares += _simulate(question, seed)
+    for outcome in conditions(simulations, seed):
+        if len(outcome.held):
+            key = _Key(outcome.method, outcome.kind, outcome.process)
+            shares.append(_share(key, str(outcome.n), outcome.held))
+    return shares
+
+
+def _score_matrices(records: Path | None) -> dict[str, Array]:
+    """Return scores of systems (S, N), by name: those stored here, and those of a folder."""
     matrices = {"PyDocs": np.array(read_json(FITTED)["scores"])}
     if records:
         paired_tasks, _ = pair_results(load_results(records))
         for task in paired_tasks:
             matrices[f"{task.task} {task.metric}"] = task.scores
-    pairs = PAIRS | {name: partial(fitted, scores) for name, scores in matrices.items()}
-    families = FAMILIES | {name: partial(exchanged, scores) for name, scores in matrices.items()}
-    methods = METHODS
-    if function:
-        methods = {function: method_of(function)}
-    run = partial(_simulate, seed=seed)
-    tests = _Question(partial(_test_outcomes, methods), truth=_mean_difference)
-    shares = run(tests, pairs, sizes or SIZES, math.ceil(simulations / _BATCH))
-    if function:
-        return shares
+    return matrices
+
+
+def _other_questions(
+    families: Mapping[str, DrawScores], sizes: Sequence[int], simulations: int
+) -> Iterator[_Question]:
+    """Yield what is simulated besides the tests of two systems."""
+    yield _Question(
+        partial(_equivalence_outcomes, simulations), PAIRS, sizes or FEW_SIZES, batches=1, salt=1
+    )
     two_fifths = _batches(0.4 * simulations)
-    a_fifth = _batches(0.2 * simulations)
-    equivalence = _Question(partial(_equivalence_outcomes, simulations), salt=1)
-    shares += run(equivalence, PAIRS, sizes or FEW_SIZES, 1)
-    means = _Question(_mean_outcomes, truth=lambda draw, generator: draw(generator, (_LARGE,)))
-    shares += run(means, SCORES, sizes or SCORE_SIZES, two_fifths)
-    correlations = _Question(_correlation_outcomes, truth=_large_correlation, first=99)
-    rated = {"Spearman": ratings}
-    shares += run(correlations, rated, sizes or SCORE_SIZES, two_fifths * _BATCH // 4)
-    trainings = _Question(_training_outcomes, of_seeds=True)
-    for noise in (0.1, 0.01):
-        shares += run(trainings, {f"noise {noise:g}": noise}, SEEDS, a_fifth)
-    corrections = _Question(_family_outcomes, truth=_three_errors, salt=2)
-    shares += run(corrections, families, sizes or FAMILY_SIZES, round(0.2 * simulations) or 1)
-    for outcome in conditions(simulations, seed):
-        if len(outcome.held):
-            name = (outcome.method, outcome.kind, outcome.process)
-            shares.append(_share(*name, str(outcome.n), outcome.held))
-    return shares
+    yield _Question(
+        _mean_outcomes,
+        SCORES,
+        sizes or SCORE_SIZES,
+        two_fifths,
+        truth=lambda draw, generator: draw(generator, (_LARGE,)),
+    )
+    yield _Question(
+        _correlation_outcomes,
+        {"Spearman": ratings},
+        sizes or SCORE_SIZES,
+        batches=two_fifths * _BATCH // 4,  # of one sample each
+        truth=_large_correlation,
+        first=99,
+    )
+    noise = {f"noise {deviation:g}": deviation for deviation in (0.1, 0.01)}
+    yield _Question(
+        _training_outcomes, noise, SEEDS, batches=_batches(0.2 * simulations), of_seeds=True
+    )
+    yield _Question(
+        _family_outcomes,
+        families,
+        sizes or FAMILY_SIZES,
+        batches=round(0.2 * simulations) or 1,  # of one sample each
+        truth=_three_errors,
+        salt=2,
+    )
 
 
 def _batches(simulations: float) -> int:
@@ -175,61 +227,57 @@ def _batches(simulations: float) -> int:
     return math.ceil(round(simulations) / _BATCH) or 1
 
 
-def _simulate(
-    question: _Question,
-    populations: Mapping[str, Any],
-    sizes: Sequence[int],
-    batches: int,
-    *,
-    seed: int,
-) -> list[Share]:
+def _simulate(question: _Question, seed: int) -> list[Share]:
     """Return the share, or mean, of each outcome over all simulations, per population and size."""
     shares = []
-    bar = tqdm(populations.items(), desc="simulations", unit="population")
-    for index, (process, draw) in enumerate(bar, question.first):
-        truth = float(np.mean(question.truth(draw, np.random.default_rng((seed, index)))))
-        for n in sizes:
+    populations = tqdm(question.populations.items(), desc="simulations", unit="population")
+    for number, (process, draw) in enumerate(populations, question.first):
+        truth = float(np.mean(question.truth(draw, np.random.default_rng((seed, number)))))
+        for n in question.sizes:
             sample = _Sample(process, draw, truth, n)
-            key: tuple[int, ...] = (seed, index, n)
+            entropy: tuple[int, ...] = (seed, number, n)
             label = str(n)
             if question.of_seeds:
-                key = (seed, n)
+                entropy = (seed, n)
                 label = f"{n} x {QUERIES}"
-            for name, outcomes in _outcomes(question, sample, key, batches).items():
-                shares.append(_share(*name, label, np.hstack(outcomes)))
+            for key, outcomes in _outcomes(question, sample, entropy).items():
+                shares.append(_share(key, label, np.hstack(outcomes)))
     return shares
 
 
 def _outcomes(
-    question: _Question, sample: _Sample, key: tuple[int, ...], batches: int
-) -> Mapping[tuple[str, str, str], list[Any]]:
-    """Return the outcomes of all batches; ``key`` seeds their random numbers."""
-    generator = np.random.default_rng((*key, question.salt) if question.salt else key)
-    outcomes: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+    question: _Question, sample: _Sample, entropy: tuple[int, ...]
+) -> Mapping[_Key, list[ArrayLike]]:
+    """Return the outcomes of all batches; ``entropy`` seeds their random numbers."""
+    seed = entropy
+    if question.salt:
+        seed = (*entropy, question.salt)
+    generator = np.random.default_rng(seed)
+    outcomes: dict[_Key, list[ArrayLike]] = defaultdict(list)
     # Of tied samples, a method may divide by 0; what it returns counts as it is.
     with np.errstate(all="ignore"), catch_warnings(action="ignore", category=RuntimeWarning):
-        for batch in range(batches):
-            for name, outcome in question.measure(sample, generator, (*key, batch)).items():
-                outcomes[name].append(outcome)
+        for batch in range(question.batches):
+            measured = question.measure(sample, generator, (*entropy, batch))
+            for key, outcome in measured.items():
+                outcomes[key].append(outcome)
     return outcomes
 
 
-def _share(method: str, kind: str, process: str, n: str, outcomes: Array) -> Share:
+def _share(key: _Key, n: str, outcomes: Array) -> Share:
     """Return the share of simulations with an outcome, and the range of the nominal share."""
     count = len(outcomes)
     share = float(outcomes.sum() / count)
-    nominal = _NOMINAL.get(kind, _NOMINAL.get(method))
+    nominal = _NOMINAL.get(key.kind, _NOMINAL.get(key.method))
     if not nominal:
-        return Share(method, kind, process, n, count, share, nominal, None, None)
+        return Share(*key, n, count, share, nominal, None, None)
+    # How often the outcome is seen in 99 % of the simulations if the nominal share is right.
     low, high = stats.binom.interval(0.99, count, nominal)
-    return Share(
-        method, kind, process, n, count, share, nominal, float(low / count), float(high / count)
-    )
+    return Share(*key, n, count, share, nominal, float(low / count), float(high / count))
 
 
-def _mean_difference(draw: Any, generator: Generator) -> Any:
+def _mean_difference(draw: DrawPair, generator: Generator) -> Array | float:
     """The true difference of a pair; of recorded scores, those of the pairs that are drawn."""
-    _, _, truth = draw(generator, (1, _LARGE // 10), True)
+    _, _, truth = draw(generator, (1, _LARGE // 10), shift=True)
     return truth
 
 
@@ -241,7 +289,8 @@ def _large_correlation(draw: Any, generator: Generator) -> float:
 def _three_errors(draw: DrawScores, generator: Generator) -> float:
     """Three standard errors of the difference of two systems, on a single query."""
     scores = draw(generator, (_LARGE // 10, SYSTEMS))
-    return 3.0 * float((scores[:, 0] - scores[:, -1]).std())
+    first, last = scores[:, 0], scores[:, -1]
+    return 3.0 * float((first - last).std())
 
 
 # Outcomes of a batch of simulations.
@@ -252,58 +301,60 @@ def _test_outcomes(
 ) -> Outcomes:
     """False positives and power of tests, coverage of intervals."""
     shape = (sample.n, _BATCH)
-    equal_a, equal_b, _ = sample.draw(generator, shape, False)
-    better, other, truth = sample.draw(generator, shape, True)
+    equal_a, equal_b, _ = sample.draw(generator, shape, shift=False)
+    better, worse, truth = sample.draw(generator, shape, shift=True)
     outcomes: Outcomes = {}
     for name, method in methods.items():
-        result = method(better, other, seed)
-        if result.ndim == 2:
-            outcomes[name, "coverage", sample.process] = _contain(result, truth)
-            continue
-        outcomes[name, "false positives", sample.process] = method(equal_a, equal_b, seed) < ALPHA
-        outcomes[name, "power", f"{sample.process}, {sample.truth:.3f}"] = result < ALPHA
+        result = method(better, worse, seed)
+        is_interval = result.ndim == 2
+        if is_interval:
+            outcomes[sample.key(name, "coverage")] = _contain(result, truth)
+        else:
+            p_values_of_equal = method(equal_a, equal_b, seed)
+            outcomes[sample.key(name, "false positives")] = p_values_of_equal < ALPHA
+            process = f"{sample.process}, {sample.truth:.3f}"
+            outcomes[_Key(name, "power", process)] = result < ALPHA
     if sample.process == "normal" and methods is METHODS:
-        outcomes[_MDE, "power", sample.process] = _detected(sample.n, generator)
+        outcomes[sample.key(_MDE, "power")] = _detected(sample.n, generator)
     return outcomes
 
 
 def _detected(n: int, generator: Generator) -> Booleans:
     """Whether a t-test finds an effect of the size that n queries are said to show."""
-    unit = stats.zscore(np.arange(n), ddof=1)
-    effect = minimum_detectable_effect(unit, np.zeros(n)) or 0.0
-    test = stats.ttest_1samp(generator.normal(effect, 1.0, size=(n, _BATCH)), 0.0)
-    detected: Booleans = test.pvalue < ALPHA
-    return detected
+    of_deviation_one = stats.zscore(np.arange(n), ddof=1)
+    effect = minimum_detectable_effect(of_deviation_one, np.zeros(n)) or 0.0
+    differences = generator.normal(effect, 1.0, size=(n, _BATCH))
+    test = stats.ttest_1samp(differences, 0.0)
+    return np.asarray(test.pvalue < ALPHA)
 
 
 def _equivalence_outcomes(
     count: int, sample: _Sample, generator: Generator, seed: Sequence[int]
 ) -> Outcomes:
     """Whether two systems are called equivalent whose true difference is the margin."""
-    a, b, truth = sample.draw(generator, (sample.n, count), True)
+    a, b, truth = sample.draw(generator, (sample.n, count), shift=True)
     differences = a - b
     margin = float(truth) * (1 - 1e-9)
-    half_width = stats.t.ppf(1 - ALPHA, sample.n - 1) * stats.sem(differences)
     ends = intervals.difference_intervals(differences.T, level=LEVEL)
-    within = [intervals.within(interval, margin) for interval in ends]
+    is_within = [intervals.within(interval, margin) for interval in ends]
+    # Schuirmann 1987: both one-sided tests reject if the interval of level .90 is within.
+    half_width = stats.t.ppf(1 - ALPHA, sample.n - 1) * stats.sem(differences)
+    is_rejected = half_width < margin - abs(differences.mean(axis=0))
     kind = "false equivalence"
     return {
-        (INTERVALS["widened"], kind, sample.process): within,
-        ("two one-sided t-tests", kind, sample.process): (
-            half_width < margin - abs(differences.mean(axis=0))
-        ),
+        sample.key(INTERVALS["widened"], kind): is_within,
+        sample.key("two one-sided t-tests", kind): is_rejected,
     }
 
 
 def _mean_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int]) -> Outcomes:
     """Coverage of the intervals of scores."""
     values = sample.draw(generator, (sample.n, _BATCH))
-    zero = np.zeros((1, 1))
+    zero = np.zeros((1, 1))  # a mean is its difference from 0
     ends = {}
     if sample.process != "V-measure":  # whose draws lack no rare queries
-        ends["widened"] = interval_ends(
-            intervals.mean_interval(column, level=LEVEL)[1] for column in values.T
-        )
+        widened = [intervals.mean_interval(column, level=LEVEL) for column in values.T]
+        ends["widened"] = interval_ends(interval for _, interval in widened)
     ends["student"] = student(values, zero)
     ends["percentile"] = percentile(values, zero, seed)
     return _coverage(sample, ends)
@@ -312,10 +363,12 @@ def _mean_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int]) -
 def _correlation_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int]) -> Outcomes:
     """Coverage of the intervals of Spearman's correlation, of one sample."""
     first, second = sample.draw(generator, sample.n)
-    picks = generator.integers(0, sample.n, size=(DRAWS // 4, sample.n))
-    drawn = AGGREGATES["spearman"](np.stack([first[picks], second[picks]], axis=-1))
+    rows = generator.integers(0, sample.n, size=(DRAWS // 4, sample.n))
+    resamples = np.stack([first[rows], second[rows]], axis=-1)
+    correlations = AGGREGATES["spearman"](resamples)
+    is_defined = np.isfinite(correlations)
+    bootstrap = resampling.percentile_interval(correlations[is_defined], level=LEVEL)
     fisher = intervals.correlation_interval(first, second, how="spearman", level=LEVEL)
-    bootstrap = resampling.percentile_interval(drawn[np.isfinite(drawn)], level=LEVEL)
     ends = {"fisher": interval_ends([fisher]), "percentile": interval_ends([bootstrap])}
     return _coverage(sample, ends)
 
@@ -323,8 +376,8 @@ def _correlation_outcomes(sample: _Sample, generator: Generator, seed: Sequence[
 def _coverage(sample: _Sample, ends: Mapping[str, Array]) -> Outcomes:
     """Whether intervals by several methods contain the true value."""
     outcomes: Outcomes = {}
-    for name, ends_of_method in ends.items():
-        key = (INTERVALS[name], "score coverage", sample.process)
+    for method, ends_of_method in ends.items():
+        key = sample.key(INTERVALS[method], "score coverage")
         outcomes[key] = _contain(ends_of_method, sample.truth)
     return outcomes
 
@@ -336,19 +389,20 @@ def _training_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int
     deviation 0.01) and noise. With little noise, most of the variance is between seeds, and a few
     seeds estimate it poorly.
     """
-    shape = (2, sample.n, _BATCH)  # of specialist and joint runs
-    level = np.array([0.5, 0.5 * (1 - TRUE_TIR)])[:, None, None]
-    difficulty = generator.normal(0, 0.3, size=(QUERIES, 1, 1, _BATCH))
-    effect = generator.normal(0, 0.01, size=shape)
-    noise = generator.normal(0, sample.draw, size=(QUERIES, *shape))
-    all_scores = level + effect + difficulty + noise
+    seeds = sample.n
+    of_runs = (2, seeds, _BATCH)  # specialists and joint runs
+    levels = np.array([0.5, 0.5 * (1 - TRUE_TIR)])[:, None, None]
+    difficulties = generator.normal(0, 0.3, size=(QUERIES, 1, 1, _BATCH))
+    seed_effects = generator.normal(0, 0.01, size=of_runs)
+    noise = generator.normal(0, sample.draw, size=(QUERIES, *of_runs))
+    all_scores = levels + seed_effects + difficulties + noise
     queries = tuple(str(query) for query in range(QUERIES))
     found = []
-    for scores in np.moveaxis(all_scores, -1, 0):
+    for scores in np.moveaxis(all_scores, -1, 0):  # of each simulation
         data = DataSetScores(scores.mean(axis=0), QueryScores(queries, scores))
-        interference = estimate("simulated", range(sample.n), [data], gate=Gate())
+        interference = estimate("simulated", range(seeds), [data], gate=Gate())
         found.append(interference.estimate.interval)
-    key = ("TIR over seeds and queries", "coverage", sample.process)
+    key = sample.key("TIR over seeds and queries", "coverage")
     return {key: _contain(interval_ends(found), TRUE_TIR)}
 
 
@@ -365,16 +419,18 @@ def _family_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int])
     """
     scores = sample.draw(generator, (sample.n, SYSTEMS))
     outcomes: Outcomes = {}
-    for method, rejected in _rejected(scores, seed).items():
-        process = f"{sample.process}, complete"
-        outcomes[method, "family-wise error", process] = rejected.any()
-    scores[:, SYSTEMS // 2 :] += sample.truth / np.sqrt(sample.n)
-    for method, rejected in _rejected(scores, seed).items():
-        process = f"{sample.process}, partial"
-        errors = rejected & ~_DIFFER
-        outcomes[method, "family-wise error", process] = errors.any()
-        outcomes[method, "family power", process] = rejected[_DIFFER].mean()
-        outcomes[method, "false discoveries", process] = errors.sum() / max(1, rejected.sum())
+    process = f"{sample.process}, complete"
+    for method, is_rejected in _rejected(scores, seed).items():
+        outcomes[_Key(method, "family-wise error", process)] = is_rejected.any()
+    three_errors = sample.truth / np.sqrt(sample.n)
+    scores[:, SYSTEMS // 2 :] += three_errors
+    process = f"{sample.process}, partial"
+    for method, is_rejected in _rejected(scores, seed).items():
+        is_error = is_rejected & ~_DIFFER
+        share_of_errors = is_error.sum() / max(1, is_rejected.sum())
+        outcomes[_Key(method, "family-wise error", process)] = is_error.any()
+        outcomes[_Key(method, "family power", process)] = is_rejected[_DIFFER].mean()
+        outcomes[_Key(method, "false discoveries", process)] = share_of_errors
     return outcomes
 
 

@@ -42,10 +42,17 @@ _BETWEEN = 0.9  # share of the variance between clusters
 _RESAMPLES = 400  # of the bootstrap of prompts
 _PROMPT_SPREAD = 0.05
 _TRUE_P = float(stats.norm.cdf(3 / np.sqrt(2)))
-_LEAST_SHOWN, _LEAST_TASKS = 8, 1000  # simulations, so that some have an interval
+_FEWEST_OF_VARIANCE, _FEWEST_OF_TASKS = 8, 1000  # simulations, so that some have an interval
 _LOGNORMAL_DEVIATION = np.sqrt((np.e - 1) * np.e)
-_TIES = ((0.5, "half of the tasks tie"), (0.8, "four fifths of the tasks tie"))
-_MARGIN = 1 / 24  # mean of one win in eight of mean size 1 / 3
+# Shares of tasks that tie, and of queries in one cluster, with the names of the processes.
+_TIES = {0.5: "half of the tasks tie", 0.8: "four fifths of the tasks tie"}
+_LARGE_CLUSTERS = {1 / 6: "a sixth in one cluster", 1 / 2: "half in one cluster"}
+_WIN_CHANCE = 1 / 8  # whose sizes have the distribution beta(1, 2)
+_MARGIN = _WIN_CHANCE / 3  # the mean of the wins
+_MEAN_SQUARE = _WIN_CHANCE / 6  # of the wins
+_TOLERANCE = 1e-3  # of an end of an interval, to three digits
+# Scores of which some are far from the others, all with the same deviation.
+_FAR_SHARE, _FAR_MEAN, _NEAR_MEAN, _FAR_DEVIATION = 0.06, 0.9, 0.2, 0.06
 
 Generator = np.random.Generator
 
@@ -64,58 +71,62 @@ def conditions(simulations: int, seed: int) -> Iterator[Outcome]:
     """Yield the outcomes under every condition; ``simulations`` are those of the cheap ones."""
     generator = np.random.default_rng((seed, 0xC0))
     tenth = math.ceil(simulations / 10)
-    for n in (10, 20, 50, 200):
-        yield from _skewed_families(generator, n, tenth, seed)
-    for share, process in ((1 / 6, "a sixth in one cluster"), (1 / 2, "half in one cluster")):
+    for queries in (10, 20, 50, 200):
+        yield from _skewed_families(generator, queries, tenth, seed)
+    for share, process in _LARGE_CLUSTERS.items():
         for clusters in (10, 20, 40):
             yield from _large_cluster(generator, share, process, clusters, simulations)
     for prompts in (3, 5, 8, 15):
         yield from _prompts(generator, prompts, tenth)
-    for n in (50, 200):
-        yield from _variances(generator, n, max(_LEAST_SHOWN, tenth // 4))
+    for queries in (50, 200):
+        of_variance = max(_FEWEST_OF_VARIANCE, tenth // 4)
+        yield from _variances(generator, queries, of_variance)
     for tasks in (5, 10, 15):
-        for share, process in _TIES:
-            yield from _tied_tasks(generator, share, process, tasks, max(_LEAST_TASKS, simulations))
+        for share, process in _TIES.items():
+            of_tasks = max(_FEWEST_OF_TASKS, simulations)
+            yield from _tied_tasks(generator, share, process, tasks, of_tasks)
     yield _planned_queries(generator, tenth)
     yield _queries_for_equivalence(generator, tenth)
-    for n in (20, 50, 200):
-        yield _far_scores(generator, n, simulations)
+    for queries in (20, 50, 200):
+        yield _far_scores(generator, queries, simulations)
 
 
 def _skewed_families(
     generator: Generator, n: int, simulations: int, seed: int
 ) -> Iterator[Outcome]:
     """Families of which no two systems differ: is one called different?"""
-    errors: dict[str, list[bool]] = {"MaxT": [], "Holm": [], "MaxT or Holm (shown)": []}
+    by_max_t, by_holm, shown = [], [], []  # the lowest p-value of each family
     for number in range(simulations):
         scores = 0.1 * generator.gamma(_SHAPES, 1 / _SHAPES, (n, _SYSTEMS))
         raw, max_t = resampling.max_t_p_values(
             scores, _PAIRS, n_resamples=_FLIPS, seed=(seed, n, number)
         )
-        adjusted = holm(raw)
-        of_pages = adjusted if skewed(scores, _PAIRS) else max_t
-        errors["MaxT"].append(min(max_t) < ALPHA)
-        errors["Holm"].append(min(adjusted) < ALPHA)
-        errors["MaxT or Holm (shown)"].append(min(of_pages) < ALPHA)
-    for method, outcomes in errors.items():
-        yield Outcome(ERRORS, method, "skewed scores", n, np.array(outcomes, dtype=float))
+        by_max_t.append(min(max_t))
+        by_holm.append(min(holm(raw)))
+        shown.append(by_holm[-1] if skewed(scores, _PAIRS) else by_max_t[-1])
+    lowest = {"MaxT": by_max_t, "Holm": by_holm, "MaxT or Holm (shown)": shown}
+    for method, p_values in lowest.items():
+        is_error = np.array(p_values) < ALPHA
+        yield Outcome(ERRORS, method, "skewed scores", n, is_error.astype(float))
 
 
 def _large_cluster(
     generator: Generator, share: float, process: str, count: int, simulations: int
 ) -> Iterator[Outcome]:
     """Intervals of a mean of 0."""
-    large = round(share * _QUERIES)
-    sizes = np.full(count, (_QUERIES - large) // (count - 1))
-    sizes[0] = _QUERIES - sizes[1:].sum()
-    cluster = np.repeat(np.arange(count), sizes)
-    of_clusters = generator.normal(0, np.sqrt(_BETWEEN), (simulations, count))
-    of_queries = generator.normal(0, np.sqrt(1 - _BETWEEN), (simulations, _QUERIES))
-    differences = 0.2 * (of_clusters[:, cluster] + of_queries)
-    robust = resampling.cluster_values(differences, cluster, centred=False)
-    robust += differences.mean(axis=1, keepdims=True) * (1 - count * sizes / _QUERIES)
-    bell_mccaffrey = resampling.cluster_values(differences, cluster)
-    methods = {"usual cluster-robust": robust, "Bell and McCaffrey (shown)": bell_mccaffrey}
+    largest = round(share * _QUERIES)
+    sizes = np.full(count, (_QUERIES - largest) // (count - 1))
+    sizes[0] = _QUERIES - sizes[1:].sum()  # the largest, with what is left over
+    cluster_of_query = np.repeat(np.arange(count), sizes)
+    between = generator.normal(0, np.sqrt(_BETWEEN), (simulations, count))
+    within = generator.normal(0, np.sqrt(1 - _BETWEEN), (simulations, _QUERIES))
+    differences = 0.2 * (between[:, cluster_of_query] + within)
+    # The usual error is that of sums of deviations from the mean, not of plain sums.
+    usual = resampling.cluster_values(differences, cluster_of_query, centred=False)
+    means = differences.mean(axis=1, keepdims=True)
+    usual += means * (1 - count * sizes / _QUERIES)
+    bell_mccaffrey = resampling.cluster_values(differences, cluster_of_query)
+    methods = {"usual cluster-robust": usual, "Bell and McCaffrey (shown)": bell_mccaffrey}
     for method, values in methods.items():
         ends = intervals.difference_intervals(values, level=LEVEL)
         yield Outcome(COVERAGE, method, process, count, _contain(ends, 0.0))
@@ -128,11 +139,12 @@ def _prompts(generator: Generator, count: int, simulations: int) -> Iterator[Out
     for _ in range(simulations):
         first = generator.normal(3 * _PROMPT_SPREAD, _PROMPT_SPREAD, count)
         second = generator.normal(0, _PROMPT_SPREAD, count)
-        probability = float(np.mean(first[:, None] > second))
-        picks = generator.integers(0, count, (2, _RESAMPLES, count))
-        wins = first[picks[0]][:, :, None] > second[picks[1]][:, None, :]
-        drawn = wins.mean(axis=(1, 2))
-        bootstrap.append(resampling.percentile_interval(drawn, level=LEVEL))
+        probability = float(np.mean(first[:, None] > second))  # of all pairs of prompts
+        first_rows, second_rows = generator.integers(0, count, (2, _RESAMPLES, count))
+        first_drawn, second_drawn = first[first_rows], second[second_rows]
+        is_won = first_drawn[:, :, None] > second_drawn[:, None, :]
+        probabilities = is_won.mean(axis=(1, 2))  # of each resample
+        bootstrap.append(resampling.percentile_interval(probabilities, level=LEVEL))
         newcombe.append(score_interval(probability, count, count))
     process = "P(A > B) = .983"
     yield Outcome(COVERAGE, "bootstrap", process, count, _contain(bootstrap, _TRUE_P))
@@ -146,76 +158,92 @@ def _variances(generator: Generator, n: int, simulations: int) -> Iterator[Outco
         "exponential query effects": lambda: generator.exponential(size=(n, 1)),
         "lognormal query effects": lambda: generator.lognormal(size=(n, 1)) / _LOGNORMAL_DEVIATION,
     }
-    truth = 1 / (1 + 0.2**2 + 0.3**2)
-    for process, draw in draws.items():
+    prompts = 10
+    prompt_deviation, noise_deviation = 0.2, 0.3
+    query_variance = 1.0
+    true_share = query_variance / (query_variance + prompt_deviation**2 + noise_deviation**2)
+    for process, draw_query_effects in draws.items():
         found: list[Interval | None] = []
         for number in range(simulations):
-            queries = draw()
-            prompts = generator.normal(0, 0.2, (1, 10))
-            scores = queries + prompts + generator.normal(0, 0.3, (n, 10))
+            scores = draw_query_effects()
+            scores = scores + generator.normal(0, prompt_deviation, (1, prompts))
+            scores = scores + generator.normal(0, noise_deviation, (n, prompts))
             query_share, *_ = variance_components(scores, ("query", "prompt"), seed=number)
             found.append(query_share.interval)
-        yield from _where_shown("share of variance", process, n, found, truth)
+        yield from _where_shown("share of variance", process, n, found, true_share)
 
 
 def _tied_tasks(
     generator: Generator, share: float, process: str, count: int, simulations: int
 ) -> Iterator[Outcome]:
     """The mean difference over tasks that are drawn as a sample; of intervals shown."""
-    tied = generator.random((simulations, count)) < share
-    values = np.where(tied, 0.0, generator.exponential(0.1, (simulations, count)))
-    truth = (1 - share) * 0.1
-    student = [intervals.student_interval(row, level=LEVEL) for row in values]
-    yield Outcome(COVERAGE, "Student's over tasks", process, count, _contain(student, truth))
-    found = [on_tasks_like_these(row) for row in values]
-    yield from _where_shown("Student's over tasks", process, count, found, truth)
+    mean_of_others = 0.1
+    is_tied = generator.random((simulations, count)) < share
+    others = generator.exponential(mean_of_others, (simulations, count))
+    differences = np.where(is_tied, 0.0, others)
+    truth = (1 - share) * mean_of_others
+    method = "Student's over tasks"
+    student = [intervals.student_interval(row, level=LEVEL) for row in differences]
+    yield Outcome(COVERAGE, method, process, count, _contain(student, truth))
+    shown = [on_tasks_like_these(row) for row in differences]
+    yield from _where_shown(method, process, count, shown, truth)
 
 
 def _where_shown(
     method: str, process: str, n: int, found: Sequence[Interval | None], truth: float
 ) -> Iterator[Outcome]:
     """Coverage of the intervals that pages show, and how often they show one."""
-    intervals_shown = [interval for interval in found if interval is not None]
-    held = _contain(intervals_shown, truth)
-    yield Outcome(COVERAGE, f"{method}, where shown", process, n, held)
-    is_shown = np.array([interval is not None for interval in found], dtype=float)
-    yield Outcome("condition shown", method, process, n, is_shown)
+    shown = [interval for interval in found if interval is not None]
+    is_shown = [interval is not None for interval in found]
+    yield Outcome(COVERAGE, f"{method}, where shown", process, n, _contain(shown, truth))
+    yield Outcome("condition shown", method, process, n, np.array(is_shown, dtype=float))
 
 
 def _planned_queries(generator: Generator, simulations: int) -> Outcome:
     """What a plan promises of a number of queries: 80 % of samples show the difference."""
     plan = Plan(baseline="b", models=("a",), tasks=("T",), margin=_MARGIN)
-    deviation = float(np.sqrt(1 / 48 - _MARGIN**2))  # of one win in eight, by beta(1, 2)
+    deviation = float(np.sqrt(_MEAN_SQUARE - _MARGIN**2))
     needed = plan.needed(deviation) or 0
-    wins = generator.random((needed, simulations)) < 1 / 8
-    differences = np.where(wins, generator.beta(1, 2, wins.shape), 0.0)
+    is_won = generator.random((needed, simulations)) < _WIN_CHANCE
+    sizes = generator.beta(1, 2, is_won.shape)
+    differences = np.where(is_won, sizes, 0.0)
+    # Each simulation is a system, compared with the last column, of zeros.
     columns = np.column_stack([differences, np.zeros(needed)])
     pairs = [(column, simulations) for column in range(simulations)]
     p_values, _ = resampling.max_t_p_values(columns, pairs, n_resamples=_FLIPS, seed=0)
     ends = intervals.difference_intervals(differences.T, level=LEVEL)
-    lower_ends = np.array([interval[0] if interval else -1.0 for interval in ends])
-    significant = (np.array(p_values) < ALPHA) & (lower_ends > 0)
-    return Outcome(POWER, "plan", "one in eight wins", needed, significant.astype(float))
+    is_significant = [
+        p_value < ALPHA and interval is not None and interval[0] > 0
+        for p_value, interval in zip(p_values, ends, strict=True)
+    ]
+    held = np.array(is_significant, dtype=float)
+    return Outcome(POWER, "plan", "one in eight wins", needed, held)
 
 
 def _queries_for_equivalence(generator: Generator, simulations: int) -> Outcome:
     """What is promised of a number of queries like those of a sample: 80 % show equivalence."""
+    margin = 0.05
     sample = generator.normal(0, 0.2, 40)
-    needed = queries_to_show(sample, margin=0.05) or 0
+    needed = queries_to_show(sample, margin=margin) or 0
     resamples = generator.choice(sample, (simulations, needed))
     ends = intervals.difference_intervals(resamples, level=LEVEL)
-    within = np.array([intervals.within(interval, 0.05) for interval in ends], dtype=float)
+    is_within = [intervals.within(interval, margin) for interval in ends]
     method = "queries needed for equivalence"
-    return Outcome(POWER, method, "like a sample of 40", needed, within)
+    return Outcome(POWER, method, "like a sample of 40", needed, np.array(is_within, dtype=float))
 
 
 def _far_scores(generator: Generator, n: int, simulations: int) -> Outcome:
     """Scores of which 6 % are far from the others, whose spread hides that they may lack."""
-    is_far = generator.random((simulations, n)) < 0.06
-    near = generator.normal(0.2, 0.06, (simulations, n))
-    scores = np.where(is_far, generator.normal(0.9, 0.06, near.shape), near).clip(0, 1)
-    truth = 0.94 * 0.2 + 0.06 * 0.9
-    ends = [intervals.mean_interval(row, level=LEVEL)[1] for row in scores]
+    shape = (simulations, n)
+    is_far = generator.random(shape) < _FAR_SHARE
+    near = generator.normal(_NEAR_MEAN, _FAR_DEVIATION, shape)
+    far = generator.normal(_FAR_MEAN, _FAR_DEVIATION, shape)
+    scores = np.where(is_far, far, near).clip(0, 1)
+    truth = (1 - _FAR_SHARE) * _NEAR_MEAN + _FAR_SHARE * _FAR_MEAN
+    ends = []
+    for sample in scores:
+        _, interval = intervals.mean_interval(sample, level=LEVEL)
+        ends.append(interval)
     process = "6 % of the scores are far from the others"
     method = "widened Student's, of a score"
     return Outcome(COVERAGE, method, process, n, _contain(ends, truth))
@@ -229,5 +257,5 @@ def _contain(ends: Sequence[Interval | None], truth: float) -> Array:
             contain.append(False)
         else:
             low, high = interval
-            contain.append(low - 1e-3 <= truth <= high + 1e-3)
+            contain.append(low - _TOLERANCE <= truth <= high + _TOLERANCE)
     return np.array(contain, dtype=float)

@@ -3,7 +3,7 @@
 import runpy
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy import stats
@@ -14,14 +14,17 @@ from qwen3nb.metrics import intervals
 from qwen3nb.metrics.intervals import INTERVALS, Array, Interval
 
 DRAWS = 2000  # of a permutation test, a bootstrap
+_NUMBERS = "fiu"  # kinds of numpy's types: floats, signed and unsigned integers
 # P-values (count,) or ends of intervals (count, 2) of scores (queries, count) of two systems, given
 # the seed of the method's draws.
 Method: TypeAlias = Callable[[Array, Array, Sequence[int]], Array]
+UserFunction: TypeAlias = Callable[[Array, Array], object]
 
 
 def interval_ends(found: Iterable[Interval | None]) -> Array:
     """Return the ends of intervals (count, 2); NaN where there is none."""
-    return np.array([interval or (np.nan, np.nan) for interval in found])
+    without_interval = (np.nan, np.nan)
+    return np.array([interval or without_interval for interval in found])
 
 
 def permutation_test(a: Array, b: Array, seed: Sequence[int]) -> Array:
@@ -35,13 +38,15 @@ def permutation_test(a: Array, b: Array, seed: Sequence[int]) -> Array:
 
 def t_test(a: Array, b: Array, seed: Sequence[int]) -> Array:
     """P-values of the paired t-test; 1 where all differences are the same, which have none."""
-    return np.where(np.ptp(a - b, axis=0) > 0, stats.ttest_rel(a, b).pvalue, 1.0)
+    is_varied = np.ptp(a - b, axis=0) > 0
+    return np.where(is_varied, stats.ttest_rel(a, b).pvalue, 1.0)
 
 
 def wilcoxon(a: Array, b: Array, seed: Sequence[int] = ()) -> Array:
     """P-values by the normal approximation, with zeros left out: scipy's way with ties."""
     p_values = stats.wilcoxon(a, b, method="asymptotic").pvalue
-    return np.where((a != b).any(axis=0), p_values, 1.0)
+    has_difference = (a != b).any(axis=0)
+    return np.where(has_difference, p_values, 1.0)
 
 
 def widened_student(a: Array, b: Array, seed: Sequence[int]) -> Array:
@@ -80,28 +85,29 @@ def method_of(spec: str) -> Method:
         ValueError: no such function; the method raises it if the function fails, or returns neither
             a p-value nor two ends.
     """
-    function = _imported(spec)
+    function = _imported_function(spec)
 
-    def method(a: Array, b: Array, seed: Sequence[int]) -> Array:
+    def outcomes_of_samples(a: Array, b: Array, seed: Sequence[int]) -> Array:
         outcomes = []
-        for first, second in zip(a.T, b.T, strict=True):
-            outcomes.append(_outcome(function, first, second, spec))
-        if len({outcome.shape for outcome in outcomes}) > 1:
+        for sample_a, sample_b in zip(a.T, b.T, strict=True):
+            outcomes.append(_outcome(function, sample_a, sample_b, spec))
+        shapes = {outcome.shape for outcome in outcomes}
+        if len(shapes) > 1:
             raise ValueError(f"{spec} returns now a p-value, now two ends; expected one of the two")
         return np.array(outcomes)
 
-    return method
+    return outcomes_of_samples
 
 
-def _imported(spec: str) -> Callable[[Array, Array], Any]:
+def _imported_function(spec: str) -> UserFunction:
     """Import a function."""
-    home, _, name = spec.rpartition(":")
+    module, _, name = spec.rpartition(":")
     try:
-        if home.endswith(".py"):
-            names = runpy.run_path(home)
+        if module.endswith(".py"):
+            names = runpy.run_path(module)
         else:
-            names = vars(import_module(home))
-        function: Callable[[Array, Array], Any] = names[name]
+            names = vars(import_module(module))
+        function: UserFunction = names[name]
     except (ImportError, OSError, KeyError, ValueError, SyntaxError) as error:
         raise ValueError(
             f"no function {spec!r}; expected module:name or file.py:name ({error})"
@@ -109,17 +115,24 @@ def _imported(spec: str) -> Callable[[Array, Array], Any]:
     return function
 
 
-def _outcome(function: Callable[[Array, Array], Any], a: Array, b: Array, spec: str) -> Array:
+def _outcome(function: UserFunction, a: Array, b: Array, spec: str) -> Array:
     """Return what a user's function says of one sample: a p-value (), or two ends (2,)."""
     try:
         result = function(a.copy(), b.copy())
     except Exception as error:
         raise ValueError(f"{spec} failed on {len(a)} queries: {error!r}") from error
     value = np.asarray(getattr(result, "pvalue", result))
-    is_number = value.dtype.kind in "fiu"
-    is_p_value = is_number and value.shape == () and not (value < 0 or value > 1)
-    is_interval = is_number and value.shape == (2,)
-    if not is_p_value and not is_interval:
-        text = " ".join(repr(result).split())
-        raise ValueError(f"expected a p-value from 0 to 1, or two ends, of {spec}; got {text:.80}")
-    return value
+    if _is_p_value(value) or _is_interval(value):
+        return value
+    text = " ".join(repr(result).split())
+    raise ValueError(f"expected a p-value from 0 to 1, or two ends, of {spec}; got {text:.80}")
+
+
+def _is_p_value(value: Array) -> bool:
+    if value.dtype.kind not in _NUMBERS or value.shape != ():
+        return False
+    return bool(np.isnan(value) or 0 <= value <= 1)  # some tests return NaN for equal samples
+
+
+def _is_interval(value: Array) -> bool:
+    return value.dtype.kind in _NUMBERS and value.shape == (2,)

@@ -7,7 +7,7 @@ from a matrix of recorded scores.
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import combinations
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -17,9 +17,15 @@ Generator: TypeAlias = np.random.Generator
 Shape: TypeAlias = tuple[int, ...]
 # Scores of two systems, and their true difference.
 Pair: TypeAlias = "tuple[Array, Array, Array | float]"
-# Scores of pairs, in the shape (queries, simulations), given whether there is a difference.
-DrawPair: TypeAlias = Callable[[Generator, Shape, bool], Pair]
 DrawScores: TypeAlias = Callable[[Generator, Shape], Array]
+
+
+class DrawPair(Protocol):
+    """Draws the scores of two systems."""
+
+    def __call__(self, generator: Generator, shape: Shape, *, shift: bool) -> Pair:
+        """Draw scores in the ``shape`` (queries, simulations), with a difference if ``shift``."""
+
 
 SYSTEMS = 8  # of a family
 _TIED = 0.4  # share of queries on which two systems have the same score
@@ -30,16 +36,21 @@ _GAINS = np.array([0.0, *(1 / np.log2(np.arange(11, 1, -1)))])
 def ratings(generator: Generator, n: int) -> tuple[Array, Array]:
     """Similarities (n,), with noise that depends on the rating, and ratings in halves."""
     rating = generator.beta(1.2, 1, n)
-    similarity = 0.4 + 0.5 * rating**1.5 + generator.normal(0, 0.12, n) * (1.3 - rating)
+    noise = generator.normal(0, 0.12, n) * (1.3 - rating)
+    similarity = 0.4 + 0.5 * rating**1.5 + noise
     return similarity, np.round(10 * rating) / 2
 
 
 def _choices(generator: Generator, shape: Shape, chances: Mapping[float, float]) -> Array:
     """Draw values with their chances, which add up to 1."""
-    uniform = generator.random(shape)
-    ends = np.cumsum([*chances.values()])
-    values: Array = np.array([*chances])[np.searchsorted(ends[:-1], uniform, side="right")]
-    return values
+    return _chosen(chances, generator.random(shape))
+
+
+def _chosen(chances: Mapping[float, float], uniform: Array) -> Array:
+    """Return the values that uniform draws from 0 to 1 stand for; of the rest, the last."""
+    values = np.array(list(chances))
+    ends = np.cumsum(list(chances.values()))
+    return np.asarray(values[np.searchsorted(ends[:-1], uniform, side="right")])
 
 
 def _mixture(
@@ -50,9 +61,8 @@ def _mixture(
 ) -> Array:
     """Draw values with their chances, and the remaining ones from a distribution."""
     uniform = generator.random(shape)
-    ends = np.cumsum([*chances.values()])
-    values = np.array([*chances])[np.searchsorted(ends[:-1], uniform, side="right")]
-    return np.where(uniform < ends[-1], values, others(shape))
+    sum_of_chances = np.cumsum(list(chances.values()))[-1]
+    return np.where(uniform < sum_of_chances, _chosen(chances, uniform), others(shape))
 
 
 def _rank_chances(none: float) -> dict[float, float]:
@@ -63,12 +73,13 @@ def _rank_chances(none: float) -> dict[float, float]:
 
 def _search(generator: Generator, shape: Shape, shift: bool) -> Pair:
     """Scores like nDCG: the rank of one relevant document, many queries tied."""
-    better = _rank_chances(0.3 if shift else 0.5)
-    other = _rank_chances(0.5)
-    a = _choices(generator, shape, better)
-    b = _choices(generator, shape, other)
-    truth = (1 - _TIED) * sum(gain * (better[gain] - other[gain]) for gain in other)
-    return np.where(generator.random(shape) < _TIED, b, a), b, truth
+    chances_of_better = _rank_chances(0.3 if shift else 0.5)
+    chances = _rank_chances(0.5)
+    a = _choices(generator, shape, chances_of_better)
+    b = _choices(generator, shape, chances)
+    is_tied = generator.random(shape) < _TIED
+    gain_of_better = sum(gain * (chances_of_better[gain] - chances[gain]) for gain in chances)
+    return np.where(is_tied, b, a), b, (1 - _TIED) * gain_of_better
 
 
 def _with_differences(values: Array, truth: float) -> Pair:
@@ -131,21 +142,27 @@ def fitted(scores: Array, generator: Generator, shape: Shape, shift: bool) -> Pa
     exchanged with probability 1/2, which makes the differences symmetric about 0 and keeps
     their sizes and ties, and how hard the queries are.
     """
-    ordered = scores[np.argsort(-scores.mean(axis=1))]
-    pairs = np.array([*combinations(range(len(ordered)), 2)])
-    better, worse = pairs[generator.integers(len(pairs), size=shape[1])].T
-    queries = generator.integers(ordered.shape[1], size=shape)
-    a, b = ordered[better, queries], ordered[worse, queries]
+    _, simulations = shape
+    means = scores.mean(axis=1)
+    best_first = np.argsort(-means)
+    pairs = np.array(list(combinations(best_first, 2)))
+    drawn_pairs = pairs[generator.integers(len(pairs), size=simulations)]
+    better, worse = drawn_pairs.T
+    drawn_queries = generator.integers(scores.shape[1], size=shape)
+    of_better, of_worse = scores[better, drawn_queries], scores[worse, drawn_queries]
     if shift:
-        return a, b, ordered[better].mean(axis=1) - ordered[worse].mean(axis=1)
-    swapped = generator.random(shape) < 0.5
-    return np.where(swapped, b, a), np.where(swapped, a, b), 0.0
+        return of_better, of_worse, means[better] - means[worse]
+    is_exchanged = generator.random(shape) < 0.5
+    a = np.where(is_exchanged, of_worse, of_better)
+    b = np.where(is_exchanged, of_better, of_worse)
+    return a, b, 0.0
 
 
 def _mrr(generator: Generator, shape: Shape) -> Array:
     """Reciprocal ranks; nearly half of the queries are without a hit."""
     rank = generator.geometric(0.25, shape)
-    return np.where((rank > 10) | (generator.random(shape) < 0.4), 0, 1 / rank)
+    is_without_hit = (rank > 10) | (generator.random(shape) < 0.4)
+    return np.where(is_without_hit, 0, 1 / rank)
 
 
 def _ndcg(generator: Generator, shape: Shape) -> Array:
@@ -182,7 +199,8 @@ SCORES: dict[str, DrawScores] = {
 
 def _groups(generator: Generator, shape: Shape, *, size: int, noise: float) -> Array:
     """Groups of systems that differ by noise of this standard deviation."""
-    groups = generator.normal(size=(shape[0], shape[1] // size)).repeat(size, axis=1)
+    queries, systems = shape
+    groups = generator.normal(size=(queries, systems // size)).repeat(size, axis=1)
     return groups + generator.normal(0, noise, shape)
 
 
@@ -193,9 +211,10 @@ def _with_ties(generator: Generator, scores: Array, share: float) -> Array:
 
 def exchanged(matrix: Array, generator: Generator, shape: Shape) -> Array:
     """Each system answers each query as one of a score matrix (S, N), drawn at random."""
+    queries, _ = shape
     systems = generator.integers(len(matrix), size=shape)
-    scores: Array = matrix[systems, generator.integers(matrix.shape[1], size=(shape[0], 1))]
-    return scores
+    rows = generator.integers(matrix.shape[1], size=(queries, 1))
+    return np.asarray(matrix[systems, rows])
 
 
 def _family_search(generator: Generator, shape: Shape) -> Array:
