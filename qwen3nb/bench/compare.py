@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from qwen3nb.bench.harness import table
+from qwen3nb.bench.harness import Row, table
 from qwen3nb.datasets.rows import finite_number
 from qwen3nb.utils.atomic_files import read_json
 
 _EXPECTED = "expected what `qwen3nb bench encode --json` prints"
 Key: TypeAlias = tuple[str, str]  # model and set of texts
-Bench: TypeAlias = dict[str, Any]  # an `EncodeBench` as JSON
+
+
+@dataclass(frozen=True)
+class _Timing:
+    """The time of one method."""
+
+    method: str
+    seconds: float
+    ratio: float  # of sentence-transformers to it
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """A result of a kept run."""
+
+    model: str
+    texts: str  # name of the set
+    identity: str  # of the model
+    digest: str  # of the texts
+    count: int
+    timings: list[_Timing]
 
 
 @dataclass(frozen=True)
@@ -25,7 +45,7 @@ class RunComparison:
     """
 
     machines: tuple[str, str]
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[Row, ...]
     notes: tuple[str, ...]  # what is not comparable
 
     def table(self) -> str:
@@ -49,52 +69,55 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
     """
     first_machine, first_benches = _read_run(first)
     second_machine, second_benches = _read_run(second)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     notes = []
     for key in dict.fromkeys([*first_benches, *second_benches]):
         name = ", ".join(key)
         if key not in second_benches:
             notes.append(f"{name}: only in A")
-        elif key not in first_benches:
+            continue
+        if key not in first_benches:
             notes.append(f"{name}: only in B")
-        else:
-            a, b = first_benches[key], second_benches[key]
-            differing = _differing(a, b)
-            if differing:
-                notes.append(f"{name}: not the same {differing}; the speeds do not compare")
-            rows += _rows(a, b)
+            continue
+        first_bench, second_bench = first_benches[key], second_benches[key]
+        differing = _differing(first_bench, second_bench)
+        if differing:
+            notes.append(f"{name}: not the same {differing}; the speeds do not compare")
+        rows += _rows_of_both(first_bench, second_bench)
     if not rows:
         raise ValueError(f"{first} and {second} have no model and texts in common")
     return RunComparison((first_machine, second_machine), tuple(rows), tuple(notes))
 
 
-def _differing(a: Bench, b: Bench) -> str:
+def _differing(first: _Bench, second: _Bench) -> str:
     """Name what differs between two runs of the same name: the model, the texts or both."""
     differing = []
-    if a["identity"] != b["identity"]:
+    if first.identity != second.identity:
         differing.append("model")
-    if a["digest"] != b["digest"]:
+    if first.digest != second.digest:
         differing.append("texts")
     return " and ".join(differing)
 
 
-def _rows(a: Bench, b: Bench) -> Iterator[dict[str, Any]]:
+def _rows_of_both(first: _Bench, second: _Bench) -> Iterator[Row]:
     """Yield a row for each method that is in both runs."""
-    second_timings = {timing["way"]: timing for timing in b["timings"]}
-    for timing in a["timings"]:
-        other = second_timings.get(timing["way"])
-        if other is not None:
-            yield {
-                "model": a["model"],
-                "texts": a["texts"],
-                "method": timing["way"],
-                "first": timing["ratio"],
-                "second": other["ratio"],
-                "speed": b["count"] / other["seconds"] * timing["seconds"] / a["count"],
-            }
+    timing_in_second = {timing.method: timing for timing in second.timings}
+    for timing in first.timings:
+        other = timing_in_second.get(timing.method)
+        if other is None:
+            continue
+        second_speed = second.count / other.seconds
+        yield {
+            "model": first.model,
+            "texts": first.texts,
+            "method": timing.method,
+            "first": timing.ratio,
+            "second": other.ratio,
+            "speed": second_speed * timing.seconds / first.count,
+        }
 
 
-def _read_run(file: Path) -> tuple[str, dict[Key, Bench]]:
+def _read_run(file: Path) -> tuple[str, dict[Key, _Bench]]:
     """Return the machine, and the results by model and set of texts.
 
     Raises:
@@ -103,21 +126,36 @@ def _read_run(file: Path) -> tuple[str, dict[Key, Bench]]:
     document = read_json(file)
     try:
         benches = {}
-        for bench in document["results"]:
-            _check(bench, file)
-            benches[bench["model"], bench["texts"]] = bench
+        for content in document["results"]:
+            bench = _read_bench(content, file)
+            benches[bench.model, bench.texts] = bench
         return document["machine"], benches
     except (LookupError, TypeError) as error:
         raise ValueError(f"{file}: {_EXPECTED}; {error!r:.120}") from None
 
 
-def _check(bench: Bench, file: Path) -> None:
-    """Raise unless a result has what a comparison needs."""
-    name = ", ".join([bench["model"], bench["texts"]])  # TypeError for other than texts
-    _ = bench["digest"], bench["identity"]
-    numbers = [bench["count"]]
-    for timing in bench["timings"]:
-        _ = timing["way"]
-        numbers += [timing["seconds"], timing["ratio"]]
-    if not all(finite_number(number) for number in numbers):
+def _read_bench(content: Mapping[str, Any], file: Path) -> _Bench:
+    """Return what a comparison needs of a result, an `EncodeBench` as JSON.
+
+    Raises:
+        LookupError: something is missing.
+        TypeError: a name is not a text.
+        ValueError: a number is none.
+    """
+    name = ", ".join([content["model"], content["texts"]])  # TypeError for other than texts
+    timings = [
+        _Timing(timing["way"], timing["seconds"], timing["ratio"]) for timing in content["timings"]
+    ]
+    numbers = [content["count"]]
+    for timing in timings:
+        numbers += [timing.seconds, timing.ratio]
+    if not all(finite_number(number) for number in numbers):  # nor is 0 one, to divide by
         raise ValueError(f"{file}: {_EXPECTED}; {name}: a count, seconds or ratio is not a number")
+    return _Bench(
+        model=content["model"],
+        texts=content["texts"],
+        identity=content["identity"],
+        digest=content["digest"],
+        count=content["count"],
+        timings=timings,
+    )

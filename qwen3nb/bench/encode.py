@@ -15,17 +15,18 @@ speed. Ratios depend on the lengths, so each set says its own and no mean over s
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.bench.harness import in_turn, table, timed
+from qwen3nb.bench.harness import Row, in_turn, table, timed
 from qwen3nb.bench.matrix_peak import encoder_limit
 from qwen3nb.bench.peers import PEERS, load_graph
 from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors, unit
@@ -41,24 +42,43 @@ from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import check_choice
 
 if TYPE_CHECKING:
-    pass
+    from sentence_transformers import SentenceTransformer
 
 COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count as equal
 _BATCH_SIZES = (8, 16, 32, 64)
 _LONG = 1000  # characters of a long document: about 200 to 256 tokens
 LEVEL = 1.1  # ratios of times below this are no difference
 OURS = "load_encoder(...).encode"
+PEER = "sentence-transformers"
+OurEncoder: TypeAlias = SentenceTransformerEncoder | TransformerEncoder
+
+
+class Closeness(TypedDict):
+    """How close unit vectors are to those in float32."""
+
+    cosine: float  # the smallest
+    cosine_mean: float
+    difference: float  # the largest of a component
+    equal: bool  # up to rounding
+
+
+class EncodeTiming(Closeness):
+    """What one method took for a set of texts, and how its vectors differ."""
+
+    name: str  # with the batch size
+    way: str  # the method
+    seconds: float  # median
+    cpu: float  # seconds of all threads, median
+    ratio: float  # seconds of sentence-transformers to them
+    cpu_ratio: float
+    peak_share: float
 
 
 @dataclass(frozen=True)
 class EncodeBench:
     """Results for one model and one set of texts.
 
-    A timing has, of each method, that of sentence-transformers first and ours last: its ``way``,
-    and its ``name`` with the batch size; median ``seconds`` and ``cpu`` seconds of all threads, the
-    ``ratio`` and ``cpu_ratio`` of the first to them; the smallest ``cosine``, its ``cosine_mean``
-    and the largest ``difference`` of a component of its unit vectors and those in float32, whether
-    they are ``equal`` up to rounding; and the ``peak_share``.
+    There is a timing of each method: of sentence-transformers first, of ours last.
     """
 
     model: str
@@ -68,7 +88,7 @@ class EncodeBench:
     lengths: dict[str, float]  # tokens of a text: mean, median, p90, max
     rounds: int
     batch_size: int  # the best batch size of sentence-transformers
-    timings: tuple[dict[str, Any], ...]
+    timings: tuple[EncodeTiming, ...]
     gflop: float  # 10⁹ operations of matrix products that the vectors need
     # 10⁹ operations per second of the linear layers alone, at their best in the same rounds, in
     # the shapes and the precision of the last method; float32 if that has 8 bits
@@ -79,18 +99,18 @@ class EncodeBench:
     @property
     def verdict(self) -> str:
         """Which method is fastest, and which of those with the vectors of float32."""
-        fastest = _lead(self.timings)
+        fastest = _fastest(self.timings)
         if not fastest:
             return ""
-        equal = _lead([timing for timing in self.timings if timing["equal"]])
-        if not equal or equal == fastest:
+        fastest_equal = _fastest([timing for timing in self.timings if timing["equal"]])
+        if not fastest_equal or fastest_equal == fastest:
             return f"fastest: {fastest}"
-        return f"fastest: {fastest}; equal vectors: {equal}"
+        return f"fastest: {fastest}; equal vectors: {fastest_equal}"
 
     def table(self) -> str:
         """The timings as plain text."""
         lengths = ", ".join(f"{name} {tokens:.0f}" for name, tokens in self.lengths.items())
-        rows = []
+        rows: list[Row] = []
         for timing in self.timings:
             speed = self.count / timing["seconds"]
             same = "yes" if timing["equal"] else "no"
@@ -108,15 +128,15 @@ class EncodeBench:
         )
 
 
-def _lead(timings: Sequence[Mapping[str, Any]]) -> str:
+def _fastest(timings: Sequence[EncodeTiming]) -> str:
     """Say which method is fastest, and by how much; empty for fewer than two."""
     if len(timings) < 2:
         return ""
-    first, second, *_ = sorted(timings, key=lambda timing: timing["seconds"])
-    ratio = second["seconds"] / first["seconds"]
+    fastest, next_fastest, *_ = sorted(timings, key=lambda timing: timing["seconds"])
+    ratio = next_fastest["seconds"] / fastest["seconds"]
     if ratio > LEVEL:
-        return f"{first['name']}, {ratio:.2f}x as fast as {second['name']}"
-    return f"{first['name']}, level with {second['name']}"
+        return f"{fastest['name']}, {ratio:.2f}x as fast as {next_fastest['name']}"
+    return f"{fastest['name']}, level with {next_fastest['name']}"
 
 
 def bench_texts(count: int) -> dict[str, list[str]]:
@@ -133,9 +153,10 @@ def bench_texts(count: int) -> dict[str, list[str]]:
     sentences: list[str] = []
     for first, second, _ in author_sts():
         sentences += [first, second]
-    short = list(dict.fromkeys([*sentences[: count // 2], *_spread(summaries, count)]))
-    mixed = [*_spread(summaries, count // 2), *_spread(documents, count - count // 2)]
-    long = _spread(list(_joined(documents)), math.ceil(count / 4))
+    half = count // 2
+    short = list(dict.fromkeys([*sentences[:half], *_spread(summaries, count)]))
+    mixed = [*_spread(summaries, half), *_spread(documents, count - half)]
+    long = _spread(list(_joined_to_long(documents)), math.ceil(count / 4))
     sets = {"short sentences": short[:count], "mixed lengths": mixed, "long documents": long}
     return {name: texts for name, texts in sets.items() if texts}
 
@@ -178,7 +199,7 @@ def _distinct(texts: Sequence[str], count: int, *, of: str) -> list[str]:
     return _spread(distinct, count)
 
 
-def _joined(documents: Sequence[str]) -> Iterator[str]:
+def _joined_to_long(documents: Sequence[str]) -> Iterator[str]:
     """Join neighbours to texts of `_LONG` characters."""
     text = ""
     for document in documents:
@@ -190,7 +211,8 @@ def _joined(documents: Sequence[str]) -> Iterator[str]:
 
 def _spread(texts: Sequence[str], count: int) -> list[str]:
     """``count`` texts, evenly spread over the list."""
-    return list(texts[:: max(1, len(texts) // count)][:count])
+    step = max(1, len(texts) // count)
+    return list(texts[::step][:count])
 
 
 def bench_encode(
@@ -220,53 +242,53 @@ def bench_encode(
     """
     for peer in peers:
         check_choice("peer", peer, PEERS)
-    sets = texts if texts is not None else bench_texts(256)
-    all_texts: list[str] = []
-    for chosen in sets.values():
-        all_texts += chosen
+    if texts is None:
+        texts = bench_texts(256)
+    all_texts = list(itertools.chain.from_iterable(texts.values()))
     device = pick_device(device)
     float_dtype = "float32" if dtype == "int8" else dtype
     with model_folder(model, all_texts) as folder:
-        loaded = {"sentence-transformers": load_peer(folder, device=device, dtype=float_dtype)}
+        loaded = {PEER: load_peer(folder, device=device, dtype=float_dtype)}
         for name in dict.fromkeys(peers):
             loaded[name] = load_graph(name, folder, texts=all_texts)
         spec = folder if model == QWEN3 else model
         ours = {}
-        for name in dict.fromkeys(("float32", dtype)):
-            ours[name] = neural_encoder(spec, device=device, dtype=name)
+        for our_dtype in dict.fromkeys(("float32", dtype)):
+            ours[our_dtype] = neural_encoder(spec, device=device, dtype=our_dtype)
         methods = _Methods(loaded, ours, float_dtype)
-        for name, chosen in sets.items():
-            yield _measured(model, name, chosen, methods, rounds=rounds)
+        for name, set_of_texts in texts.items():
+            yield _compare_methods(model, name, set_of_texts, methods, rounds=rounds)
 
 
-def neural_encoder(
-    spec: str | Path, *, device: str, dtype: str
-) -> SentenceTransformerEncoder | TransformerEncoder:
+def neural_encoder(spec: str | Path, *, device: str, dtype: str) -> OurEncoder:
     """Load with this package a model whose forward passes it runs itself; nothing is cached."""
     ours = load_encoder(spec, device=device, dtype=dtype, cache=False, show_progress=False)
-    known = SentenceTransformerEncoder | TransformerEncoder
-    if not isinstance(ours, known) or ours.runner is None:
+    if not isinstance(ours, OurEncoder) or ours.runner is None:
         raise ValueError(f"{spec}: expected an encoder that this package runs itself")
     return ours
 
 
-def best_batch_size(peer: Any, texts: list[str]) -> int:
+def best_batch_size(peer: SentenceTransformer, texts: list[str]) -> int:
     """Return the batch size at which sentence-transformers is fastest on ``texts``."""
     peer_vectors(peer, texts[:64], batch_size=32)  # warm
 
-    def seconds(size: int) -> float:
+    def best_seconds(size: int) -> float:
         call = partial(peer_vectors, peer, texts, batch_size=size)
-        return min(timed(call)[1].seconds for _ in range(2))
+        seconds = []
+        for _ in range(2):
+            _, timing = timed(call)
+            seconds.append(timing.seconds)
+        return min(seconds)
 
-    return min(_BATCH_SIZES, key=seconds)
+    return min(_BATCH_SIZES, key=best_seconds)
 
 
 @dataclass(frozen=True)
 class _Methods:
     """What is compared, in the order of the table."""
 
-    peers: Mapping[str, Any]  # sentence-transformers first
-    ours: Mapping[str, SentenceTransformerEncoder | TransformerEncoder]  # by dtype, float32 first
+    peers: Mapping[str, SentenceTransformer]  # sentence-transformers first
+    ours: Mapping[str, OurEncoder]  # by dtype, float32 first
     float_dtype: str  # of sentence-transformers
 
     def our_name(self, dtype: str) -> str:
@@ -275,24 +297,39 @@ class _Methods:
             return OURS
         return f"{OURS}, {dtype}"
 
+    @property
+    def exact(self) -> OurEncoder:
+        """Ours in float32, whose vectors are the reference."""
+        return self.ours["float32"]
 
-def _measured(
+    @property
+    def identity(self) -> str:
+        """That of the model in the dtype that is measured, the last."""
+        *_, last = self.ours.values()
+        return last.identity
+
+    def calls(
+        self, texts: list[str], batch_sizes: Mapping[str, int]
+    ) -> dict[str, Callable[[], Vectors]]:
+        """Return what encodes the texts by each method, each peer at its batch size."""
+        calls: dict[str, Callable[[], Vectors]] = {}
+        for name, peer in self.peers.items():
+            calls[name] = partial(peer_vectors, peer, texts, batch_size=batch_sizes[name])
+        for dtype, encoder in self.ours.items():
+            calls[self.our_name(dtype)] = partial(encoder.encode, texts)
+        return calls
+
+
+def _compare_methods(
     model: str, name: str, texts: list[str], methods: _Methods, *, rounds: int
 ) -> EncodeBench:
     """Compare times and vectors of peers and of ours on a set of texts."""
-    exact = methods.ours["float32"]
-    rows = exact._tokenise(texts)
-    limited = methods.ours.get(methods.float_dtype, exact)
+    rows = methods.exact._tokenise(texts)
+    limited = methods.ours.get(methods.float_dtype, methods.exact)
     gflop, peak = encoder_limit(limited.runner, rows, dtype=methods.float_dtype)
-    batch_sizes = {}
-    calls: dict[str, Callable[[], Vectors]] = {}
-    for way, peer in methods.peers.items():
-        batch_sizes[way] = best_batch_size(peer, texts)
-        calls[way] = partial(peer_vectors, peer, texts, batch_size=batch_sizes[way])
-    for dtype, encoder in methods.ours.items():
-        calls[methods.our_name(dtype)] = partial(encoder.encode, texts)
+    batch_sizes = {way: best_batch_size(peer, texts) for way, peer in methods.peers.items()}
+    calls = methods.calls(texts, batch_sizes)
     medians, vectors = in_turn(calls, rounds=rounds, after=peak.sample)
-    first = medians["sentence-transformers"]
     reference = unit(vectors[methods.our_name("float32")])
     timings = []
     for way, timing in medians.items():
@@ -300,42 +337,49 @@ def _measured(
         if way in batch_sizes:
             label = f"{way}, batch {batch_sizes[way]}"
         timings.append(
-            {
-                "name": label,
-                "way": way,
-                **vars(timing),
-                "ratio": first.seconds / timing.seconds,
-                "cpu_ratio": first.cpu / timing.cpu,
+            EncodeTiming(
+                name=label,
+                way=way,
+                seconds=timing.seconds,
+                cpu=timing.cpu,
+                ratio=medians[PEER].seconds / timing.seconds,
+                cpu_ratio=medians[PEER].cpu / timing.cpu,
                 **_closeness(unit(vectors[way]), reference),
-                "peak_share": peak.share(gflop, timing.seconds),
-            }
+                peak_share=peak.share(gflop, timing.seconds),
+            )
         )
     counts = [len(row) for row in rows]
-    median, p90, largest = np.quantile(counts, (0.5, 0.9, 1)).tolist()
-    mean = sum(counts) / len(counts)
     return EncodeBench(
         model=model,
         texts=name,
         count=len(texts),
         tokens=sum(counts),
-        lengths={"mean": mean, "median": median, "p90": p90, "max": largest},
+        lengths=_lengths(counts),
         rounds=rounds,
-        batch_size=batch_sizes["sentence-transformers"],
+        batch_size=batch_sizes[PEER],
         timings=tuple(timings),
         gflop=gflop,
         peak_gflops=peak.gflops,
-        identity=list(methods.ours.values())[-1].identity,
+        identity=methods.identity,
         digest=sha256_json(texts),
     )
 
 
-def _closeness(vectors: NDArray[np.float64], reference: NDArray[np.float64]) -> dict[str, Any]:
+def _lengths(counts: Sequence[int]) -> dict[str, float]:
+    """Return what the tokens of a text are on average, and at most."""
+    median, p90, largest = np.quantile(counts, (0.5, 0.9, 1)).tolist()
+    mean = sum(counts) / len(counts)
+    return {"mean": mean, "median": median, "p90": p90, "max": largest}
+
+
+def _closeness(vectors: NDArray[np.float64], reference: NDArray[np.float64]) -> Closeness:
     """Return how close unit vectors (N, D) are to those in float32."""
     cosines = np.multiply(vectors, reference).sum(axis=1)
+    least_cosine = float(cosines.min())
     difference = float(np.abs(vectors - reference).max())
     return {
-        "cosine": float(cosines.min()),
+        "cosine": least_cosine,
         "cosine_mean": float(cosines.mean()),
         "difference": difference,
-        "equal": float(cosines.min()) >= COSINE and difference <= DIFFERENCE,
+        "equal": least_cosine >= COSINE and difference <= DIFFERENCE,
     }

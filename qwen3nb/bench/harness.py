@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, TypeVar
+from typing import TypeAlias, TypeVar
 
 from qwen3nb.utils.format import aligned
 from qwen3nb.utils.hardware import processor
 
 T = TypeVar("T")
+Row: TypeAlias = Mapping[str, object]  # of a table: values by name
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,16 @@ def timed(call: Callable[[], T], *, device: object = "cpu") -> tuple[T, Timing]:
         import torch
 
         torch.cuda.synchronize(str(device))
-    return result, Timing(time.perf_counter() - started, time.process_time() - cpu_started)
+    seconds = time.perf_counter() - started
+    cpu_seconds = time.process_time() - cpu_started
+    return result, Timing(seconds, cpu_seconds)
 
 
 def in_turn(
     methods: Mapping[str, Callable[[], T]],
     *,
     rounds: int,
-    after: Callable[[], object] = lambda: None,
+    after: Callable[[], object] | None = None,
     warm: bool = False,
 ) -> tuple[dict[str, Timing], dict[str, T]]:
     """Return the medians of each method over the rounds, and the result of its untimed first call.
@@ -61,8 +64,9 @@ def in_turn(
         for name, call in methods.items():
             _, timing = timed(call)
             timings[name].append(timing)
-        after()
-    medians = {name: _median(of_method) for name, of_method in timings.items()}
+        if after is not None:
+            after()
+    medians = {name: _median(timings_of_method) for name, timings_of_method in timings.items()}
     return medians, results
 
 
@@ -84,9 +88,7 @@ def machine() -> str:
     )
 
 
-def table(
-    *title: str, rows: Iterable[Mapping[str, Any]], shown: str = "", notes: Iterable[str] = ()
-) -> str:
+def table(*title: str, rows: Iterable[Row], shown: str = "", notes: Iterable[str] = ()) -> str:
     """Return rows as plain text.
 
     Args:
@@ -99,8 +101,11 @@ def table(
     rows = list(rows)
     lines = list(title)
     if shown:
-        templates = dict(column.split(": ", 1) for column in shown.split(" | "))
-        cells = [tuple(_cell(text, row) for text in templates.values()) for row in rows]
+        templates: dict[str, str] = {}  # by head
+        for column in shown.split(" | "):
+            head, template = column.split(": ", 1)
+            templates[head] = template
+        cells = [tuple(_cell(each, row) for each in templates.values()) for row in rows]
         lines += aligned([tuple(templates), *cells])
     elif rows:
         names = tuple(rows[0])
@@ -109,7 +114,7 @@ def table(
     return "\n".join([*lines, *notes])
 
 
-def _cell(template: str, row: Mapping[str, Any]) -> str:
+def _cell(template: str, row: Row) -> str:
     """Return a cell; a dash for a missing value."""
     try:
         return template.format_map(row)

@@ -35,15 +35,16 @@ def encoder_work(model: Any, lengths: Sequence[int]) -> float:
     takes 4 · heads · head size for each pair of a token and one that it attends to, 2 for the
     scores and 2 for the weighted sum (as `torch.utils.flop_counter` counts them).
     """
-    weights = 0
-    for layer in _linear_layers(model):
-        weights += layer.in_features * layer.out_features
+    tokens = sum(lengths)
+    weights = sum(layer.in_features * layer.out_features for layer in _linear_layers(model))
+    linear = 2 * tokens * weights
     config = model.config.get_text_config()
     heads = int(config.num_attention_heads)
     head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
     width = heads * int(head_size)
-    attention = 4 * _attended_pairs(model, lengths) * width * int(config.num_hidden_layers)
-    return (2 * sum(lengths) * weights + attention) / 1e9
+    layers = int(config.num_hidden_layers)
+    attention = 4 * _attended_pairs(model, lengths) * width * layers
+    return (linear + attention) / 1e9
 
 
 def _attended_pairs(model: Any, lengths: Sequence[int]) -> int:
@@ -69,11 +70,11 @@ def product_shapes(model: Any, call: Callable[[], object]) -> Counter[Shape]:
     """Run ``call`` and count the shapes of the products in ``model``'s linear layers."""
     shapes: Counter[Shape] = Counter()
 
-    def note(layer: Any, inputs: tuple[Tensor, ...]) -> None:
+    def count_shape(layer: nn.Linear, inputs: tuple[Tensor, ...]) -> None:
         rows = inputs[0].shape[:-1].numel()
         shapes[rows, layer.in_features, layer.out_features] += 1
 
-    hooks = [layer.register_forward_pre_hook(note) for layer in _linear_layers(model)]
+    hooks = [layer.register_forward_pre_hook(count_shape) for layer in _linear_layers(model)]
     try:
         call()
     finally:
@@ -111,36 +112,33 @@ class MatrixPeak:
         """
         self._device = torch.device(device)
         self._dtype = dtype
-        counts_of_layers: dict[tuple[int, int], Counter[int]] = {}
+        rows_of_layers: dict[
+            tuple[int, int], Counter[int]
+        ] = {}  # how often a layer has so many rows
         for (rows, inputs, outputs), count in shapes.items():
-            counts_of_layers.setdefault((inputs, outputs), Counter())[rows] += count
+            counts = rows_of_layers.setdefault((inputs, outputs), Counter())
+            counts[rows] += count
         self._products = []
-        for (inputs, outputs), counts in counts_of_layers.items():
-            sizes = sorted(counts)
-            rows_so_far = np.cumsum([size * counts[size] for size in sizes])
-            all_rows = int(rows_so_far[-1])
-            median_size = sizes[int(np.searchsorted(rows_so_far, all_rows / 2))]
-            shape = (median_size, inputs, outputs)
-            states, layers = self._layers(shape)
-            flop = 2 * all_rows * inputs * outputs
+        for (inputs, outputs), counts in rows_of_layers.items():
+            shape = (_median_of_rows(counts), inputs, outputs)
+            states, layers = self._states_and_layers(shape)
+            flop = 2 * _sum_of_rows(counts) * inputs * outputs
             self._products.append(_Product(shape, flop, states, layers))
 
-    def _layers(self, shape: Shape) -> tuple[Tensor | Codes, list[nn.Module]]:
+    def _states_and_layers(self, shape: Shape) -> tuple[Tensor | Codes, list[nn.Module]]:
         """Return an input and a layer per library; in 8 bits there is one."""
         rows, inputs, outputs = shape
-        random = torch.Generator().manual_seed(0)  # does not touch the global generator
-        weight = torch.randn(outputs, inputs, generator=random) * inputs**-0.5
-        states = torch.randn(rows, inputs, generator=random)
+        generator = torch.Generator().manual_seed(0)  # does not touch the global generator
+        weight = torch.randn(outputs, inputs, generator=generator) * inputs**-0.5
+        states = torch.randn(rows, inputs, generator=generator)
         if self._dtype == "int8":
             return to_codes(states), [Int8Linear(weight, None)]
         dtype = torch_dtype(self._dtype)
-        layers: list[nn.Module] = []
-        for use_onednn in (False, True):
-            linear = nn.Linear(inputs, outputs, bias=False, device="meta")
-            linear.weight = nn.Parameter(weight.to(self._device, dtype), requires_grad=False)
-            layer = nn.Sequential(linear)
-            if not use_onednn or prepack(layer, force=True):
-                layers.append(layer)
+        weight = weight.to(self._device, dtype)
+        layers = [_linear_layer(weight)]  # in PyTorch's default library
+        in_onednn = _linear_layer(weight)
+        if prepack(in_onednn, force=True):
+            layers.append(in_onednn)
         return states.to(self._device, dtype), layers
 
     @torch.inference_mode()
@@ -162,6 +160,26 @@ class MatrixPeak:
     def share(self, gflop: float, seconds: float) -> float:
         """The share of the peak that ``gflop`` in ``seconds`` reach."""
         return gflop / seconds / self.gflops
+
+
+def _sum_of_rows(counts: Mapping[int, int]) -> int:
+    return sum(rows * count for rows, count in counts.items())
+
+
+def _median_of_rows(counts: Mapping[int, int]) -> int:
+    """Return the number of rows of the product that has the median row of all."""
+    sizes = sorted(counts)
+    rows_up_to = np.cumsum([size * counts[size] for size in sizes])
+    half_of_rows = _sum_of_rows(counts) / 2
+    return sizes[int(np.searchsorted(rows_up_to, half_of_rows))]
+
+
+def _linear_layer(weight: Tensor) -> nn.Module:
+    """Return a layer with this weight (outputs, inputs)."""
+    outputs, inputs = weight.shape
+    linear = nn.Linear(inputs, outputs, bias=False, device="meta")
+    linear.weight = nn.Parameter(weight, requires_grad=False)
+    return nn.Sequential(linear)
 
 
 def encoder_limit(

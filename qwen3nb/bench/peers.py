@@ -10,6 +10,8 @@ is real float32, which it is not by default where the processor multiplies bfloa
 of 8 bits does not quantise runs as OpenVINO chooses.
 """
 
+from __future__ import annotations
+
 import hashlib
 import logging
 import sys
@@ -19,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -31,6 +33,9 @@ from qwen3nb.bench.random_models import load_peer
 from qwen3nb.utils.atomic_files import new_folder
 from qwen3nb.utils.choices import check_choice
 
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 CALIBRATION = 200  # texts that static quantisation sees
 PEERS = ("openvino", "openvino-int8", "onnx", "onnx-int8")
 _STATES = "last_hidden_state"
@@ -38,7 +43,7 @@ Inputs = Mapping[str, NDArray[np.int64]]
 States = Callable[[Inputs], NDArray[np.float32]]
 
 
-def load_graph(name: str, folder: Path, *, texts: Sequence[str]) -> Any:
+def load_graph(name: str, folder: Path, *, texts: Sequence[str]) -> SentenceTransformer:
     """Load a model in sentence-transformers and put a graph on the CPU in place of its layers.
 
     Args:
@@ -51,16 +56,20 @@ def load_graph(name: str, folder: Path, *, texts: Sequence[str]) -> Any:
         ValueError: an unknown name; lists the choices.
         ImportError: a library that is not installed.
     """
-    runtime, _, int8 = check_choice("peer", name, PEERS).partition("-")
+    check_choice("peer", name, PEERS)
     peer = load_peer(folder, device="cpu", dtype="float32")
-    model = _Traced(peer, texts[:: max(1, len(texts) // CALIBRATION)][:CALIBRATION])
+    step = max(1, len(texts) // CALIBRATION)
+    model = _Traced(peer, texts[::step][:CALIBRATION])
+    runtime = name.partition("-")[0]
+    make_graph = _openvino if runtime == "openvino" else _onnx
     try:
         with _quiet():
-            states = (_openvino if runtime == "openvino" else _onnx)(model, int8=bool(int8))
+            states = make_graph(model, int8=name.endswith("-int8"))
     except ImportError as error:
-        what = f"peer {name} needs {error.name}, which is not installed"
-        raise ImportError(f"{what}: pip install 'qwen3nb[peers]'") from None
-    peer[0].model = _Graph(peer[0].model, states)
+        reason = f"peer {name} needs {error.name}, which is not installed"
+        raise ImportError(f"{reason}: pip install 'qwen3nb[peers]'") from None
+    transformer = peer[0]
+    transformer.model = _Graph(transformer.model, states)
     return peer
 
 
@@ -79,13 +88,13 @@ def _quiet() -> Iterator[None]:
 class _Traced(nn.Module):
     """The model as a function from its inputs (B, T), in order, to the states (B, T, H)."""
 
-    def __init__(self, peer: Any, texts: Sequence[str]) -> None:
+    def __init__(self, peer: SentenceTransformer, texts: Sequence[str]) -> None:
         super().__init__()
         self.model = peer[0].model
         self.examples = [_tensors(peer.preprocess([text])) for text in texts]
         # Two lengths, so that a trace sees padding.
-        two = [min(texts, key=len), max(texts, key=len)]
-        self.example = _tensors(peer.preprocess(two))
+        two_lengths = [min(texts, key=len), max(texts, key=len)]
+        self.example = _tensors(peer.preprocess(two_lengths))
 
     def forward(self, *inputs: Tensor) -> Tensor:
         named = dict(zip(self.example, inputs, strict=True))
@@ -94,14 +103,16 @@ class _Traced(nn.Module):
 
     def digest(self, *more: str) -> str:
         """Return the SHA-256 of weights and examples, and of ``more``."""
-        content = hashlib.sha256(repr(more).encode())
-        for each in (*self.state_dict().values(), *(e["input_ids"] for e in self.examples)):
-            content.update(each.contiguous().numpy().tobytes())
-        return content.hexdigest()
+        digest = hashlib.sha256(repr(more).encode())
+        for weight in self.state_dict().values():
+            digest.update(weight.contiguous().numpy().tobytes())
+        for example in self.examples:
+            digest.update(example["input_ids"].contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
 
-def _tensors(features: Mapping[str, Any]) -> dict[str, Tensor]:
-    return {name: each for name, each in features.items() if isinstance(each, Tensor)}
+def _tensors(features: Mapping[str, object]) -> dict[str, Tensor]:
+    return {name: value for name, value in features.items() if isinstance(value, Tensor)}
 
 
 class _Graph(nn.Module):
@@ -111,9 +122,10 @@ class _Graph(nn.Module):
         super().__init__()
         self.config, self._states = model.config, states
 
-    def forward(self, **inputs: Any) -> Any:
-        given = {name: each.numpy() for name, each in _tensors(inputs).items()}
-        return SimpleNamespace(last_hidden_state=torch.from_numpy(self._states(given)))
+    def forward(self, **inputs: object) -> SimpleNamespace:
+        arrays = {name: tensor.numpy() for name, tensor in _tensors(inputs).items()}
+        states = torch.from_numpy(self._states(arrays))
+        return SimpleNamespace(last_hidden_state=states)
 
 
 def _openvino(model: _Traced, *, int8: bool) -> States:
@@ -121,31 +133,52 @@ def _openvino(model: _Traced, *, int8: bool) -> States:
 
     names = list(model.example)
     config = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "PERFORMANCE_HINT": "LATENCY"}
-
-    def converted() -> Any:
-        graph = openvino.convert_model(model, example_input=tuple(model.example.values()))
-        for name, tensor in zip(names, graph.inputs, strict=True):
-            tensor.set_names({name})
-        return graph
-
     if int8:
-        import nncf
-
-        key = model.digest(openvino.__version__, nncf.__version__)
-        folder = paths.cache() / "peers" / key
-        graph = folder / "model.xml"
-        if not graph.is_file():
-            data = nncf.Dataset([{k: v.numpy() for k, v in e.items()} for e in model.examples])
-            kind = nncf.ModelType.TRANSFORMER
-            quantised = nncf.quantize(
-                converted(), data, model_type=kind, subset_size=len(model.examples)
-            )
-            with new_folder(folder) as work:
-                openvino.save_model(quantised, work / graph.name, compress_to_fp16=False)
+        graph = _quantised_openvino(model)
     else:
-        graph, config["INFERENCE_PRECISION_HINT"] = converted(), "f32"
+        graph = _openvino_graph(model)
+        config["INFERENCE_PRECISION_HINT"] = "f32"
     compiled = openvino.Core().compile_model(graph, "CPU", config)
-    return lambda inputs: np.asarray(compiled({name: inputs[name] for name in names})[0])
+
+    def states(inputs: Inputs) -> NDArray[np.float32]:
+        outputs = compiled({name: inputs[name] for name in names})
+        return np.asarray(outputs[0])
+
+    return states
+
+
+def _openvino_graph(model: _Traced) -> Any:
+    """Return the graph of a model, whose inputs have their names."""
+    import openvino
+
+    graph = openvino.convert_model(model, example_input=tuple(model.example.values()))
+    for name, tensor in zip(model.example, graph.inputs, strict=True):
+        tensor.set_names({name})
+    return graph
+
+
+def _quantised_openvino(model: _Traced) -> Path:
+    """Return the file of a graph of 8 bits, calibrated on the examples; it stays in the cache."""
+    import nncf
+    import openvino
+
+    key = model.digest(openvino.__version__, nncf.__version__)
+    folder = paths.cache() / "peers" / key
+    file = folder / "model.xml"
+    if file.is_file():
+        return file
+    examples = []
+    for example in model.examples:
+        examples.append({name: tensor.numpy() for name, tensor in example.items()})
+    quantised = nncf.quantize(
+        _openvino_graph(model),
+        nncf.Dataset(examples),
+        model_type=nncf.ModelType.TRANSFORMER,
+        subset_size=len(examples),
+    )
+    with new_folder(folder) as new:
+        openvino.save_model(quantised, new / file.name, compress_to_fp16=False)
+    return file
 
 
 def _onnx(model: _Traced, *, int8: bool) -> States:
@@ -167,9 +200,20 @@ def _onnx(model: _Traced, *, int8: bool) -> States:
             dynamic_axes={name: {0: "texts", 1: "tokens"} for name in (*names, _STATES)},
         )
         if int8:
-            from onnxruntime.quantization import QuantType, quantize_dynamic
-
-            whole, file = file, file.with_name("int8.onnx")
-            quantize_dynamic(whole, file, weight_type=QuantType.QInt8)  # as for avx512_vnni
+            file = _quantised_onnx(file)
         session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    return lambda inputs: session.run([_STATES], {name: inputs[name] for name in names})[0]
+
+    def states(inputs: Inputs) -> NDArray[np.float32]:
+        (output,) = session.run([_STATES], {name: inputs[name] for name in names})
+        return np.asarray(output)
+
+    return states
+
+
+def _quantised_onnx(file: Path) -> Path:
+    """Write a graph with weights of 8 bits next to a graph, and return its file."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantised = file.with_name("int8.onnx")
+    quantize_dynamic(file, quantised, weight_type=QuantType.QInt8)  # as for avx512_vnni
+    return quantised

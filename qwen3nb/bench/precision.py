@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from qwen3nb.bench.encode import bench_texts, best_batch_size, neural_encoder
 from qwen3nb.bench.harness import in_turn
 from qwen3nb.bench.matrix_peak import MatrixPeak, encoder_limit
 from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors, unit
+from qwen3nb.metrics.intervals import Interval
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.inference.int8_linear import runs_in_int8
 from qwen3nb.models.load import load_encoder
@@ -36,26 +37,37 @@ MARGIN = 0.005  # differences of nDCG@10 below this do not matter
 _METRIC = "nDCG@10"
 
 
+class PrecisionTiming(TypedDict):
+    """What one dtype takes, and what it costs in quality."""
+
+    dtype: str
+    texts_per_second: float  # of this package
+    float32_ratio: float  # its speed relative to float32
+    peer_ratio: float  # and to sentence-transformers in the same dtype, or float32 for int8
+    peak_share: float
+    cosine_min: float  # of a vector with that in float32
+    cosine_mean: float
+    ndcg: float  # nDCG@10 on PyDocs
+    ndcg_difference: float  # mean difference from float32
+    interval: Interval | None  # at .95; None for float32, and for a single query
+    equivalent: bool  # whether it shows that the difference is within the margin
+    queries_needed: int | None  # that would show it, if they differ like these
+
+
 @dataclass(frozen=True)
 class PrecisionBench:
     """Results for one model.
 
-    A timing has, of each ``dtype``, float32 first: ``texts_per_second`` of this package, its speed
-    relative to float32 (``float32_ratio``) and to sentence-transformers in the same dtype, or
-    float32 for int8 (``peer_ratio``), at its best batch size, the ``peak_share``, smallest and mean
-    cosine of a vector with that in float32, ``ndcg`` on PyDocs, the mean difference from float32
-    (``ndcg_difference``) with the 95 % ``interval`` (None for float32 and a single query), whether
-    it shows that the difference is within the margin (``equivalent``), and how many queries that
-    differ like these would (``queries_needed``, or None).
+    There is a timing of each dtype, float32 first.
     """
 
     model: str
     queries: int  # number of queries of PyDocs
     margin: float  # see `MARGIN`
-    timings: tuple[dict[str, Any], ...]
+    timings: tuple[PrecisionTiming, ...]
 
     @staticmethod
-    def shown(timing: Mapping[str, Any]) -> tuple[str, str]:
+    def shown(timing: PrecisionTiming) -> tuple[str, str]:
         """Whether equivalence with float32 is shown, and if not, how many queries would show it."""
         if timing["dtype"] == "float32":
             return "is the reference", ""
@@ -90,57 +102,82 @@ def bench_precision(
         dtypes = ("bfloat16", "int8") if runs_in_int8() else ("bfloat16",)
     for dtype in dtypes:
         check_choice("dtype", dtype, DTYPES)
-    names = tuple(dict.fromkeys(("float32", *dtypes)))
+    names = list(dict.fromkeys(("float32", *dtypes)))
     encoded = bench_texts(texts)["mixed lengths"]
-    calls: dict[str, Callable[[], Vectors]] = {}
-    work: dict[str, float] = {}
-    peaks: dict[str, MatrixPeak] = {}
     with model_folder(model, encoded) as folder:
         spec = folder if model == QWEN3 else model
-        for dtype in names:
-            ours = neural_encoder(spec, device="cpu", dtype=dtype)
-            peer = load_peer(folder, device="cpu", dtype=dtype)
-            batch_size = best_batch_size(peer, encoded)
-            rows = ours._tokenise(encoded)
-            work[dtype], peaks[dtype] = encoder_limit(ours.runner, rows, dtype=dtype)
-            calls[dtype] = partial(ours.encode, encoded)
-            calls[_peer(dtype)] = partial(peer_vectors, peer, encoded, batch_size=batch_size)
-
-        def sample_peaks() -> None:
-            for peak in peaks.values():
-                peak.sample()
-
-        medians, _ = in_turn(calls, rounds=rounds, after=sample_peaks)
-        qualities = {dtype: _quality(spec, dtype, pydocs) for dtype in names}
-    exact = qualities["float32"]
-    timings = []
-    for dtype in names:
-        quality = qualities[dtype]
-        seconds = medians[dtype].seconds
-        cosines = (unit(exact.vectors) * unit(quality.vectors)).sum(axis=1)
-        test = equivalence(quality.scores, exact.scores, margin=MARGIN)
-        timings.append(
-            {
-                "dtype": dtype,
-                "texts_per_second": len(encoded) / seconds,
-                "float32_ratio": medians["float32"].seconds / seconds,
-                "peer_ratio": medians[_peer(dtype)].seconds / seconds,
-                "peak_share": peaks[dtype].share(work[dtype], seconds),
-                "cosine_min": float(cosines.min()),
-                "cosine_mean": float(cosines.mean()),
-                "ndcg": float(quality.scores.mean()),
-                "ndcg_difference": test.difference,
-                "interval": None if dtype == "float32" else test.interval,
-                "equivalent": test.equivalent,
-                "queries_needed": test.queries_needed,
-            }
-        )
+        speeds = _time_dtypes(names, spec, folder, encoded, rounds=rounds)
+        qualities = {dtype: _search_quality(spec, dtype, pydocs) for dtype in names}
+    timings = [_timing(dtype, speeds, qualities, len(encoded)) for dtype in names]
     return PrecisionBench(model, len(pydocs.queries), MARGIN, tuple(timings))
 
 
-def _peer(dtype: str) -> str:
+@dataclass(frozen=True)
+class _Speed:
+    """The seconds of all texts in a dtype."""
+
+    ours: float
+    peer: float
+    peak_share: float  # of ours
+
+
+def _time_dtypes(
+    dtypes: Sequence[str], spec: str | Path, folder: Path, texts: list[str], *, rounds: int
+) -> dict[str, _Speed]:
+    """Time ours and sentence-transformers in turn, in each dtype."""
+    calls: dict[str, Callable[[], Vectors]] = {}
+    work: dict[str, float] = {}
+    peaks: dict[str, MatrixPeak] = {}
+    for dtype in dtypes:
+        ours = neural_encoder(spec, device="cpu", dtype=dtype)
+        peer = load_peer(folder, device="cpu", dtype=dtype)
+        batch_size = best_batch_size(peer, texts)
+        rows = ours._tokenise(texts)
+        work[dtype], peaks[dtype] = encoder_limit(ours.runner, rows, dtype=dtype)
+        calls[dtype] = partial(ours.encode, texts)
+        calls[_peer_name(dtype)] = partial(peer_vectors, peer, texts, batch_size=batch_size)
+
+    def sample_peaks() -> None:
+        for peak in peaks.values():
+            peak.sample()
+
+    medians, _ = in_turn(calls, rounds=rounds, after=sample_peaks)
+    speeds = {}
+    for dtype in dtypes:
+        ours_seconds = medians[dtype].seconds
+        peer_seconds = medians[_peer_name(dtype)].seconds
+        peak_share = peaks[dtype].share(work[dtype], ours_seconds)
+        speeds[dtype] = _Speed(ours_seconds, peer_seconds, peak_share)
+    return speeds
+
+
+def _peer_name(dtype: str) -> str:
     """Return the name of sentence-transformers in a dtype, among the methods."""
     return f"{dtype} peer"
+
+
+def _timing(
+    dtype: str, speeds: Mapping[str, _Speed], qualities: Mapping[str, _Quality], texts: int
+) -> PrecisionTiming:
+    """Compare the speed and the quality of a dtype with those of float32."""
+    speed, quality = speeds[dtype], qualities[dtype]
+    exact = qualities["float32"]
+    cosines = (unit(exact.vectors) * unit(quality.vectors)).sum(axis=1)
+    test = equivalence(quality.scores, exact.scores, margin=MARGIN)
+    return {
+        "dtype": dtype,
+        "texts_per_second": texts / speed.ours,
+        "float32_ratio": speeds["float32"].ours / speed.ours,
+        "peer_ratio": speed.peer / speed.ours,
+        "peak_share": speed.peak_share,
+        "cosine_min": float(cosines.min()),
+        "cosine_mean": float(cosines.mean()),
+        "ndcg": float(quality.scores.mean()),
+        "ndcg_difference": test.difference,
+        "interval": None if dtype == "float32" else test.interval,
+        "equivalent": test.equivalent,
+        "queries_needed": test.queries_needed,
+    }
 
 
 @dataclass(frozen=True)
@@ -151,15 +188,15 @@ class _Quality:
     scores: NDArray[np.float64]  # nDCG@10 per query
 
 
-def _quality(spec: str | Path, dtype: str, pydocs: PyDocs) -> _Quality:
+def _search_quality(spec: str | Path, dtype: str, pydocs: PyDocs) -> _Quality:
     """Search PyDocs in a dtype."""
-    documents = pydocs.corpus
-    queries = pydocs.queries
+    documents, queries = pydocs.corpus, pydocs.queries
     # Nothing is timed here, so vectors may come from the cache.
     encoder = load_encoder(spec, device="cpu", dtype=dtype, show_progress=False)
     vectors = encoder.encode([*documents.values(), *queries.values()])
-    corpus = vectors[: len(documents)]
+    document_vectors = vectors[: len(documents)]
     query_vectors = vectors[len(documents) :]
-    run = search(query_vectors, corpus, k=10).run(queries, list(documents))
-    scores = score_run(pydocs.qrels, run, [_METRIC])[_METRIC]
-    return _Quality(vectors, np.array([scores[query] for query in queries]))
+    hits = search(query_vectors, document_vectors, k=10)
+    run = hits.run(queries, list(documents))
+    score_of = score_run(pydocs.qrels, run, [_METRIC])[_METRIC]
+    return _Quality(vectors, np.array([score_of[query] for query in queries]))

@@ -1,10 +1,12 @@
 """Random models with the shapes of real ones, and the libraries that they are compared in."""
 
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,6 +19,9 @@ from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
 from qwen3nb.models.rerankers import TEMPLATES, Floats
 from qwen3nb.models.types import INSTRUCTION, Vectors, torch_dtype
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder, SentenceTransformer
 
 QWEN3 = "qwen3-60M-random"
 VOCABULARY = 151_936  # rows of the output matrix of Qwen3
@@ -80,8 +85,8 @@ def write_random_encoder(
 
     shape = shape or SHAPE
     tokenizer = write_tokenizer(texts, folder, vocabulary=shape["vocab_size"] - 256)
-    end = tokenizer.token_to_id("<|endoftext|>")
-    config = encoder_config({**shape, "pad_token_id": end, "eos_token_id": end})
+    end_token = tokenizer.token_to_id("<|endoftext|>")
+    config = encoder_config({**shape, "pad_token_id": end_token, "eos_token_id": end_token})
     save_random(Qwen3EncoderModel, folder, config)
     write_model_files(folder, config, ExportOptions())
 
@@ -90,19 +95,21 @@ def write_random_reranker(folder: Path, shape: Sequence[int]) -> None:
     """Write a random Qwen3 language model, its template, and a tokenizer of docstrings."""
     template = TEMPLATES["qwen3-reranker"]
     prompt = template.prefix + template.head(INSTRUCTION, "yes no") + " " + template.suffix
-    write_tokenizer([*documents(), *[prompt, "yes", "no"] * 200], folder, vocabulary=16_000)
+    texts_of_prompt = [prompt, "yes", "no"] * 200  # often enough to become whole tokens
+    write_tokenizer([*documents(), *texts_of_prompt], folder, vocabulary=16_000)
+    hidden_size = shape[0]
     fields = qwen3_shape(*shape, vocab_size=VOCABULARY, max_position_embeddings=4096)
-    config = Qwen3Config(**fields, tie_word_embeddings=True, initializer_range=shape[0] ** -0.5)
+    config = Qwen3Config(**fields, tie_word_embeddings=True, initializer_range=hidden_size**-0.5)
     save_random(Qwen3ForCausalLM, folder, config)
     # For sentence-transformers, which renders a pair as a chat with two roles.
-    (folder / "chat_template.jinja").write_text(
-        f"{template.prefix}<Instruct>: {INSTRUCTION}{template.gap}<Query>: "
-        "{{ messages[0].content }}"
-        + template.gap
-        + "<Document>: {{ messages[1].content }}"
-        + template.suffix.replace("\n", "{{ '\n' }}"),
-        encoding="utf-8",
+    suffix = template.suffix.replace("\n", "{{ '\n' }}")
+    chat_template = (
+        f"{template.prefix}<Instruct>: {INSTRUCTION}"
+        f"{template.gap}<Query>: {{{{ messages[0].content }}}}"
+        f"{template.gap}<Document>: {{{{ messages[1].content }}}}"
+        f"{suffix}"
     )
+    (folder / "chat_template.jinja").write_text(chat_template, encoding="utf-8")
 
 
 def documents() -> list[str]:
@@ -112,19 +119,22 @@ def documents() -> list[str]:
     return [entry.text for entry in load_pydocs().entries]
 
 
-def load_peer(folder: Path, *, device: str, dtype: str, attention: str | None = None) -> Any:
+def load_peer(
+    folder: Path, *, device: str, dtype: str, attention: str | None = None
+) -> SentenceTransformer:
     """Load the model in sentence-transformers, with weights in ``dtype``.
 
     ``attention`` is one of transformers' implementations, such as ``sdpa``; None for its choice.
     """
     from sentence_transformers import SentenceTransformer
 
-    kwargs: dict[str, Any] = {"dtype": torch_dtype(dtype)}
-    kwargs |= {"attn_implementation": attention} if attention else {}
-    return SentenceTransformer(str(folder), device=device, model_kwargs=kwargs).eval()
+    options: dict[str, object] = {"dtype": torch_dtype(dtype)}
+    if attention:
+        options["attn_implementation"] = attention
+    return SentenceTransformer(str(folder), device=device, model_kwargs=options).eval()
 
 
-def peer_vectors(peer: Any, texts: list[str], *, batch_size: int) -> Vectors:
+def peer_vectors(peer: SentenceTransformer, texts: list[str], *, batch_size: int) -> Vectors:
     """Return the unit vectors (N, D) of sentence-transformers."""
     vectors: Vectors = peer.encode(
         texts, batch_size=batch_size, show_progress_bar=False, normalize_embeddings=True
@@ -138,15 +148,15 @@ def unit(vectors: Vectors) -> NDArray[np.float64]:
     return np.asarray(wide / np.linalg.norm(wide, axis=1, keepdims=True))
 
 
-def cross_encoder(folder: Path, *, device: str = "cpu", dtype: str = "float32") -> Any:
+def cross_encoder(folder: Path, *, device: str = "cpu", dtype: str = "float32") -> CrossEncoder:
     """Load the reranker in sentence-transformers, with the same weights and template."""
     from sentence_transformers import CrossEncoder
 
-    kwargs = {"dtype": torch_dtype(dtype)}
-    return CrossEncoder(str(folder), device=device, max_length=512, model_kwargs=kwargs)
+    options = {"dtype": torch_dtype(dtype)}
+    return CrossEncoder(str(folder), device=device, max_length=512, model_kwargs=options)
 
 
-def predict(peer: Any, texts: list[str]) -> Floats:
+def predict(peer: CrossEncoder, texts: list[str]) -> Floats:
     """Return the P(yes) of sentence-transformers, at its default batch size."""
     pairs = [(QUERY, text) for text in texts]
     scores = peer.predict(pairs, activation_fn=torch.nn.Sigmoid(), show_progress_bar=False)

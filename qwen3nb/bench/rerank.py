@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypedDict
 
 import torch
 from torch import Tensor
@@ -33,23 +33,32 @@ SHAPES = {
 }
 Scoring: TypeAlias = Callable[[list[str]], Floats]
 _BATCH = 16  # batch size of the reference
+_TOLERANCE = 1e-4  # of P(yes)
 _REFERENCE, _PEER, _OURS = "reference", "sentence-transformers CrossEncoder", "qwen3nb"
+
+
+class RerankTiming(TypedDict):
+    """What one method took for a set of texts."""
+
+    name: str
+    seconds: float  # median
+    cpu: float  # seconds of all threads, median
+    ratio: float  # of the reference's CPU seconds to them
+    difference: float  # in P(yes) from the reference, the largest
 
 
 @dataclass(frozen=True)
 class RerankBench:
     """Results for one size of model and one set of texts.
 
-    A timing has, of each method, the reference first and ours last: median ``seconds`` and ``cpu``
-    seconds, the ``ratio`` of the reference's CPU seconds to them, and the largest ``difference`` in
-    P(yes) from it.
+    There is a timing of each method, the reference first and ours last.
     """
 
     size: str  # key of `SHAPES`
     texts: str  # name of the set
     documents: int
     rounds: int
-    timings: tuple[dict[str, Any], ...]
+    timings: tuple[RerankTiming, ...]
 
     def table(self) -> str:
         """The timings as plain text."""
@@ -94,7 +103,7 @@ def bench_rerank(
 
 def _timings(
     methods: Mapping[str, Scoring], texts: list[str], *, rounds: int
-) -> list[dict[str, Any]]:
+) -> list[RerankTiming]:
     """Time all methods in turn, and compare their scores.
 
     Raises:
@@ -103,12 +112,19 @@ def _timings(
     calls = {name: partial(method, texts) for name, method in methods.items()}
     medians, scores = in_turn(calls, rounds=rounds)
     timings = []
-    for name, timing in medians.items():
+    for name, median in medians.items():
         difference = float(abs(scores[name] - scores[_REFERENCE]).max())
-        if difference > 1e-4:
+        if difference > _TOLERANCE:
             raise RuntimeError(f"{name}: P(yes) differs from the reference by {difference:.1e}")
-        ratio = medians[_REFERENCE].cpu / timing.cpu
-        timings.append({"name": name, **vars(timing), "ratio": ratio, "difference": difference})
+        timings.append(
+            RerankTiming(
+                name=name,
+                seconds=median.seconds,
+                cpu=median.cpu,
+                ratio=medians[_REFERENCE].cpu / median.cpu,
+                difference=difference,
+            )
+        )
     return timings
 
 
@@ -132,13 +148,14 @@ class _Reference:
 
     def _p_yes(self, batch: list[list[int]]) -> Tensor:
         """Return P(yes) of each row of tokens."""
-        width = max(len(row) for row in batch)
-        ids = torch.zeros(len(batch), width, dtype=torch.long)
-        mask = torch.zeros(len(batch), width, dtype=torch.long)
-        for index, row in enumerate(batch):
-            ids[index, width - len(row) :] = torch.tensor(row)
-            mask[index, width - len(row) :] = 1
+        longest = max(len(row) for row in batch)
+        ids = torch.zeros(len(batch), longest, dtype=torch.long)
+        mask = torch.zeros(len(batch), longest, dtype=torch.long)
+        for index, row in enumerate(batch):  # padded on the left
+            first_token = longest - len(row)
+            ids[index, first_token:] = torch.tensor(row)
+            mask[index, first_token:] = 1
         with torch.inference_mode():
             output = self._model(input_ids=ids, attention_mask=mask, use_cache=False)
-        logits = output.logits[:, -1, self._no_and_yes]
-        return logits.log_softmax(-1)[:, 1].exp()
+        no_and_yes = output.logits[:, -1, self._no_and_yes]  # after the last token
+        return no_and_yes.log_softmax(-1)[:, 1].exp()
