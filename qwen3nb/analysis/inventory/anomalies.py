@@ -9,7 +9,7 @@ Kinds of flags::
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,15 +41,16 @@ def _disagreements(scores: Sequence[Score]) -> Iterator[Flag]:
         run = (score.system, score.seed, score.facts.get("use"), score.identity)
         measure = (score.task, score.kind, score.metric, score.revision)
         groups.setdefault((run, measure), []).append(score)
-    for group in groups.values():
-        numbers = [score.value for score in group if score.value is not None]
-        if not numbers:
+    for same_measurement in groups.values():
+        values = [score.value for score in same_measurement if score.value is not None]
+        if not values:
             continue
-        if len(numbers) < len(group) or max(numbers) - min(numbers) > _ROUNDING:
-            values = ", ".join(_value_text(score) for score in group)
-            first = group[0]
-            text = f"{first.run}, {first.task}, {first.metric}: {len(group)} files give {values}"
-            yield Flag("inconsistent", text, tuple(score.source for score in group))
+        is_any_undefined = len(values) < len(same_measurement)
+        if is_any_undefined or max(values) - min(values) > _ROUNDING:
+            first = same_measurement[0]
+            texts = ", ".join(_value_text(score) for score in same_measurement)
+            text = f"{first.run}, {first.task}, {first.metric}: {len(same_measurement)} files give"
+            yield Flag("inconsistent", f"{text} {texts}", _files(same_measurement))
 
 
 def _value_text(score: Score) -> str:
@@ -58,30 +59,37 @@ def _value_text(score: Score) -> str:
     return f"{score.value:.6f}"
 
 
+def _files(scores: Iterable[Score]) -> tuple[str, ...]:
+    return tuple(score.source for score in scores)
+
+
 def _revisions(scores: Sequence[Score]) -> Iterator[Flag]:
     """Flag runs on different revisions of a task's data."""
-    tasks: dict[str, dict[str, list[Score]]] = {}
+    scores_on: dict[str, list[Score]] = {}
     for score in scores:
         if score.revision and score.main:
-            revisions = tasks.setdefault(score.task, {})
-            revisions.setdefault(score.revision, []).append(score)
-    for task, revisions in tasks.items():
-        if len(revisions) < 2:
+            scores_on.setdefault(score.task, []).append(score)
+    for task, on_task in scores_on.items():
+        by_revision: dict[str, list[Score]] = {}
+        for score in on_task:
+            by_revision.setdefault(score.revision, []).append(score)
+        if len(by_revision) < 2:
             continue
         parts = []
-        files: dict[str, None] = {}
-        for revision, group in revisions.items():
-            parts.append(f"{revision}: {', '.join(sorted({score.run for score in group}))}")
-            files |= dict.fromkeys(score.source for score in group)
+        files: list[str] = []
+        for revision, on_revision in by_revision.items():
+            runs = sorted({score.run for score in on_revision})
+            parts.append(f"{revision}: {', '.join(runs)}")
+            files += _files(on_revision)
         text = f"{task}: on different revisions of its data ({'; '.join(parts)})"
-        yield Flag("inconsistent", text, tuple(files))
+        yield Flag("inconsistent", text, tuple(dict.fromkeys(files)))
 
 
-class _Numbers(NamedTuple):
+class _Fingerprint(NamedTuple):
     """Numbers of a run that no other weights should have."""
 
     family: tuple[str, str]
-    tasks: str
+    tasks: str  # in words
     values: tuple[tuple[str, float], ...]  # by task, or by query
 
 
@@ -91,37 +99,42 @@ def _same_scores(scores: Sequence[Score]) -> Iterator[Flag]:
     Scores agree either on ten or more queries of a task, if they vary, or, without per-query
     scores, in the means of two or more tasks.
     """
-    runs: dict[_Numbers, list[Score]] = {}
-    for numbers, score in _numbers_of_runs(scores):
-        runs.setdefault(numbers, []).append(score)
-    for numbers, group in runs.items():
-        if len({score.identity or score.run for score in group}) > 1:
-            names = ", ".join(score.run for score in group)
+    scores_with: dict[_Fingerprint, list[Score]] = {}
+    for fingerprint, score in _fingerprints(scores):
+        scores_with.setdefault(fingerprint, []).append(score)
+    for fingerprint, equal in scores_with.items():
+        weights = {score.identity or score.run for score in equal}
+        if len(weights) > 1:
+            names = ", ".join(score.run for score in equal)
             text = (
-                f"{names}: identical scores on {numbers.tasks} although the weights differ; "
+                f"{names}: identical scores on {fingerprint.tasks} although the weights differ; "
                 "at most one of them was measured"
             )
-            yield Flag("same scores", text, tuple(score.source for score in group))
+            yield Flag("same scores", text, _files(equal))
 
 
-def _numbers_of_runs(scores: Sequence[Score]) -> Iterator[tuple[_Numbers, Score]]:
+def _fingerprints(scores: Sequence[Score]) -> Iterator[tuple[_Fingerprint, Score]]:
     """Yield the means of each run, and its scores per query where another has the same mean."""
+    main_scores = [score for score in scores if score.main]  # other metrics may agree by chance
     runs: dict[Hashable, list[Score]] = {}
-    for score in scores:
-        if score.main:  # Recall@100 of 100 candidates is the same for every model
-            run = (_family(score), score.system, score.identity, score.seed)
-            runs.setdefault(run, []).append(score)
-    frequency = Counter((_family(score), _mean_on(score)) for score in scores if score.main)
-    for group in runs.values():
-        means = {score.task: score.value for score in group if not score.per_query and score.value}
+    for score in main_scores:
+        run = (_family(score), score.system, score.identity, score.seed)
+        runs.setdefault(run, []).append(score)
+    frequency_of_mean = Counter(_rounded_mean(score) for score in main_scores)
+    for scores_of_run in runs.values():
+        means = {}
+        for score in scores_of_run:
+            if score.value and not score.per_query:
+                means[score.task] = score.value
         if len(means) >= _TASKS:
-            values = tuple(sorted(means.items()))
-            yield _Numbers(_family(group[0]), ", ".join(sorted(means)), values), group[0]
-        for score in group:
-            is_unique = frequency[_family(score), _mean_on(score)] < 2  # no need to read its scores
-            if not is_unique and _is_varied(score):
+            first = scores_of_run[0]
+            tasks = ", ".join(sorted(means))
+            yield _Fingerprint(_family(first), tasks, tuple(sorted(means.items()))), first
+        for score in scores_of_run:
+            has_unique_mean = frequency_of_mean[_rounded_mean(score)] == 1
+            if not has_unique_mean and _is_varied(score):  # only then are its queries read
                 values = tuple(sorted(score.per_query.items()))
-                yield _Numbers(_family(score), score.task, values), score
+                yield _Fingerprint(_family(score), score.task, values), score
 
 
 def _family(score: Score) -> tuple[str, str]:
@@ -129,11 +142,12 @@ def _family(score: Score) -> tuple[str, str]:
     return score.origin, score.kind
 
 
-def _mean_on(score: Score) -> tuple[str, float]:
-    """Return the task and the mean, up to the rounding of sums in another order."""
-    return score.task, round(score.value or 0.0, 9)
+def _rounded_mean(score: Score) -> tuple[tuple[str, str], str, float]:
+    """Return family, task and mean, the latter up to the rounding of sums in another order."""
+    return _family(score), score.task, round(score.value or 0.0, 9)
 
 
 def _is_varied(score: Score) -> bool:
     """Return whether the scores per query are so many and so different that none is like them."""
-    return len(score.per_query) >= _QUERIES and len(set(score.per_query.values())) > _TASKS
+    values = score.per_query.values()
+    return len(values) >= _QUERIES and len(set(values)) > _TASKS

@@ -36,9 +36,10 @@ class Collection:
         """``{system: {seed: {task: {metric: value}}}}``; the first of duplicates."""
         table: dict[str, dict[int | None, dict[str, dict[str, float | None]]]] = {}
         for score in self.scores:
-            seeds = table.setdefault(score.system, {})
-            tasks = seeds.setdefault(score.seed, {})
-            tasks.setdefault(score.task, {}).setdefault(score.metric, score.value)
+            by_seed = table.setdefault(score.system, {})
+            by_task = by_seed.setdefault(score.seed, {})
+            by_metric = by_task.setdefault(score.task, {})
+            by_metric.setdefault(score.metric, score.value)
         return table
 
 
@@ -67,14 +68,15 @@ def collect(folders: Iterable[Path], records: Iterable[Result] = ()) -> Collecti
             raise FileNotFoundError(f"{folder}: no such folder of results")
         for file in _json_files(folder):
             reader.read(file)
+    scores = reader.scores
+    results = str(paths.results())
     for record in records:
-        results = str(paths.results())
-        reader.scores += record_scores(record, source=_source(record), folder=results)
-    flags = [*reader.flags, *find_anomalies(reader.scores)]
-    return Collection(tuple(reader.scores), tuple(flags))
+        scores += record_scores(record, source=_path_or_label(record), folder=results)
+    flags = [*reader.flags, *find_anomalies(scores)]
+    return Collection(tuple(scores), tuple(flags))
 
 
-def _source(record: Result) -> str:
+def _path_or_label(record: Result) -> str:
     """Return where a record is saved, or its label if that is not safe in a path."""
     try:
         return str(record.path())
@@ -85,13 +87,15 @@ def _source(record: Result) -> str:
 def _json_files(base: Path) -> Iterator[Path]:
     """Yield regular JSON files below ``base`` in order, without following links to folders."""
     for folder, folders, files in os.walk(base):
-        folders[:] = sorted(
-            name for name in folders if name not in _OTHER_FOLDERS and not name.startswith(".")
-        )
+        folders[:] = sorted(filter(_may_have_results, folders))  # those that are walked next
         for name in sorted(files):
             file = Path(folder) / name
             if file.suffix == ".json" and file.is_file():
                 yield file
+
+
+def _may_have_results(folder: str) -> bool:
+    return folder not in _OTHER_FOLDERS and not folder.startswith(".")
 
 
 @dataclass

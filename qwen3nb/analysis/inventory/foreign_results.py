@@ -29,8 +29,11 @@ from qwen3nb.utils.atomic_files import sha256_file
 from qwen3nb.utils.schema import field_problem
 
 _RERANKING_METRIC = "ndcg@10"
+# Names of copies such as ``rank_only_r4-seed_42-mteb_results``, and folders such as ``seed_42``.
 _COPY = re.compile(r"(?P<system>.+)-seed_(?P<seed>\d+)-(mteb|reranking)_results")
-_SEED_FOLDER = re.compile(r"seed_(\d+)")
+_SEED_FOLDER = re.compile(r"seed_(?P<seed>\d+)")
+# Numbers of steps in the summary of an epoch, and the task that they are on.
+_EPOCH_STEPS = {"epoch_emb_steps": "embedding", "epoch_rerank_steps": "reranking"}
 
 
 def _finite(value: object) -> float:
@@ -162,12 +165,13 @@ def _mteb_scores(file: Path, result: _MTEBFile) -> ForeignScores:
         if len(result.scores) > 1:
             task = f"{task}/{split}"
         values = [subset.main_score for subset in subsets]
+        mean = _mean(values)  # NaN if that of a subset is
         score = Score(
             system=system,
             seed=None,
             task=task,
             metric=_main_metric(result.task_name),
-            value=None if any(map(math.isnan, values)) else _mean(values),
+            value=None if math.isnan(mean) else mean,
             kind="MTEB",
             identity=model.revision or file.parent.name,
             source=str(file),
@@ -237,11 +241,12 @@ def _adapter_run(file: Path) -> _AdapterRun:
     copy = _COPY.fullmatch(file.stem)
     if copy:
         return _AdapterRun(file, copy["system"], int(copy["seed"]))
-    folder = file.parent.parent
-    seed = _SEED_FOLDER.fullmatch(folder.name)
-    if file.parent.name != "results" or not seed:
-        return _AdapterRun(file, file.parent.name)
-    return _AdapterRun(file, folder.parent.name, int(seed[1]), _folder_facts(folder))
+    folder = file.parent
+    training = folder.parent
+    seed = _SEED_FOLDER.fullmatch(training.name)
+    if folder.name == "results" and seed:
+        return _AdapterRun(file, training.parent.name, int(seed["seed"]), _folder_facts(training))
+    return _AdapterRun(file, folder.name)
 
 
 def _reranking_scores(file: Path, results: _RerankingFile) -> ForeignScores:
@@ -263,18 +268,16 @@ def _embedding_scores(file: Path, results: _EmbeddingFile) -> ForeignScores:
 def _data_set_scores(file: Path, result: _DataSetFile) -> ForeignScores:
     """Return the score of a file of its own; reranked ones are named with their first stage."""
     is_reranked = "." in file.stem  # such as SciFact.bm25-100
-    collected = ForeignScores()
     kind = "reranking" if is_reranked else "embedding"
+    collected = ForeignScores()
     _add_score(collected, _adapter_run(file), file.stem, result, kind)
-    collected.scores = [
-        replace(
+    for index, score in enumerate(collected.scores):
+        collected.scores[index] = replace(
             score,
             identity=result.model or "",
             revision=result.revision or "",
             collection=result.dataset if is_reranked else "",
         )
-        for score in collected.scores
-    ]
     return collected
 
 
@@ -283,30 +286,31 @@ def _add_score(
 ) -> None:
     """Add the score of one data set, after comparing its mean with the scores of its queries."""
     metric = next(iter(queries.aggregate))
+    name = metric
     if _RERANKING_METRIC in queries.aggregate:
         metric = _RERANKING_METRIC
-    value = stored = queries.aggregate[metric]
-    if stored is not None and queries.per_query:
-        value = _mean(queries.per_query.values())
-        if not math.isclose(value, stored, rel_tol=0, abs_tol=1e-6):
+        name = "nDCG@10"
+    stated_mean = queries.aggregate[metric]
+    mean = stated_mean
+    if stated_mean is not None and queries.per_query:
+        mean = _mean(queries.per_query.values())
+        if not math.isclose(mean, stated_mean, rel_tol=0, abs_tol=1e-6):
             collected.contradictions.append(
-                f"{task} has mean {stored:.6f}, its queries give {value:.6f}"
+                f"{task} has mean {stated_mean:.6f}, its queries give {mean:.6f}"
             )
-    name = "nDCG@10" if metric == _RERANKING_METRIC else metric
-    collected.scores.append(run.score(task, name, value, kind, queries.per_query))
+    collected.scores.append(run.score(task, name, mean, kind, queries.per_query))
 
 
 def _folder_facts(folder: Path) -> dict[str, Any]:
     """Return the facts of a training, from its settings and log, and the digest of its weights."""
-    settings, weights = (
-        folder / "config.yaml",
-        folder / "checkpoints/final/adapter_model.safetensors",
-    )
+    settings = folder / "config.yaml"
+    log = folder / LOG
+    weights = folder / "checkpoints/final/adapter_model.safetensors"
     facts: dict[str, Any] = {}
     if settings.exists():
         facts |= training_facts(rows.read_settings(settings))
-    if (folder / LOG).exists():
-        facts |= _logged_steps(folder / LOG)
+    if log.exists():
+        facts |= _logged_steps(log)
     if weights.is_file():
         facts["weights"] = sha256_file(weights)
     return facts
@@ -320,7 +324,7 @@ def _logged_steps(log: Path) -> dict[str, int]:
         step = step_number(entry.get("global_step", entry.get("step")))
         if step is not None:
             steps["steps"] = max(steps.get("steps", 0), step)
-        for task, name in (("embedding", "epoch_emb_steps"), ("reranking", "epoch_rerank_steps")):
+        for name, task in _EPOCH_STEPS.items():
             count = step_number(entry.get(name))
             if count is not None:  # one summary per epoch
                 steps[f"steps_{task}"] = steps.get(f"steps_{task}", 0) + count

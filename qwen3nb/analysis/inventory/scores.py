@@ -69,9 +69,12 @@ def from_oldest(scores: Iterable[Score]) -> list[Score]:
 
 def _age(score: Score, other: Score) -> int:
     """Return a negative number if the first score is older, 0 if neither is."""
-    if score.place and other.place and score.folder == other.folder:
+    have_places = score.place and other.place and score.folder == other.folder
+    if have_places:
         return score.place - other.place
-    return (score.finished > other.finished) - (score.finished < other.finished)
+    if score.finished == other.finished:
+        return 0
+    return 1 if score.finished > other.finished else -1
 
 
 def record_scores(result: Result, *, source: str, folder: str) -> list[Score]:
@@ -141,10 +144,10 @@ def _kind(result: Result, training: Mapping[str, Any]) -> str:
 def training_facts(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the known facts of a training, from its configuration, nested or flat."""
     settings = config.get("settings")  # our own records contain the configuration
-    merged = config
+    configuration = config
     if isinstance(settings, Mapping):
-        merged = {**config, **settings}
-    facts = {name: _first_value(merged, key_paths) for name, key_paths in _KEY_PATHS.items()}
+        configuration = {**config, **settings}
+    facts = {name: _first_value(configuration, paths) for name, paths in _KEY_PATHS.items()}
     for name in _RECORDED_FACTS:
         facts[name] = config.get(name)
     return {name: fact for name, fact in facts.items() if fact is not None}

@@ -12,7 +12,10 @@ from qwen3nb.metrics.intervals import Array
 
 LOG, CONFLICTS = "train_log.jsonl", "gradient_conflicts.jsonl"
 _LARGEST_STEP = 2**53  # beyond, floats skip integers
-_LAYER_MODULE = re.compile(r"(?:^|\.)layers\.(\d+)\.(?:\w+\.)*?(\w+)\.lora_[AB]\b")
+# Parameters such as ``model.layers.0.self_attn.q_proj.lora_A.weight``.
+_LAYER_MODULE = re.compile(
+    r"(?:^|\.)layers\.(?P<layer>\d+)\.(?:\w+\.)*?(?P<module>\w+)\.lora_[AB]\b"
+)
 _LOG_FILES = ("config.yaml", LOG, CONFLICTS, "trainer_state.json", "results/*.json")
 
 Module = tuple[str, str]  # layer and name, such as ``("0", "q_proj")``
@@ -46,7 +49,8 @@ class Conflicts:
 
     def by_step(self) -> Array:
         """Mean over modules (layers, steps); NaN where not measured."""
-        layers, modules = self.layers, list(dict.fromkeys(name for _, name in self.cosines))
+        layers = self.layers
+        modules = list(dict.fromkeys(name for _, name in self.cosines))
         table = np.full((len(layers), len(modules), len(self.steps)), np.nan)
         for (layer, name), values in self.cosines.items():
             cosines = np.array(values, dtype=np.float64)  # None is NaN
@@ -67,15 +71,14 @@ def read_log(file: Path) -> TrainingLog:
 
 def read_trainer_state(state: Mapping[str, object], *, name: str) -> TrainingLog:
     """The log in the parsed ``trainer_state.json`` of transformers' Trainer."""
-    history = state.get("log_history", ())
-    entries = []
-    for entry in history if isinstance(history, list) else ():
-        if isinstance(entry, dict):
-            rate = {"lr": entry["learning_rate"]} if "learning_rate" in entry else {}
-            entries.append(entry | rate)
-    log = _series(entries)
-    log.pop("learning_rate", None)
-    return TrainingLog(name, log)
+    history = state.get("log_history")
+    if not isinstance(history, list):
+        return TrainingLog(name, {})
+    series = _series(entry for entry in history if isinstance(entry, dict))
+    learning_rates = series.pop("learning_rate", None)
+    if learning_rates:
+        series["lr"] = learning_rates
+    return TrainingLog(name, series)
 
 
 def step_number(value: object) -> int | None:
@@ -88,16 +91,17 @@ def step_number(value: object) -> int | None:
 def _series(
     entries: Iterable[Mapping[str, object]],
 ) -> dict[str, tuple[tuple[int, float], ...]]:
+    """Return the values of each name, by step; of several at one step, the last."""
     series: dict[str, dict[int, float]] = {}
     for entry in entries:
         step = step_number(entry.get("step"))
         if step is None:
             continue
-        for key, value in entry.items():
+        for name, value in entry.items():
             number = rows.finite_number(value)
-            if key != "step" and number is not None:
-                series.setdefault(key, {})[step] = number
-    return {key: tuple(sorted(values.items())) for key, values in series.items()}
+            if name != "step" and number is not None:
+                series.setdefault(name, {})[step] = number
+    return {name: tuple(sorted(values.items())) for name, values in series.items()}
 
 
 def read_conflicts(file: Path) -> Conflicts:
@@ -107,30 +111,37 @@ def read_conflicts(file: Path) -> Conflicts:
         DataError: see `qwen3nb.datasets.rows.json_lines`.
     """
     entries, notes = rows.json_lines(file)
-    measured: dict[int, dict[Module, float]] = {}
+    cosines_at: dict[int, dict[Module, float]] = {}
     for entry in entries:
-        step, per_layer = step_number(entry.get("step")), entry.get("per_layer")
+        step = step_number(entry.get("step"))
+        per_layer = entry.get("per_layer")
         if step is not None and isinstance(per_layer, dict):
-            measured[step] = _cosines(per_layer)
-    steps = sorted(measured)
-    modules = dict.fromkeys(module for step in steps for module in measured[step])
-    cosines = {module: tuple(measured[step].get(module) for step in steps) for module in modules}
+            cosines_at[step] = _mean_cosines(per_layer)
+    steps = sorted(cosines_at)
+    modules: dict[Module, None] = {}
+    for step in steps:
+        modules |= dict.fromkeys(cosines_at[step])
+    cosines = {module: tuple(cosines_at[step].get(module) for step in steps) for module in modules}
     return Conflicts(_run_name(file), tuple(steps), cosines, tuple(notes))
 
 
-def _cosines(per_layer: Mapping[str, object]) -> dict[Module, float]:
+def _mean_cosines(per_layer: Mapping[str, object]) -> dict[Module, float]:
     """Return the mean cosine of each module over its parameters."""
     cosines: dict[Module, list[float]] = {}
     for parameter, value in per_layer.items():
-        number = rows.finite_number(value)
-        if number is None:
-            continue
-        match = _LAYER_MODULE.search(parameter)
-        module = ("other", parameter.rsplit(".", 2)[0])
-        if match:
-            module = (match[1], match[2])
-        cosines.setdefault(module, []).append(number)
+        cosine = rows.finite_number(value)
+        if cosine is not None:
+            cosines.setdefault(_module_of(parameter), []).append(cosine)
     return {module: sum(values) / len(values) for module, values in cosines.items()}
+
+
+def _module_of(parameter: str) -> Module:
+    """Return the layer and name of a parameter's module; the layer of others is ``other``."""
+    match = _LAYER_MODULE.search(parameter)
+    if match:
+        return match["layer"], match["module"]
+    module, *_ = parameter.rsplit(".", 2)  # without ``.lora_A.weight``
+    return "other", module
 
 
 def _run_name(file: Path) -> str:
