@@ -9,14 +9,15 @@ import importlib.util
 import logging
 import os
 import sys
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import LOG, log_files
 from qwen3nb.analysis.training.checkpoint_scores import training_step
-from qwen3nb.book.catalog import Needs, page_kind, read_catalog
+from qwen3nb.book.catalog import Needs, PageKind, page_kind, read_catalog
 from qwen3nb.book.pages import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded_command
@@ -63,17 +64,19 @@ def page_links(results: Collection[Result]) -> dict[str, str]:
     """
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
     links: dict[str, str] = {}
-    others = pages_with_records()
     with cached_calls():
-        for run, result in {each.run: each for each in results}.items():
-            options = result.options
-            values = {name: options.get(name, each.default) for name, each in declared.items()}
-            name = page_name("eval", in_page(values), declared)
-            if (paths.book_runs() / f"{name}.ipynb").is_file():
-                links[run] = f"{name}.html"
+        for run, result in {result.run: result for result in results}.items():
+            values = {}
+            for name, parameter in declared.items():
+                values[name] = result.options.get(name, parameter.default)
+            page = page_name("eval", in_page(values), declared)
+            if (paths.book_runs() / f"{page}.ipynb").is_file():
+                links[run] = f"{page}.html"
+    page_of_record = pages_with_records()
     for result in results:
-        if page := others.get(record_link(result)):
-            links.setdefault(result.run, page)
+        record = record_link(result)
+        if record in page_of_record:
+            links.setdefault(result.run, page_of_record[record])
     return links
 
 
@@ -86,11 +89,11 @@ def write_card_page(
     """
     page = paths.book_runs() / "card.md"
     if model is None:
-        extracted = [
-            result
-            for result in latest(results)
-            if (paths.root() / result.model.spec / PROVENANCE).is_file()
-        ]
+        extracted = []
+        for result in latest(results):
+            folder = paths.root() / result.model.spec
+            if (folder / PROVENANCE).is_file():
+                extracted.append(result)
         if not extracted:
             page.unlink(missing_ok=True)
             return None
@@ -119,27 +122,16 @@ def refresh_pages(
     """
     everything = load_results()
     results = everything.without_adapters
-    richest = richest_tier(results)
-    on_tier = tier and any(each.task.key in TIERS[tier].task_keys for each in results)
-    if tier and results and not on_tier:
-        raise BookError(
-            f"expected results on the tier {tier!r}, got none; its empty leaderboard would replace "
-            f"that of the tier {richest!r}. Run `qwen3nb eval --tier {tier}` first, or build the "
-            f"book with --tier {richest}."
-        )
-    tier = tier or richest
+    if tier:
+        _require_results(results, tier)
+    else:
+        tier = richest_tier(results)
     # The book's own pages keep their names for any tier.
     own_pages = [kind for kind in read_catalog() if kind.needs is not Needs.RUN]
     content = _content(results, everything, tier)
     if lessons:
         content.add(Needs.LESSONS)
-    jobs = []
-    for kind in own_pages:
-        if kind.needs in content:
-            parameters = {"tier": tier} if kind.takes_tier else {}
-            jobs.append(Job(kind.notebook, parameters, kind.notebook))
-        elif not kind.measures:
-            (paths.book_runs() / f"{kind.notebook}.ipynb").unlink(missing_ok=True)
+    jobs = _jobs_of_own_pages(own_pages, content, tier)
     if lessons:
         jobs += _lessons()
     names = {kind.notebook for kind in own_pages}
@@ -160,27 +152,56 @@ def refresh_pages(
     return failures
 
 
+def _require_results(results: Sequence[Result], tier: str) -> None:
+    """Raise BookError if a tier has no results, but another has."""
+    if not results:
+        return
+    if any(result.task.key in TIERS[tier].task_keys for result in results):
+        return
+    richest = richest_tier(results)
+    raise BookError(
+        f"expected results on the tier {tier!r}, got none; its empty leaderboard would replace "
+        f"that of the tier {richest!r}. Run `qwen3nb eval --tier {tier}` first, or build the "
+        f"book with --tier {richest}."
+    )
+
+
+def _jobs_of_own_pages(
+    own_pages: Iterable[PageKind], content: Container[Needs], tier: str
+) -> list[Job]:
+    """Return the runs of the book's own pages that have content, and delete the others."""
+    jobs = []
+    for kind in own_pages:
+        if kind.needs in content:
+            parameters = {"tier": tier} if kind.takes_tier else {}
+            jobs.append(Job(kind.notebook, parameters, kind.notebook))
+        elif not kind.measures:
+            (paths.book_runs() / f"{kind.notebook}.ipynb").unlink(missing_ok=True)
+    return jobs
+
+
 def _check_pages() -> None:
     """Raise an error that names a page that is not a notebook."""
-    for file in (*paths.book_runs().glob("*.ipynb"), *(paths.book() / "guide").glob("*.ipynb")):
+    runs = paths.book_runs().glob("*.ipynb")
+    lessons = (paths.book() / "guide").glob("*.ipynb")
+    for file in (*runs, *lessons):
         try:
             if not isinstance(read_json(file)["cells"], list):
                 raise TypeError("its cells are not a list")
         except (OSError, ValueError, KeyError, TypeError) as error:
-            why = f"expected a notebook; delete the file, or run it again ({error})"
-            raise BookError(f"{file}: {why}") from None
+            reason = f"expected a notebook; delete the file, or run it again ({error})"
+            raise BookError(f"{file}: {reason}") from None
 
 
 def _content(results: Sequence[Result], everything: Sequence[Result], tier: str) -> set[Needs]:
     """Return what the book's own pages can be about."""
-    content = {Needs.RECORDS}
-    models = {
-        result.model.identity for result in results if result.task.key in TIERS[tier].task_keys
-    }
+    tasks = TIERS[tier].task_keys
+    models = {result.model.identity for result in results if result.task.key in tasks}
     logs = {file.name for file in log_files(paths.runs())}
+    content = {Needs.RECORDS}
     if len(models) > 1:
         content.add(Needs.TWO_MODELS)
-    if logs or any(map(training_step, everything)):
+    if logs or any(training_step(result) is not None for result in everything):
         content.add(Needs.TRAININGS)
     if LOG in logs or any(result.training is not None for result in everything):
         content.add(Needs.ADAPTERS)
@@ -189,14 +210,14 @@ def _content(results: Sequence[Result], everything: Sequence[Result], tier: str)
 
 def _lessons() -> Iterator[Job]:
     """Yield the lessons; one that is no notebook of this package is named and left out."""
-    for file in sorted((paths.notebooks() / "guide").glob("[!.]*.ipynb")):
+    folder = paths.notebooks() / "guide"
+    for file in sorted(folder.glob("[!.]*.ipynb")):
         job = Job(f"guide/{file.stem}", {})
-        try:
-            job.resolved()
-        except (ValueError, OSError) as error:
-            log.warning("left out: %s", str(error).splitlines()[0])
-            continue
-        yield job
+        reason = _first_line_of_refusal(job, ValueError, OSError)
+        if reason:
+            log.warning("left out: %s", reason)
+        else:
+            yield job
 
 
 def _mark_old_lessons() -> None:
@@ -205,6 +226,33 @@ def _mark_old_lessons() -> None:
         if job.page.is_file():
             text = "" if job.finished() else "`qwen3nb book --lessons` makes it again."
             set_notice(job.page, text)
+
+
+@dataclass(frozen=True)
+class _RunPage:
+    """A page of a user's run whose records may have changed."""
+
+    file: Path
+    content: dict[str, Any]  # of the notebook
+    job: Job  # that makes it again
+    is_old: bool  # whether its statements on other models are outdated
+
+    def why_not_made_again(self) -> str:
+        """Return why the page cannot be made again here; empty if it can."""
+        reason = _why_not_run(self.job)
+        if self.is_old and not reason:
+            return _why_not_again(self.job, self.content)
+        return reason
+
+    def set_reason(self, reason: str) -> None:
+        """Put a notice on the page why it is not made again, or remove it without a reason."""
+        if self.is_old:
+            notice = f"Other models were evaluated since. It cannot be updated: {escaped(reason)}."
+            set_notice(self.file, notice if reason else "")
+        else:
+            notice = f"It shows the records of its time: {escaped(reason)}."
+            title = "This page cannot be made again"
+            set_notice(self.file, notice if reason else "", title=title)
 
 
 def _published(own: Container[str]) -> Iterator[Job]:
@@ -216,26 +264,28 @@ def _published(own: Container[str]) -> Iterator[Job]:
     for file in sorted(paths.book_runs().glob("*.ipynb")):
         if file.stem in own:
             continue
-        try:
-            page = read_json(file)
-            made = page["metadata"]["qwen3nb"]
-            job = Job(made["notebook"], of_page(made["parameters"]), file.stem)
-            reads = made.get("reads") == "results" and not _is_unaffected(job.notebook)
-            old = is_old(page)
-        except (ValueError, KeyError, TypeError):  # damaged, or not one of ours
+        page = _run_page(file)
+        if page is None:
             continue
-        if "failed" in made or not (reads or old):
-            continue
-        unrunnable = _why_not_run(job)
-        why = unrunnable or (_why_not_again(job, page) if old else "")
-        if old:
-            notice = f"Other models were evaluated since. It cannot be updated: {escaped(why)}."
-            set_notice(file, notice if why else "")
-        else:
-            notice = f"It shows the records of its time: {escaped(why)}."
-            set_notice(file, notice if why else "", title="This page cannot be made again")
-        if not why:
-            yield job
+        reason = page.why_not_made_again()
+        page.set_reason(reason)
+        if not reason:
+            yield page.job
+
+
+def _run_page(file: Path) -> _RunPage | None:
+    """Return a page that depends on records; None for one that failed, or that does not."""
+    try:
+        content = read_json(file)
+        run = content["metadata"]["qwen3nb"]
+        job = Job(run["notebook"], of_page(run["parameters"]), file.stem)
+        reads_results = run.get("reads") == "results" and not _is_unaffected(job.notebook)
+        page = _RunPage(file, content, job, is_old(content))
+    except (ValueError, KeyError, TypeError):  # damaged, or not one of ours
+        return None
+    if "failed" in run or not (reads_results or page.is_old):
+        return None
+    return page
 
 
 def _is_unaffected(notebook: str) -> bool:
@@ -245,21 +295,26 @@ def _is_unaffected(notebook: str) -> bool:
 
 def _why_not_run(job: Job) -> str:
     """Return why a page's run cannot start here; empty if it can."""
+    return _first_line_of_refusal(job, ValueError, OSError, RuntimeError).rstrip(".")
+
+
+def _first_line_of_refusal(job: Job, *errors: type[Exception]) -> str:
+    """Return the first line of the error with which a run cannot start; empty if it can."""
     try:
         job.resolved()
-    except (ValueError, OSError, RuntimeError) as error:
-        return str(error).splitlines()[0].rstrip(".")
+    except errors as error:
+        return str(error).splitlines()[0]
     return ""
 
 
 def _why_not_again(job: Job, page: Mapping[str, Any]) -> str:
     """Return why a page cannot be run again here without measuring again; empty if it can."""
     try:
-        needs = memory(job)
+        needed_bytes = memory(job)
     except (ValueError, OSError) as error:
         return str(error).splitlines()[0].rstrip(".")
-    if needs > available_memory():
-        return f"its model needs about {needs / 1e9:.0f} GB of memory"
+    if needed_bytes > available_memory():
+        return f"its model needs about {needed_bytes / 1e9:.0f} GB of memory"
     if not is_measured(page):
         return "its records were made with other versions of the libraries"
     return ""
@@ -292,23 +347,30 @@ def build_book(
     """
     require_jupyter_book()
     failures = refresh_pages(tier=tier, model=model, lessons=lessons, at_once=at_once)
-    outdated = [failure for failure in failures if _is_outdated(failure)]
-    failures = [failure for failure in failures if failure not in outdated]
+    outdated, failed_lessons, failed_pages = [], [], []
+    for failure in failures:
+        if _is_outdated(failure):
+            outdated.append(failure)
+        elif failure.notebook.startswith("guide/"):
+            failed_lessons.append(failure)
+        else:
+            failed_pages.append(failure)
     if outdated:
         names = ", ".join(failure.name for failure in outdated)
         log.warning("pages that could not be made again: %s: %s", names, OUTDATED)
-    if failed := [each for each in failures if not each.notebook.startswith("guide/")]:
-        raise BookError(f"the book is not built; pages that failed:\n{failures_text(failed)}")
+    if failed_pages:
+        text = failures_text(failed_pages)
+        raise BookError(f"the book is not built; pages that failed:\n{text}")
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
     target = paths.root() / "_build"
     with exclusive_lock(target, purpose="builds"), new_folder(target) as output:
         _build(output, strict=not outdated)  # what others quote of an outdated page may be missing
     index = target / "html" / "index.html"
-    if failures:
+    if failed_lessons:
         raise BookError(
-            f"{index} is built, but {len(failures)} lessons failed, as their "
+            f"{index} is built, but {len(failed_lessons)} lessons failed, as their "
             "pages say. Delete the notebook of a lesson to leave it out.\n"
-            f"{failures_text(failures)}"
+            f"{failures_text(failed_lessons)}"
         )
     return index
 
@@ -324,29 +386,38 @@ def _build(output: Path, *, strict: bool) -> None:
     Raises:
         BookError: see `build_book`.
     """
+    _run_jupyter_book(output, strict=strict)
+    built = output / "_build"
+    html = built / "html"
+    if not (html / "index.html").is_file():
+        raise BookError(f"the build succeeded but did not write {html / 'index.html'}")
+    secrets = secret_pages(html)
+    if secrets:
+        listed = "\n".join(f"  {page}: {', '.join(kinds)}" for page, kinds in secrets[:10])
+        raise BookError(f"the built pages contained secrets and were deleted:\n{listed}")
+    for child in built.iterdir():  # such as html, which Jupyter Book puts one folder deeper
+        child.rename(output / child.name)
+    built.rmdir()
+
+
+def _run_jupyter_book(output: Path, *, strict: bool) -> None:
+    """Run Jupyter Book, and raise an error if it fails."""
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
     command += ["build", str(paths.book()), "-n", "--keep-going", "-q"]
-    command += ["-W"] if strict else []
+    if strict:
+        command.append("-W")
     command += ["--path-output", str(output)]
     done = run_program(
         guarded_command(command),
         own_session=True,
         environment=kernel_environment() | {REFRESHED: "1"},
     )
-    if done.returncode:
-        output_text = (done.stdout + done.stderr).strip()
-        if os.strerror(errno.ENOSPC) in output_text:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output))
-        raise BookError(f"the book does not build without warnings:\n{output_text[-4000:]}")
-    html = output / "_build" / "html"
-    if not (html / "index.html").is_file():
-        raise BookError(f"the build succeeded but did not write {html / 'index.html'}")
-    if secret := secret_pages(html):
-        listed = "\n".join(f"  {page}: {', '.join(kinds)}" for page, kinds in secret[:10])
-        raise BookError(f"the built pages contained secrets and were deleted:\n{listed}")
-    for each in (output / "_build").iterdir():
-        each.rename(output / each.name)
-    (output / "_build").rmdir()
+    if not done.returncode:
+        return
+    output_text = (done.stdout + done.stderr).strip()
+    if os.strerror(errno.ENOSPC) in output_text:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output))
+    raise BookError(f"the book does not build without warnings:\n{output_text[-4000:]}")
 
 
 def secret_pages(html: Path) -> list[tuple[str, list[str]]]:
@@ -355,12 +426,15 @@ def secret_pages(html: Path) -> list[tuple[str, list[str]]]:
     Pages, their sources, records, downloads and the search index are searched.
     """
     secrets = known_secrets()
-    holding = []
+    pages = []
     for file in sorted(html.rglob("*")):
         name = file.relative_to(html)
-        if file.suffix not in _TEXTS or name.parts[0] == "_static" or not file.is_file():
+        folder = name.parts[0]
+        if file.suffix not in _TEXTS or folder == "_static" or not file.is_file():
             continue
-        texts = secrets.values if name.parts[0] == "records" else secrets  # of data
-        if kinds := texts.kinds(file.read_text(encoding="utf-8", errors="replace")):
-            holding.append((str(name), kinds))
-    return holding
+        # The texts of records are data, which may look like any secret.
+        patterns = secrets.values if folder == "records" else secrets
+        kinds = patterns.kinds(file.read_text(encoding="utf-8", errors="replace"))
+        if kinds:
+            pages.append((str(name), kinds))
+    return pages

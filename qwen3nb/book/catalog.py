@@ -77,12 +77,12 @@ def page_kind(notebook: str) -> PageKind:
         metadata = _released_metadata(notebook)
     try:
         return PageKind(
-            notebook,
-            str(metadata.get("part", OWN_PART)),
-            str(metadata.get("question", "")),
-            int(str(metadata.get("place", LAST))),
-            Needs(str(metadata.get("needs", Needs.RUN))),
-            bool(metadata.get("measures", False)),
+            notebook=notebook,
+            part=str(metadata.get("part", OWN_PART)),
+            question=str(metadata.get("question", "")),
+            place=int(str(metadata.get("place", LAST))),
+            needs=Needs(str(metadata.get("needs", Needs.RUN))),
+            measures=bool(metadata.get("measures", False)),
         )
     except ValueError:  # not what is described above
         return PageKind(notebook)

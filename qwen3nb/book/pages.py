@@ -12,7 +12,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -22,23 +21,32 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import ResultError
 from qwen3nb.utils.atomic_files import write_json, write_text
 
-# In HTML, and in the HTML of a notebook's output, where quotes are escaped.
+# A link such as ``href="../records/m/seed_0/SciFact.json"``, in HTML, and in that of a notebook's
+# output, where quotes are escaped.
 _RECORD = re.compile(r'href=\\?"(?:\.\./)*records/([^"\\]+\.json)\\?"')
 
 _MARKS = re.compile(
     r'<span class="q-number">[^<]*</span> |<span class="q-see-number">[^<]*</span>'
     r'| <a class="q-permalink"[^>]*>#</a>'
 )
-_START = re.compile(r'<(figure|div)\b([^>]*\bclass="q-(?:figure|table)"[^>]*)>')
+# The start of a figure or table, such as ``<div class="q-table" id="tab-scores">``.
+_START = re.compile(
+    r'<(?P<tag>figure|div)\b(?P<attributes>[^>]*\bclass="q-(?:figure|table)"[^>]*)>'
+)
 _CAPTION = {
     "figure": re.compile(r"<figcaption[^>]*>(.*?)</figcaption>", re.DOTALL),
     "div": re.compile(r'<p class="q-caption">(.*?)</p>', re.DOTALL),
 }
 _KINDS = {"figure": ("Figure", "fig"), "div": ("Table", "tab")}
 _ID = re.compile(r'(?<=[\s"])id="([^"]*)"')
-_LINK = re.compile(r'<a\b([^>]*?\s)(data-)?href="([^"]*)"([^>]*)>(.*?)</a>', re.DOTALL)
+# A link, or the text of one that an earlier build disabled by ``data-href``.
+_LINK = re.compile(
+    r'(?P<opening><a\b(?P<before>[^>]*?\s)(?:data-)?href="(?P<target>[^"]*)"(?P<behind>[^>]*)>)'
+    r"(?P<text>.*?)</a>",
+    re.DOTALL,
+)
 _SEE = re.compile(r'\bclass="[^"]*\bq-see\b')
-_FOREIGN = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+_FOREIGN = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)  # such as ``https:``
 _MOST_WHOLE = 500
 _FOOTER = '<footer class="q-footer">'
 _WITHOUT_SCORES = (
@@ -56,9 +64,9 @@ _MISNAMED = re.compile(
 )
 # The arrow that unfolds entries of the contents has no name.
 _UNNAMED = re.compile(r'<summary(?=>\s*<span class="toctree-toggle")')
-_ICON = re.compile(r'(<i class="theme-switch [^>]*?)\s*title="[^"]*"')
+_ICON_TITLE = re.compile(r'(<i class="theme-switch [^>]*?)\s*title="[^"]*"')
 # The home link is outside all landmarks.
-_BRAND = re.compile(r'<a class="navbar-brand logo".*?</a>', re.DOTALL)
+_HOME_LINK = re.compile(r'<a class="navbar-brand logo".*?</a>', re.DOTALL)
 # Deprecated ARIA roles, and a list whose children are not items.
 _ROLES = re.compile(
     r' role="doc-(?:biblioentry|endnote)"|(?<=<div) role="list"(?= class="citation)'
@@ -67,7 +75,7 @@ _EMPTY_HEADS = re.compile(
     r"<thead>\s*<tr[^>]*>\s*(?:<th[^>]*>\s*(?:<p>\s*</p>)?\s*</th>\s*)+</tr>\s*</thead>"
 )
 _EMPTY_HEAD = re.compile(r"<th\b[^>]*>(\s*(?:<p>\s*</p>)?\s*)</th>")
-_IMAGE = re.compile(r'(<image\b[^>]*?) id="([^"]*)"')
+_IMAGE = re.compile(r'(?P<opening><image\b[^>]*?) id="(?P<id>[^"]*)"')
 
 
 def built_pages(outdir: Path) -> list[Path]:
@@ -84,11 +92,11 @@ def linked_records(text: str) -> Iterator[str]:
 
 def pages_with_records() -> dict[str, str]:
     """Return the first published page that links to each record, by the link."""
-    pages: dict[str, str] = {}
+    page_of_record: dict[str, str] = {}
     for file in sorted(paths.book_runs().glob("*.ipynb")):
-        for name in linked_records(file.read_text(encoding="utf-8")):
-            pages.setdefault(f"../records/{name}", f"{file.stem}.html")
-    return pages
+        for record in linked_records(file.read_text(encoding="utf-8")):
+            page_of_record.setdefault(f"../records/{record}", f"{file.stem}.html")
+    return page_of_record
 
 
 def copy_linked_records(outdir: Path) -> int:
@@ -99,23 +107,44 @@ def copy_linked_records(outdir: Path) -> int:
     footers of the pages that link to them say.
     """
     results = paths.results().resolve()
-    linked = {
-        page: {*linked_records(page.read_text(encoding="utf-8"))} for page in built_pages(outdir)
-    }
-    sources = sorted((results / name).resolve() for name in set().union(*linked.values()))
-    kept = [each for each in sources if each.is_relative_to(results) and each.is_file()]
-    for page in (each for each, names in linked.items() if names and len(kept) > _MOST_WHOLE):
-        text = page.read_text(encoding="utf-8").replace(_WITHOUT_SCORES, "")  # of an earlier build
-        write_text(page, text.replace(_FOOTER, _FOOTER + _WITHOUT_SCORES))
-    for source in kept:
-        copy = outdir / "records" / source.relative_to(results)
-        with suppress(ResultError):  # an unreadable record is copied as it is
-            if len(kept) <= _MOST_WHOLE:
-                write_json(copy, Result.load(source).in_one_file())
-                continue
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, copy)
-    return len(kept)
+    pages = []  # those with links to records
+    sources: set[Path] = set()
+    for page in built_pages(outdir):
+        names = set(linked_records(page.read_text(encoding="utf-8")))
+        if names:
+            pages.append(page)
+            sources.update((results / name).resolve() for name in names)
+    records = []
+    for source in sorted(sources):
+        if source.is_relative_to(results) and source.is_file():
+            records.append(source)
+    with_scores = len(records) <= _MOST_WHOLE
+    if not with_scores:
+        for page in pages:
+            _say_without_scores(page)
+    for record in records:
+        copy = outdir / "records" / record.relative_to(results)
+        _copy_record(record, copy, with_scores=with_scores)
+    return len(records)
+
+
+def _say_without_scores(page: Path) -> None:
+    """Say in the footer of a page that its records are copied without the scores of queries."""
+    text = page.read_text(encoding="utf-8")
+    text = text.replace(_WITHOUT_SCORES, "")  # of an earlier build
+    write_text(page, text.replace(_FOOTER, _FOOTER + _WITHOUT_SCORES))
+
+
+def _copy_record(record: Path, copy: Path, *, with_scores: bool) -> None:
+    """Copy a record, in one file with the scores of every query if these are wanted."""
+    if with_scores:
+        try:
+            write_json(copy, Result.load(record).in_one_file())
+            return
+        except ResultError:
+            pass  # an unreadable record is copied as it is
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(record, copy)
 
 
 @dataclass
@@ -134,12 +163,13 @@ def finish_pages(outdir: Path) -> list[str]:
     A link to a missing page below ``runs`` or ``guide`` becomes plain text, and a reference to a
     missing table on such a page leads to the page. Any other broken link is a problem.
     """
-    before = {file: file.read_text(encoding="utf-8") for file in built_pages(outdir)}
-    pages = {file: _numbered(file, text) for file, text in before.items()}
+    texts_before = {file: file.read_text(encoding="utf-8") for file in built_pages(outdir)}
+    pages = {file: _numbered(file, text) for file, text in texts_before.items()}
     problems = []
     for file, page in pages.items():
         problems += _resolve_links(page, pages, outdir)
-        if (text := mend_page(page.text)) != before[file]:
+        text = mend_page(page.text)
+        if text != texts_before[file]:
             write_text(file, text)
     return problems
 
@@ -154,18 +184,18 @@ class _Ids:
     def unique(self, name: str, *, is_new: bool) -> str:
         """Return ``name``, with a number if another element of the page has it."""
         candidate, number = name, 2
-        while name and self._is_taken(candidate, name, is_new):
+        while self._is_taken(candidate, name, is_new):
             candidate = f"{name}-{number}"
             number += 1
-        if candidate:
-            self.used.add(candidate)
-            self.page.add(candidate)
+        self.used.add(candidate)
+        self.page.add(candidate)
         return candidate
 
     def _is_taken(self, candidate: str, name: str, is_new: bool) -> bool:
         if candidate in self.used:
             return True
-        return candidate in self.page and (is_new or candidate != name)
+        is_own_id = candidate == name and not is_new
+        return candidate in self.page and not is_own_id
 
 
 def _numbered(file: Path, text: str) -> _BuiltPage:
@@ -174,49 +204,58 @@ def _numbered(file: Path, text: str) -> _BuiltPage:
     ids = _Ids(set(_ID.findall(text)))
     counts: Counter[str] = Counter()
     numbers: dict[str, str] = {}
-    parts, end = [], 0
+    parts = []
+    copied_to = 0  # position in the text up to which parts hold it
     for start in _START.finditer(text):
-        tag, attributes = start[1], start[2]
-        kind, prefix = _KINDS[tag]
+        kind, prefix = _KINDS[start["tag"]]
         caption = _caption(text, start)
         if caption is not None:
             counts[kind] += 1
-        stated = _ID.search(f" {attributes}")
-        name = stated[1] if stated else ""
-        if not name and caption is not None:
+        stated_id = _ID.search(f" {start['attributes']}")
+        name = ""
+        if stated_id:
+            name = stated_id[1]
+        elif caption is not None:
             name = f"{prefix}-{counts[kind]}"
-        name = ids.unique(name, is_new=stated is None)
-        parts.append(text[end : start.start()])
-        end = start.end()
+        opening = start[0]
         if name:
-            others = re.sub(r'\s*\bid="[^"]*"', "", attributes)
-            parts.append(f'<{tag}{others} id="{name}">')
-        else:
-            parts.append(start[0])
+            name = ids.unique(name, is_new=stated_id is None)
+            opening = _opening_tag(start, name)
+        parts += [text[copied_to : start.start()], opening]
+        copied_to = start.end()
         if caption is not None:
-            label = f"{kind} {counts[kind]}"
-            numbers[html.unescape(name)] = label
-            parts.append(text[end : caption.start(1)] + _numbered_caption(caption[1], label, name))
-            end = caption.end(1)
-    parts.append(text[end:])
+            number = f"{kind} {counts[kind]}"
+            numbers[html.unescape(name)] = number
+            parts.append(text[copied_to : caption.start(1)])
+            parts.append(_numbered_caption(caption[1], number, name))
+            copied_to = caption.end(1)
+    parts.append(text[copied_to:])
     return _BuiltPage(file, "".join(parts), numbers, ids.page)
 
 
-def _numbered_caption(caption: str, label: str, name: str) -> str:
+def _opening_tag(start: re.Match[str], name: str) -> str:
+    """Return the opening tag of a figure or table with this id."""
+    attributes = re.sub(r'\s*\bid="[^"]*"', "", start["attributes"])
+    return f'<{start["tag"]}{attributes} id="{name}">'
+
+
+def _numbered_caption(caption: str, number: str, name: str) -> str:
     return (
-        f'<span class="q-number">{label}.</span> {caption}'
-        f' <a class="q-permalink" href="#{name}" aria-label="Link to {label}">#</a>'
+        f'<span class="q-number">{number}.</span> {caption}'
+        f' <a class="q-permalink" href="#{name}" aria-label="Link to {number}">#</a>'
     )
 
 
 def _caption(text: str, start: re.Match[str]) -> re.Match[str] | None:
     """Return the caption of the figure or table that begins at ``start``."""
-    pattern = _CAPTION[start[1]]
-    if start[1] == "div":
-        return pattern.match(text, start.end())  # the first element in the box
-    closed = text.find("</figure>", start.end())
-    begins = text.find("<figcaption", start.end(), closed)
-    return None if begins < 0 else pattern.match(text, begins)
+    tag = start["tag"]
+    if tag == "div":
+        return _CAPTION[tag].match(text, start.end())  # the first element in the box
+    end_of_figure = text.find("</figure>", start.end())
+    start_of_caption = text.find("<figcaption", start.end(), end_of_figure)
+    if start_of_caption < 0:
+        return None
+    return _CAPTION[tag].match(text, start_of_caption)
 
 
 @dataclass
@@ -231,25 +270,29 @@ class _Links:
 
     def resolved(self, match: re.Match[str]) -> str:
         """Return a link with the number of its target, or plain text for a page that is missing."""
-        before, _, target, behind, text = match.groups()
+        before, target, behind, text = match.group("before", "target", "behind", "text")
         if _FOREIGN.match(target):
             return match[0]
         parts = urlsplit(html.unescape(target))
         file = self._file(unquote(parts.path))
-        is_of_run = self._is_of_run(file)
         if not self._exists(file):
-            if not is_of_run:
+            if not self._is_of_run(file):
                 self._add_problem(target, "no such page")
             return f'<a{before}data-href="{target}"{behind}>{text}</a>'
-        opening = match[0][: match.start(5) - match.start()]
         number = ""
-        if _SEE.search(opening) and file in self.pages:
-            linked, name = self.pages[file], unquote(parts.fragment)
-            if name in linked.numbers:
-                number = f'<span class="q-see-number"> ({linked.numbers[name]})</span>'
-            elif name and not is_of_run and name not in linked.ids:
-                self._add_problem(target, "no such anchor on that page")
+        is_reference = _SEE.search(match["opening"])
+        if is_reference and file in self.pages:
+            number = self._number(target, file, unquote(parts.fragment))
         return f'<a{before}href="{target}"{behind}>{text}{number}</a>'
+
+    def _number(self, target: str, file: Path, name: str) -> str:
+        """Return the number of the figure or table that a reference is to, as HTML."""
+        page = self.pages[file]
+        if name in page.numbers:
+            return f'<span class="q-see-number"> ({page.numbers[name]})</span>'
+        if name and name not in page.ids and not self._is_of_run(file):
+            self._add_problem(target, "no such anchor on that page")
+        return ""
 
     def _file(self, path: str) -> Path:
         if not path:
@@ -258,7 +301,10 @@ class _Links:
 
     def _is_of_run(self, file: Path) -> bool:
         """Whether a page is made by runs, which omit empty tables and may not be there."""
-        return file.is_relative_to(self.outdir) and file.relative_to(self.outdir).parts[0] in _MADE
+        if not file.is_relative_to(self.outdir):
+            return False
+        folder = file.relative_to(self.outdir).parts[0]
+        return folder in _MADE
 
     def _exists(self, file: Path) -> bool:
         if file not in self.existing:
@@ -281,17 +327,23 @@ def mend_page(text: str) -> str:
     """Return a page with corrected names, landmarks, roles and table heads, for accessibility."""
     text = _MISNAMED.sub(lambda match: match[1] or match[2], text)
     text = _UNNAMED.sub('<summary aria-label="Pages below it"', text)
-    text = _ICON.sub(r"\1", text)
+    text = _ICON_TITLE.sub(r"\1", text)
     if '<nav class="q-home"' not in text:
-        text = _BRAND.sub(r'<nav class="q-home" aria-label="Home">\g<0></nav>', text)
+        text = _HOME_LINK.sub(r'<nav class="q-home" aria-label="Home">\g<0></nav>', text)
     text = _ROLES.sub("", text)
-    text = _EMPTY_HEAD.sub(r"<td>\1</td>", _EMPTY_HEADS.sub("", text))
+    text = _EMPTY_HEADS.sub("", text)
+    text = _EMPTY_HEAD.sub(r"<td>\1</td>", text)
+    return _without_repeated_image_ids(text)
+
+
+def _without_repeated_image_ids(text: str) -> str:
+    """Remove the id of an image that another has before it; nothing refers to it."""
     seen: set[str] = set()
 
-    def once(match: re.Match[str]) -> str:
-        """Remove the duplicate id of a repeated image; nothing refers to it."""
-        repeated = match[2] in seen
-        seen.add(match[2])
-        return match[1] if repeated else match[0]
+    def first_with_id(match: re.Match[str]) -> str:
+        if match["id"] in seen:
+            return match["opening"]
+        seen.add(match["id"])
+        return match[0]
 
-    return _IMAGE.sub(once, text)
+    return _IMAGE.sub(first_with_id, text)

@@ -15,13 +15,13 @@ import html
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qwen3nb import paths
 from qwen3nb.answers.calibration import calibration
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.config import Config
 
+Part: TypeAlias = dict[str, Any]  # of the contents: ``caption`` and ``chapters``
 _MOST_LISTED = 12  # pages that answer one question of the reading path
 _commit = cache(git_commit)  # called once for the footers of all pages
 
@@ -67,24 +68,36 @@ def _refresh(app: Sphinx, config: Config) -> None:
     """
     from sphinx.util.logging import getLogger
 
-    study, stack = Path(app.srcdir).parent, ExitStack()
-    app.connect("build-finished", lambda *_: stack.close(), priority=999)
-    stack.enter_context(paths.within(study if paths.is_study(study) else None))
-    if os.environ.get(REFRESHED) or paths.find_root() is None:
-        return
-    if paths.book().resolve() != Path(app.srcdir).resolve():  # a copy, or another book
+    _enter_study(app)
+    is_refreshed = bool(os.environ.get(REFRESHED))
+    if is_refreshed or not _is_book_of_study(app):
         return
     log = getLogger(__name__)
     log.info("updating the pages that read results")
     os.environ[REFRESHED] = "1"  # for pages that build a book themselves
     try:
-        for failed in refresh_pages():
-            where = paths.shown(failed.log)
-            log.warning("the page %s failed: %s; see %s", failed.name, failed.reason, where)
+        for failure in refresh_pages():
+            log_file = paths.shown(failure.log)
+            log.warning("the page %s failed: %s; see %s", failure.name, failure.reason, log_file)
     except (BookError, NotebookError) as error:
         log.warning("the pages are not up to date: %s", error)
     finally:
         del os.environ[REFRESHED]
+
+
+def _enter_study(app: Sphinx) -> None:
+    """Make the study that the book is in the current one, until the build is finished."""
+    folder = Path(app.srcdir).parent
+    until_finished = ExitStack()
+    until_finished.enter_context(paths.within(folder if paths.is_study(folder) else None))
+    app.connect("build-finished", lambda *_: until_finished.close(), priority=999)
+
+
+def _is_book_of_study(app: Sphinx) -> bool:
+    """Return whether the book is that of the current study: no copy, and no other book."""
+    if paths.find_root() is None:
+        return False
+    return paths.book().resolve() == Path(app.srcdir).resolve()
 
 
 def _list_pages(app: Sphinx, config: Config) -> None:
@@ -93,22 +106,14 @@ def _list_pages(app: Sphinx, config: Config) -> None:
     A page that ``_toc.yml`` lists stays where it is.
     """
     import yaml
-    from sphinx.util.matching import patmatch
-    from sphinx_external_toc.parsing import parse_toc_yaml
 
     toc = Path(app.srcdir) / config.external_toc_path
-    contents, listed = yaml.safe_load(toc.read_text(encoding="utf-8")), parse_toc_yaml(toc)
+    contents = yaml.safe_load(toc.read_text(encoding="utf-8"))
     if "parts" not in contents:
         return
-    patterns = list(listed.globs())
-
-    def is_listed(name: str) -> bool:
-        if any(name + suffix in listed for suffix in ("", ".ipynb", ".md")):
-            return True
-        return any(patmatch(name, pattern) for pattern in patterns)
-
+    is_listed = _listed_by(toc)
     catalog = read_catalog()
-    places: dict[str, int] = {}
+    places: dict[str, int] = {}  # of parts, by caption
     for kind in catalog:
         places.setdefault(kind.part, kind.place)
     for kind, pages in pages_of(catalog, Path(app.srcdir) / "runs"):
@@ -121,9 +126,23 @@ def _list_pages(app: Sphinx, config: Config) -> None:
     config["external_toc_path"] = str(write_text(file, yaml.safe_dump(contents)))
 
 
-def _part_of(
-    kind: PageKind, parts: list[dict[str, Any]], places: Mapping[str, int]
-) -> dict[str, Any]:
+def _listed_by(toc: Path) -> Callable[[str], bool]:
+    """Return what tells whether a table of contents lists a page, by its name."""
+    from sphinx.util.matching import patmatch
+    from sphinx_external_toc.parsing import parse_toc_yaml
+
+    listed = parse_toc_yaml(toc)
+    patterns = list(listed.globs())
+
+    def is_listed(name: str) -> bool:
+        if any(name + suffix in listed for suffix in ("", ".ipynb", ".md")):
+            return True
+        return any(patmatch(name, pattern) for pattern in patterns)
+
+    return is_listed
+
+
+def _part_of(kind: PageKind, parts: list[Part], places: Mapping[str, int]) -> Part:
     """Return the part of the contents with the caption of a page; a new one if there is none.
 
     New parts stand in the order of their places, and before the reference, which is the last part;
@@ -132,13 +151,14 @@ def _part_of(
     for part in parts:
         if part.get("caption") == kind.part:
             return part
-    new: dict[str, Any] = {"caption": kind.part, "chapters": []}
+    new: Part = {"caption": kind.part, "chapters": []}
     if kind.part == OWN_PART:
         parts.append(new)
         return new
-    position = len(parts) - 1
+    position = len(parts) - 1  # before the last part
     for index, part in enumerate(parts):
-        if places.get(part.get("caption", ""), 0) > kind.place:
+        place = places.get(part.get("caption", ""), 0)
+        if place > kind.place:
             position = index
             break
     parts.insert(position, new)
@@ -189,15 +209,18 @@ def _drop_remote(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
     """Remove scripts of other hosts from a page."""
-    context["script_files"] = [
-        script
-        for script in context.get("script_files", [])
-        if "thebe" not in str(getattr(script, "filename", script))
-        and "thebe" not in str(getattr(script, "attributes", {}).get("body", ""))
-    ]
+    scripts = context.get("script_files", [])
+    context["script_files"] = [script for script in scripts if not _is_of_thebe(script)]
     for key in ("body", "metatags"):
         if isinstance(context.get(key), str):
             context[key] = context[key].replace("https://unpkg.com", "")
+
+
+def _is_of_thebe(script: object) -> bool:
+    """Return whether a script, a name or an object of Sphinx, is one of thebe's."""
+    file = getattr(script, "filename", script)
+    attributes = getattr(script, "attributes", {})
+    return "thebe" in str(file) or "thebe" in str(attributes.get("body", ""))
 
 
 def _directives() -> dict[str, type]:
@@ -258,11 +281,11 @@ def _links_line(pages: list[Path]) -> nodes.paragraph:
         if line.children:
             line += nodes.Text(" · ")
         line += nodes.reference("", _title(file), refuri=f"runs/{file.stem}.html", internal=True)
-    rest = len(pages) - _MOST_LISTED
-    if rest > 0:
-        line += nodes.Text(f" · and {rest} more, in the ")
-        uri = "runs/leaderboard.html"
-        line += nodes.reference("", "leaderboard", refuri=uri, internal=True)
+    number_of_others = len(pages) - _MOST_LISTED
+    if number_of_others > 0:
+        line += nodes.Text(f" · and {number_of_others} more, in the ")
+        leaderboard = "runs/leaderboard.html"
+        line += nodes.reference("", "leaderboard", refuri=leaderboard, internal=True)
     return line
 
 
@@ -270,10 +293,18 @@ def _title(file: Path) -> str:
     """Return the first heading of a page, or its name."""
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".ipynb":
-        cells = [c for c in json.loads(text)["cells"] if c["cell_type"] == "markdown"]
-        text = "".join(cells[0]["source"]) if cells else ""
-    first = text.lstrip().split("\n")[0]
-    return first.removeprefix("# ").replace("\\", "") if first.startswith("# ") else file.stem
+        text = _first_markdown(json.loads(text))
+    first_line = text.lstrip().split("\n")[0]
+    if not first_line.startswith("# "):
+        return file.stem
+    return first_line.removeprefix("# ").replace("\\", "")
+
+
+def _first_markdown(notebook: Mapping[str, Any]) -> str:
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "markdown":
+            return "".join(cell["source"])
+    return ""
 
 
 def _is_toy(result: Result) -> bool:
@@ -289,23 +320,27 @@ def page_footer(file: Path, *, commit: str, license: str) -> str:
     Facts missing in the metadata of the page's source, ``file``, are those of the build.
     """
     run = _run_metadata(file)
-    line, command = f"Made{_date_text(datetime.now(UTC).isoformat())}", "qwen3nb book"
+    verb = "Made"
+    moment = datetime.now(UTC).isoformat()
+    command = "qwen3nb book"
     if run:
         verb = "Made" if "finished" in run else "Failed"
-        line = f"{verb}{_date_text(str(run.get('finished') or run.get('failed')))}"
-        command, commit = _command_of(run), str(run.get("commit", ""))
+        moment = str(run.get("finished") or run.get("failed"))
+        command = _command_of(run)
+        commit = str(run.get("commit", ""))
+    line = f"{verb}{_date_text(moment)}"
     if commit:
         line += f" at commit <code>{html.escape(commit)}</code>"
     versions = [f"{name}\u00a0{version}" for name, version in run.get("versions", {}).items()]
     if versions:
         line += html.escape(f" with {', '.join(versions)}")
-    footer = f'<footer class="q-footer"><p>{line}.'
+    line += "."
     if command:
-        footer += f" Again: <code>{html.escape(command)}</code>"
-    footer += "</p>"
+        line += f" Again: <code>{html.escape(command)}</code>"
+    footer = f"<p>{line}</p>"
     if license:
         footer += f"<p>Licence: {html.escape(license)}</p>"
-    return f"{footer}</footer>"
+    return f'<footer class="q-footer">{footer}</footer>'
 
 
 def _run_metadata(file: Path) -> dict[str, Any]:
@@ -314,10 +349,10 @@ def _run_metadata(file: Path) -> dict[str, Any]:
         return {}
     try:
         metadata: dict[str, Any] = read_json(file)["metadata"]["qwen3nb"]
-        has_run = bool(metadata.get("finished")) or bool(metadata["failed"])
+        has_ended = bool(metadata.get("finished") or metadata["failed"])
     except (ValueError, KeyError, TypeError):
         return {}
-    return metadata if has_run else {}
+    return metadata if has_ended else {}
 
 
 def _date_text(moment: str) -> str:
