@@ -186,7 +186,7 @@ def all_results(
         summary = summarise(of_model, requested=requested or tasks)
         summaries[name] = replace(summary, label=name).as_dict()
         scores[name] = {record.task.key: scores_of(record) for record in of_model}
-    public, _ = known_secrets().removed({"config": dict(config), "failures": dict(failures)})
+    public, _ = known_secrets().clean({"config": dict(config), "failures": dict(failures)})
     value = {
         "schema": SUMMARY_SCHEMA,
         "model": next(iter(by_model), ""),

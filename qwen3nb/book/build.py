@@ -26,7 +26,7 @@ from qwen3nb.execution.notebook import OUTDATED, NotebookError, run_notebook
 from qwen3nb.execution.page_names import is_measured, is_old, page_name
 from qwen3nb.execution.parameters import cached_calls, read_parameters
 from qwen3nb.execution.publish import set_notice
-from qwen3nb.execution.study_paths import in_page, of_page
+from qwen3nb.execution.study_paths import page_values_in_study, page_values_from_here
 from qwen3nb.execution.sweep import Job, failures_text, memory, reusable, sweep
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import newest, richest_tier
@@ -69,7 +69,7 @@ def page_links(results: Collection[Result]) -> dict[str, str]:
             values = {}
             for name, parameter in declared.items():
                 values[name] = result.options.get(name, parameter.default)
-            page = page_name("eval", in_page(values), declared)
+            page = page_name("eval", page_values_in_study(values), declared)
             if (paths.book_runs() / f"{page}.ipynb").is_file():
                 links[run] = f"{page}.html"
     page_of_record = pages_with_records()
@@ -278,7 +278,7 @@ def _run_page(file: Path) -> _RunPage | None:
     try:
         content = read_json(file)
         run = content["metadata"]["qwen3nb"]
-        job = Job(run["notebook"], of_page(run["parameters"]), file.stem)
+        job = Job(run["notebook"], page_values_from_here(run["parameters"]), file.stem)
         reads_results = run.get("reads") == "results" and not _is_unaffected(job.notebook)
         page = _RunPage(file, content, job, is_old(content))
     except (ValueError, KeyError, TypeError):  # damaged, or not one of ours

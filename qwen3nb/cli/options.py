@@ -446,7 +446,7 @@ def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Decorator:
 
         metavar = " ".join(spellings).upper()
         decorated: Any = click.argument("arguments", nargs=-1, metavar=metavar)(call)
-        for name, spelling in reversed(spellings.items()):  # the help has the last one first
+        for name, spelling in reversed(spellings.items()):  # click shows the last one first
             settings = OptionSettings(help=f"The same as {name.upper()}.")
             if name not in texts:
                 settings["type"] = FILE

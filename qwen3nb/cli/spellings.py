@@ -57,14 +57,18 @@ _INSTEAD: Mapping[str, str] = {
 
 
 def respelled(
-    command: str, arguments: Sequence[str], known: Collection[str], *, has_arguments: bool = False
+    command: str,
+    arguments: Sequence[str],
+    own_options: Collection[str],
+    *,
+    has_arguments: bool = False,
 ) -> list[str]:
     """Return the arguments of a command with every option in its own spelling.
 
     Args:
         command: its name.
         arguments: of the command line, without the command.
-        known: the spellings that the command has.
+        own_options: the spellings that the command has.
         has_arguments: whether it has arguments without an option; values are then not joined.
 
     Raises:
@@ -76,15 +80,15 @@ def respelled(
     additions: list[tuple[str, str]] = []  # options with values to add to their lists
     words = deque(arguments)
     while words and words[0] != "--":
-        given, equals, value = words.popleft().partition("=")
-        option = _spelling(given, other_names, known)
-        if _selects_tasks(option, known):
+        name, equals, value = words.popleft().partition("=")
+        option = _spelling(name, other_names, own_options)
+        if _selects_tasks(option, own_options):
             types = _TYPES_OF_FLAGS[option]
             if types:
                 additions.append(("--types", types))
             continue
-        if option in _INSTEAD and option not in known:
-            raise click.UsageError(f"No such option {given!r}: {_INSTEAD[option]}.")
+        if option in _INSTEAD and option not in own_options:
+            raise click.UsageError(f"No such option {name!r}: {_INSTEAD[option]}.")
         takes_following_words = option in _LISTS and not equals
         if not takes_following_words:
             rewritten.append(f"{option}{equals}{value}")
@@ -93,7 +97,7 @@ def respelled(
         if has_arguments:
             at_most = 1
         values = ",".join(_pop_values(words, at_most=at_most))
-        has_other_name = option != _hyphenated(given)  # such as one for the path of a baseline
+        has_other_name = option != _hyphenated(name)  # such as one for the path of a baseline
         if has_other_name:
             additions.append((option, values))
             continue
@@ -105,9 +109,9 @@ def respelled(
     return [*rewritten, *words]
 
 
-def _selects_tasks(option: str, known: Collection[str]) -> bool:
+def _selects_tasks(option: str, own_options: Collection[str]) -> bool:
     """Return whether an option is a flag for tasks that a command without it selects by name."""
-    return option in _TYPES_OF_FLAGS and option not in known and "--tasks" in known
+    return option in _TYPES_OF_FLAGS and option not in own_options and "--tasks" in own_options
 
 
 def _hyphenated(option: str) -> str:
@@ -116,14 +120,14 @@ def _hyphenated(option: str) -> str:
     return option
 
 
-def _spelling(option: str, other_names: Mapping[str, str], known: Collection[str]) -> str:
+def _spelling(option: str, other_names: Mapping[str, str], own_options: Collection[str]) -> str:
     """Return the command's own spelling of an option; the option itself if it has none."""
-    if not option.startswith("--") or option in known:
+    if not option.startswith("--") or option in own_options:
         return option
     hyphenated = _hyphenated(option)
-    if hyphenated in known:
+    if hyphenated in own_options:
         return hyphenated
-    if other_names.get(hyphenated) in known:
+    if other_names.get(hyphenated) in own_options:
         return other_names[hyphenated]
     return hyphenated
 

@@ -59,7 +59,7 @@ Worker: TypeAlias = Any  # Ray's handle of a `ShardWorker`
 _CORES = 4  # cores of a worker without a GPU; more gain little
 _PARTS = 4  # minimum per worker, to finish at about the same time
 _RETRIES = 3  # per part, and per worker
-_TICK = 0.5  # seconds between checks of the workers
+_SECONDS_TO_WAIT = 0.5  # seconds between checks of the workers
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -124,7 +124,7 @@ def encode_on_cluster(
             raise ClusterError(f"--device {device}: Ray gives each worker a GPU; expected cuda")
         size = worker_size(nodes_of(ray), device=device, threads=threads)
         cuts = cut_texts(source, folder, shards=shards, at_least=_PARTS * size.count)
-        file_of_texts, _ = cuts
+        source_of_texts, _ = cuts
         if Path(model).exists():
             model = str(Path(model).resolve())
         job = _EncodeJob(
@@ -132,7 +132,7 @@ def encode_on_cluster(
             options={**options, "cache": False, "show_progress": False},
             role=role,
             source=source,
-            bytes=file_of_texts.bytes,
+            bytes=source_of_texts.bytes,
             folder=folder,
             threads=size.cores,
             environment=sent_environment(),
@@ -225,7 +225,7 @@ class _Encoding:
         self._ray = ray
         self._job = job
         self._cuts = cuts
-        self._texts, parts = cuts
+        self._source, parts = cuts
         # Each part and each worker is in one of these; those that work, by what they will return.
         self._waiting_parts = deque(parts)
         self._idle_workers: list[Worker] = []
@@ -250,7 +250,7 @@ class _Encoding:
         try:
             for worker in workers:
                 self._load(worker)
-            with text_bar(label, self._texts.texts, show=show_progress) as bar:
+            with text_bar(label, self._source.texts, show=show_progress) as bar:
                 self._encode_all(size, bar)
         finally:
             for worker in workers:
@@ -287,7 +287,7 @@ class _Encoding:
         """Wait a moment for the next worker that is done; return how many texts it encoded."""
         texts = 0
         references = [*self._loading, *self._encoding]
-        finished, _ = self._ray.wait(references, timeout=_TICK)
+        finished, _ = self._ray.wait(references, timeout=_SECONDS_TO_WAIT)
         for reference in finished:
             if reference in self._loading:
                 self._admit_worker(reference)

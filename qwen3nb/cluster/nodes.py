@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -47,7 +48,7 @@ Ray: TypeAlias = Any  # the module
 Reference: TypeAlias = Any  # stands for the result of a call
 
 _ADVICE = "Start one with `ray start --head`, or give --ray no address for a Ray on this machine"
-KEPT = "What has finished is kept; repeat the command to resume"
+HOW_TO_RESUME = "What has finished is kept; repeat the command to resume"
 _PATIENCE = 5.0  # timeout in seconds; Ray itself waits for minutes
 _SECONDS_TO_ANSWER = 300.0  # for a node that reports its facts
 _SECONDS_BETWEEN_CHECKS = 5.0  # for nodes that are left
@@ -159,7 +160,9 @@ def _watch(head: str, ended: threading.Event) -> None:
             last_answer = time.monotonic()
         except OSError as error:
             if time.monotonic() - last_answer > _SECONDS_TO_DEATH:
-                message = f"\nError: Ray's head at {head} no longer answers ({error}). {KEPT}"
+                message = (
+                    f"\nError: Ray's head at {head} no longer answers ({error}). {HOW_TO_RESUME}"
+                )
                 print(message, file=sys.stderr, flush=True)
                 os._exit(1)
 
@@ -309,9 +312,10 @@ def run_facts() -> dict[str, str]:
     facts = software_facts()
     folder = paths.notebooks()
     digests = [sha256_file(folder / f"{name}.ipynb") for name in paths.notebook_names()]
-    facts["notebooks"] = f"none in {folder}"
     if digests:
         facts["notebooks"] = _short_digest(digests)
+    else:
+        facts["notebooks"] = f"none in {folder}"
     facts["cache"] = _fact(lambda: _try_to_write(paths.cache()))
     facts[TEMPORARY] = _fact(lambda: _try_to_write(Path(tempfile.gettempdir())))
     return facts
@@ -328,16 +332,21 @@ def _try_to_write(folder: Path) -> str:
 def model_facts(models: Iterable[str]) -> dict[str, str]:
     """Return the content of models and adapters, given by their specs."""
     from qwen3nb.models.kinds.lora import CONFIG, adapter_fingerprint
-    from qwen3nb.models.kinds.resolve import find_source
-    from qwen3nb.models.kinds.source import described
 
     facts = {}
     for spec in models:
-        facts[f"model {spec}"] = _fact(lambda: described(find_source(spec)))  # noqa: B023
+        facts[f"model {spec}"] = _fact(partial(_described_model, spec))
         folder = Path(spec).expanduser()
         if (folder / CONFIG).is_file():  # also without its base
-            facts[f"adapter {spec}"] = _fact(lambda: adapter_fingerprint(folder))  # noqa: B023
+            facts[f"adapter {spec}"] = _fact(partial(adapter_fingerprint, folder))
     return facts
+
+
+def _described_model(spec: str) -> object:
+    from qwen3nb.models.kinds.resolve import find_source
+    from qwen3nb.models.kinds.source import described
+
+    return described(find_source(spec))
 
 
 def _short_digest(value: object) -> str:
@@ -356,16 +365,16 @@ def _fact(compute: Callable[[], object]) -> str:
     return _short_digest(fact)
 
 
-def difference(expected: Mapping[str, str], found: Mapping[str, str]) -> str:
+def difference(expected: Mapping[str, str], reported: Mapping[str, str]) -> str:
     """Return the facts in which a node differs from this machine; empty if in none."""
-    if expected and not found:
+    if expected and not reported:
         return "it reports neither versions nor code; is this version of qwen3nb installed there?"
     differences = []
-    for name in dict.fromkeys((*expected, *found)):
-        there = found.get(name) or "none"
-        here = expected.get(name) or "none"
-        if there != here:
-            differences.append(f"{name}: {there} there, {here} here")
+    for name in dict.fromkeys((*expected, *reported)):
+        fact_there = reported.get(name) or "none"
+        fact_here = expected.get(name) or "none"
+        if fact_there != fact_here:
+            differences.append(f"{name}: {fact_there} there, {fact_here} here")
     return "; ".join(differences)
 
 
@@ -384,13 +393,13 @@ class NodeReport:
 
 
 def report_of_node(
-    environment: Mapping[str, str], working_directory: str, needed: Iterable[str]
+    environment: Mapping[str, str], working_directory: str, needed_folders: Iterable[str]
 ) -> NodeReport:
-    """Return the report of the node that this runs on; ``needed`` are folders."""
+    """Return the report of the node that this runs on."""
     os.environ.update(node_environment(environment))
     if Path(working_directory).is_dir():
         os.chdir(working_directory)
-    unseen = [folder for folder in needed if not is_seen(folder)]
+    unseen = [folder for folder in needed_folders if not is_seen(folder)]
     return NodeReport(run_facts(), unseen, time.time())
 
 
@@ -403,8 +412,8 @@ def cause(error: Exception) -> str:
     if kind != "OutOfMemoryError":
         return f"{kind}: {lines[-1].strip()}"
     # Such as "1 worker(s) were killed. Memory on the node (IP: 10.0.0.2, ID: 96) was 10.2GB used".
-    used = re.sub(r"^.*(?=Memory)|, ID: \w+", "", lines[0])
-    return f"Ray ended it: {used}. Use fewer runs at once (--at-once) or nodes with more memory"
+    usage = re.sub(r"^.*(?=Memory)|, ID: \w+", "", lines[0])
+    return f"Ray ended it: {usage}. Use fewer runs at once (--at-once) or nodes with more memory"
 
 
 class KnownNodes:
@@ -543,7 +552,7 @@ class KnownNodes:
         elif self._without_nodes_since is None:
             self._without_nodes_since = now
             wait = f"waiting up to {minutes} for one to join (Ctrl-C ends this)"
-            tqdm.write(f"no node for runs is left; {wait}. {KEPT}", file=sys.stderr)
+            tqdm.write(f"no node for runs is left; {wait}. {HOW_TO_RESUME}", file=sys.stderr)
         elif now > self._without_nodes_since + _SECONDS_WITHOUT_NODES:
-            raise ClusterError(f"no node for runs for {minutes}. {KEPT}")
+            raise ClusterError(f"no node for runs for {minutes}. {HOW_TO_RESUME}")
         self._last_check = now

@@ -272,7 +272,7 @@ def _are_alive(owners: Sequence[int]) -> bool:
     """Return whether each process is still the parent of the previous one, and not a zombie."""
     if not owners or os.getppid() != owners[0]:
         return False
-    if len(owners) == 1:
+    if len(owners) == 1:  # known without the import of psutil
         return True
     import psutil
 

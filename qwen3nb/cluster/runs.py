@@ -85,8 +85,8 @@ class Request:
 class Delivery:
     """Result of a run: exit status (negative for a signal), node, seconds, archive in parts.
 
-    ``facts`` are those of the node; if they are not the driver's, nothing is taken. ``shared`` is
-    whether the node sees the driver's records.
+    ``facts`` are those of the node; if they are not the driver's, nothing is taken.
+    ``sees_records`` is whether the node sees the driver's records.
     """
 
     status: int
@@ -94,7 +94,7 @@ class Delivery:
     seconds: float
     parts: tuple[Part, ...]
     facts: Mapping[str, str]
-    shared: bool
+    sees_records: bool
 
 
 def run_on_node(request: Request) -> Delivery:
@@ -106,7 +106,7 @@ def run_on_node(request: Request) -> Delivery:
     try:
         with tempfile.TemporaryDirectory(prefix="qwen3nb-run-", ignore_cleanup_errors=True) as name:
             scratch = Path(name).resolve()
-            shared = _link_reusable(request, scratch)
+            sees_records = _link_reusable(request, scratch)
             status = _run(request, scratch)
             facts = {}
             if (scratch / FACTS).is_file():  # its process may have died before that
@@ -119,10 +119,10 @@ def run_on_node(request: Request) -> Delivery:
             raise
         facts = {**request.facts, TEMPORARY: f"none ({error})"}
         status = 1
-        shared = False
+        sees_records = False
         parts = ()
     seconds = time.monotonic() - started
-    return Delivery(status, node, seconds, parts, facts, shared)
+    return Delivery(status, node, seconds, parts, facts, sees_records)
 
 
 def _blocks_of(file: Path) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ from typing import cast
 
 from qwen3nb import paths
 from qwen3nb.cluster.nodes import (
-    KEPT,
+    HOW_TO_RESUME,
     LOCAL,
     ClusterError,
     KnownNodes,
@@ -71,7 +71,7 @@ class Command:
     arguments: tuple[str, ...]  # of the command line
     page: Path  # path of its page
     memory: int = 0  # bytes that it may need
-    here: bool = False  # whether it has to run on this machine
+    on_this_machine: bool = False  # whether it has to run on this machine
     models: tuple[str, ...] = ()  # the models and adapters that it runs
     part: Values = field(default_factory=dict)  # of an evaluation; see `parts`
 
@@ -133,7 +133,8 @@ class LocalExecutor:
         """Run a command with its output in ``log``, and wait for its end."""
         gpu = self._slots.get()
         try:
-            environment = {**os.environ, **_shared_machine(cores() // self.at_once, log)}
+            threads = cores() // self.at_once
+            environment = {**os.environ, **_variables_of_run(threads, log)}
             if gpu:
                 environment["CUDA_VISIBLE_DEVICES"] = gpu
             log.write_bytes(b"")  # that of an earlier run is not shown for this one
@@ -166,7 +167,7 @@ class LocalExecutor:
                 process.kill()
 
 
-def _shared_machine(threads: int, log: Path) -> dict[str, str]:
+def _variables_of_run(threads: int, log: Path) -> dict[str, str]:
     """Return the variables of a run that shares its machine with others."""
     return {
         "OMP_NUM_THREADS": str(max(1, threads)),
@@ -261,7 +262,7 @@ class RayExecutor:
     environment: dict[str, str]
     scratch: Path  # for deliveries
     at_once: int  # runs at a time
-    shared: bool = True  # whether all nodes so far see the records of this machine
+    nodes_see_records: bool = True  # whether all nodes so far see the records of this machine
     stopped: bool = False
 
     def __post_init__(self) -> None:
@@ -275,7 +276,7 @@ class RayExecutor:
 
     def run(self, command: Command, *, log: Path) -> RunOutcome:
         """Run a command on a node, and publish its files."""
-        if command.here:
+        if command.on_this_machine:
             return self._here.run(command, log=log)
         errors = self.ray.exceptions
         failure: Exception = RuntimeError("its files were lost with their node")
@@ -287,7 +288,7 @@ class RayExecutor:
                 losses += 1
                 continue
             except errors.LocalRayletDiedError:
-                raise ClusterError(f"the connection to Ray is lost. {KEPT}") from None
+                raise ClusterError(f"the connection to Ray is lost. {HOW_TO_RESUME}") from None
             except errors.RayError as error:
                 failure = error
                 a_node_was_refused = bool(self.nodes.expected) and self.nodes.examine()
@@ -308,26 +309,27 @@ class RayExecutor:
         if delivery is None:
             return RunOutcome(command.name, STOPPED)
         # A node with other code may deliver no facts.
-        differing = difference(facts, getattr(delivery, "facts", {}))
-        if not differing:
-            differing = self._publish(command, log, delivery)
-        if differing:
-            self.nodes.refuse({delivery.node: differing})
+        objection = difference(facts, getattr(delivery, "facts", {}))
+        if not objection:
+            objection = self._publish_unless_other_model(command, log, delivery)
+        if objection:
+            self.nodes.refuse({delivery.node: objection})
             return None
-        self.shared = self.shared and delivery.shared
+        if not delivery.sees_records:
+            self.nodes_see_records = False
         node = self.nodes.name(delivery.node)
         return RunOutcome(command.name, delivery.status, delivery.seconds, node)
 
-    def _publish(self, command: Command, log: Path, delivery: Delivery) -> str:
+    def _publish_unless_other_model(self, command: Command, log: Path, delivery: Delivery) -> str:
         """Publish the files of a delivery; if they are of another model, return which, instead."""
         with (
             unpacked(delivery, get=self.ray.get, within=self.scratch) as folder,
             self._publishing_lock,
         ):
             if command.is_evaluation:
-                differing = other_model(folder / "results", command.models)
-                if differing:
-                    return differing
+                objection = other_model(folder / "results", command.models)
+                if objection:
+                    return objection
             unfinished = delivery.status != 0 or bool(command.part)
             publish_files(folder, log=log, page=command.page, failed=unfinished)
         return ""
@@ -353,7 +355,7 @@ class RayExecutor:
         request = Request(
             arguments=command.arguments,
             page=str(command.page.relative_to(paths.book())),
-            environment=self.environment | _shared_machine(self.share.cpus, log),
+            environment=self.environment | _variables_of_run(self.share.cpus, log),
             folder=str(Path.cwd()),
             results=str(paths.results()),
             book=str(paths.book()),

@@ -33,7 +33,7 @@ from qwen3nb.execution.parameters import (
     read_parameters,
     unread_text,
 )
-from qwen3nb.execution.study_paths import NewValues, Values, at_root
+from qwen3nb.execution.study_paths import NewValues, Values, path_from_root
 from qwen3nb.models.kinds.lora import adapter_fingerprint
 from qwen3nb.models.kinds.prompts import names_prompt_set, prompts_file
 from qwen3nb.models.kinds.resolve import default_model, find_source, find_training
@@ -116,7 +116,7 @@ def run_key(notebook: Notebook, values: Values) -> str:
     if names_prompt_set(values.get("prompts")):
         parts["prompts"] = sha256_file(prompts_file(values["prompts"]))
     if values.get("adapter"):
-        parts["adapter"] = adapter_fingerprint(at_root(values["adapter"]))
+        parts["adapter"] = adapter_fingerprint(path_from_root(values["adapter"]))
     if "training" in values:
         parts["training"] = _training_stamps(values["training"])
     facts = notebook["metadata"]["qwen3nb"]
@@ -138,7 +138,7 @@ def _data_stamps(data: str) -> list[FileStamp]:
     files = []
     for folder in str(data).split(","):
         if folder.strip():
-            files += [file for file in at_root(folder.strip()).rglob("*") if file.is_file()]
+            files += [file for file in path_from_root(folder.strip()).rglob("*") if file.is_file()]
     return [file_stamp(file) for file in sorted(files)]
 
 
@@ -152,7 +152,7 @@ def _training_stamps(training: str) -> list[FileStamp]:
 
 def _log_digests(outputs: str) -> list[list[str]]:
     """Return the paths and digests of the logs and scores of trainings."""
-    folder = at_root(outputs) if outputs else paths.runs()
+    folder = path_from_root(outputs) if outputs else paths.runs()
     return [[paths.shown(file), sha256_file(file)] for file in log_files(folder)]
 
 

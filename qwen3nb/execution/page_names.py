@@ -24,7 +24,7 @@ from qwen3nb.execution.parameters import (
     declared_parameters,
     model_of,
 )
-from qwen3nb.execution.study_paths import Values, at_root
+from qwen3nb.execution.study_paths import Values, path_from_root
 from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts
 from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
@@ -89,7 +89,7 @@ def _part_of_name(name: str, values: Values, declared: Declared) -> str:
     if name == "task":
         return str(value)
     if name == "outputs":
-        return f"outputs-{_folder_slug(at_root(value))}"
+        return f"outputs-{_folder_slug(path_from_root(value))}"
     if name == "prompts" and not names_prompt_set(value):
         # Prompts may differ in white space only, which a name does not show.
         digest = sha256_json(parse_prompts(value))[:6]
@@ -239,7 +239,7 @@ def _records(values: Values) -> list[Result]:
     """Return the records in a run's folder of results."""
     folder = None
     if values.get("output_dir"):
-        folder = at_root(values["output_dir"])
+        folder = path_from_root(values["output_dir"])
     return list(cached_call(load_results, folder, adapters=False, whole=False))
 
 

@@ -42,9 +42,10 @@ from qwen3nb.utils.terminal import uncoloured, visible, visible_progress
 
 if TYPE_CHECKING:
     from qwen3nb.execution.publish import NotebookRun
+    from qwen3nb.execution.study_paths import NewValues
 
 # papermill's options with the number of their values; a test checks them against papermill.
-OPTIONS = {
+VALUES_PER_OPTION = {
     **dict.fromkeys(("-p", "--parameters", "-r", "--parameters_raw"), 2),
     **dict.fromkeys(
         """
@@ -69,7 +70,7 @@ class _Client(PapermillNotebookClient):
 
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
         """Clean a message before it is stored, logged or printed."""
-        content, kinds = self._secrets.removed(msg["content"])
+        content, kinds = self._secrets.clean(msg["content"])
         if kinds and msg["msg_type"] != "execute_input":
             _log.warning("removed from the output of cell %d: %s", cell_index, ", ".join(kinds))
         if msg["msg_type"] == "stream":
@@ -111,7 +112,7 @@ class _Run:
     page_run: NotebookRun
     output: Path | None  # where papermill writes the executed notebook
     key: str  # digest of everything that the page depends on
-    given: dict[str, Any]  # parameters that papermill has injected
+    given: NewValues  # parameters that papermill has injected
     default_model: str  # a sentence on the model that is taken; empty if one was given
 
     @classmethod
@@ -161,11 +162,11 @@ class _Run:
 
     def with_resolved_parameters(self, nb: Any) -> Any:
         """Return the notebook with paths as seen from here, and with the default model."""
-        from qwen3nb.execution.study_paths import as_given_here
+        from qwen3nb.execution.study_paths import relative_to_working_directory
 
         values = self.page_run.values
         checked = {name: values[name] for name in self.given}
-        injected = as_given_here(checked)
+        injected = relative_to_working_directory(checked)
         if self.default_model:
             injected["checkpoint"] = values["checkpoint"]
         if injected == self.given:
@@ -274,8 +275,8 @@ def _positionals(arguments: Sequence[str]) -> list[int]:
         if argument == "--":
             following = range(position + 1, len(arguments))
             return [*positions, *following]
-        if argument in OPTIONS:
-            number_of_values = OPTIONS[argument]
+        if argument in VALUES_PER_OPTION:
+            number_of_values = VALUES_PER_OPTION[argument]
             position += number_of_values
         elif argument == "-" or not argument.startswith("-"):
             positions.append(position)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 import click
 
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
-from qwen3nb.execution.study_paths import NewValues, Values, at_root, in_study
+from qwen3nb.execution.study_paths import NewValues, Values, path_from_root, relative_to_study
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.options import OPTIONS
 from qwen3nb.models.types import TEMPLATE_NAMES
@@ -62,7 +62,7 @@ _TYPES = {
 }
 TEXT_NOTEBOOKS = (".md", ".Rmd", ".qmd", ".py", ".R", ".jl")  # suffixes of notebooks as text
 _MARKDOWN = (".md", ".Rmd", ".qmd")  # those of them that are Markdown
-_HEAD = 4000  # characters of a file in which it says that it is a notebook
+_HEAD_LENGTH = 4000  # characters of a file in which it says that it is a notebook
 # A line above the text of a Markdown notebook, such as "jupyter: python3".
 _NAMES_KERNEL = re.compile(r"^(jupyter|jupytext|kernelspec):", re.MULTILINE)
 # The first line of a cell in a script, such as "# %%" or "# + [markdown]", or jupytext's settings.
@@ -107,19 +107,19 @@ def _check_index(family: str) -> None:
 
 
 def _check_adapter(folder: str) -> None:
-    if folder and not (at_root(folder) / "adapter_config.json").is_file():
+    if folder and not (path_from_root(folder) / "adapter_config.json").is_file():
         raise ValueError(f"adapter {folder!r}: no folder with adapter_config.json")
 
 
 def _check_outputs(folder: str) -> None:
-    if folder and not at_root(folder).is_dir():
+    if folder and not path_from_root(folder).is_dir():
         raise ValueError(f"outputs {folder!r}: no such folder")
 
 
 def _check_output_dir(folder: str) -> None:
     if not folder:
         return
-    path = at_root(folder)
+    path = path_from_root(folder)
     while not path.exists():
         path = path.resolve().parent
     if not path.is_dir() or not os.access(path, os.W_OK):
@@ -135,7 +135,7 @@ def _check_data(data: str) -> None:
     """Check folders and names of MTEB tasks."""
     tasks = []
     for name in split_names(data):
-        if at_root(name).is_dir():
+        if path_from_root(name).is_dir():
             continue
         if "/" in name:
             raise ValueError(
@@ -231,7 +231,7 @@ def _check_models(values: Values, declared: Declared) -> None:
                     f"{name} {values[name]!r} has no effect on {source.spec}; leave it out"
                 )
     for stage in split_names(values.get("first_stage", "")):
-        if stage not in ("bm25", "given") and not at_root(stage).is_file():
+        if stage not in ("bm25", "given") and not path_from_root(stage).is_file():
             cached_call(find_source, stage)
 
 
@@ -269,7 +269,7 @@ def check_baseline(values: Values, declared: Declared) -> None:
 
     folder = None
     if values.get("output_dir"):
-        folder = at_root(values["output_dir"])
+        folder = path_from_root(values["output_dir"])
     records = load_results(folder, adapters=False, whole=False)
     labels = sorted({record.model.label for record in records})
     label = re.sub(r" \(.*\)$", "", baseline)  # without the seed in "random-64 (seed 2)"
@@ -487,9 +487,9 @@ def add_missing_metadata(notebook: MutableNotebook) -> None:
     facts = _ensure_object(metadata, "qwen3nb")
     if not is_ours and any("load_results" in cell_source(cell) for cell in cells):
         facts["reads"] = "results"
-    language = _texts_of(metadata.get("language_info")).get("name", "python")
+    language = _text_fields(metadata.get("language_info")).get("name", "python")
     kernel = {**_PYTHON, "language": language}
-    metadata["kernelspec"] = kernel | _texts_of(metadata.get("kernelspec"))
+    metadata["kernelspec"] = kernel | _text_fields(metadata.get("kernelspec"))
 
 
 def _ensure_object(parent: MutableNotebook, name: str) -> MutableNotebook:
@@ -500,7 +500,7 @@ def _ensure_object(parent: MutableNotebook, name: str) -> MutableNotebook:
     return value
 
 
-def _texts_of(value: object) -> dict[str, str]:
+def _text_fields(value: object) -> dict[str, str]:
     """Return the texts of an object of JSON, by name; empty for any other value."""
     if not isinstance(value, dict):
         return {}
@@ -510,8 +510,8 @@ def _texts_of(value: object) -> dict[str, str]:
 def notebook_language(notebook: Notebook) -> str:
     """Return the language of a notebook's kernel, as its metadata name it; Python by default."""
     metadata = notebook.get("metadata") or {}
-    language = _texts_of(metadata.get("language_info")).get("name", "python")
-    return str(_texts_of(metadata.get("kernelspec")).get("language", language))
+    language = _text_fields(metadata.get("language_info")).get("name", "python")
+    return str(_text_fields(metadata.get("kernelspec")).get("language", language))
 
 
 def is_python(notebook: Notebook) -> bool:
@@ -527,7 +527,7 @@ def is_text_notebook(file: Path) -> bool:
     if file.suffix not in TEXT_NOTEBOOKS or not file.is_file():
         return False
     with file.open(encoding="utf-8", errors="replace") as text:
-        head = text.read(_HEAD)
+        head = text.read(_HEAD_LENGTH)
     if file.suffix in _MARKDOWN:
         has_front_matter = head.lstrip("\ufeff").startswith("---\n")
         return has_front_matter and _NAMES_KERNEL.search(head) is not None
@@ -635,7 +635,7 @@ def check_parameters(declared: Declared, arguments: Values) -> NewValues:
     if problems:
         raise ParameterError("\n".join(problems))
     values = {name: parameter.default for name, parameter in declared.items()}
-    values |= in_study(arguments)
+    values |= relative_to_study(arguments)
     if values.get("checkpoint") == "":
         from qwen3nb.models.kinds.resolve import default_model
 

@@ -27,7 +27,7 @@ import nbformat
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import mirrored
 from qwen3nb.execution.page_names import page_title
-from qwen3nb.execution.study_paths import NewValues, Values, at_root
+from qwen3nb.execution.study_paths import NewValues, Values, path_from_root
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
 from qwen3nb.records.record import Environment
@@ -174,11 +174,11 @@ class NotebookRun:
         for cell in page.cells:
             if cell.cell_type == "code":
                 cell.outputs = _with_joined_streams(cell.outputs)
-        page, secret_kinds = known_secrets().removed(page)
+        cleaned_page, secret_kinds = known_secrets().clean(page)
         if secret_kinds:
             key = paths.page_key(self.page)
             _log.warning("removed from the page %s: %s", key, ", ".join(secret_kinds))
-        write_text(self.page, nbformat.writes(page) + "\n")
+        write_text(self.page, nbformat.writes(cleaned_page) + "\n")
 
     def _title(self, notebook: NotebookNode) -> str | None:
         """Return the title of the page; None also if its model is missing or broken."""
@@ -267,7 +267,7 @@ def _names_hub(values: Values) -> bool:
         return True
     for task in _named_tasks(values):
         embedded = task.startswith(("PyDocs", "AuthorSTS"))
-        if not embedded and not at_root(task).exists():
+        if not embedded and not path_from_root(task).exists():
             return True
     return any(_is_on_hub(model) for model in named_models(values))
 

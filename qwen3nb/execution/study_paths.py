@@ -30,7 +30,7 @@ _LONGEST = 4096  # characters of a path
 DEMO = "demo"  # the toy model or training
 
 
-def in_study(values: Values) -> NewValues:
+def relative_to_study(values: Values) -> NewValues:
     """Return values with every path relative to the study, or whole if it is outside.
 
     Paths are looked up from the working directory, then from the study.
@@ -38,7 +38,7 @@ def in_study(values: Values) -> NewValues:
     return _with_relative_paths(values, bases=(Path.cwd(), paths.root()))
 
 
-def in_page(values: Values) -> NewValues:
+def page_values_in_study(values: Values) -> NewValues:
     """Return the values of a page or record with every path relative to the study.
 
     Earlier releases kept them as seen from where they were made, mostly ``notebooks/``.
@@ -47,13 +47,13 @@ def in_page(values: Values) -> NewValues:
     return _with_relative_paths(values, bases=(root, root / "notebooks"))
 
 
-def of_page(values: Values) -> NewValues:
+def page_values_from_here(values: Values) -> NewValues:
     """Return the values of a page as they can be given in the working directory."""
-    return as_given_here(in_page(values))
+    return relative_to_working_directory(page_values_in_study(values))
 
 
-def as_given_here(values: Values) -> NewValues:
-    """Return values of `in_study` as they can be given in the working directory."""
+def relative_to_working_directory(values: Values) -> NewValues:
+    """Return values of `relative_to_study` as they can be given in the working directory."""
     local_values = dict(values)
     if Path.cwd() == paths.root():
         return local_values
@@ -65,8 +65,8 @@ def as_given_here(values: Values) -> NewValues:
     return local_values
 
 
-def at_root(value: str) -> Path:
-    """Return the path in a value of `in_study`."""
+def path_from_root(value: str) -> Path:
+    """Return the path in a value of `relative_to_study`."""
     return paths.root() / Path(value).expanduser()
 
 
@@ -74,7 +74,7 @@ def _as_seen_here(text: str, *, may_be_new: bool) -> str:
     """Return a path in the study as it is seen from the working directory; others as they are."""
     if not _may_be_path(text) or Path(text).is_absolute():
         return text
-    file = at_root(text)
+    file = path_from_root(text)
     if not may_be_new and not file.exists():  # such as the name of a model
         return text
     if Path.cwd().is_relative_to(paths.root()):

@@ -317,9 +317,9 @@ def _run_parts(command: Command, values: Values, executor: RayExecutor) -> Comma
     numbers = range(1, len(parts) + 1)
     with ThreadPoolExecutor(len(parts)) as pool:
         list(pool.map(run_part, numbers, parts))
-    if executor.shared:
+    if executor.nodes_see_records:
         return command
-    return replace(command, here=True)  # where the records of all parts are
+    return replace(command, on_this_machine=True)  # where the records of all parts are
 
 
 def reusable(job: Job) -> bool:
@@ -354,7 +354,7 @@ def _command(job: Job, *, fresh: bool) -> Command:
         arguments=tuple(arguments),
         page=job.page,
         memory=memory(job),
-        here=_runs_here(job),
+        on_this_machine=_runs_here(job),
         models=named_models(job.values),
     )
 
@@ -384,9 +384,10 @@ def _ending(exit_status: int) -> str:
 def _write_failed_page(job: Job, outcome: RunOutcome, started: float, ending: str) -> None:
     """Write the page of a run whose process died; its message is the last line that it printed."""
     notebook = paths.find_notebook(job.notebook)
-    partial: Path | None = partial_folder() / f"{job.name}.ipynb"
-    if partial is not None and not partial.is_file():
-        partial = None
+    partial = None
+    file = partial_folder() / f"{job.name}.ipynb"
+    if file.is_file():
+        partial = file
     run = NotebookRun(
         notebook=paths.notebook_name(notebook),
         values=job.values,
@@ -441,16 +442,16 @@ class SweepPlan:
     def jobs(self) -> list[Job]:
         """Return all runs; a value that no notebook uses, or a glob without a match, is refused."""
         declared = self._declared_parameters()
-        shared = {name: self._shared(parameters) for name, parameters in declared.items()}
+        shared = {name: self._shared_values(parameters) for name, parameters in declared.items()}
         self._refuse_unused(declared)
         models: list[str] = []
         for model in self.models:
             models += expanded(model)
         jobs: list[Job] = []
         for name in self._notebooks:
-            for checkpoint in _choices("checkpoint", models, declared[name]):
-                for tier in _choices("tier", self.tiers, declared[name]):
-                    jobs.append(Job(name, {**shared[name], **checkpoint, **tier}))
+            for model_choice in _choices("checkpoint", models, declared[name]):
+                for tier_choice in _choices("tier", self.tiers, declared[name]):
+                    jobs.append(Job(name, {**shared[name], **model_choice, **tier_choice}))
         for name, parameters in self.runs:
             jobs.append(Job(name, {**shared[name], **parameters}))
         return jobs
@@ -471,7 +472,7 @@ class SweepPlan:
             return self.notebooks
         return ("eval",)
 
-    def _shared(self, declared: Declared) -> Values:
+    def _shared_values(self, declared: Declared) -> Values:
         """Return the values that a notebook declares."""
         values = {name: value for name, value in self.parameters.items() if name in declared}
         texts = {name: value for name, value in self.typed.items() if name in declared}

@@ -1,8 +1,8 @@
 """Keep tokens and passwords out of kernels, outputs, pages and uploads.
 
-Secrets are recognised by the names of environment variables (`_NAMED`), and by the form of a text
-(`_FORMS`), wherever it occurs. The values of such variables are searched for in every encoding in
-which a page or a log may show them.
+Secrets are recognised by the names of environment variables (`_SECRET_NAME`), and by the form of a
+text (`_FORMS`), wherever it occurs. The values of such variables are searched for in every encoding
+in which a page or a log may show them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SHORTEST = 8  # characters; shorter values occur in ordinary text
 _ORDINARY = {"anonymous", "changeme", "disabled", "localhost", "password"}  # as do these
 
 # Long words betray a secret anywhere in a name, short ones only where they are words.
-_NAMED = re.compile(
+_SECRET_NAME = re.compile(
     r"""TOKEN(?!IZ) | SECRET | PASSWORD | PASSWD | PASSPHRASE | API_?KEY | CREDENTIAL
     | PRIVATE_?KEY | ACCESS_?KEY | CONNECTION_?STR | WEBHOOK
     | (?<!ASK)(?<!BY)(?<!COM)PASS$ | (?:^|_)PASS_ | _PWD$
@@ -146,11 +146,11 @@ class Secrets:
                 text = pattern.pattern.sub(_removed, text)
         return text
 
-    def removed(self, value: Any) -> tuple[Any, list[str]]:
+    def clean(self, value: Any) -> tuple[Any, list[str]]:
         """Return a JSON value with the secrets in its strings removed, and their kinds."""
         kinds: list[str] = []
-        value = self._cleaned(value, kinds)
-        return value, list(dict.fromkeys(kinds))
+        cleaned = self._cleaned(value, kinds)
+        return cleaned, list(dict.fromkeys(kinds))
 
     def _cleaned(self, value: Any, kinds: list[str]) -> Any:
         """Return a JSON value without secrets, whose kinds are added to ``kinds``."""
@@ -237,7 +237,7 @@ def is_secret_name(name: str) -> bool:
     (True, False, False)
     """
     upper = name.upper()
-    return bool(_NAMED.search(upper)) and not _HARMLESS.search(upper)
+    return bool(_SECRET_NAME.search(upper)) and not _HARMLESS.search(upper)
 
 
 def kernel_environment(
@@ -287,7 +287,7 @@ def _stored_token(environ: Mapping[str, str]) -> str:
 def _patterns_of(kind: str, value: str) -> Iterator[SecretPattern]:
     """Yield patterns for a value or parts of it, plain or encoded; the longest first."""
     texts: set[str] = set()
-    for part in _telling_parts(value):
+    for part in _secret_parts(value):
         occurs_in_ordinary_text = len(part) < _SHORTEST or part.lower() in _ORDINARY
         if not occurs_in_ordinary_text:
             texts.add(part)
@@ -302,7 +302,7 @@ def _patterns_of(kind: str, value: str) -> Iterator[SecretPattern]:
             yield SecretPattern(kind, _longest_word(encoded), re.compile(pattern))
 
 
-def _telling_parts(value: str) -> Iterator[str]:
+def _secret_parts(value: str) -> Iterator[str]:
     """Yield a value, its lines, and its parts in the form of a secret."""
     text = value.strip()
     yield text

@@ -206,8 +206,8 @@ def test_a_part_gets_the_records_of_its_tasks(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setattr(runs, "run_guarded", ran)
     request = Request((), "page", {}, "", str(tmp_path), str(tmp_path / "book"), "sweep")
-    assert run_on_node(request).shared
-    assert run_on_node(replace(request, part={"only": ["A"]})).shared
+    assert run_on_node(request).sees_records
+    assert run_on_node(replace(request, part={"only": ["A"]})).sees_records
     names.remove("m/seed_0/.A.json.writes.lock")
     assert seen == [set(names), {name for name in names if "/A" in name}]
 

@@ -13,7 +13,7 @@ from helpers import REPOSITORY
 from helpers.notebooks import call, notebook_of, save
 
 import qwen3nb as q
-from qwen3nb.execution.papermill_engine import OPTIONS, completed
+from qwen3nb.execution.papermill_engine import VALUES_PER_OPTION, completed
 from qwen3nb.execution.parameters import (
     RULES,
     Parameter,
@@ -212,7 +212,7 @@ def test_our_table_of_papermills_options_is_complete():
         if each.param_type_name == "option" and not each.is_flag
         for option in each.opts
     }
-    assert takes == OPTIONS
+    assert takes == VALUES_PER_OPTION
 
 
 @pytest.mark.parametrize(

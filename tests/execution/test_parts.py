@@ -82,13 +82,13 @@ def test_the_page_of_parts_comes_last_and_where_their_records_are(checkout, monk
         slots, at_once, stopped = 4, 1, False
 
         def __init__(self):
-            self.ran, self.shared = [], shared
+            self.ran, self.nodes_see_records = [], shared
 
-        def check(self):
+        def check_presence_of_nodes(self):
             """Its nodes are there."""
 
         def run(self, command, *, log):
-            self.ran.append((command.part.get("only"), command.here))
+            self.ran.append((command.part.get("only"), command.on_this_machine))
             return RunOutcome(command.name, 1 if command.part else 0)  # the page reports failures
 
     cluster = Cluster()

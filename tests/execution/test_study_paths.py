@@ -9,7 +9,12 @@ from helpers.notebooks import call, notebook_of, save
 from qwen3nb import paths
 from qwen3nb.book import build
 from qwen3nb.execution.parameters import check_parameters, read_parameters
-from qwen3nb.execution.study_paths import as_given_here, at_root, in_page, in_study
+from qwen3nb.execution.study_paths import (
+    page_values_in_study,
+    path_from_root,
+    relative_to_study,
+    relative_to_working_directory,
+)
 from qwen3nb.execution.sweep import Job
 
 OUTPUTS = 'outputs: str = ""  # a folder'
@@ -59,31 +64,31 @@ def test_a_path_is_kept_relative_to_the_study(study, tmp_path, given, expected):
     for mark, path in names.items():
         text = text.replace(f"{{{mark}}}", path)
         expected = expected.replace(f"{{{mark}}}", path)
-    relative = in_study({name: text})[name]
+    relative = relative_to_study({name: text})[name]
     assert relative == expected
     # From anywhere it is the same path.
     if Path(text).exists():
-        assert at_root(relative).samefile(text)
-    here = as_given_here({name: relative})
-    assert in_study(here) == {name: relative}
+        assert path_from_root(relative).samefile(text)
+    here = relative_to_working_directory({name: relative})
+    assert relative_to_study(here) == {name: relative}
 
 
 def test_a_name_that_is_also_a_folder_here_stays_the_name(study):
     (study / "notebooks" / "bm25").mkdir()
-    assert in_study({"checkpoint": "bm25"}) == {"checkpoint": "bm25"}
-    assert in_study({"data": "bm25"}) == {"data": "notebooks/bm25"}
+    assert relative_to_study({"checkpoint": "bm25"}) == {"checkpoint": "bm25"}
+    assert relative_to_study({"data": "bm25"}) == {"data": "notebooks/bm25"}
 
 
 def test_a_link_in_the_study_stays_a_link(study, tmp_path):
     (tmp_path / "disk").mkdir()
     (study / "large").symlink_to(tmp_path / "disk")
-    assert in_study({"outputs": "../large"}) == {"outputs": "large"}
+    assert relative_to_study({"outputs": "../large"}) == {"outputs": "large"}
 
 
 def test_pages_of_earlier_releases_are_read_as_seen_from_the_notebooks(study, monkeypatch):
     monkeypatch.chdir(study)
     old = {"outputs": "../outputs", "checkpoint": "../runs/X", "seed": 0}
-    assert in_page(old) == {"outputs": "outputs", "checkpoint": "runs/X", "seed": 0}
+    assert page_values_in_study(old) == {"outputs": "outputs", "checkpoint": "runs/X", "seed": 0}
 
 
 def test_parameters_are_checked_where_they_lie(study, monkeypatch, tmp_path):

@@ -133,7 +133,7 @@ def test_ordinary_text_is_not_a_secret():
 
 def test_removal_reaches_keys_leaves_lines_and_the_stored_token(tmp_path):
     value = {"k": [1, {"my-own-token": ["x my-own-token"]}], "n": None}
-    cleaned, kinds = known_secrets({"X_TOKEN": "my-own-token"}).removed(value)
+    cleaned, kinds = known_secrets({"X_TOKEN": "my-own-token"}).clean(value)
     assert cleaned == {"k": [1, {"[removed]": ["x [removed]"]}], "n": None}
     assert kinds == ["the value of X_TOKEN"]
     secrets = known_secrets({"MY_CREDENTIALS": "first line of it\nsecond line of it"})

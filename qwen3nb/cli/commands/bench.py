@@ -184,9 +184,13 @@ def bench_calibration(
         opt.print_json(document)
         return
     calibration = Calibration(tuple(shares))
-    kinds = dict.fromkeys(share.kind for share in shares if not share.is_over_seeds)
-    tables = [calibration.table(kind) for kind in kinds if kind in MEANINGS]
-    tables += [calibration.table("coverage", over="seeds"), calibration.families()]
+    tables = []
+    kinds_over_queries = [share.kind for share in shares if not share.is_over_seeds]
+    for kind in dict.fromkeys(kinds_over_queries):  # once each
+        if kind in MEANINGS:
+            tables.append(calibration.table(kind))
+    tables.append(calibration.table("coverage", over="seeds"))
+    tables.append(calibration.families())
     for table in tables:
         if table.rows:
             opt.print_table(table)

@@ -226,11 +226,12 @@ def _preview_evaluation(given: Mapping[str, object], *, fresh: bool) -> None:
     from qwen3nb.answers.one_model import plan_by_type_table, preflight_table
     from qwen3nb.evaluation.mteb.availability import require_data
     from qwen3nb.execution.notebook import resolved_parameters
-    from qwen3nb.execution.study_paths import as_given_here
+    from qwen3nb.execution.study_paths import relative_to_working_directory
     from qwen3nb.report.evaluation.checked_run import check_needs_of_parameters
 
     opt.hide_library_bars()
-    values = as_given_here(resolved_parameters(paths.find_notebook("eval"), given))
+    values = resolved_parameters(paths.find_notebook("eval"), given)
+    values = relative_to_working_directory(values)
     model, tasks, run, preflight = check_needs_of_parameters(values, fresh=fresh, data_needed=False)
     opt.print_table(plan_by_type_table(preflight.planned))
     opt.print_table(preflight_table(preflight))

@@ -300,7 +300,7 @@ def rerank_outputs(
         --config outputs/joint_r8/seed_42/config.yaml --tier fast
     """
     from qwen3nb.evaluation.mteb.select import choose_tasks
-    from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
+    from qwen3nb.evaluation.studies.lora_runs import AdapterOptions, evaluate_trained
 
     folder = outputs or checkpoint
     names_both = outputs is not None and checkpoint is not None
@@ -312,25 +312,27 @@ def rerank_outputs(
     tasks = []
     if embedding_tasks:
         tasks = choose_tasks(tasks=embedding_tasks)
-    sizes: dict[str, int] = {}
+    options = AdapterOptions(
+        limit=limit,
+        msmarco=msmarco,
+        depth=depth,
+        max_length=max_length,
+        device=device,
+        dtype=dtype,
+    )
     if batch_size is not None:
-        sizes = {"batch_size": batch_size, "budget": batch_size * max_length}
+        options["batch_size"] = batch_size
+        options["budget"] = batch_size * max_length
 
     def evaluate() -> EvaluationRun:
         return evaluate_trained(
             folder,
+            data,
+            tier=tier,
             training=training,
             base=base,
-            data=data,
-            tier=tier,
-            limit=limit,
-            msmarco=msmarco,
             embedding_tasks=tasks,
-            depth=depth,
-            max_length=max_length,
-            device=device,
-            dtype=dtype,
-            **sizes,
+            **options,
         )
 
     _evaluate_and_print(evaluate, _record_lines)
