@@ -26,7 +26,7 @@ from qwen3nb.execution.notebook import OUTDATED, NotebookError, run_notebook
 from qwen3nb.execution.page_names import is_measured, is_old, page_name
 from qwen3nb.execution.parameters import cached_calls, read_parameters
 from qwen3nb.execution.publish import set_notice
-from qwen3nb.execution.study_paths import page_values_in_study, page_values_from_here
+from qwen3nb.execution.study_paths import page_values_from_here, page_values_in_study
 from qwen3nb.execution.sweep import Job, failures_text, memory, reusable, sweep
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import newest, richest_tier
