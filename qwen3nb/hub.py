@@ -604,7 +604,7 @@ class FileContent(NamedTuple):
     def is_in(self, file: Path) -> bool:
         """Return whether a file has this content, as far as it is known."""
         if not file.is_file():
-            return self.size is None
+            return self.size is None  # such as a link to a folder
         has_other_size = self.size is not None and file.stat().st_size != self.size
         if has_other_size:
             return False

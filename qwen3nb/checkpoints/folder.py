@@ -274,14 +274,14 @@ class ModelFolder(os.PathLike[str]):
         _ = self.config
         _ = self.weights
 
-    def changed(self) -> Path | None:
+    def touched_file(self) -> Path | None:
         """Return a file that may have changed since it was read, or None."""
         for file, stamp in self._stamps_now():
             if stamp != self.stamps[file]:
                 return file
         return None
 
-    def rewritten(self) -> Path | None:
+    def rewritten_file(self) -> Path | None:
         """Return a file that was written, replaced or removed since it was read, or None.
 
         A file of which only the ctime differs is none: a hard link, other permissions, a backup, or
@@ -302,16 +302,16 @@ class ModelFolder(os.PathLike[str]):
 
     def _has_same_content(self, tensor_hashes: Mapping[str, str] | None) -> bool:
         """Return whether the files are known to have the content that was read."""
-        now = ModelFolder(self.path)
+        reopened = ModelFolder(self.path)
         for name, digest in self._digests.items():
-            if now.sha256(name) != digest:
+            if reopened.sha256(name) != digest:
                 return False
         if tensor_hashes is not None:
-            return now.weights.sha256_each(tensor_hashes) == dict(tensor_hashes)
+            return reopened.weights.sha256_each(tensor_hashes) == dict(tensor_hashes)
         if not self._weights:  # none were read
             return True
         digest_before = self._computed_digest()
-        return digest_before is not None and now.weights.digest == digest_before
+        return digest_before is not None and reopened.weights.digest == digest_before
 
     def _computed_digest(self) -> str | None:
         """Return the digest of the weights; None if it was not computed, which takes long."""
@@ -331,11 +331,11 @@ class ModelFolder(os.PathLike[str]):
         Raises:
             CheckpointError: a file has changed or is gone.
         """
-        changed_file = self.rewritten()
-        if changed_file is None:
-            touched_file = self.changed()
-            if touched_file is not None and not self._has_same_content(tensor_hashes):
-                changed_file = touched_file
+        changed_file = self.rewritten_file()
+        touched_file = self.touched_file()
+        is_only_touched = changed_file is None and touched_file is not None
+        if is_only_touched and not self._has_same_content(tensor_hashes):
+            changed_file = touched_file
         if changed_file is not None:
             raise CheckpointError(
                 f"{changed_file}: changed while it was being read; "
@@ -344,7 +344,7 @@ class ModelFolder(os.PathLike[str]):
 
     def current(self) -> ModelFolder:
         """Return this folder, reopened if one of its files has changed since it was read."""
-        if self.changed() is None:
+        if self.touched_file() is None:
             return self
         return ModelFolder(self.path)
 

@@ -55,13 +55,13 @@ def encoder_tensors(checkpoint: ModelFolder, *, untied: bool = False) -> dict[st
         stock_name = encoder_name(name)
         if stock_name is not None:
             stored_names[stock_name] = name
-    if untied:
-        embeddings = _embeddings_in(checkpoint)
-    else:
-        embeddings = _equal_embeddings(checkpoint)
+    embeddings = _embeddings_in(checkpoint)
     if untied and _ENCODER_EMBEDDING in embeddings:
         stored_names[_STOCK_EMBEDDING] = _ENCODER_EMBEDDING
-    elif embeddings:
+        return stored_names
+    if not untied:
+        embeddings = _equal_embeddings(checkpoint)
+    if embeddings:
         stored_names[_STOCK_EMBEDDING] = embeddings[0]
     return stored_names
 
@@ -77,7 +77,8 @@ def extra_copies(checkpoint: ModelFolder) -> set[str]:
     names_by_bytes: dict[object, list[str]] = {}
     for name in sorted(tensors, key=_preference):
         names_by_bytes.setdefault(_bytes_of(tensors[name]), []).append(name)
-    for _, *duplicates in names_by_bytes.values():
+    for names in names_by_bytes.values():
+        duplicates = names[1:]
         extra.update(name for name in duplicates if tensors[name].count > 0)
     return extra
 
@@ -100,7 +101,8 @@ def _equal_embeddings(checkpoint: ModelFolder) -> list[str]:
     if is_untied and _HEAD in names:
         names.remove(_HEAD)
     tensors = checkpoint.weights.tensors
-    if len({_bytes_of(tensors[name]) for name in names}) < 2:
+    copies = {_bytes_of(tensors[name]) for name in names}
+    if len(copies) < 2:
         return names
     hashes = checkpoint.weights.sha256_each(names)
     for name in names:

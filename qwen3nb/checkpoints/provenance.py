@@ -47,7 +47,9 @@ def read_provenance(folder: Path | ModelFolder, *, name: str = PROVENANCE) -> di
         raise CheckpointError(f"{error}; {_TO_DO}") from None
 
 
-def with_checksums(fields: Mapping[str, object], folder: Path, *, weights: str) -> dict[str, Any]:
+def with_checksums(
+    fields: Mapping[str, object], folder: Path, *, weights: str
+) -> dict[str, object]:
     """Return ``fields`` with the checksums of ``folder``, whose other files are complete."""
     files: dict[str, str] = {}
     for file in sorted(folder.rglob("*")):
@@ -56,7 +58,7 @@ def with_checksums(fields: Mapping[str, object], folder: Path, *, weights: str) 
     return _sealed(fields, {"weights": weights, "files": files})
 
 
-def published(provenance: Mapping[str, Any]) -> dict[str, Any]:
+def published(provenance: Mapping[str, Any]) -> dict[str, object]:
     """Return the provenance with the source's name instead of its path on this machine."""
     source = dict(provenance.get("source", {}))
     source["folder"] = Path(source.get("folder", "")).name
@@ -66,12 +68,16 @@ def published(provenance: Mapping[str, Any]) -> dict[str, Any]:
     return _sealed(fields, provenance["checksums"])
 
 
-def _sealed(fields: Mapping[str, object], checksums: Mapping[str, object]) -> dict[str, Any]:
+def _sealed(fields: Mapping[str, object], checksums: Mapping[str, object]) -> dict[str, object]:
     """Return ``fields`` with the checksums and, as ``self``, the digest of all of this."""
-    other_checksums = dict(checksums)
-    other_checksums.pop("self", None)
-    digest = sha256_json({**fields, "checksums": other_checksums})
-    return {**fields, "checksums": {**other_checksums, "self": digest}}
+    digest = _own_digest(fields, checksums)
+    return {**fields, "checksums": {**checksums, "self": digest}}
+
+
+def _own_digest(fields: Mapping[str, object], checksums: Mapping[str, object]) -> str:
+    """Return the digest of a file's fields and checksums, without that digest."""
+    others = {name: value for name, value in checksums.items() if name != "self"}
+    return sha256_json({**fields, "checksums": others})
 
 
 def check_checksums(folder: ModelFolder) -> None:
@@ -91,8 +97,7 @@ def _check_against(folder: ModelFolder, file: Path, provenance: Mapping[str, Any
     checksums = provenance["checksums"]
     if not isinstance(checksums, dict) or not isinstance(checksums.get("files"), dict):
         raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
-    digest_now = _sealed(provenance, checksums)["checksums"]["self"]
-    _check_digest(file, digest_now, expected=checksums.get("self"))
+    _check_digest(file, _own_digest(provenance, checksums), expected=checksums.get("self"))
     for name, expected in checksums["files"].items():
         path = PurePath(name)
         if path.is_absolute() or ".." in path.parts:

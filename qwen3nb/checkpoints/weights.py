@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict, TypeVar
 
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 from qwen3nb.utils.journal import remembered_digest
@@ -158,6 +158,14 @@ def combined_digest(tensors: Mapping[str, TensorEntry], hashes: Mapping[str, str
     return digest.hexdigest()
 
 
+class _TensorFields(TypedDict):
+    """What the header of a safetensors file says of a tensor."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]  # of its first byte, and after its last one
+
+
 def read_safetensors(file: Path) -> dict[str, TensorEntry]:
     """Return the tensors of a safetensors file.
 
@@ -181,7 +189,7 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
     return entries
 
 
-def _read_header(file: Path) -> tuple[dict[str, Any], int]:
+def _read_header(file: Path) -> tuple[dict[str, _TensorFields], int]:
     """Return the header of a safetensors file, and where its data start.
 
     The file begins with the length of the header, then the header as JSON.
@@ -254,6 +262,7 @@ def _ends_of_members(file: Path, handle: BinaryIO) -> list[int]:
         # Members are in a folder of any name, as in ``archive/data.pkl``.
         sizes = {member.filename.partition("/")[2]: member.file_size for member in members}
         _check_header_size(file, "pickle", sizes["data.pkl"])
+        # A member ends where the next one starts; the last one, where the directory starts.
         return [*starts[1:], archive.start_dir]
 
 

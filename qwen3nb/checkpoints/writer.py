@@ -158,15 +158,23 @@ def write_pieces(
     transfers = _plan(checkpoints, pieces)
     _write_file(file, _header(transfers, format), transfers)
     for index, checkpoint in enumerate(checkpoints):
-        hashes: dict[str, str] = {}
-        for transfer in transfers:
-            hashes[transfer.piece.sources[index]] = transfer.source_hashes[index]
+        hashes = _hashes_of_checkpoint(transfers, index)
         checkpoint.check_unchanged(hashes)
         weights = checkpoint.weights
-        if hashes.keys() == weights.tensors.keys():
+        all_were_read = hashes.keys() == weights.tensors.keys()
+        if all_were_read:
             weights.remember(combined_digest(weights.tensors, hashes))
     warnings = [transfer.warning() for transfer in transfers]
     return _output_digest(transfers), [warning for warning in warnings if warning]
+
+
+def _hashes_of_checkpoint(transfers: Sequence[_Transfer], index: int) -> dict[str, str]:
+    """Return the hashes of the tensors that were read of a checkpoint, by their names there."""
+    hashes: dict[str, str] = {}
+    for transfer in transfers:
+        name = transfer.piece.sources[index]
+        hashes[name] = transfer.source_hashes[index]
+    return hashes
 
 
 def _output_digest(transfers: Sequence[_Transfer]) -> str:
@@ -362,11 +370,12 @@ def _output_bytes(mean: Tensor, transfer: _Transfer) -> memoryview:
     """Return the bytes of a block in the dtype of the output."""
     import torch
 
-    converted = mean.to(torch_dtypes()[transfer.piece.dtype])
+    values = mean.to(torch_dtypes()[transfer.piece.dtype])
     # A float32 value may be more than a float16 can hold; it is then converted to infinity.
-    if converted.dtype != mean.dtype and not converted.isfinite().all():
+    if values.dtype != mean.dtype and not values.isfinite().all():
         raise _too_large(transfer.first, transfer.piece.dtype)
-    data: memoryview = converted.view(torch.uint8).numpy().data
+    values_as_bytes = values.view(torch.uint8)
+    data: memoryview = values_as_bytes.numpy().data
     return data
 
 

@@ -385,7 +385,7 @@ class TestCollection:
         return words_of_texts(self.queries.values(), self.documents.values())
 
 
-def _by_id(place: str, values: Any) -> dict[str, Any]:
+def _by_id(place: str, values: Any) -> dict[str, object]:
     """Return values by id; the position is the id in a list."""
     if isinstance(values, Mapping):
         value_of = values
@@ -393,7 +393,7 @@ def _by_id(place: str, values: Any) -> dict[str, Any]:
         value_of = dict(values.items())
     else:
         return {str(position): value for position, value in enumerate(values)}
-    by_id: dict[str, Any] = {}
+    by_id: dict[str, object] = {}
     for name, value in value_of.items():
         by_id[checked_id(str(name), place=place)] = value
     if len(by_id) < len(value_of):
@@ -402,7 +402,7 @@ def _by_id(place: str, values: Any) -> dict[str, Any]:
     return by_id
 
 
-def _judgements(place: str, relevant: object) -> dict[str, Any]:
+def _judgements(place: str, relevant: object) -> Mapping[str, object]:
     """Return what is relevant to each query; see `TestCollection.from_texts`."""
     if isinstance(relevant, Mapping):  # relevant documents by query, not a table of columns
         return _by_id(place, relevant)
@@ -425,12 +425,13 @@ def _texts(place: str, values: object) -> dict[str, str]:
     """Return the text of each id; refuse what is no valid text."""
     if is_table(values):
         values = texts_by_id(values, what=place)
-    texts = _by_id(place, values)
-    for name, text in texts.items():
+    texts: dict[str, str] = {}
+    for name, text in _by_id(place, values).items():
         if not isinstance(text, str) or not unicode_text(text):
             raise DataError(
                 f"{place}: {name!r:.60} is {text!r:.60}; expected a text of valid Unicode"
             )
+        texts[name] = text
     return texts
 
 

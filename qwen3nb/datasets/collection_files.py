@@ -170,10 +170,9 @@ def group_folders(folder: Path) -> list[Path]:
         DataError: no part, or one that is incomplete: a mean without it would be another one.
     """
     try:
-        entries = [
-            entry for entry in sorted(folder.iterdir()) if not entry.name.startswith((".", "__"))
-        ]
-        folders = [entry for entry in entries if entry.is_dir()]
+        entries = sorted(folder.iterdir())
+        visible = [entry for entry in entries if not entry.name.startswith((".", "__"))]
+        folders = [entry for entry in visible if entry.is_dir()]
         incomplete = [part for part in folders if not _has_beir_file(part)]
     except OSError as error:
         raise DataError(f"{error.filename}: cannot be read ({error.strerror})") from None
@@ -182,7 +181,7 @@ def group_folders(folder: Path) -> list[Path]:
             f"{folder}: expected a BEIR folder (corpus.jsonl), a folder of BEIR folders, or "
             "the MS MARCO dev set (queries.dev.small.tsv)"
         )
-    incomplete += _packed_parts(entries, folders)
+    incomplete += _packed_parts(visible, folders)
     if incomplete:
         raise DataError(
             f"{incomplete[0]}: no BEIR folder (corpus.jsonl, queries.jsonl, qrels/), beside "

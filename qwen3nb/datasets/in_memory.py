@@ -102,7 +102,7 @@ def required_column(columns: Iterable[str], names: Sequence[str], *, place: str)
     return column
 
 
-def texts_by_id(data: object, *, what: str) -> dict[str, Any]:
+def texts_by_id(data: object, *, what: str) -> dict[str, object]:
     """Return the text of each row by its id, with the title before it, if there is one.
 
     Without a column of ids, the position of a row is its id.
@@ -118,7 +118,7 @@ def texts_by_id(data: object, *, what: str) -> dict[str, Any]:
     text_column = find_column(other_columns, TEXT)
     if text_column is None:  # the id may also be the text, or the title
         text_column = required_column(columns, (*TEXT, *TITLE), place=what)
-    texts: dict[str, Any] = {}
+    texts: dict[str, object] = {}
     for number, row in enumerate(rows, start=1):
         name = str(number - 1)
         if id_column is not None:
@@ -136,7 +136,7 @@ def texts_by_id(data: object, *, what: str) -> dict[str, Any]:
     return texts
 
 
-def grades_by_query(data: object, *, what: str) -> dict[str, dict[str, Any]]:
+def grades_by_query(data: object, *, what: str) -> dict[str, dict[str, object]]:
     """Return the grade per query and document of rows with a query, a document and a grade.
 
     Without a column of grades, each row is a relevant document of grade 1.
@@ -152,7 +152,7 @@ def grades_by_query(data: object, *, what: str) -> dict[str, dict[str, Any]]:
     required_values = [query_column, document_column]
     if grade_column is not None:
         required_values.append(grade_column)
-    grades: dict[str, dict[str, Any]] = {}
+    grades: dict[str, dict[str, object]] = {}
     for number, row in enumerate(rows, start=1):
         for column in required_values:
             if column not in row:

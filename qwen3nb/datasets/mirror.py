@@ -15,7 +15,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -223,7 +223,7 @@ def local_data(task: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _changed_items(target: dict[str, Any], items: dict[str, str]) -> Iterator[None]:
+def _changed_items(target: dict[str, object], items: Mapping[str, str]) -> Iterator[None]:
     """Change items of a dictionary within the block."""
     originals = {name: target[name] for name in items if name in target}
     target.update(items)

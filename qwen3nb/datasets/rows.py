@@ -126,7 +126,9 @@ def numbered_lines(file: Path, *, byte_limit: int | None = None) -> Iterator[tup
     try:
         if packing:
             origin = f" unpacked from {file.stat().st_size:,} bytes"
-            byte_limit = min(byte_limit or unpacked_limit(file), unpacked_limit(file))
+            limit_of_file = unpacked_limit(file)
+            if byte_limit is None or byte_limit > limit_of_file:
+                byte_limit = limit_of_file
         with open_unpacked(file, packing) as raw:
             yield from stream_lines(raw, place=file, byte_limit=byte_limit, origin=origin)
     except DAMAGED as error:

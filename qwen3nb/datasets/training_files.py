@@ -66,6 +66,7 @@ _SIGNATURE_OF_ARROW = b"ARROW1"
 _START_OF_ARROW_STREAM = b"\xff\xff\xff\xff"
 _SIGNATURE_OF_ZIP = b"PK\x03\x04"
 _SIGNATURE_OF_PDF = b"%PDF"
+_ENCRYPTED = 1  # a flag of a file in a zip archive
 _MARKERS_OF_OFFICE = ("[Content_Types].xml", "mimetype")  # files in documents of Office, OpenOffice
 _POINTER = b"version https://git-lfs.github.com/spec/"
 # Files about training data, by name.
@@ -558,7 +559,7 @@ def _members_of_zip(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
             raise DataError(f"{opened.place}: an office document; save it as CSV or text")
         for member in archive.infolist():
             place = f"{opened.place}:{member.filename}"
-            is_encrypted = member.flag_bits & 1
+            is_encrypted = member.flag_bits & _ENCRYPTED
             if member.is_dir():
                 continue
             if is_encrypted:

@@ -224,10 +224,12 @@ def _with_ties_by_rank(run: RunArrays, ranks: Ranks) -> tuple[RunArrays, int]:
         ties = _repetitions(rounded_scores[part])
         if ties == 0:
             continue
-        if _repetitions(ranks[part]) > 0:
+        has_equal_ranks = _repetitions(ranks[part]) > 0
+        if has_equal_ranks:
             other_ties += ties
             continue
         by_rank = np.argsort(ranks[part])
+        # As trec_eval orders them: by score, then by id, both descending.
         by_score = np.lexsort((run.documents[part], rounded_scores[part]))[::-1]
         if not np.array_equal(by_rank, by_score):
             ranked_scores = run.scores[part][by_rank].tolist()
@@ -268,15 +270,14 @@ def _check_ranks(file: Path, run: RunArrays, ranks: Ranks) -> None:
 
 def _contradictions(ranks: Ranks, scores: NDArray[np.float32]) -> list[tuple[int, int]]:
     """Return the neighbouring ranks of a query of which the later one has the higher score."""
-    is_sorted = np.all(ranks[1:] > ranks[:-1])
-    if not is_sorted:
-        by_rank = np.lexsort((-scores, ranks))
-        ranks = ranks[by_rank]
-        scores = scores[by_rank]
-    is_later = ranks[1:] > ranks[:-1]
-    is_higher = scores[1:] > scores[:-1]
-    positions = np.flatnonzero(is_later & is_higher)
-    return [(int(ranks[position]), int(ranks[position + 1])) for position in positions]
+    by_rank = np.lexsort((-scores, ranks))  # of equal ranks, the higher score first
+    earlier_ranks = ranks[by_rank][:-1]
+    later_ranks = ranks[by_rank][1:]
+    earlier_scores = scores[by_rank][:-1]
+    later_scores = scores[by_rank][1:]
+    is_contradiction = (later_ranks > earlier_ranks) & (later_scores > earlier_scores)
+    pairs = zip(earlier_ranks[is_contradiction], later_ranks[is_contradiction], strict=True)
+    return [(int(rank), int(later_rank)) for rank, later_rank in pairs]
 
 
 def _rows(file: Path) -> Iterator[tuple[str, str, int, float]]:

@@ -61,8 +61,9 @@ def write_graph(folder: Path, *, one_file: int = ONE_FILE) -> Path:
     """
     source = open_checkpoint(folder)
     file = folder / GRAPH
-    size = 4 * sum(entry.count for entry in source.weights.tensors.values())
-    if size > one_file:
+    count = sum(entry.count for entry in source.weights.tensors.values())
+    is_large = 4 * count > one_file  # a float32 has 4 bytes
+    if is_large:
         with new_file(file.with_name(_DATA_FILE)) as data:
             model = _Graph(source, data).model()
     else:
@@ -86,10 +87,10 @@ class _Graph:
         from onnx import TensorProto, helper
 
         self._add_encoder(*_INPUTS)
-        batch = ["batch", "sequence"]
-        inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, batch) for name in _INPUTS]
-        states = [*batch, self._config["hidden_size"]]
-        output = helper.make_tensor_value_info(_OUTPUT, TensorProto.FLOAT, states)
+        shape = ["batch", "sequence"]
+        inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name in _INPUTS]
+        output_shape = [*shape, self._config["hidden_size"]]
+        output = helper.make_tensor_value_info(_OUTPUT, TensorProto.FLOAT, output_shape)
         graph = helper.make_graph(self._nodes, "encoder", inputs, [output], self._weights)
         return helper.make_model(
             graph,
@@ -116,19 +117,16 @@ class _Graph:
         self._nodes.append(helper.make_node("Identity", [states], [_OUTPUT]))
 
     def _rotation(self, ids: str) -> tuple[str, str]:
-        """Return cosine and sine (T, D) of the angle of every position and dimension.
-
-        Rotary embeddings turn each pair of dimensions by an angle: position times frequency.
-        """
+        """Return cosine and sine (T, D) of the angle of every position and dimension."""
+        # Each pair of dimensions is rotated by an angle: position times frequency.
         pairs = self._config["head_dim"] // 2
         theta = self._config["rope_parameters"]["rope_theta"]
         frequencies = 1.0 / (theta ** (torch.arange(pairs).float() / pairs))
         length = self._op("Gather", self._op("Shape", ids), self._integers(1))
         positions = self._op("Range", self._integers(0), length, self._integers(1))
-        positions_as_column = self._op(
-            "Unsqueeze", self._op("Cast", positions, to=_FLOAT32), self._integers([1])
-        )
-        angles = self._op("Mul", positions_as_column, self._tensor("frequencies", frequencies))
+        positions = self._op("Cast", positions, to=_FLOAT32)
+        column = self._op("Unsqueeze", positions, self._integers([1]))
+        angles = self._op("Mul", column, self._tensor("frequencies", frequencies))
         both_halves = self._op("Concat", angles, angles, axis=-1)
         return self._op("Cos", both_halves), self._op("Sin", both_halves)
 
@@ -159,12 +157,12 @@ class _Graph:
         query = self._reshaped(query, [0, key_heads, -1, size])
         scores = self._op("MatMul", query, self._transposed(key, [0, 1, 3, 2]))
         weights = self._op("Softmax", self._op("Add", scores, bias), axis=-1)
-        mixed = self._op("MatMul", weights, value)
+        mean = self._op("MatMul", weights, value)
         # Back to the query heads, and those of a token next to each other (B, T, heads * D).
-        mixed = self._reshaped(mixed, [0, query_heads, -1, size])
-        mixed = self._transposed(mixed, [0, 2, 1, 3])
-        mixed = self._reshaped(mixed, [0, 0, query_heads * size])
-        return self._linear(mixed, f"{layer}self_attn.o_proj")
+        mean = self._reshaped(mean, [0, query_heads, -1, size])
+        mean = self._transposed(mean, [0, 2, 1, 3])
+        mean = self._reshaped(mean, [0, 0, query_heads * size])
+        return self._linear(mean, f"{layer}self_attn.o_proj")
 
     def _heads(self, states: str, name: str, count: int) -> str:
         """Return a projection by heads (B, heads, T, D)."""

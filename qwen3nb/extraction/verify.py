@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -69,7 +69,7 @@ class Verification:
     probe: Mapping[str, object]  # a fixed input and its vector, for ``check_encoder.py``
     # of the ONNX graph, if there is one: the ``max_difference`` relative to the largest state of
     # the source (at least 1), the ``leak``, and the shapes of the ``batches``
-    graph: Mapping[str, Any] | None = None
+    graph: Mapping[str, object] | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return the verification as stored in the provenance."""
@@ -252,7 +252,7 @@ def _compare_export(model: PreTrainedModel, reference: Reference) -> _Comparison
     return comparison
 
 
-def verify_graph(file: Path, reference: Reference) -> dict[str, Any]:
+def verify_graph(file: Path, reference: Reference) -> dict[str, object]:
     """Compare the graph in ``file`` with the source.
 
     Raises:
@@ -337,14 +337,14 @@ def _checked_leak(
 def _probe(model: PreTrainedModel) -> dict[str, object]:
     """Return a fixed input, another last token and the mean vector, for ``check_encoder.py``."""
     vocabulary = model.config.vocab_size
-    # Twelve ids that differ, in a vocabulary of any size.
+    # Any ids would do; these are in a vocabulary of any size, and differ in most.
     ids = [(11 * position + 5) % vocabulary for position in range(12)]
-    other_last_id = (ids[-1] + vocabulary // 2) % vocabulary
+    another_id = (ids[-1] + vocabulary // 2) % vocabulary
     states = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
     mean_vector = torch.nn.functional.normalize(states.mean(0), dim=0)
     return {
         "ids": ids,
-        "other_last": other_last_id,
+        "other_last": another_id,
         "mean_vector": [round(value, 6) for value in mean_vector.tolist()],
     }
 

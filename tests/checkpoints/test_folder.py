@@ -55,7 +55,7 @@ def test_a_folder_that_changed_is_noticed_and_opened_again(tmp_path):
     before = folder.weights.digest
     assert folder.current() is folder
     save_file({"w": torch.zeros(2)}, folder.path / "model.safetensors")
-    assert folder.changed() == folder.path / "model.safetensors"
+    assert folder.touched_file() == folder.path / "model.safetensors"
     assert folder.current().weights.digest != before
     with pytest.raises(CheckpointError, match="changed while it was being read"):
         folder.check_unchanged()
@@ -69,8 +69,8 @@ def test_a_folder_of_which_only_ctimes_changed_is_unchanged(tmp_path, touch):
     for name in ("config.json", "model.safetensors"):
         touch(folder.path / name)
         folder.path.joinpath("linked").unlink(missing_ok=True)
-    assert folder.changed() is not None
-    assert folder.rewritten() is None
+    assert folder.touched_file() is not None
+    assert folder.rewritten_file() is None
     folder.check_unchanged()
     assert (folder.current().config, folder.current().weights.digest) == read
 
@@ -82,7 +82,7 @@ def test_a_change_of_the_content_is_noticed_although_its_time_was_set_back(tmp_p
     assert folder.weights.digest
     time.sleep(0.02)
     overwrite_with_its_times(folder.path / name)
-    assert folder.rewritten() is None
+    assert folder.rewritten_file() is None
     with pytest.raises(CheckpointError, match=rf"{name}: changed while it was being read"):
         folder.check_unchanged()
 

@@ -249,7 +249,7 @@ def read_queries(source: object) -> QueryFile:
     return _checked(Path("queries"), {"queries": queries})
 
 
-def _tables(file: Path) -> dict[str, Any]:
+def _tables(file: Path) -> dict[str, object]:
     """Return the tables of a file, unchecked."""
     is_toml = plain_suffix(file) == ".toml"
     if not is_toml:
@@ -267,7 +267,7 @@ def _tables(file: Path) -> dict[str, Any]:
         raise DataError(f"{file}: not TOML: {reason}") from None
 
 
-def _checked(file: Path, tables: dict[str, Any]) -> QueryFile:
+def _checked(file: Path, tables: dict[str, object]) -> QueryFile:
     """Return the content of a query file; raise DataError as `read_queries` does."""
     try:
         content = _File.model_validate(tables)

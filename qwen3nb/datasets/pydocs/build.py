@@ -327,7 +327,10 @@ def _without_signature(text: str, function: str) -> str:
     # Such as ``name(``, ``module.name(`` or ``result, error = name(``.
     call = re.compile(rf"(?:[\w, ()]+ = )?(?:\w+\.)*{re.escape(function)}\(")
     lines = deque(text.split("\n"))
-    while lines and (not lines[0].strip() or call.match(lines[0].strip())):
+    while lines:
+        first_line = lines[0].strip()
+        if first_line and not call.match(first_line):
+            break
         _drop_signature(lines)
     return "\n".join(lines).strip()
 

@@ -354,11 +354,11 @@ def unchanged(source: Source) -> Fingerprint:
         if part is not None and part.folder is not None:
             folders.append(part.folder)
     for folder in folders:
-        if folder.rewritten() is not None:
+        if folder.rewritten_file() is not None:
             raise _changed(folder)
     for folder in folders:
         # Without another content, only the ctime of a file has changed.
-        if folder.changed() is not None and fingerprint(source) != source.content:
+        if folder.touched_file() is not None and fingerprint(source) != source.content:
             raise _changed(folder)
     return dict(source.content)
 
