@@ -48,7 +48,10 @@ def read_provenance(folder: Path | ModelFolder, *, name: str = PROVENANCE) -> di
 
 
 def with_checksums(
-    fields: Mapping[str, object], folder: Path, *, weights: str
+    fields: Mapping[str, object],
+    folder: Path,
+    *,
+    weights: str,
 ) -> dict[str, object]:
     """Return ``fields`` with the checksums of ``folder``, whose other files are complete."""
     files: dict[str, str] = {}

@@ -77,7 +77,8 @@ def shared_documents(qrels: Qrels) -> dict[str, str]:
         if len(relevant) != 1:
             return {}
         clusters[query] = relevant[0]
-    if len(set(clusters.values())) == len(clusters):
+    some_share_one = len(set(clusters.values())) < len(clusters)
+    if not some_share_one:
         return {}
     return clusters
 

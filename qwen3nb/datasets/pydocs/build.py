@@ -154,8 +154,9 @@ class PyDocs:
                 f"a sample of {documents} cannot hold them"
             )
         unjudged = sorted(self._by_name.keys() - judged, key=_shuffled)
-        sample = judged.union(unjudged[: documents - len(judged)])
-        entries = tuple(entry for entry in self.entries if entry.name in sample)
+        unjudged_in_sample = unjudged[: documents - len(judged)]
+        names = judged.union(unjudged_in_sample)
+        entries = tuple(entry for entry in self.entries if entry.name in names)
         return PyDocs(entries, tuple(sorted(drawn_queries)), self.versions)
 
 
