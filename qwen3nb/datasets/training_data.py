@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from qwen3nb.datasets import rows
 from qwen3nb.datasets.in_memory import table_rows
@@ -222,7 +221,8 @@ def _missing_parts(files: Iterable[Path]) -> list[str]:
     return missing_parts
 
 
-class _Series(NamedTuple):
+@dataclass(frozen=True)
+class _Series:
     """A data set in numbered files of a folder, by the parts of their names that are equal."""
 
     folder: Path

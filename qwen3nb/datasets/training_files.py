@@ -480,16 +480,16 @@ def _texts_of(array: Any) -> Iterator[object]:
         return iter(())
     if isinstance(data_type, BaseExtensionType):
         return _texts_of(array.storage)
-    if types.is_list(data_type) or types.is_large_list(data_type):
+    is_list = types.is_list(data_type) or types.is_large_list(data_type)
+    if is_list:
         elements = array.flatten()
         return _with_words_joined(_texts_of(elements))
-    has_parts = types.is_nested(data_type)
-    if not has_parts or types.is_union(data_type) or types.is_map(data_type):
-        return (value.as_py() for value in array)
-    parts = array.flatten()  # an array per field of a structure, or one of other lists
-    if not isinstance(parts, list):
-        parts = [parts]
-    return chain.from_iterable(map(_texts_of, parts))
+    if types.is_struct(data_type):
+        fields = array.flatten()
+        return chain.from_iterable(map(_texts_of, fields))
+    if types.is_fixed_size_list(data_type):
+        return _texts_of(array.flatten())
+    return (value.as_py() for value in array)
 
 
 def _with_words_joined(values: Iterable[object]) -> Iterator[object]:

@@ -106,7 +106,7 @@ def _without_ties(scores: list[float]) -> list[float]:
             lowered.append(score)
             previous = rounded
         else:
-            next_lower = np.nextafter(previous, np.float32(-np.inf))
+            next_lower = np.nextafter(previous, np.float32(-np.inf))  # the next number below
             lowered.append(float(next_lower))
             previous = next_lower
     return lowered
@@ -176,7 +176,7 @@ def _read_run_and_ranks(file: Path) -> tuple[RunArrays, Ranks]:
     builder = RunBuilder()
     ranks_of_lines = array("i")
     for rows in _batched(_rows(file), _ROWS_AT_ONCE):
-        queries, documents, ranks, scores = zip(*rows, strict=True)
+        queries, documents, ranks, scores = zip(*rows, strict=True)  # the columns of the rows
         builder.add_rows(queries, documents, scores)
         ranks_of_lines.extend(ranks)
     run = builder.run()

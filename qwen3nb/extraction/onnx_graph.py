@@ -143,26 +143,35 @@ class _Graph:
         rotation: tuple[str, str],
         bias: str,
     ) -> str:
-        """Return the attention's output (B, T, H); queries of a shared head are grouped."""
+        """Return the attention's output (B, T, H)."""
         query_heads = self._config["num_attention_heads"]
         key_heads = self._config["num_key_value_heads"]
-        size = self._config["head_dim"]
         query = self._heads(states, f"{layer}self_attn.q_proj", query_heads)
         key = self._heads(states, f"{layer}self_attn.k_proj", key_heads)
         value = self._heads(states, f"{layer}self_attn.v_proj", key_heads)
         query = self._rotated(self._norm(query, f"{layer}self_attn.q_norm"), rotation)
         key = self._rotated(self._norm(key, f"{layer}self_attn.k_norm"), rotation)
-        query = self._op("Mul", query, self._float(size**-0.5))
-        # Several query heads share a key head: their queries follow each other (B, keys, -1, D).
-        query = self._reshaped(query, [0, key_heads, -1, size])
-        scores = self._op("MatMul", query, self._transposed(key, [0, 1, 3, 2]))
+        means = self._attended_values(query, key, value, bias)
+        return self._linear(means, f"{layer}self_attn.o_proj")
+
+    def _attended_values(self, query: str, key: str, value: str, bias: str) -> str:
+        """Return the means of the values, weighted by attention (B, T, heads * D).
+
+        Several query heads share a key head, and are taken together.
+        """
+        query_heads = self._config["num_attention_heads"]
+        key_heads = self._config["num_key_value_heads"]
+        size = self._config["head_dim"]
+        # From (B, query heads, T, D) to a key head's queries one after the other.
+        scaled_query = self._op("Mul", query, self._float(size**-0.5))
+        grouped_query = self._reshaped(scaled_query, [0, key_heads, -1, size])
+        scores = self._op("MatMul", grouped_query, self._transposed(key, [0, 1, 3, 2]))
         weights = self._op("Softmax", self._op("Add", scores, bias), axis=-1)
-        mean = self._op("MatMul", weights, value)
-        # Back to the query heads, and those of a token next to each other (B, T, heads * D).
-        mean = self._reshaped(mean, [0, query_heads, -1, size])
-        mean = self._transposed(mean, [0, 2, 1, 3])
-        mean = self._reshaped(mean, [0, 0, query_heads * size])
-        return self._linear(mean, f"{layer}self_attn.o_proj")
+        grouped_means = self._op("MatMul", weights, value)
+        # Back to (B, query heads, T, D), then to the heads of a token next to each other.
+        means = self._reshaped(grouped_means, [0, query_heads, -1, size])
+        means_by_token = self._transposed(means, [0, 2, 1, 3])
+        return self._reshaped(means_by_token, [0, 0, query_heads * size])
 
     def _heads(self, states: str, name: str, count: int) -> str:
         """Return a projection by heads (B, heads, T, D)."""
