@@ -68,12 +68,17 @@ class Decision:
         return f"Keep {self.current}"
 
     @property
-    def reason(self) -> str:
-        """The reason, with numbers, in sentences; without the last full stop."""
+    def sentences(self) -> list[str]:
+        """The reasons, with numbers: sentences without their full stops."""
         sentences = [self._first_sentence(), *self._rival_sentences()]
         sentences += [f"No verdict on {reason}" for reason in self.undecided]
         sentences += self.remarks
-        return ". ".join(sentences)
+        return sentences
+
+    @property
+    def reason(self) -> str:
+        """The reasons in one text, without the last full stop."""
+        return ". ".join(self.sentences)
 
     @property
     def text(self) -> str:

@@ -17,6 +17,7 @@ from qwen3nb.analysis.training.interference import SPECIALISTS
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.answers.interference import Interference, interference
 from qwen3nb.answers.leaderboard import Leaderboard, lead_conclusion, lead_figure
+from qwen3nb.answers.own_data import collections, own_data, page_of
 from qwen3nb.answers.reranking import METRIC, rerank_differences
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.data_used import DataUsed
@@ -53,6 +54,23 @@ def headline_lead(
         content += figure._repr_html_()
     banner = data_banner(comparison.data_used())
     return f'{banner}<div class="q-hero">{content}</div>'
+
+
+def own_data_verdicts(results: Iterable[Result], *, folder: str = "") -> str:
+    """Return the verdict on each collection of own data as HTML, linked to its page.
+
+    ``folder`` has all other pages, relative to the landing page.
+    """
+    records = list(results)
+    verdicts = []
+    for name in collections(records):
+        conclusion = own_data(records, name).conclusion
+        linked = replace(conclusion, page=f"{folder}{page_of(name)}.html")
+        verdicts.append(
+            f'<div class="q-hero"><p class="q-own">On your data, {escaped_text(name)}</p>'
+            f"{linked._repr_html_()}</div>"
+        )
+    return "".join(verdicts)
 
 
 def data_banner(data: DataUsed) -> str:
@@ -96,7 +114,8 @@ def landing_page(
     """Return the parts of the landing page as HTML: the lead, the findings, and the best models.
 
     Args:
-        everything: all records, those of adapters included.
+        everything: all records, those of adapters included. Each collection of own data among
+            them has its verdict first.
         board: the leaderboard, with the page of each run.
         folder: that of all other pages, relative to the landing page.
         most: number of models in the table.
@@ -105,8 +124,11 @@ def landing_page(
     comparison, task = board.comparison, board.task
     links = {run: f"{folder}{page}" for run, page in board.links.items()}
     scores = replace(board, links=links).headline_table(most=most)
+    lead = own_data_verdicts(board.results, folder=folder)
+    if comparison.records or not lead:
+        lead += headline_lead(comparison, task=task, results=records, folder=folder)
     return {
-        "lead": headline_lead(comparison, task=task, results=records, folder=folder),
+        "lead": lead,
         "findings": headline_findings(comparison, records, task=task, links=links, folder=folder),
         "headline": scores.to_html(),
     }

@@ -17,6 +17,7 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import LOG, log_files
 from qwen3nb.analysis.training.checkpoint_scores import training_step
+from qwen3nb.answers.own_data import collections, page_of
 from qwen3nb.book.catalog import Needs, PageKind, page_kind, read_catalog
 from qwen3nb.book.pages import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
@@ -132,9 +133,12 @@ def refresh_pages(
     if lessons:
         content.add(Needs.LESSONS)
     jobs = _jobs_of_own_pages(own_pages, content, tier)
+    for kind in own_pages:
+        if kind.needs is Needs.OWN_DATA:
+            jobs += _jobs_of_own_data(kind, results)
     if lessons:
         jobs += _lessons()
-    names = {kind.notebook for kind in own_pages}
+    names = {kind.notebook for kind in own_pages} | {job.name for job in jobs}
     with cached_calls():  # reads shared dependencies once
         due = [job for job in (*jobs, *_published(names)) if not reusable(job)]
         if not lessons:
@@ -172,11 +176,21 @@ def _jobs_of_own_pages(
     """Return the runs of the book's own pages that have content, and delete the others."""
     jobs = []
     for kind in own_pages:
+        if kind.needs is Needs.OWN_DATA:
+            continue  # a page per collection
         if kind.needs in content:
             parameters = {"tier": tier} if kind.takes_tier else {}
             jobs.append(Job(kind.notebook, parameters, kind.notebook))
         elif not kind.measures:
             (paths.book_runs() / f"{kind.notebook}.ipynb").unlink(missing_ok=True)
+    return jobs
+
+
+def _jobs_of_own_data(kind: PageKind, results: Iterable[Result]) -> list[Job]:
+    """Return the run of each collection of own data."""
+    jobs = []
+    for name in collections(results):
+        jobs.append(Job(kind.notebook, {"collection": name}, page_of(name)))
     return jobs
 
 

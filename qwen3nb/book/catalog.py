@@ -34,6 +34,7 @@ class Needs(StrEnum):
     TWO_MODELS = "two models"
     TRAININGS = "trainings"
     ADAPTERS = "adapters"
+    OWN_DATA = "own data"  # a page per collection
     LESSONS = "lessons"  # made with the lessons
 
 

@@ -234,6 +234,17 @@ class Results(Sequence[Result]):
         """
         return _lookup("answers.candidates", "compare_candidates")(self, current=current, **options)
 
+    def own_data(self, name: str = "", *, current: str = "", seed: int = 0) -> Any:
+        """Return which model to use on one's own search data; see `answers.own_data`.
+
+        Args:
+            name: the collection that `qwen3nb domain` has evaluated; by default the only one.
+            current: label of the model in use; by default the one that was evaluated first.
+            seed: seed of the resampling.
+        """
+        question = _lookup("answers.own_data", "own_data")
+        return question(self, name, current=current, seed=seed)
+
     def prompts(self, *, seed: int = 0) -> Any:
         """Return what the choice of a prompt changes, from the records of sets of prompts.
 

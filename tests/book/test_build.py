@@ -107,6 +107,22 @@ def test_a_bare_build_shows_what_there_is_from_wherever_it_is_started(
     assert [job.name for job in due] == ["leaderboard", "compare", "explorer", "mine"]
 
 
+def test_each_collection_of_own_data_has_a_page(checkout, monkeypatch):
+    for collection, label in (("notes", "a"), ("notes", "b"), ("tickets", "a")):
+        record = make(label, task=f"domain-{collection}-1a")
+        amend(record, "task", dataset=f"domain-{collection}")
+        record.save()
+    due = []
+    monkeypatch.setattr(build, "sweep", lambda jobs, **_: due.extend(jobs) or [])
+    monkeypatch.setattr(build, "run_notebook", lambda _: None)
+    build.refresh_pages()
+    pages = {job.name: job.parameters for job in due if job.notebook == "own"}
+    assert pages == {
+        "own-data-notes": {"collection": "notes"},
+        "own-data-tickets": {"collection": "tickets"},
+    }
+
+
 def test_a_page_that_fails_is_a_warning_of_the_build(checkout, monkeypatch, caplog):
     pytest.importorskip("sphinx", reason="extra book is not installed")
     failed = RunOutcome("compare", 1, log=Path("/x.log"), reason="ZeroDivisionError")

@@ -60,6 +60,7 @@ def test_every_notebook_of_the_book_has_a_part_and_a_question(study):
         "compare": "two models",
         "explorer": "two models",
         "data": "records",
+        "own": "own data",
         "training": "trainings",
         "interference": "adapters",
         "calibration": "lessons",

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from helpers import studies
-from helpers.records import RERANKING, RETRIEVAL, make
+from helpers.records import RERANKING, RETRIEVAL, amend, make
+from helpers.records import own as records_of_own_data
 from qwen3nb.analysis.comparison.plan import Plan
 from qwen3nb.analysis.comparison.prompt_effects import PromptScores, prompt_pairs
 from qwen3nb.answers.ablation import Ablation
@@ -22,6 +23,7 @@ from qwen3nb.answers.explorer import explore
 from qwen3nb.answers.extraction import Checkpoints
 from qwen3nb.answers.interference import interference
 from qwen3nb.answers.leaderboard import leaderboard
+from qwen3nb.answers.own_data import own_data
 from qwen3nb.answers.parity import ParityAnswer
 from qwen3nb.answers.planned import plan_comparison
 from qwen3nb.answers.prompts import Prompts
@@ -54,6 +56,14 @@ def evaluation():
     """The first model, as its page shows it."""
     outcome = EvaluationRun(Results(records()[:2]), label="bm25")
     return Evaluation(None, [], [RETRIEVAL], outcome, Run(), "", "", caution="")
+
+
+def own():
+    """Two models on a collection of own data."""
+    both = [records_of_own_data("old", 0.4), records_of_own_data("new", 0.8, seed=1)]
+    for record in both:
+        amend(record, "task", dataset="domain-notes", main_metric="MRR@10")
+    return own_data(both)
 
 
 def prompts():
@@ -123,6 +133,7 @@ EXAMPLES = {
     "Candidates": lambda: compare_candidates(
         records(), current="bm25", task=RETRIEVAL, n_resamples=200
     ),
+    "OwnData": own,
     "Ablation": lambda: Ablation({studies.TASK: [studies.NOISE, studies.CLEAR]}, {}),
     "ApproximateSearch": lambda: ApproximateSearch(studies.suite([studies.FLAT, studies.POOR])),
     "Calibration": calibration,
