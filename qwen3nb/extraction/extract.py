@@ -50,7 +50,7 @@ class Extraction:
         return self.verification.max_difference
 
 
-def extract(
+def write_encoder(
     checkpoint: Path | str,
     output: Path | str,
     *,

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from pydantic import BaseModel, ConfigDict
 
 import qwen3nb
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable, newest_records
+from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.answers.all_results import summarise
 from qwen3nb.answers.comparison import Comparison, compare
 from qwen3nb.answers.leaderboard import leaderboard
@@ -46,13 +48,16 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
     from qwen3nb.answers.extraction import ExtractedModel
+    from qwen3nb.extraction.export import ExportFields
 
 
 log = logging.getLogger(__name__)
 
+JsonObject: TypeAlias = dict[str, Any]  # of a file of the model, of its training or of facts
+
 _TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "qwen3", "encoder")
 # Baselines that any encoder should beat: random vectors, and lexical search without training.
-_FLOORS = ("random", "bm25")
+_WEAKEST_BASELINES = ("random", "bm25")
 
 
 def card_text(
@@ -89,28 +94,31 @@ def card_text(
         raise ValueError(
             f"{folder}: no qwen3nb.json of `qwen3nb extract`; expected a model directory it wrote"
         )
-    stated = stated_facts(source_folder(provenance), facts, license=license)
-    own = records_of(folder, results)
-    if not stated.get("language"):
-        stated["language"] = languages(own)
+    author_facts = stated_facts(source_folder(provenance), facts, license=license)
+    records = records_of(folder, results)
+    if not author_facts.get("language"):
+        author_facts["language"] = languages(records)
     # Not HTML: every outside value goes through `escaped`.
-    template = Environment(
+    environment = Environment(
         loader=PackageLoader("qwen3nb.report", "."),
         undefined=StrictUndefined,
         trim_blocks=False,
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - Markdown, escaped value by value
-    ).get_template("card.md.j2")
-    body = template.render(
-        **(provenance | _about(folder, provenance, stated)),
-        name=name or loaded_name(folder, hub_id),
-        code=code,
-        **_measured(own, results, tier=tier),
-        version=qwen3nb.__version__,
     )
+    fields = {
+        **provenance,
+        **_model_fields(folder, provenance, author_facts),
+        **_result_fields(records, results, tier=tier),
+        "name": name or loaded_name(folder, hub_id),
+        "code": code,
+        "version": qwen3nb.__version__,
+    }
+    body = environment.get_template("card.md.j2").render(fields)
     if not front:
         return body
-    return f"---\n{front_matter(folder, own, stated, name=provenance['label'])}\n---\n\n{body}"
+    front_text = front_matter(folder, records, author_facts, name=provenance["label"])
+    return f"---\n{front_text}\n---\n\n{body}"
 
 
 def extract(
@@ -120,7 +128,9 @@ def extract(
     facts: Path | str | None = None,
     license: str = "",
     hub_id: str = "",
-    **options: Any,
+    label: str | None = None,
+    onnx: bool = False,
+    **options: Unpack[ExportFields],
 ) -> ExtractedModel:
     """Write the encoder of ``checkpoint`` to the directory ``output``, verified and described.
 
@@ -133,9 +143,11 @@ def extract(
             `qwen3nb.report.card.Facts`.
         license: licence, if neither the facts nor the training's files state one.
         hub_id: the model's id on the hub, for the card's examples.
-        options: of `qwen3nb.extraction.extract.extract`: ``label``, ``onnx``, and those of
-            `qwen3nb.extraction.export.ExportOptions`, such as ``pooling``, ``normalize``,
-            ``max_length``, ``dtype``, ``prefix``, ``append_eos``.
+        label: label in results; by default that of an export of the same weights in ``output``,
+            else the name of that folder.
+        onnx: whether to write an ONNX graph, too.
+        options: the fields of `qwen3nb.extraction.export.ExportOptions`, such as ``pooling``,
+            ``normalize``, ``max_length``, ``dtype``, ``prefix``, ``append_eos``.
 
     Raises:
         CheckpointError: the checkpoint is invalid, or the export does not reproduce its
@@ -143,18 +155,21 @@ def extract(
         ValueError: an unknown choice, or an invalid fact.
     """
     from qwen3nb.answers.extraction import ExtractedModel
-    from qwen3nb.extraction import extract as extraction  # loads torch
+    from qwen3nb.extraction.extract import write_encoder  # loads torch
 
-    file = None if facts is None else Path(facts)
-    read_facts(file)  # raises before anything is written
+    facts_file = None if facts is None else Path(facts)
+    read_facts(facts_file)  # raises before anything is written
     name = loaded_name(Path(output), hub_id)
 
-    def described(folder: Path) -> str:
-        card = card_text(folder, [], facts=file, license=license, hub_id=hub_id, name=name)
+    def write_card(folder: Path) -> str:
+        card = card_text(folder, [], facts=facts_file, license=license, hub_id=hub_id, name=name)
         known_secrets().refuse(card, place=str(Path(output) / "README.md"))
         return card
 
-    return ExtractedModel.of(extraction.extract(checkpoint, output, describe=described, **options))
+    extraction = write_encoder(
+        checkpoint, output, label=label, onnx=onnx, describe=write_card, **options
+    )
+    return ExtractedModel.of(extraction)
 
 
 def loaded_name(folder: Path, hub_id: str) -> str:
@@ -168,35 +183,40 @@ def loaded_name(folder: Path, hub_id: str) -> str:
     return hub_id or re.sub(r"""["'`\\\s<>]""", "-", folder.name)
 
 
-def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
+def _model_fields(folder: Path, provenance: JsonObject, author_facts: JsonObject) -> JsonObject:
     """Return the template's fields on the model, in addition to the provenance."""
     source = find_source(str(folder))
     training = training_of(source_folder(provenance))
     pooling = provenance["pooling"]
-    others = [name for name in POOLINGS if name != pooling]
-    objective = str(training.get("objective", stated.get("objective", "")))
-    citation = stated.get("citation", "")
+    other_poolings = [name for name in POOLINGS if name != pooling]
+    objective = str(training.get("objective", author_facts.get("objective", "")))
+    citation = author_facts.get("citation", "")
     bibtex = ""
-    if citation.lstrip().startswith("@") and "```" not in citation:
+    if _is_bibtex(citation):
         bibtex, citation = citation.strip(), ""
     return {
         # Themes print titles unescaped in places: use only the label, which is safe.
         "label": source.label,
         "parameters": f"{provenance['parameters']:,}",
-        "other_pooling": others[0],
+        "other_pooling": other_poolings[0],
         "pooling_code": POOLINGS[pooling].code,
         "prompts": named_prompts(provenance.get("prompts", {})),
         "graph": provenance["verification"].get("onnx"),
         "toy": str(training.get("data", "")).startswith("PyDocs"),
-        "details": _escaped(details(ModelFolder(folder).config, provenance, stated)),
+        "details": _escaped(details(ModelFolder(folder).config, provenance, author_facts)),
         "origin": _escaped(origin(provenance, fingerprint(source))),
-        "training": _escaped(training_facts(training, stated)),
+        "training": _escaped(training_facts(training, author_facts)),
         "unrecorded": not training,
         "ul2": "ul2" in objective.lower(),
         "bibtex": bibtex,
         "citation": escaped(citation),
-        "thanks": escaped(stated.get("acknowledgements", "")),
+        "thanks": escaped(author_facts.get("acknowledgements", "")),
     }
+
+
+def _is_bibtex(citation: str) -> bool:
+    """Whether a citation is BibTeX that can stand in a block of code, which "```" would end."""
+    return citation.lstrip().startswith("@") and "```" not in citation
 
 
 def _escaped(rows: Rows) -> Rows:
@@ -210,26 +230,32 @@ def _escaped(rows: Rows) -> Rows:
     return cells
 
 
-def _measured(own: Sequence[Result], results: Sequence[Result], *, tier: str) -> dict[str, Any]:
-    """Return the template's fields on the results; with many tasks, the means come first."""
+def _result_fields(
+    records: Sequence[Result], all_results: Sequence[Result], *, tier: str
+) -> JsonObject:
+    """Return the template's fields on the model's records, compared with those of others."""
     tier_tasks = TIERS[tier].task_keys
-    other_tasks = [record.task.key for record in own if record.task.key not in tier_tasks]
-    on_tier = compare(results, tier=tier)
-    on_all = compare(results, tasks=[*tier_tasks, *other_tasks], baseline=on_tier.baseline)
-    fields: dict[str, Any] = {
+    other_tasks = [record.task.key for record in records if record.task.key not in tier_tasks]
+    on_tier = compare(all_results, tier=tier)
+    on_all_tasks = compare(
+        all_results, tasks=[*tier_tasks, *other_tasks], baseline=on_tier.baseline
+    )
+    limits = limitations(records, on_all_tasks)
+    runs = {escaped(record.run) for record in records}
+    fields: JsonObject = {
         "evaluation": "",
         "suite": "",
         "comparison": "",
-        "many": len(own) > MANY,
-        "substitutes": escaped(DataUsed.of(own).banner),
-        "limits": [escaped(sentence) for sentence in limitations(own, on_all)],
-        "runs": ", ".join(sorted({escaped(record.run) for record in own})),
+        "many": len(records) > MANY,
+        "substitutes": escaped(DataUsed.of(records).banner),
+        "limits": [escaped(sentence) for sentence in limits],
+        "runs": ", ".join(sorted(runs)),
     }
-    if own:
-        tables = [results_table(own), parts_table(own)]
-        board = leaderboard(results, tier=tier, comparison=on_tier)
+    if records:
+        tables = [results_table(records), parts_table(records)]
+        board = leaderboard(all_results, tier=tier, comparison=on_tier)
         fields["evaluation"] = "\n\n".join(table.to_markdown() for table in tables if table)
-        fields["suite"] = suite_table(summarise(own, requested=tier_tasks)).to_markdown()
+        fields["suite"] = suite_table(summarise(records, requested=tier_tasks)).to_markdown()
         fields["comparison"] = board.table().to_markdown()
     return fields
 
@@ -243,19 +269,25 @@ def records_of(folder: Path, results: Sequence[Result]) -> list[Result]:
     if not results:
         return []
     content = fingerprint(find_source(str(folder)))
-    same = [record for record in latest(results) if record.model.settings.get("model") == content]
-    by_way: dict[str, list[Result]] = {}
-    for record in newest_records(same)[0]:
-        by_way.setdefault(record.model.identity, []).append(record)
-    if not by_way:
+    of_model = [
+        record for record in latest(results) if record.model.settings.get("model") == content
+    ]
+    newest_of_tasks, _ = newest_records(of_model)
+    by_identity = defaultdict(list)  # one of each way in which the model was used
+    for record in newest_of_tasks:
+        by_identity[record.model.identity].append(record)
+    if not by_identity:
         return []
-    most = max(len(records) for records in by_way.values())
-    tied = [record for records in by_way.values() if len(records) == most for record in records]
-    return by_way[newest(tied).model.identity]
+    highest_count = max(len(records) for records in by_identity.values())
+    candidates: list[Result] = []
+    for records in by_identity.values():
+        if len(records) == highest_count:
+            candidates += records
+    return by_identity[newest(candidates).model.identity]
 
 
 def front_matter(
-    folder: Path, results: Sequence[Result], stated: Mapping[str, Any], *, name: str
+    folder: Path, results: Sequence[Result], author_facts: JsonObject, *, name: str
 ) -> str:
     """Return the front matter as YAML, with the main score of every task.
 
@@ -264,24 +296,27 @@ def front_matter(
     import yaml
     from huggingface_hub import ModelCardData
 
-    evaluated = _eval_results(results)
-    modular = (folder / "modules.json").is_file()
-    base = stated.get("base_model") or ""
-    data = ModelCardData(
-        model_name=name,
-        library_name="sentence-transformers" if modular else "transformers",
-        pipeline_tag="sentence-similarity" if modular else "feature-extraction",
-        tags=[*_TAGS, *(["mteb"] if evaluated else [])],
-        license=stated.get("license"),
-        language=stated.get("language") or None,
-        datasets=list(filter(HUB_ID.fullmatch, stated.get("datasets", ()))) or None,
-        base_model=base if HUB_ID.fullmatch(base) else None,
-        eval_results=evaluated or None,
-        **{key: stated[key] for key in ("license_name", "license_link") if stated.get(key)},
-    )
+    data = ModelCardData(model_name=name, license=author_facts.get("license"), tags=list(_TAGS))
+    data.library_name, data.pipeline_tag = "transformers", "feature-extraction"
+    if (folder / "modules.json").is_file():
+        data.library_name, data.pipeline_tag = "sentence-transformers", "sentence-similarity"
+    for key in ("license_name", "license_link", "language"):
+        if author_facts.get(key):
+            data[key] = author_facts[key]
+    datasets = [id for id in author_facts.get("datasets", ()) if HUB_ID.fullmatch(id)]
+    if datasets:
+        data.datasets = datasets
+    base_model = author_facts.get("base_model") or ""
+    if HUB_ID.fullmatch(base_model):
+        data.base_model = base_model
+    eval_results = _eval_results(results)
+    if eval_results:
+        data.eval_results = eval_results
+        data.tags = [*_TAGS, "mteb"]
     # One line per innermost list or mapping: 250 lines for 61 tasks instead of 1,400.
-    style: dict[str, Any] = {"default_flow_style": None, "width": 1000, "sort_keys": False}
-    return str(yaml.dump(data.to_dict(), Dumper=_dumper(), allow_unicode=True, **style)).rstrip()
+    style: JsonObject = {"default_flow_style": None, "width": 1000, "sort_keys": False}
+    text = yaml.dump(data.to_dict(), Dumper=_dumper(), allow_unicode=True, **style)
+    return str(text).rstrip()
 
 
 def _dumper() -> Any:
@@ -290,8 +325,10 @@ def _dumper() -> Any:
 
     class Dumper(yaml.SafeDumper):
         def represent_str(self, text: str) -> Any:
-            style = "'" if _NUMBER.fullmatch(text) else None
-            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+            quote = None
+            if _NUMBER.fullmatch(text):
+                quote = "'"
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style=quote)
 
     Dumper.add_representer(str, Dumper.represent_str)
     return Dumper
@@ -341,38 +378,41 @@ def _scores_by_part(result: Result) -> list[tuple[str | None, str | None, Aggreg
     return [(subset, split, result.main)]
 
 
-def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
+def limitations(records: Sequence[Result], comparison: Comparison) -> list[str]:
     """Return sentences on tasks where a model is no better than a floor, and on missing tasks.
 
     Significance is that of the comparison with other models on the same tasks.
     """
-    if not own:
+    if not records:
         return ["Not measured yet: nothing is known about its quality."]
+    baselines = [
+        record for record in comparison.records.values() if record.model.label in _WEAKEST_BASELINES
+    ]
     sentences = []
-    floors = [record for record in comparison.records.values() if record.model.label in _FLOORS]
-    for result in sorted(own, key=lambda record: record.task.key):
-        for floor in floors:
-            if comparable(result, floor):
-                sentences += _no_better(comparison, result, floor)
-    types = sorted({str(result.task.type) for result in own})
+    for record in sorted(records, key=lambda record: record.task.key):
+        for baseline in baselines:
+            if not comparable(record, baseline):
+                continue
+            difference = comparison.between(record, baseline)
+            if difference is None or _is_better(difference, comparison.procedure.alpha):
+                continue
+            verdict = "not significantly different from"
+            if difference.significant(comparison.procedure.alpha):
+                verdict = "behind"
+            sentences.append(
+                f"{difference.task}: {verdict} {baseline.model.label} ({difference.metric} "
+                f"{difference})."
+            )
+    types = sorted({str(record.task.type) for record in records})
     sentences.append(
-        f"Measured on {len(own)} tasks of the types {', '.join(types)} (see above); nothing is "
-        "known about other tasks, domains or languages."
+        f"Measured on {len(records)} tasks of the types {', '.join(types)} (see above); nothing "
+        "is known about other tasks, domains or languages."
     )
     return sentences
 
 
-def _no_better(comparison: Comparison, result: Result, floor: Result) -> list[str]:
-    """Return a sentence if a record is not shown to be better than a floor."""
-    difference = comparison.between(result, floor)
-    if difference is None:
-        return []
-    is_clear = difference.significant(comparison.procedure.alpha)
-    if is_clear and difference.difference > 0:
-        return []
-    verdict = "behind" if is_clear else "not significantly different from"
-    label = floor.model.label
-    return [f"{difference.task}: {verdict} {label} ({difference.metric} {difference})."]
+def _is_better(difference: PairedDifference, alpha: float) -> bool:
+    return difference.significant(alpha) and difference.difference > 0
 
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -394,10 +434,10 @@ def languages(results: Iterable[Result]) -> list[str]:
     """
     codes = set()
     for result in results:
-        names = [*result.task.languages]
+        languages_of_task = list(result.task.languages)
         for part in result.parts:
-            names += part.languages
-        for name in names:
+            languages_of_task += part.languages
+        for name in languages_of_task:
             language, _, script = name.partition("-")
             if script == "Code":
                 language = "code"
@@ -428,7 +468,7 @@ class Facts(BaseModel):
     acknowledgements: str = ""
 
 
-def read_facts(file: Path | None) -> dict[str, Any]:
+def read_facts(file: Path | None) -> JsonObject:
     """Read facts about a model from a TOML file; empty without one.
 
     Raises:
@@ -440,7 +480,7 @@ def read_facts(file: Path | None) -> dict[str, Any]:
     return facts.model_dump(exclude_unset=True)
 
 
-def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[str, Any]:
+def stated_facts(source: Path, file: Path | None, *, license: str = "") -> JsonObject:
     """Return all stated facts, from a facts file and the training's files.
 
     Precedence: the facts file, ``training.json``, the card of the checkpoint ``source``, which need
@@ -451,96 +491,110 @@ def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[
     Raises:
         ValueError: as in `read_facts`.
     """
-    stated: dict[str, Any] = {}
-    name = ModelFolder(source).config.get("_name_or_path")
-    if isinstance(name, str) and HUB_ID.fullmatch(name) and not Path(name).exists():
-        stated["base_model"] = name
-    unreadable: list[str] = []
-    for read in (_of_card, _of_training):
+    all_facts: JsonObject = {}
+    base_model = ModelFolder(source).config.get("_name_or_path")
+    if _is_on_hub(base_model):
+        all_facts["base_model"] = base_model
+    licence_problems: list[str] = []
+    for read_file in (_facts_of_card, _facts_of_training):
         try:
-            facts = read(source)
+            facts = read_file(source)
         except _LicenceError as error:
-            facts = error.others
-            unreadable.append(str(error))
-        _add_facts(stated, facts)
-    _add_facts(stated, read_facts(file))
-    if "license" not in stated and license:
-        stated["license"] = license
-    elif "license" not in stated and not unreadable and book_settings().license:
-        stated["license"] = book_settings().license
-    if "license" not in stated:
-        for reason in unreadable:
-            log.warning("%s; the card states no licence: give one by --license or --facts", reason)
-    return stated
+            facts = error.other_facts
+            licence_problems.append(str(error))
+        _add_facts(all_facts, facts)
+    _add_facts(all_facts, read_facts(file))
+    if "license" in all_facts:
+        return all_facts
+    if not license and not licence_problems:
+        license = book_settings().license
+    if license:
+        all_facts["license"] = license
+        return all_facts
+    for problem in licence_problems:
+        log.warning("%s; the card states no licence: give one by --license or --facts", problem)
+    return all_facts
+
+
+def _is_on_hub(name: object) -> bool:
+    """Whether a name is an id on the hub; that of a folder may look like one."""
+    return isinstance(name, str) and bool(HUB_ID.fullmatch(name)) and not Path(name).exists()
 
 
 class _LicenceError(ValueError):
-    """A licence that is stated, but cannot be read; has the ``others`` of the same file."""
+    """A licence that is stated, but cannot be read; has the other facts of the same file."""
 
-    def __init__(self, message: str, others: dict[str, Any]) -> None:
+    def __init__(self, message: str, other_facts: JsonObject) -> None:
         super().__init__(message)
-        self.others = others
+        self.other_facts = other_facts
 
 
-def _of_card(source: Path) -> dict[str, Any]:
+def _facts_of_card(source: Path) -> JsonObject:
     try:
         fields = card_fields(source)
     except CheckpointError as error:
         raise _LicenceError(str(error), {}) from None
-    return _listed(_without_nulls(_with_usual_names(fields)), where=source / CARD)
+    fields = _without_nulls(_with_usual_names(fields))
+    return _recorded_facts(fields, file=source / CARD)
 
 
-def _with_usual_names(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _with_usual_names(fields: JsonObject) -> JsonObject:
     """Return fields with ``License`` or ``licence`` as ``license``, unless that is there, too."""
-    named = dict(fields)
+    renamed_fields = dict(fields)
     for name, value in fields.items():
-        named.setdefault(name.lower().replace("licence", "license"), value)
-    return named
+        usual_name = name.lower().replace("licence", "license")
+        renamed_fields.setdefault(usual_name, value)
+    return renamed_fields
 
 
-def _without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_nulls(fields: JsonObject) -> JsonObject:
     """Return fields of YAML read as text, without those that state nothing."""
-    present: dict[str, Any] = {}
+    facts: JsonObject = {}
     for name, value in fields.items():
-        values = value if isinstance(value, list) else [value]
-        stated = [entry for entry in values if entry not in _NULLS]
-        if stated:
-            present[name] = stated if isinstance(value, list) else value
-    return present
-
-
-def _of_training(source: Path) -> dict[str, Any]:
-    return _listed(training_of(source), where=source / "training.json")
-
-
-def _add_facts(stated: dict[str, Any], facts: Mapping[str, Any]) -> None:
-    """Add facts in place; a licence replaces the earlier one with its name and link."""
-    if "license" in facts:
-        for name in _OF_LICENCE:
-            stated.pop(name, None)
-    stated.update(facts)
-
-
-def _listed(fields: Mapping[str, Any], *, where: Path) -> dict[str, Any]:
-    """Return the recorded facts: lists where the card has lists; several licences are a list."""
-    facts: dict[str, Any] = {}
-    for name in _RECORDED:
-        value = fields.get(name)
-        values = value if isinstance(value, list) else [value]
-        texts = [text.strip() for text in values if isinstance(text, str) and text.strip()]
-        if not texts:
-            continue
-        several = name in _LISTS or (name == "license" and len(texts) > 1)
-        facts[name] = texts if several else texts[0]
-    if fields.get("license") and "license" not in facts:
-        licence = str(fields["license"])
-        raise _LicenceError(f"{where}: its licence {licence!r:.80} is no text", facts)
+        if isinstance(value, list):
+            entries = [entry for entry in value if entry not in _NULLS]
+            if entries:
+                facts[name] = entries
+        elif value not in _NULLS:
+            facts[name] = value
     return facts
 
 
-def details(
-    config: Mapping[str, Any], provenance: Mapping[str, Any], facts: Mapping[str, Any]
-) -> Rows:
+def _facts_of_training(source: Path) -> JsonObject:
+    return _recorded_facts(training_of(source), file=source / "training.json")
+
+
+def _add_facts(all_facts: JsonObject, facts: JsonObject) -> None:
+    """Add facts in place; a licence replaces the earlier one with its name and link."""
+    if "license" in facts:
+        for name in _OF_LICENCE:
+            all_facts.pop(name, None)
+    all_facts.update(facts)
+
+
+def _recorded_facts(fields: JsonObject, *, file: Path) -> JsonObject:
+    """Return the recorded facts: lists where the card has lists; several licences are a list."""
+    facts: JsonObject = {}
+    for name in _RECORDED:
+        texts = _texts(fields.get(name))
+        if not texts:
+            continue
+        facts[name] = texts[0]
+        if name in _LISTS or (name == "license" and len(texts) > 1):
+            facts[name] = texts
+    if fields.get("license") and "license" not in facts:
+        licence = str(fields["license"])
+        raise _LicenceError(f"{file}: its licence {licence!r:.80} is no text", facts)
+    return facts
+
+
+def _texts(value: object) -> list[str]:
+    """Return a text, or the texts of a list, without what is empty or no text."""
+    values = value if isinstance(value, list) else [value]
+    return [text.strip() for text in values if isinstance(text, str) and text.strip()]
+
+
+def details(config: JsonObject, provenance: JsonObject, facts: JsonObject) -> Rows:
     """Return the model's details: its shape from ``config.json``, its use from the export."""
     heads = f"{config['num_attention_heads']}, key/value {config['num_key_value_heads']}"
     length = "length 1" if provenance["normalize"] else "not normalised"
@@ -567,10 +621,10 @@ def details(
         ("languages", ", ".join(facts.get("language", ()))),
         ("licence", _licence(facts)),
     ]
-    return _stated(rows)
+    return _with_gaps_named(rows)
 
 
-def _input_text(provenance: Mapping[str, Any]) -> str:
+def _input_text(provenance: JsonObject) -> str:
     """Say what is put around a text."""
     parts = []
     if provenance["prefix"]:
@@ -589,7 +643,7 @@ def _prompts_text(prompts: Mapping[str, str]) -> str:
     return text
 
 
-def _licence(facts: Mapping[str, Any]) -> str:
+def _licence(facts: JsonObject) -> str:
     """Return the licence in words, with the name that stands behind ``other``."""
     licence = facts.get("license", "")
     if isinstance(licence, list):
@@ -597,43 +651,55 @@ def _licence(facts: Mapping[str, Any]) -> str:
     name = facts.get("license_name")
     if not name:
         return str(licence)
-    return f"{licence} ({name})" if licence else str(name)
+    if not licence:
+        return str(name)
+    return f"{licence} ({name})"
 
 
-def origin(provenance: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> Rows:
+def origin(provenance: JsonObject, fingerprint: JsonObject) -> Rows:
     """Return the source checkpoint, the digests, and what was verified."""
-    source, check = provenance["source"], provenance["verification"]
-    rows = [
+    source, verification = provenance["source"], provenance["verification"]
+    difference = verification.get("sentence_transformers_difference")
+    in_sentence_transformers = "not checked"
+    if difference is not None:
+        in_sentence_transformers = f"differs by at most {difference:.1e}"
+    versions = [f"{library} {version}" for library, version in provenance["versions"].items()]
+    return [
         ("extracted from", Path(source["folder"]).name),
         ("SHA-256 of the source's weights", source["digest"]),
+        *_step_or_average(source),
+        ("SHA-256 of these weights", str(fingerprint["weights"])),
+        ("verified", _verification_text(verification)),
+        ("in sentence-transformers", in_sentence_transformers),
+        ("written with", ", ".join(versions)),
     ]
+
+
+def _step_or_average(source: JsonObject) -> Rows:
+    """Return the step of a checkpoint, or the checkpoints of which it is the average."""
     averaging = source.get("averaging")
     if averaging:
         names = ", ".join(averaging["averaged_from"])
-        rows.append(("average of", f"{averaging['rule']}: {names}"))
+        rows = [("average of", f"{averaging['rule']}: {names}")]
         for name, digest in averaging.get("digests", {}).items():
             rows.append((f"SHA-256 of {name}", digest))
-    elif source.get("step") is not None:
-        rows.append(("training step", str(source["step"])))
-    tokens = check["tokens"]
-    peer = check.get("sentence_transformers_difference")
-    in_peer = "not checked" if peer is None else f"differs by at most {peer:.1e}"
-    versions = [f"{library} {version}" for library, version in provenance["versions"].items()]
-    rows += [
-        ("SHA-256 of these weights", str(fingerprint["weights"])),
-        (
-            "verified",
-            f"largest difference from the source encoder {check['max_difference']:.1e} (bound "
-            f"{check['bound']:.0e}) over {check['texts']} texts of {min(tokens)} to {max(tokens)} "
-            f"tokens, padded {' and '.join(check['padding'])}",
-        ),
-        ("in sentence-transformers", in_peer),
-        ("written with", ", ".join(versions)),
-    ]
-    return rows
+        return rows
+    if source.get("step") is not None:
+        return [("training step", str(source["step"]))]
+    return []
 
 
-def training_of(source: Path) -> dict[str, Any]:
+def _verification_text(verification: JsonObject) -> str:
+    tokens = verification["tokens"]
+    return (
+        "largest difference from the source encoder "
+        f"{verification['max_difference']:.1e} (bound {verification['bound']:.0e}) over "
+        f"{verification['texts']} texts of {min(tokens)} to {max(tokens)} tokens, padded "
+        f"{' and '.join(verification['padding'])}"
+    )
+
+
+def training_of(source: Path) -> JsonObject:
     """Read ``training.json`` and ``trainer_state.json`` in or above a checkpoint's folder.
 
     The content of ``trainer_state.json`` is under the key ``trainer``.
@@ -645,14 +711,14 @@ def training_of(source: Path) -> dict[str, Any]:
     return {**ModelFolder(folder).object(name), "trainer": trainer_state(source)}
 
 
-def training_facts(training: Mapping[str, Any], facts: Mapping[str, Any]) -> Rows:
+def training_facts(training: JsonObject, facts: JsonObject) -> Rows:
     """Return facts of the training from its own files, or else from its authors."""
     settings, trainer = training.get("settings", {}), training.get("trainer", {})
     log = [entry for entry in trainer.get("log_history", ()) if isinstance(entry, dict)]
     step = trainer.get("global_step")
-    denoisers = [
-        f"{denoiser['mode']} {denoiser['share']:.0%}" for denoiser in training.get("denoisers", ())
-    ]
+    denoisers = []
+    for denoiser in training.get("denoisers", ()):
+        denoisers.append(f"{denoiser['mode']} {denoiser['share']:.0%}")
     data = training.get("data") or facts.get("data") or ", ".join(facts.get("datasets", ()))
     rows: list[tuple[str, Any]] = [
         ("objective", training.get("objective") or facts.get("objective")),
@@ -668,10 +734,10 @@ def training_facts(training: Mapping[str, Any], facts: Mapping[str, Any]) -> Row
         ("duration", _duration(training, facts)),
         ("seed", settings.get("seed")),
     ]
-    return _stated(rows)
+    return _with_gaps_named(rows)
 
 
-def _tokens_seen(training: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
+def _tokens_seen(training: JsonObject, facts: JsonObject) -> str | None:
     if training.get("tokens_seen"):
         return f"{training['tokens_seen']:,}"
     tokens: str | None = facts.get("tokens")
@@ -684,12 +750,12 @@ def _epochs(epoch: object) -> str | None:
     return f"{epoch:.3g}"
 
 
-def _peak_rate(log: Sequence[Mapping[str, Any]]) -> float | None:
+def _peak_rate(log: Sequence[JsonObject]) -> float | None:
     rates = [finite_number(entry.get("learning_rate")) for entry in log]
     return max((rate for rate in rates if rate is not None), default=None)
 
 
-def _loss_at(step: object, log: Sequence[Mapping[str, Any]]) -> str | None:
+def _loss_at(step: object, log: Sequence[JsonObject]) -> str | None:
     """Return the loss of exactly that step; a cumulative log may end at an earlier one."""
     for entry in log:
         if entry.get("step") == step and "eval_loss" in entry:
@@ -697,17 +763,22 @@ def _loss_at(step: object, log: Sequence[Mapping[str, Any]]) -> str | None:
     return None
 
 
-def _duration(training: Mapping[str, Any], facts: Mapping[str, Any]) -> str | None:
+def _duration(training: JsonObject, facts: JsonObject) -> str | None:
     if training.get("seconds") is not None:
         return f"{training['seconds']:,.0f} s"
     duration: str | None = facts.get("duration")
     return duration
 
 
-def _stated(rows: Iterable[tuple[str, Any]]) -> Rows:
-    return [(name, _NOT_GIVEN if value in (None, "") else str(value)) for name, value in rows]
+def _with_gaps_named(rows: Iterable[tuple[str, object]]) -> Rows:
+    """Return rows as text; a value that is not known is ``not given``."""
+    texts = []
+    for name, value in rows:
+        text = _NOT_GIVEN if value in (None, "") else str(value)
+        texts.append((name, text))
+    return texts
 
 
-def source_folder(provenance: Mapping[str, Any]) -> Path:
+def source_folder(provenance: JsonObject) -> Path:
     """Return the folder of the checkpoint at the time of extraction; it may not exist any more."""
     return paths.root() / str(provenance["source"]["folder"])

@@ -24,7 +24,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.figure import PAPER_STYLES, Figure
-from qwen3nb.report.render.latex import latex_text
+from qwen3nb.report.render.latex import latex_label, latex_text
 from qwen3nb.report.render.table import MANY, TABLE_FORMATS, Table, transposed
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import check_choice
@@ -101,13 +101,13 @@ class PaperContents:
             record for record in self.results if self.models or record.training is None
         )
         names = model_names(records)
+        for name in self.models:
+            check_choice("model with results", name, sorted(names.values()))
         if self.models:
-            for name in self.models:
-                check_choice("model with results", name, sorted(names.values()))
             records = [record for record in records if names[record.model.identity] in self.models]
-        measured = sorted({record.task.key for record in records})
-        for name in self.tasks:
-            check_choice("task with results", name, measured)
+        tasks_with_results = sorted({record.task.key for record in records})
+        for task in self.tasks:
+            check_choice("task with results", task, tasks_with_results)
         tasks = self.tasks or TIERS[self._tier].task_keys
         return [record for record in records if record.task.key in tasks]
 
@@ -132,37 +132,47 @@ class PaperContents:
         Raises:
             ValueError: no records on the tier, or of a model or task; lists the available ones.
         """
-        of_trainings = self._figures_of_trainings()
-        records = self._records_beside(of_trainings)
-        if not records:
-            return of_trainings
-        board = leaderboard(records, tier=self._tier, tasks=self.tasks)
-        of_models = (board.figure(), self._comparison.figure(), self._comparison.pairs_figure())
-        figures = [figure for figure in of_models if figure is not None] + of_trainings
-        names = model_names(records)
-        if self.models or len(names) <= MANY:
-            for identity, name in names.items():
-                of_model = [record for record in records if record.model.identity == identity]
-                newest, _ = newest_records(of_model)
-                figure = per_query_figure(newest, metric=METRIC)
-                if figure:
-                    figures.append(replace(figure, name=f"{figure.name}-{name}"))
+        figures_of_trainings = self._figures_of_trainings()
+        self._check_not_empty(figures_of_trainings)
+        if not self._records:
+            return figures_of_trainings
+        board = leaderboard(self._records, tier=self._tier, tasks=self.tasks)
+        figures_of_models = [
+            board.figure(),
+            self._comparison.figure(),
+            self._comparison.pairs_figure(),
+        ]
+        figures = [figure for figure in figures_of_models if figure is not None]
+        return figures + figures_of_trainings + self._figures_by_query()
+
+    def _figures_by_query(self) -> list[Figure]:
+        """Return a figure of each model's scores by query; none of many models."""
+        names = model_names(self._records)
+        if len(names) > MANY and not self.models:
+            return []
+        figures = []
+        for identity, name in names.items():
+            of_model = [record for record in self._records if record.model.identity == identity]
+            newest_of_model, _ = newest_records(of_model)
+            figure = per_query_figure(newest_of_model, metric=METRIC)
+            if figure is not None:
+                figures.append(replace(figure, name=f"{figure.name}-{name}"))
         return figures
 
     def _figures_of_trainings(self) -> list[Figure]:
         """Return the figures of trainings, adapters and rerankers; none of a selection."""
         if self._is_part:
             return []
-        courses, joint = trainings([]), self._interference
+        all_trainings = trainings([])
         figures = [
-            courses.figure(),
-            courses.conflicts(),
-            joint.figure(),
-            configurations_figure(joint.scores),
+            all_trainings.figure(),
+            all_trainings.conflicts(),
+            self._interference.figure(),
+            configurations_figure(self._interference.scores),
         ]
-        reranked = reranking(self.results)
-        if reranked.results:
-            figures.append(reranked.figure())
+        rerankings = reranking(self.results)
+        if rerankings.results:
+            figures.append(rerankings.figure())
         return [figure for figure in figures if figure is not None]
 
     def tables(self) -> list[Table]:
@@ -171,19 +181,21 @@ class PaperContents:
         Raises:
             ValueError: as for `figures`.
         """
-        of_adapters = self._tables_of_adapters()
-        records = self._records_beside(of_adapters)
-        if not records:
-            return of_adapters
+        tables_of_adapters = self._tables_of_adapters()
+        self._check_not_empty(tables_of_adapters)
+        if not self._records:
+            return tables_of_adapters
         comparison = self._comparison
-        board = leaderboard(records, tier=self._tier, tasks=self.tasks, comparison=comparison)
-        cost = replace(cost_table(records), name="cost", caption="Cost of the results.")
+        scores = leaderboard(
+            self._records, tier=self._tier, tasks=self.tasks, comparison=comparison
+        ).table()
+        cost = replace(cost_table(self._records), name="cost", caption="Cost of the results.")
         if TIERS[self._tier].benchmarks and not self.tasks:
-            first = transposed(board.table(), first="mean")
-            return [first, cost, *self._of_benchmarks(), *of_adapters]
+            means = transposed(scores, first="mean")
+            return [means, cost, *self._tables_of_benchmarks(), *tables_of_adapters]
         tasks = dict.fromkeys(task.task for task in comparison.tasks if task.with_baseline)
         differences = [comparison.differences_table(task=task) for task in tasks]
-        return [board.table(), cost, *differences, *of_adapters]
+        return [scores, cost, *differences, *tables_of_adapters]
 
     def _tables_of_adapters(self) -> list[Table]:
         """Return the tables of adapters that have rows; none of a selection."""
@@ -193,16 +205,17 @@ class PaperContents:
         tables = (joint.configurations(), joint.differences_table(), joint.table())
         return [table for table in tables if table.rows]
 
-    def _records_beside(self, others: Sequence[object]) -> list[Result]:
-        """Return the records; may be empty only if nothing is selected and there are ``others``."""
-        if not self._records and (self._is_part or self.tier or not others):
+    def _check_not_empty(self, without_records: Sequence[object]) -> None:
+        """Raise ValueError if there are no records, nor anything that is shown without them."""
+        if self._records:
+            return
+        if self._is_part or self.tier or not without_records:
             raise ValueError(
                 f"no results on the tier {self._tier!r}; run `qwen3nb eval --tier {self._tier}` "
                 "first"
             )
-        return self._records
 
-    def _of_benchmarks(self) -> Iterator[Table]:
+    def _tables_of_benchmarks(self) -> Iterator[Table]:
         """Yield the tables of all tasks by benchmark and type, and the differences by type."""
         comparison = self._comparison
         sections = leaderboard(self._records, tier=self._tier).task_tables()
@@ -230,79 +243,102 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
     Raises:
         ValueError: an unknown style, or as for `PaperContents.figures`.
     """
-    column, page, _ = PAPER_STYLES[check_choice("paper style", style, PAPER_STYLES)]
+    column_width, page_width, _ = PAPER_STYLES[check_choice("paper style", style, PAPER_STYLES)]
     figures = {_file_name(figure.name): figure for figure in contents.figures()}
-    tables = write_tables(contents, folder / "tables", format="latex")
-    files = {
-        name: figure.save_pages(
-            folder / "figures" / f"{name}.pdf", columns=_columns(figure), paper=style
-        )
-        for name, figure in figures.items()
-    }
-    floats = [
-        _float(file.stem, figures[name], part=part, widths=(column, page))
-        for name, parts in files.items()
-        for part, file in enumerate(parts)
-    ]
-    written = [file for parts in files.values() for file in parts]
-    references = paths.book() / "references.bib"  # missing in a study without a book
-    banner = contents.data_used().banner
-    parts = {
-        "data.tex": rf"\textbf{{{latex_text(banner)}}}\par" "\n" if banner else "",
+    table_files = write_tables(contents, folder / "tables", format="latex")
+    figure_files = []
+    floats = []
+    for name, figure in figures.items():
+        file = folder / "figures" / f"{name}.pdf"
+        pages = figure.save_pages(file, columns=_columns(figure), paper=style)
+        figure_files += pages
+        for index, page in enumerate(pages):
+            float_ = _Float(page.stem, figure, is_continued=index > 0)
+            floats.append(float_.latex(column_width=column_width, page_width=page_width))
+    inputs = [rf"\input{{tables/{file.stem}}}" for file in table_files]
+    texts = {
+        "data.tex": _banner(contents.data_used()),
         "figures.tex": "\n".join(floats),
-        "tables.tex": "\n".join(rf"\input{{tables/{file.stem}}}" for file in tables) + "\n",
-        "references.bib": references.read_text(encoding="utf-8") if references.is_file() else "",
+        "tables.tex": "\n".join(inputs) + "\n",
+        "references.bib": _references(),
         "paper.tex": _CLASSES[style] + _ARTICLE,
     }
-    return [*written, *tables, *(write_public(folder / n, text) for n, text in parts.items())]
+    text_files = [write_public(folder / name, text) for name, text in texts.items()]
+    return [*figure_files, *table_files, *text_files]
+
+
+def _banner(data: DataUsed) -> str:
+    if not data.banner:
+        return ""
+    return rf"\textbf{{{latex_text(data.banner)}}}\par" "\n"
+
+
+def _references() -> str:
+    """Return the book's references; empty in a study without a book."""
+    file = paths.book() / "references.bib"
+    if not file.is_file():
+        return ""
+    return file.read_text(encoding="utf-8")
 
 
 def _columns(figure: Figure) -> int:
-    return 1 if _NARROW.match(figure.name) else figure.columns
+    if _NARROW.match(figure.name):
+        return 1
+    return figure.columns
 
 
-def _float(name: str, figure: Figure, *, part: int, widths: tuple[float, float]) -> str:
-    r"""Return a ``figure``, or a ``figure*`` where it spans both columns of the page.
+@dataclass(frozen=True)
+class _Float:
+    """A figure of an article, or a page of a figure that is divided."""
 
-    The later parts of a figure on several pages have the number of the first. ``widths`` are those
-    of a column and of the page in inches.
-    """
-    column, page = widths
-    float_, width, inches = "figure", r"\columnwidth", column
-    if column < page and _columns(figure) == 2:
-        float_, width, inches = "figure*", r"\textwidth", page
-    height = _height_beside(figure.legend, inches)
-    caption = rf"\caption{{{latex_text(figure.legend)}}}"
-    if part:
-        caption = r"\addtocounter{figure}{-1}\caption{(continued)}"
-    return rf"""\begin{{{float_}}}
-\centering
-\includegraphics[width={width},height={height:.2f}\textheight,keepaspectratio]{{figures/{name}}}
-{caption}
-\label{{fig:{re.sub("[^A-Za-z0-9]+", "-", name)}}}
-\end{{{float_}}}
-"""
+    file: str  # name of its file, without the ending
+    figure: Figure
+    is_continued: bool  # whether it is a later page, with the number of the first
+
+    def latex(self, *, column_width: float, page_width: float) -> str:
+        r"""Return a ``figure``, or a ``figure*`` where it spans both columns of the page.
+
+        Widths are in inches.
+        """
+        environment, width, inches = "figure", r"\columnwidth", column_width
+        if column_width < page_width and _columns(self.figure) == 2:
+            environment, width, inches = "figure*", r"\textwidth", page_width
+        height = _height_without_caption(self.figure.legend, inches)
+        size = rf"width={width},height={height:.2f}\textheight,keepaspectratio"
+        caption = rf"\caption{{{latex_text(self.figure.legend)}}}"
+        if self.is_continued:
+            caption = r"\addtocounter{figure}{-1}\caption{(continued)}"
+        lines = [
+            rf"\begin{{{environment}}}",
+            r"\centering",
+            rf"\includegraphics[{size}]{{figures/{self.file}}}",
+            caption,
+            latex_label("fig", self.file),
+            rf"\end{{{environment}}}",
+        ]
+        return "\n".join(lines) + "\n"
 
 
-def _height_beside(caption: str, width: float) -> float:
+def _height_without_caption(caption: str, width: float) -> float:
     """Return the share of a page's height that a caption of this width in inches leaves."""
     lines = math.ceil(len(caption) / (_LETTERS * width)) + 2
     return min(_HIGHEST, 1 - lines * _LINE / _TEXT_HEIGHT)
 
 
-def _divided(table: Table) -> list[Table]:
+def _parts(table: Table) -> list[Table]:
     """Return a table, or its parts if it is higher than a page; the last one has the note."""
     count = math.ceil(len(table.rows) / _ROWS)
     if count < 2:
         return [table]
     size = math.ceil(len(table.rows) / count)
     parts = []
-    for number in range(count):
-        part = replace(table, rows=table.rows[number * size : (number + 1) * size])
-        if number:
-            name, caption = f"{table.name}-{number + 1}", f"{table.caption} (continued)"
-            part = replace(part, name=name, caption=caption)
-        if number < count - 1:
+    for index in range(count):
+        start = index * size
+        part = replace(table, rows=table.rows[start : start + size])
+        if index > 0:
+            name = f"{table.name}-{index + 1}"
+            part = replace(part, name=name, caption=f"{table.caption} (continued)")
+        if index < count - 1:
             part = replace(part, note="")
         parts.append(part)
     return parts
@@ -315,13 +351,13 @@ def write_tables(contents: PaperContents, folder: Path, *, format: str) -> list[
         ValueError: as for `PaperContents.tables`, or the format is unknown.
     """
     ending = TABLE_FORMATS[format]
-    tables = contents.tables()
-    if format == "latex":
-        tables = [part for table in tables for part in _divided(table)]
-    return [
-        write_public(folder / f"{_file_name(table.name)}{ending}", table.to_text(format))
-        for table in tables
-    ]
+    files = []
+    for table in contents.tables():
+        parts = _parts(table) if format == "latex" else [table]
+        for part in parts:
+            file = folder / f"{_file_name(part.name)}{ending}"
+            files.append(write_public(file, part.to_text(format)))
+    return files
 
 
 def _file_name(name: str) -> str:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from qwen3nb.checkpoints.averaging import average_checkpoints
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.extraction.extract import extract
+from qwen3nb.extraction.extract import write_encoder
 from qwen3nb.models.model import Model
 
 
@@ -35,7 +35,7 @@ def broken(checkpoint, tmp_path):
 
 @pytest.fixture(scope="module")
 def verification(checkpoint, tmp_path_factory):
-    return extract(checkpoint, tmp_path_factory.mktemp("verified") / "out").verification
+    return write_encoder(checkpoint, tmp_path_factory.mktemp("verified") / "out").verification
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_broken_checkpoint_is_refused_and_an_earlier_export_stays(broken, tmp_
     output.mkdir(parents=True)
     (output / "qwen3nb.json").write_text("good")
     with pytest.raises(CheckpointError, match=cause):
-        extract(broken(change), output)
+        write_encoder(broken(change), output)
     assert [path.name for path in output.parent.iterdir()] == ["encoder"]
     assert (output / "qwen3nb.json").read_text() == "good"
 
@@ -119,14 +119,14 @@ def test_only_an_export_is_replaced(checkpoint, tmp_path):
     (tmp_path / "thesis" / "chapter").write_text("three years")
     for name in ("thesis", "file"):
         with pytest.raises(CheckpointError, match="exists without qwen3nb.json"):
-            extract(checkpoint, tmp_path / name)
+            write_encoder(checkpoint, tmp_path / name)
         with pytest.raises(CheckpointError, match="exists without averaging_metadata.json"):
             average_checkpoints([checkpoint], tmp_path / name)
     assert (tmp_path / "thesis" / "chapter").read_text() == "three years"
-    assert extract(checkpoint, tmp_path / "encoder").label == "encoder"
+    assert write_encoder(checkpoint, tmp_path / "encoder").label == "encoder"
     assert Model(tmp_path / "encoder").label == "encoder"
-    extract(checkpoint, tmp_path / "out", label="mine")
-    again = extract(checkpoint, tmp_path / "out", pooling="cls")
+    write_encoder(checkpoint, tmp_path / "out", label="mine")
+    again = write_encoder(checkpoint, tmp_path / "out", pooling="cls")
     assert again.label == "mine"
     assert json.loads((again.folder / "config.json").read_text())["pooling_mode"] == "cls"
 
@@ -156,7 +156,7 @@ def test_every_format_gives_the_same_encoder(checkpoint, encoder_folder, tmp_pat
     (sharded / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
     expected = (encoder_folder / "model.safetensors").read_bytes()
     for folder in (pickled, sharded):
-        done = extract(folder, tmp_path / "out")
+        done = write_encoder(folder, tmp_path / "out")
         assert (done.folder / "model.safetensors").read_bytes() == expected
 
 
@@ -201,14 +201,14 @@ WARNED = [
 @pytest.mark.parametrize(("change", "options", "expected"), WARNED)
 def test_settings_that_do_not_fit_are_warned_of(broken, tmp_path, change, options, expected):
     source = broken(change)
-    done = extract(source, tmp_path / "out", **options)
+    done = write_encoder(source, tmp_path / "out", **options)
     assert json.loads((done.folder / "qwen3nb.json").read_text())["warnings"] == [*done.warnings]
     text = " ".join(done.warnings)
     known = {LAST, OTHER, UNNAMED, *expected}
     assert {each for each in known if each in text} == set(expected)
     if UNNAMED in expected:
         with pytest.raises(CheckpointError, match="names no eos_token"):
-            extract(source, tmp_path / "out", append_eos=True)
+            write_encoder(source, tmp_path / "out", append_eos=True)
 
 
 def test_a_checkpoint_that_changes_meanwhile_is_noticed(checkpoint, tmp_path, monkeypatch):
@@ -225,7 +225,7 @@ def test_a_checkpoint_that_changes_meanwhile_is_noticed(checkpoint, tmp_path, mo
 
     monkeypatch.setattr(module, "verify_export", meanwhile)
     with pytest.raises(CheckpointError, match=r"config\.json: changed while it was being read"):
-        extract(source, tmp_path / "out")
+        write_encoder(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     with pytest.raises(CheckpointError, match="is or contains"):
-        extract(source, tmp_path)
+        write_encoder(source, tmp_path)

@@ -10,7 +10,7 @@ from transformers import AutoModel
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 from qwen3nb.checkpoints.names import encoder_name
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.extraction.extract import extract
+from qwen3nb.extraction.extract import write_encoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
@@ -63,7 +63,7 @@ def test_an_export_that_is_wrong_is_not_kept(checkpoint, tmp_path, monkeypatch, 
     change(tensors, monkeypatch)
     save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(CheckpointError, match=message):
-        extract(source, tmp_path / "encoder")
+        write_encoder(source, tmp_path / "encoder")
     assert not (tmp_path / "encoder").exists()
 
 
@@ -83,7 +83,7 @@ def test_a_release_that_runs_it_causally_is_refused(
     with pytest.raises(ValueError, match="runs the model causally"):
         load_encoder(encoder_folder, cache=False)
     with pytest.raises(CheckpointError, match="runs causally"):
-        extract(checkpoint, tmp_path / "encoder")
+        write_encoder(checkpoint, tmp_path / "encoder")
     assert not (tmp_path / "encoder").exists()
 
 
@@ -106,11 +106,11 @@ def test_what_sentence_transformers_computes_is_compared(
 
     monkeypatch.setattr(SentenceTransformer, "encode", off)
     if error < 1e-5:
-        check = extract(checkpoint, tmp_path / "out", normalize=normalize).verification
+        check = write_encoder(checkpoint, tmp_path / "out", normalize=normalize).verification
         assert check.sentence_transformers_difference == pytest.approx(error, abs=2e-6)
         return
     with pytest.raises(CheckpointError, match="vectors that sentence-transformers computes"):
-        extract(checkpoint, tmp_path / "out", normalize=normalize)
+        write_encoder(checkpoint, tmp_path / "out", normalize=normalize)
     assert not (tmp_path / "out").exists()
 
 
@@ -118,7 +118,7 @@ def test_what_was_compared(checkpoint, tmp_path):
     """Texts, random ids, and the last row of the embedding; none longer than the export takes."""
     prompts = {"symmetric": "any text: "}  # which are no difference
     options = {"max_length": 100, "dtype": "bfloat16", "prompts": prompts}
-    done = extract(checkpoint, tmp_path / "out", **options)
+    done = write_encoder(checkpoint, tmp_path / "out", **options)
     stored = load_file(done.folder / "model.safetensors").values()
     assert all(tensor.dtype == torch.bfloat16 for tensor in stored)
     check = done.verification
@@ -149,7 +149,7 @@ def test_exports_of_a_real_training(fixtures, tmp_path, name):
     file = fixtures / "checkpoints" / "expected" / f"{name}.safetensors"
     with safe_open(file, "pt") as expected:
         for how in POOLINGS:
-            done = extract(source, tmp_path / how, pooling=how)
+            done = write_encoder(source, tmp_path / how, pooling=how)
             assert done.max_difference <= 1e-5
             stock = SentenceTransformer(str(done.folder), device="cpu")
             model = AutoModel.from_pretrained(done.folder).eval()
