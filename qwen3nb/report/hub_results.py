@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.records.record import Result
 from qwen3nb.utils.secrets import write_public
 
 FILE = Path(".eval_results") / "qwen3nb.yaml"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-_OWN = "qwen3nb/"  # data sets that this package builds
+_BUILT_IN = "qwen3nb/"  # data sets that this package builds
 _REVISION = re.compile(r"[0-9a-f]{40}")
 
 
@@ -38,14 +39,13 @@ def hub_results_text(results: Sequence[Result]) -> str:
     import yaml
 
     entries: list[Entry] = []
-    left_out: list[str] = []
+    lines = ["# Main scores, by qwen3nb; the card has their intervals."]
     for result in sorted(results, key=lambda record: record.task.key):
         if _is_whole_data_of_hub(result):
             entries += _entries(result)
         else:
-            left_out.append(result.task.key)
-    lines = ["# Main scores, by qwen3nb; the card has their intervals."]
-    lines += [f"# Not on data of the hub: {' '.join(name.split())}" for name in left_out]
+            name_on_one_line = " ".join(result.task.key.split())
+            lines.append(f"# Not on data of the hub: {name_on_one_line}")
     body = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True)
     return "\n".join([*lines, body])
 
@@ -59,32 +59,33 @@ def write_hub_results(folder: Path, results: Sequence[Result]) -> Path:
 
 def _is_whole_data_of_hub(result: Result) -> bool:
     task = result.task
-    if task.dataset.startswith(_OWN) or not _HUB_ID.fullmatch(task.dataset):
+    if task.dataset.startswith(_BUILT_IN) or not _HUB_ID.fullmatch(task.dataset):
         return False
-    is_part = bool(result.config.get("limit")) or re.search(r"limit\d", task.selection) is not None
-    return not is_part and not task.is_substitute
+    is_limited = bool(result.config.get("limit") or re.search(r"limit\d", task.selection))
+    return not is_limited and not task.is_substitute
 
 
 def _entries(result: Result) -> list[Entry]:
     """Return an entry for each split and subset that has a score."""
-    task = result.task
-    metric = task.mteb.metric if task.mteb else task.main_metric
-    parts = [(part.subset, part.split, part.score) for part in result.parts]
+    if not result.parts:
+        return _entry(result, result.main)
     entries = []
-    for subset, split, score in parts or [("", "", result.main)]:
-        if score.value is None:
-            continue
-        dataset = {"id": task.dataset, "task_id": subset or "default"}
-        if _REVISION.fullmatch(task.revision or ""):
-            dataset["revision"] = str(task.revision)
-        notes = f"{task.name}, {metric}"
-        if split:
-            notes = f"{notes}, split {split}"
-        entry: Entry = {
-            "dataset": dataset,
-            "value": round(score.value, 6),
-            "date": result.finished,
-            "notes": notes,
-        }
-        entries.append(entry)
+    for part in result.parts:
+        entries += _entry(result, part.score, subset=part.subset, split=part.split)
     return entries
+
+
+def _entry(result: Result, score: Aggregate, *, subset: str = "", split: str = "") -> list[Entry]:
+    """Return the entry of a score; none if it has no value."""
+    if score.value is None:
+        return []
+    task = result.task
+    dataset = {"id": task.dataset, "task_id": subset or "default"}
+    if _REVISION.fullmatch(task.revision or ""):
+        dataset["revision"] = str(task.revision)
+    metric = task.mteb.metric if task.mteb else task.main_metric
+    notes = f"{task.name}, {metric}"
+    if split:
+        notes = f"{notes}, split {split}"
+    value = round(score.value, 6)
+    return [{"dataset": dataset, "value": value, "date": result.finished, "notes": notes}]

@@ -4,6 +4,7 @@ All content comes from records, which are saved in `paths.results` as by every e
 """
 
 import shutil
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import escaped, json_text
 from qwen3nb.utils.secrets import write_public
 
-_SEARCH = ("nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100")
+_SEARCH_METRICS = ("nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100")
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,11 @@ class ModelReport:
     def by_model(self) -> dict[str, list[Result]]:
         """The records of each model, by a unique name."""
         names = model_names(self.results)
-        records: dict[str, list[Result]] = {}
+        records = defaultdict(list)
         for result in self.results:
-            records.setdefault(names[result.model.identity], []).append(result)
-        return records
+            name = names[result.model.identity]
+            records[name].append(result)
+        return dict(records)
 
     @property
     def comparison(self) -> Comparison:
@@ -73,36 +75,41 @@ class ModelReport:
     def _of_type(self, task_type: str) -> Table:
         """The scores of every model on the tasks of one type, with a mean of like metrics."""
         on_type = [result for result in self.results if result.task.type == task_type]
-        columns: dict[Column, None] = {}
-        for result in on_type:
-            columns |= dict.fromkeys(_columns(result))
         tasks = {result.task.key for result in on_type}
+        columns: dict[Column, None] = {}
+        all_scores: list[Aggregate] = []
+        for result in on_type:
+            columns |= dict.fromkeys(_scores(result))
+            all_scores += result.metrics.values()
         rows = []
         for name, records in self.by_model.items():
             of_model = [record for record in records if record.task.key in tasks]
-            values: dict[Column, Aggregate] = {}
+            scores: dict[Column, Aggregate] = {}
             for record in of_model:
-                values |= {column: record.metrics[column.metric] for column in _columns(record)}
-            scores = [values.get(column, "not run") for column in columns]
-            rows.append((name, *scores, _mean(of_model, len(tasks))))
-        scored = [value for result in on_type for value in result.metrics.values()]
-        methods = interval_words(value.interval for value in scored)
+                scores |= _scores(record)
+            cells = [scores.get(column, "not run") for column in columns]
+            rows.append((name, *cells, _mean(of_model, len(tasks))))
+        heads = [f"{column.task}\n{column.metric}" for column in columns]
+        methods = interval_words(score.interval for score in all_scores)
+        few_queries = few_queries_sentence(all_scores)
         return Table.of(
             rows,
-            ("model", *(f"{task}\n{metric}" for task, metric in columns), "Avg\nmain metrics"),
+            ("model", *heads, "Avg\nmain metrics"),
             best=True,
-            note=f"Intervals: 95 %, {methods}.{few_queries_sentence(scored)} Avg: of models with "
-            "all tasks of the type, if their main metrics are the same.",
+            note=f"Intervals: 95 %, {methods}.{few_queries} Avg: of models with all tasks of the "
+            "type, if their main metrics are the same.",
             data=DataUsed.of(on_type),
         )
 
     def comparison_json(self) -> str:
         """The models, their scores by type of task, and the paired differences."""
-        scores: dict[str, dict[str, dict[str, Any]]] = {}
+        # By type of task, then by model, then by task.
+        scores: dict[str, dict[str, dict[str, object]]] = {}
         for name, records in self.by_model.items():
-            for result in records:
-                of_type = scores.setdefault(result.task.type.lower(), {})
-                of_type.setdefault(name, {})[result.task.key] = scores_of(result)
+            for record in records:
+                scores_of_type = scores.setdefault(record.task.type.lower(), {})
+                scores_of_model = scores_of_type.setdefault(name, {})
+                scores_of_model[record.task.key] = scores_of(record)
         models = {name: records[0].model for name, records in self.by_model.items()}
         differences = []
         if len(models) > 1:
@@ -115,7 +122,9 @@ class ModelReport:
         for title, table in self.tables().items():
             parts += [f"## {escaped(title)}", table.to_markdown()]
         if self.failures:
-            lines = [f"- {escaped(name)}: {escaped(why)}" for name, why in self.failures.items()]
+            lines = []
+            for name, reason in self.failures.items():
+                lines.append(f"- {escaped(name)}: {escaped(reason)}")
             parts += ["## Failed", "\n".join(lines)]
         return "\n\n".join(parts) + "\n"
 
@@ -127,27 +136,28 @@ class ModelReport:
         ``MODEL_CARD.md``.
         """
         folder = Path(folder)
-        everything = all_results(
+        summary = all_results(
             self.results,
             requested=self.tasks,
             config=self.config,
             failures=self.failures,
             when=self.created,
         )
-        texts = {"all_results": json_text(everything), "comparison": self.comparison_json()}
-        written = []
+        texts = {"all_results": json_text(summary), "comparison": self.comparison_json()}
+        files = []
         for name, text in texts.items():
-            written.append(write_public(folder / f"{name}.json", text))
+            files.append(write_public(folder / f"{name}.json", text))
             copy = folder / f"{name}_{self.created:%Y%m%d_%H%M%S}.json"
-            written.append(write_public(copy, text))
-        written.append(write_public(folder / "comparison.md", self.to_markdown()))
-        if read_provenance(Path(self.spec)) is not None:
+            files.append(write_public(copy, text))
+        files.append(write_public(folder / "comparison.md", self.to_markdown()))
+        is_extracted = read_provenance(Path(self.spec)) is not None
+        if is_extracted:
             card = card_text(self.spec, self.results, tier=self.tier, facts=facts)
-            written.append(write_public(folder / "MODEL_CARD.md", card))
-        mteb = self._copy_mteb_files(folder / "mteb")
-        if mteb.is_dir():
-            written.append(mteb)
-        return written
+            files.append(write_public(folder / "MODEL_CARD.md", card))
+        mteb_folder = self._copy_mteb_files(folder / "mteb")
+        if mteb_folder.is_dir():
+            files.append(mteb_folder)
+        return files
 
     def _copy_mteb_files(self, target: Path) -> Path:
         """Copy MTEB's own files of these models; limited tasks have none."""
@@ -168,12 +178,12 @@ class Column(NamedTuple):
     metric: str
 
 
-def _columns(result: Result) -> list[Column]:
-    """Return the columns of a record: the main metric, and the usual ones of a search."""
+def _scores(result: Result) -> dict[Column, Aggregate]:
+    """Return the scores of a record: by the main metric, and by the usual ones of a search."""
     metrics = [result.task.main_metric]
     if result.task.type in ("Retrieval", "Reranking"):
-        metrics += [name for name in _SEARCH if name in result.metrics and name not in metrics]
-    return [Column(result.task.key, metric) for metric in metrics]
+        metrics += [name for name in _SEARCH_METRICS if name in result.metrics]
+    return {Column(result.task.key, metric): result.metrics[metric] for metric in metrics}
 
 
 def _mean(records: Sequence[Result], tasks: int) -> float | None:
@@ -212,9 +222,10 @@ def report_model(
         EvaluationError: the model has no result.
     """
     names = tasks if isinstance(tasks, str) else ",".join(tasks)
-    chosen: Sequence[Any] = suite_tasks(tier=tier, tasks=names)
+    selected_tasks = suite_tasks(tier=tier, tasks=names)
     if types:
-        chosen = suite_tasks(tier=tier, tasks=choose_tasks(tier=tier, tasks=names, types=types))
+        tasks_of_types = choose_tasks(tier=tier, tasks=names, types=types)
+        selected_tasks = suite_tasks(tier=tier, tasks=tasks_of_types)
     config: dict[str, Any] = {
         "tier": tier,
         "tasks": names,
@@ -224,14 +235,14 @@ def report_model(
     }
     settings = {**config, "show_progress": show_progress}
     if types:
-        settings["tasks"] = chosen
-    measured = load_model(model, batch_size=batch_size, show_progress=show_progress, **options)
-    identities = [measured.identity]
+        settings["tasks"] = selected_tasks
+    own_model = load_model(model, batch_size=batch_size, show_progress=show_progress, **options)
+    identities = [own_model.identity]
     failures: dict[str, str] = {}
     try:
-        evaluate(measured, **settings)
+        evaluate(own_model, **settings)
     except (EvaluationError, SpecError, OSError) as error:
-        failures[measured.label] = str(error)
+        failures[own_model.label] = str(error)
     for spec in baselines:
         try:
             baseline = load_model(spec, show_progress=show_progress)
@@ -240,12 +251,13 @@ def report_model(
         except (EvaluationError, SpecError, OSError) as error:
             failures[spec] = str(error)
     write_all_results()
-    keys = [task_key(task, limit=limit) for task in chosen]
+    keys = [task_key(task, limit=limit) for task in selected_tasks]
     results = _results_of(identities, keys, seed)
-    if not results or results[0].model.identity != measured.identity:
-        raise EvaluationError(f"{measured.label} has no result; {failures.get(measured.label, '')}")
+    if not results or results[0].model.identity != own_model.identity:
+        reason = failures.get(own_model.label, "")
+        raise EvaluationError(f"{own_model.label} has no result; {reason}")
     return ModelReport(
-        model=measured.label,
+        model=own_model.label,
         spec=str(model),
         results=results,
         tasks=tuple(keys),
@@ -257,13 +269,15 @@ def report_model(
 
 def _results_of(identities: Sequence[str], keys: Sequence[str], seed: int) -> Results:
     """Return the newest records of these models, in their order and that of the tasks."""
-    records = [
-        record
-        for record in latest(load_results())
-        if record.task.key in keys and record.seed == seed
-    ]
-    records.sort(key=lambda record: keys.index(record.task.key))
-    ordered = []
-    for identity in dict.fromkeys(identities):
-        ordered += [record for record in records if record.model.identity == identity]
-    return Results(ordered)
+    records = []
+    for record in latest(load_results()):
+        is_requested = record.task.key in keys and record.model.identity in identities
+        if is_requested and record.seed == seed:
+            records.append(record)
+    records.sort(
+        key=lambda record: (
+            identities.index(record.model.identity),
+            keys.index(record.task.key),
+        )
+    )
+    return Results(records)
