@@ -46,10 +46,10 @@ class Share:
             return ""
         if self.low <= self.share <= self.high:
             return "holds"
-        is_low = self.share < self.low
-        if is_low == (self.kind in _ERRORS):  # few errors, or high coverage
-            return "conservative"
-        return "anti-conservative"
+        is_below = self.share < self.low
+        is_of_errors = self.kind in _ERRORS
+        errs_less = is_below if is_of_errors else not is_below  # a high coverage has few errors
+        return "conservative" if errs_less else "anti-conservative"
 
     @property
     def is_anti_conservative(self) -> bool:

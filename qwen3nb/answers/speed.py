@@ -15,7 +15,7 @@ from qwen3nb.utils.imports import DataFrame
 
 if TYPE_CHECKING:
     from qwen3nb.bench.encode import EncodeBench
-    from qwen3nb.bench.precision import PrecisionBench
+    from qwen3nb.bench.precision import PrecisionBench, PrecisionTiming
     from qwen3nb.models.encoders.base import Encoder
 
 Timing = Mapping[str, Any]
@@ -268,7 +268,7 @@ def _row(bench: EncodeBench, timing: Timing) -> dict[str, Any]:
     }
 
 
-def _precision_row(bench: PrecisionBench, timing: Timing) -> dict[str, Any]:
+def _precision_row(bench: PrecisionBench, timing: PrecisionTiming) -> dict[str, Any]:
     """Return a row of the table of precision."""
     change = ""
     if timing["dtype"] != "float32":

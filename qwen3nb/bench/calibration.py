@@ -123,7 +123,7 @@ class _Question:
     batches: int
     truth: Callable[[Any, Generator], Any] = lambda draw, generator: 0.0  # its mean is the truth
     salt: int = 0
-    first: int = 0  # number of its first population
+    first_number: int = 0  # of its populations
     of_seeds: bool = False  # whether a size is a number of seeds, with `QUERIES` each
 
 
@@ -153,7 +153,10 @@ def calibrate(
         ValueError: a function that is not found or fails, or a result of another kind.
     """
     matrices = _score_matrices(records)
-    pairs = PAIRS | {name: partial(fitted, scores) for name, scores in matrices.items()}
+    pairs, families = dict(PAIRS), dict(FAMILIES)
+    for name, scores in matrices.items():
+        pairs[name] = partial(fitted, scores)
+        families[name] = partial(exchanged, scores)
     methods = {function: method_of(function)} if function else METHODS
     tests = _Question(
         partial(_test_outcomes, methods),
@@ -165,7 +168,6 @@ def calibrate(
     shares = _simulate(tests, seed)
     if function:
         return shares
-    families = FAMILIES | {name: partial(exchanged, scores) for name, scores in matrices.items()}
     for question in _other_questions(families, sizes, simulations):
         shares += _simulate(question, seed)
     for outcome in conditions(simulations, seed):
@@ -206,7 +208,7 @@ def _other_questions(
         sizes or SCORE_SIZES,
         batches=two_fifths * _BATCH // 4,  # of one sample each
         truth=_large_correlation,
-        first=99,
+        first_number=99,
     )
     noise = {f"noise {deviation:g}": deviation for deviation in (0.1, 0.01)}
     yield _Question(
@@ -231,8 +233,9 @@ def _simulate(question: _Question, seed: int) -> list[Share]:
     """Return the share, or mean, of each outcome over all simulations, per population and size."""
     shares = []
     populations = tqdm(question.populations.items(), desc="simulations", unit="population")
-    for number, (process, draw) in enumerate(populations, question.first):
-        truth = float(np.mean(question.truth(draw, np.random.default_rng((seed, number)))))
+    for number, (process, draw) in enumerate(populations, question.first_number):
+        generator = np.random.default_rng((seed, number))
+        truth = float(np.mean(question.truth(draw, generator)))
         for n in question.sizes:
             sample = _Sample(process, draw, truth, n)
             entropy: tuple[int, ...] = (seed, number, n)
@@ -389,16 +392,16 @@ def _training_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int
     deviation 0.01) and noise. With little noise, most of the variance is between seeds, and a few
     seeds estimate it poorly.
     """
-    seeds = sample.n
+    seeds, noise_deviation = sample.n, sample.draw
     of_runs = (2, seeds, _BATCH)  # specialists and joint runs
-    levels = np.array([0.5, 0.5 * (1 - TRUE_TIR)])[:, None, None]
+    levels = np.array([0.5, 0.5 * (1 - TRUE_TIR)]).reshape(2, 1, 1)
     difficulties = generator.normal(0, 0.3, size=(QUERIES, 1, 1, _BATCH))
     seed_effects = generator.normal(0, 0.01, size=of_runs)
-    noise = generator.normal(0, sample.draw, size=(QUERIES, *of_runs))
+    noise = generator.normal(0, noise_deviation, size=(QUERIES, *of_runs))
     all_scores = levels + seed_effects + difficulties + noise
     queries = tuple(str(query) for query in range(QUERIES))
     found = []
-    for scores in np.moveaxis(all_scores, -1, 0):  # of each simulation
+    for scores in np.moveaxis(all_scores, -1, 0):  # of each simulation: (queries, 2, seeds)
         data = DataSetScores(scores.mean(axis=0), QueryScores(queries, scores))
         interference = estimate("simulated", range(seeds), [data], gate=Gate())
         found.append(interference.estimate.interval)
@@ -408,7 +411,8 @@ def _training_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int
 
 _PAIRS = list(combinations(range(SYSTEMS), 2))
 _FIRST, _SECOND = np.array(_PAIRS).T
-_DIFFER = (_FIRST < SYSTEMS // 2) & (_SECOND >= SYSTEMS // 2)
+# Pairs of one of the first four systems and one of the second, which are better.
+_TRULY_DIFFERENT = (_FIRST < SYSTEMS // 2) & (_SECOND >= SYSTEMS // 2)
 
 
 def _family_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int]) -> Outcomes:
@@ -422,14 +426,14 @@ def _family_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int])
     process = f"{sample.process}, complete"
     for method, is_rejected in _rejected(scores, seed).items():
         outcomes[_Key(method, "family-wise error", process)] = is_rejected.any()
-    three_errors = sample.truth / np.sqrt(sample.n)
-    scores[:, SYSTEMS // 2 :] += three_errors
+    three_standard_errors = sample.truth / np.sqrt(sample.n)
+    scores[:, SYSTEMS // 2 :] += three_standard_errors
     process = f"{sample.process}, partial"
     for method, is_rejected in _rejected(scores, seed).items():
-        is_error = is_rejected & ~_DIFFER
+        is_error = is_rejected & ~_TRULY_DIFFERENT
         share_of_errors = is_error.sum() / max(1, is_rejected.sum())
         outcomes[_Key(method, "family-wise error", process)] = is_error.any()
-        outcomes[_Key(method, "family power", process)] = is_rejected[_DIFFER].mean()
+        outcomes[_Key(method, "family power", process)] = is_rejected[_TRULY_DIFFERENT].mean()
         outcomes[_Key(method, "false discoveries", process)] = share_of_errors
     return outcomes
 

@@ -18,6 +18,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from qwen3nb.analysis.comparison.plan import Plan
@@ -114,22 +115,28 @@ def _large_cluster(
     generator: Generator, share: float, process: str, count: int, simulations: int
 ) -> Iterator[Outcome]:
     """Intervals of a mean of 0."""
-    largest = round(share * _QUERIES)
-    sizes = np.full(count, (_QUERIES - largest) // (count - 1))
-    sizes[0] = _QUERIES - sizes[1:].sum()  # the largest, with what is left over
+    sizes = _cluster_sizes(share, count)
     cluster_of_query = np.repeat(np.arange(count), sizes)
     between = generator.normal(0, np.sqrt(_BETWEEN), (simulations, count))
     within = generator.normal(0, np.sqrt(1 - _BETWEEN), (simulations, _QUERIES))
     differences = 0.2 * (between[:, cluster_of_query] + within)
-    # The usual error is that of sums of deviations from the mean, not of plain sums.
-    usual = resampling.cluster_values(differences, cluster_of_query, centred=False)
+    # The usual error is of deviations from the mean, whose sum over a cluster lacks size · mean.
+    sums = resampling.cluster_values(differences, cluster_of_query, centred=False)
     means = differences.mean(axis=1, keepdims=True)
-    usual += means * (1 - count * sizes / _QUERIES)
+    usual = sums + means * (1 - count * sizes / _QUERIES)
     bell_mccaffrey = resampling.cluster_values(differences, cluster_of_query)
     methods = {"usual cluster-robust": usual, "Bell and McCaffrey (shown)": bell_mccaffrey}
     for method, values in methods.items():
         ends = intervals.difference_intervals(values, level=LEVEL)
         yield Outcome(COVERAGE, method, process, count, _contain(ends, 0.0))
+
+
+def _cluster_sizes(share: float, count: int) -> NDArray[np.intp]:
+    """Return the sizes of clusters, the first of which has a share of the queries."""
+    largest = round(share * _QUERIES)
+    sizes = np.full(count, (_QUERIES - largest) // (count - 1))
+    sizes[0] = _QUERIES - sizes[1:].sum()  # with what is left over
+    return sizes
 
 
 def _prompts(generator: Generator, count: int, simulations: int) -> Iterator[Outcome]:
@@ -139,16 +146,20 @@ def _prompts(generator: Generator, count: int, simulations: int) -> Iterator[Out
     for _ in range(simulations):
         first = generator.normal(3 * _PROMPT_SPREAD, _PROMPT_SPREAD, count)
         second = generator.normal(0, _PROMPT_SPREAD, count)
-        probability = float(np.mean(first[:, None] > second))  # of all pairs of prompts
+        probability = float(_shares_won(first[None], second[None])[0])
         first_rows, second_rows = generator.integers(0, count, (2, _RESAMPLES, count))
-        first_drawn, second_drawn = first[first_rows], second[second_rows]
-        is_won = first_drawn[:, :, None] > second_drawn[:, None, :]
-        probabilities = is_won.mean(axis=(1, 2))  # of each resample
+        probabilities = _shares_won(first[first_rows], second[second_rows])
         bootstrap.append(resampling.percentile_interval(probabilities, level=LEVEL))
         newcombe.append(score_interval(probability, count, count))
     process = "P(A > B) = .983"
     yield Outcome(COVERAGE, "bootstrap", process, count, _contain(bootstrap, _TRUE_P))
     yield Outcome(COVERAGE, "Newcombe (shown)", process, count, _contain(newcombe, _TRUE_P))
+
+
+def _shares_won(first: Array, second: Array) -> Array:
+    """Return the share of pairs of prompts in which the first is higher: (R, P), (R, P) to (R,)."""
+    is_won = first[:, :, None] > second[:, None, :]
+    return np.asarray(is_won.mean(axis=(1, 2)))
 
 
 def _variances(generator: Generator, n: int, simulations: int) -> Iterator[Outcome]:

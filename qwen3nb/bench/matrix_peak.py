@@ -112,9 +112,8 @@ class MatrixPeak:
         """
         self._device = torch.device(device)
         self._dtype = dtype
-        rows_of_layers: dict[
-            tuple[int, int], Counter[int]
-        ] = {}  # how often a layer has so many rows
+        # How often each layer, by its inputs and outputs, has so many rows.
+        rows_of_layers: dict[tuple[int, int], Counter[int]] = {}
         for (rows, inputs, outputs), count in shapes.items():
             counts = rows_of_layers.setdefault((inputs, outputs), Counter())
             counts[rows] += count

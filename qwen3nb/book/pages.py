@@ -58,23 +58,23 @@ _MADE = ("runs", "guide", "records")
 
 # Accessibility defects of the theme and its tools, as reported by axe.
 # Labels that differ from the visible text of an element, which voice control needs.
-_MISNAMED = re.compile(
+_HIDDEN_LABEL = re.compile(
     r'(<button class="btn search-button-field[^>]*?) aria-label="[^"]*"'
     r'|(<summary) aria-label="Toggle hidden content"'
 )
 # The arrow that unfolds entries of the contents has no name.
-_UNNAMED = re.compile(r'<summary(?=>\s*<span class="toctree-toggle")')
+_ARROW = re.compile(r'<summary(?=>\s*<span class="toctree-toggle")')
 _ICON_TITLE = re.compile(r'(<i class="theme-switch [^>]*?)\s*title="[^"]*"')
 # The home link is outside all landmarks.
 _HOME_LINK = re.compile(r'<a class="navbar-brand logo".*?</a>', re.DOTALL)
 # Deprecated ARIA roles, and a list whose children are not items.
-_ROLES = re.compile(
+_WRONG_ROLES = re.compile(
     r' role="doc-(?:biblioentry|endnote)"|(?<=<div) role="list"(?= class="citation)'
 )
-_EMPTY_HEADS = re.compile(
+_EMPTY_TABLE_HEAD = re.compile(
     r"<thead>\s*<tr[^>]*>\s*(?:<th[^>]*>\s*(?:<p>\s*</p>)?\s*</th>\s*)+</tr>\s*</thead>"
 )
-_EMPTY_HEAD = re.compile(r"<th\b[^>]*>(\s*(?:<p>\s*</p>)?\s*)</th>")
+_EMPTY_HEADER_CELL = re.compile(r"<th\b[^>]*>(\s*(?:<p>\s*</p>)?\s*)</th>")
 _IMAGE = re.compile(r'(?P<opening><image\b[^>]*?) id="(?P<id>[^"]*)"')
 
 
@@ -325,15 +325,22 @@ def _resolve_links(page: _BuiltPage, pages: dict[Path, _BuiltPage], outdir: Path
 
 def mend_page(text: str) -> str:
     """Return a page with corrected names, landmarks, roles and table heads, for accessibility."""
-    text = _MISNAMED.sub(lambda match: match[1] or match[2], text)
-    text = _UNNAMED.sub('<summary aria-label="Pages below it"', text)
+    text = _HIDDEN_LABEL.sub(_without_label, text)
+    text = _ARROW.sub('<summary aria-label="Pages below it"', text)
     text = _ICON_TITLE.sub(r"\1", text)
-    if '<nav class="q-home"' not in text:
+    has_home_landmark = '<nav class="q-home"' in text
+    if not has_home_landmark:
         text = _HOME_LINK.sub(r'<nav class="q-home" aria-label="Home">\g<0></nav>', text)
-    text = _ROLES.sub("", text)
-    text = _EMPTY_HEADS.sub("", text)
-    text = _EMPTY_HEAD.sub(r"<td>\1</td>", text)
+    text = _WRONG_ROLES.sub("", text)
+    text = _EMPTY_TABLE_HEAD.sub("", text)
+    text = _EMPTY_HEADER_CELL.sub(r"<td>\1</td>", text)
     return _without_repeated_image_ids(text)
+
+
+def _without_label(match: re.Match[str]) -> str:
+    """Return the tag of a button or a summary without its label."""
+    button, summary = match.groups()
+    return button or summary
 
 
 def _without_repeated_image_ids(text: str) -> str:

@@ -178,23 +178,38 @@ def _side_length(
 
     ``distance``: of the mean from the bound on this side.
     """
-    n = queries
-    deviations = np.sqrt(moments.variances * n / (n - 1))
+    student = _student_length(moments, sign, level=level, n=queries)
+    missing = _missing_length(moments, sign, distance, level=level, n=queries)
+    return np.asarray(np.hypot(student, missing))
+
+
+def _student_length(moments: Moments, sign: float, *, level: float | Array, n: int) -> Array:
+    """Return Student's half width, longer on the side of the skewness (Johnson 1978)."""
     skewness = _ratio(moments.cubes, moments.variances**1.5)
     skewness_error = math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))  # in normal data
-    skewness_of_side = np.maximum(0.0, sign * skewness - skewness_error)
-    # Student's half width, shifted by what the skewness exceeds its error (Johnson 1978).
+    skewness_beyond_error = np.maximum(0.0, sign * skewness - skewness_error)
     t = stdtrit(n - 1, (1 + level) / 2)
-    shift = _SKEWNESS_WEIGHT * skewness_of_side * (1 + 2 * t**2) / (6 * n)
-    student = deviations * (t / math.sqrt(n) + shift)
-    # Where values hardly spread to this side, the sample may lack queries at the bound.
+    shift = _SKEWNESS_WEIGHT * skewness_beyond_error * (1 + 2 * t**2) / (6 * n)
+    return np.asarray(_sample_deviations(moments, n) * (t / math.sqrt(n) + shift))
+
+
+def _missing_length(
+    moments: Moments, sign: float, distance: Array, *, level: float | Array, n: int
+) -> Array:
+    """Return how far queries at the bound, which the sample may lack, may move the mean.
+
+    0 where values spread over more than `_NARROW_SPREAD` of the way to the bound.
+    """
     mean_square = moments.variances + sign * moments.to_sides
     deviations_of_side = np.sqrt(np.maximum(0.0, mean_square))
-    spread = np.minimum(deviations, deviations_of_side)
+    spread = np.minimum(_sample_deviations(moments, n), deviations_of_side)
     share_of_way = _ratio(spread, _NARROW_SPREAD * distance)
     narrowness = 1 - np.minimum(1.0, share_of_way) ** 4
-    missing = narrowness * _missing_share(n, level) * distance
-    return np.asarray(np.hypot(student, missing))
+    return np.asarray(narrowness * _missing_share(n, level) * distance)
+
+
+def _sample_deviations(moments: Moments, n: int) -> Array:
+    return np.sqrt(moments.variances * n / (n - 1))
 
 
 def _missing_share(queries: int, level: float | Array) -> float | Array:
@@ -238,12 +253,16 @@ def mean_of_intervals(
     if correlations is None:
         squares = (weighted**2).sum(axis=0)
     else:
-        # Of each side: the sum over all pairs of values of r_ij d_i d_j.
-        products = np.einsum("is,ij,js->s", weighted, correlations, weighted)
-        squares = np.maximum(0.0, products)
+        squares = _squares_of_correlated(weighted, correlations)
     below, above = np.sqrt(squares).tolist()
     mean = float(weights @ points)
     return mean - below, mean + above
+
+
+def _squares_of_correlated(distances: Array, correlations: Array) -> Array:
+    """Return, of each side, the sum of ``r_ij d_i d_j`` over all pairs of values."""
+    products = np.einsum("is,ij,js->s", distances, correlations, distances)
+    return np.maximum(0.0, products)
 
 
 def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | None:
@@ -268,12 +287,15 @@ def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | N
         return mean, mean
     ratio = _variance_ratio(variance, variance_of_share, n)
     freedom = max(1, n - len(scores))
-    # Wilson's interval: a shrunken centre, and the half width around it.
-    weight = ratio * _quantile(freedom, level) ** 2 / freedom
-    centre = (mean + weight / 2) / (1 + weight)
-    half = math.sqrt(weight * variance_of_share + weight**2 / 4) / (1 + weight)
-    low = min(centre - half, mean)
-    high = max(centre + half, mean)
+    return _wilson_interval(mean, ratio * _quantile(freedom, level) ** 2 / freedom)
+
+
+def _wilson_interval(share: float, weight: float) -> Interval:
+    """Return Wilson's interval of a share, for ``weight`` t² / n; it contains the share."""
+    centre = (share + weight / 2) / (1 + weight)
+    half_width = math.sqrt(weight * (share * (1 - share)) + weight**2 / 4) / (1 + weight)
+    low = min(centre - half_width, share)
+    high = max(centre + half_width, share)
     return max(0.0, low), min(1.0, high)
 
 
@@ -352,12 +374,14 @@ def _jackknife(a: Array, b: Array, correlation: float) -> Array:
     """Jackknife influence on Fisher's z: n − 1 times the difference without each pair."""
     n = len(a)
     step = n / (n - 1)
-    variances = (n - step * a**2) * (n - step * b**2)
-    deviations = np.sqrt(np.maximum(_TINY, variances))
-    correlations = (n * correlation - step * a * b) / deviations  # without each pair
+    # Sums without each pair, whose means are no longer 0.
+    squares_of_a = n - step * a**2
+    squares_of_b = n - step * b**2
+    products = n * correlation - step * a * b
+    deviations = np.sqrt(np.maximum(_TINY, squares_of_a * squares_of_b))
     bound = 1 - 1 / n**2
-    z_without = np.arctanh(np.clip(correlations, -bound, bound))
-    return np.asarray((n - 1) * (math.atanh(correlation) - z_without))
+    correlations = np.clip(products / deviations, -bound, bound)
+    return np.asarray((n - 1) * (math.atanh(correlation) - np.arctanh(correlations)))
 
 
 def _rank_influence(ranks: Array, other: Array) -> Array:
@@ -365,10 +389,10 @@ def _rank_influence(ranks: Array, other: Array) -> Array:
     n = len(ranks)
     order = np.argsort(ranks, kind="stable")
     ascending = ranks[order]
-    sums = np.concatenate([[0.0], np.cumsum(other[order])])
+    sums = np.concatenate([[0.0], np.cumsum(other[order])])  # of the others' lowest values
     sums_below = sums[np.searchsorted(ascending, ranks, side="left")]
     sums_up_to = sums[np.searchsorted(ascending, ranks, side="right")]
-    # Of the others' values on queries with a higher rank, those of equal rank counting half.
+    # Equal ranks count half.
     sum_of_all = sums[-1]
     means_above = (sum_of_all - (sums_below + sums_up_to) / 2) / n
     deviation_of_ranks = scipy.stats.rankdata(ranks).std()

@@ -313,8 +313,8 @@ class MeanComparison(differences.TaskComparison):
         over_tasks = ranking.paired_over_tasks(self.parts, pairs, shares)
         completed = []
         for difference, of_pair in zip(over_queries, over_tasks, strict=True):
-            on_tasks = np.array(of_pair.on_tasks)[:, None]
-            on_groups = ranking.unit_means(on_tasks, shares, groups)[:, 0]
+            on_tasks = np.array(of_pair.on_tasks).reshape(-1, 1)  # (tasks, 1)
+            on_groups = ranking.unit_means(on_tasks, shares, groups).ravel()
             completed.append(
                 replace(
                     difference,

@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
-from itertools import combinations, count
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -341,12 +341,12 @@ def write_plan(plan: Plan, file: Path | None = None) -> Path:
         if not _write_once(file, text):
             raise DataError(f"{file} exists, and plans are never replaced; name a new file")
         return file
-    last_number = max(map(_number, plan_files()), default=0)
-    for number in count(last_number + 1):
+    number = max(map(_number, plan_files()), default=0)
+    while True:  # until no other has written a plan of this number
+        number += 1
         file = paths.root() / f"plan-{number}.toml"
         if _write_once(file, text):
-            break
-    return file
+            return file
 
 
 def _write_once(file: Path, text: str) -> bool:

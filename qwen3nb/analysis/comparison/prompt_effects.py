@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
@@ -111,18 +112,19 @@ def _share_intervals(
     usable_degrees = _usable_degrees(values, degrees)
     if usable_degrees is None:
         return {}
-    # Each mean square is divided by draws of its chi-squared distribution.
     generator = np.random.default_rng(seed)
     drawn_squares = {}
     for effect, freedom in usable_degrees.items():
-        drawn_squares[effect] = squares[effect] * freedom / generator.chisquare(freedom, DRAWS)
-    components = np.stack([_component(drawn_squares, effect, values.shape) for effect in degrees])
-    components = np.maximum(components, 0.0)  # (effects, draws)
+        # A mean square over the true one is a chi-squared variable over its degrees of freedom.
+        chi_squared = generator.chisquare(freedom, DRAWS)
+        drawn_squares[effect] = squares[effect] * freedom / chi_squared
+    drawn = [_component(drawn_squares, effect, values.shape) for effect in degrees]
+    components = np.maximum(np.stack(drawn), 0.0)  # (effects, draws)
     sums = components.sum(axis=0)
     shares = np.divide(components, sums, out=np.zeros_like(components), where=sums > 0)
     return {
-        effect: resampling.percentile_interval(of_effect, level=LEVEL)
-        for effect, of_effect in zip(degrees, shares, strict=True)
+        effect: resampling.percentile_interval(shares_of_effect, level=LEVEL)
+        for effect, shares_of_effect in zip(degrees, shares, strict=True)
     }
 
 
@@ -228,26 +230,46 @@ def read_prompt_scores() -> list[PromptScores]:
     was overwritten, the newest counts. Prompts that a seed lacks are left out.
     """
     folder = paths.results()
-    defaults = {}
+    defaults: dict[_Default, Result] = {}
     for record in load_results(folder):
         if record.main.value is not None:
-            defaults[record.model.identity, record.seed, record.task.key] = record
-    with_prompts: dict[tuple[str, str, int], list[Result]] = {}  # by label, task and seed
+            default = _Default(record.model.identity, record.seed, record.task.key)
+            defaults[default] = record
+    by_seed: dict[tuple[str, str, int], list[Result]] = {}
     for record in from_oldest(_prompt_records(folder / PROMPTS)):
-        task, seed = record.task.key, record.seed
-        has_default = (prompt_of(record).of, seed, task) in defaults
-        if has_default and record.main.value is not None:
-            with_prompts.setdefault((record.model.label, task, seed), []).append(record)
-    seeds: dict[tuple[str, str], list[_SeedRecords]] = {}  # by label and task
-    for (label, task, seed), records in with_prompts.items():
-        identity = prompt_of(records[-1]).of  # of several contents, the newest counts
-        by_text = {}
-        for record in records:
-            if prompt_of(record).of == identity:
-                by_text[prompt_of(record).text] = record
-        of_seed = _SeedRecords(defaults[identity, seed, task], by_text)
-        seeds.setdefault((label, task), []).append(of_seed)
-    return [_prompt_scores(label, of_task) for (label, _), of_task in sorted(seeds.items())]
+        if record.main.value is not None and _default_of(record) in defaults:
+            key = (record.model.label, record.task.key, record.seed)
+            by_seed.setdefault(key, []).append(record)
+    seeds: dict[tuple[str, str], list[_SeedRecords]] = {}
+    for (label, task, _), records in by_seed.items():
+        of_newest = _records_of_newest(records)
+        default_record = defaults[_default_of(records[-1])]
+        seeds.setdefault((label, task), []).append(_SeedRecords(default_record, of_newest))
+    return [_prompt_scores(label, seeds[label, task]) for label, task in sorted(seeds)]
+
+
+class _Default(NamedTuple):
+    """What a record with a model's own prompts is of."""
+
+    identity: str
+    seed: int
+    task: str
+
+
+def _default_of(record: Result) -> _Default:
+    """Return what a record with a prompt of a set is compared with."""
+    return _Default(prompt_of(record).of, record.seed, record.task.key)
+
+
+def _records_of_newest(records: Sequence[Result]) -> dict[str, Result]:
+    """Return, by the text of the prompt, the records of the newest of several contents."""
+    newest_identity = prompt_of(records[-1]).of
+    by_text = {}
+    for record in records:
+        prompt = prompt_of(record)
+        if prompt.of == newest_identity:
+            by_text[prompt.text] = record
+    return by_text
 
 
 def _prompt_records(folder: Path) -> list[Result]:
@@ -435,19 +457,29 @@ def superiority(
     first_scores = first.on(shared).mean(axis=2)  # (n, P), over seeds
     second_scores = second.on(shared).mean(axis=2)
     prompts, other_prompts = first_scores.shape[1], second_scores.shape[1]
-    means, resampled = resampling.resampled_means(
+    means, resampled_means = resampling.resampled_means(
         np.concatenate([first_scores, second_scores], axis=1),
         n_resamples=RESAMPLES,
         seed=resampling.draw_seed(seed, shared),
     )
-    probability = float(_share_higher(means[None, :prompts], means[None, prompts:])[0])
-    # The lengths of the two intervals, over queries and over prompts, add up in quadrature.
-    drawn = _share_higher(resampled[:, :prompts], resampled[:, prompts:])
-    query_low, query_high = resampling.percentile_interval(drawn, level=LEVEL)
-    prompt_low, prompt_high = score_interval(probability, prompts, other_prompts)
-    below = math.hypot(probability - query_low, probability - prompt_low)
-    above = math.hypot(query_high - probability, prompt_high - probability)
-    return probability, (max(0.0, probability - below), min(1.0, probability + above))
+
+    def share_of_first(rows: Array) -> Array:
+        """Of rows of means with the first's prompts, then those of the second."""
+        return _share_higher(rows[:, :prompts], rows[:, prompts:])
+
+    probability = float(share_of_first(means[None])[0])
+    over_queries = resampling.percentile_interval(share_of_first(resampled_means), level=LEVEL)
+    over_prompts = score_interval(probability, prompts, other_prompts)
+    return probability, _in_quadrature(probability, over_queries, over_prompts)
+
+
+def _in_quadrature(probability: float, first: Interval, second: Interval) -> Interval:
+    """Return the interval whose sides are the roots of the sums of squares of those of two."""
+    first_low, first_high = first
+    second_low, second_high = second
+    below = math.hypot(probability - first_low, probability - second_low)
+    above = math.hypot(first_high - probability, second_high - probability)
+    return max(0.0, probability - below), min(1.0, probability + above)
 
 
 def score_interval(
@@ -465,13 +497,13 @@ def score_interval(
 
 
 def _lower_end(estimate: float, first: int, second: int, z: float) -> float:
+    """Return the end below an estimate that is z standard errors, of that end, away from it."""
     if estimate <= _NEAR:
         return 0.0
 
     def excess(end: float) -> float:
-        """How far, squared, the estimate is from an end beyond z standard errors."""
-        variance = _probability_variance(end, first, second)
-        return (estimate - end) ** 2 - z**2 * variance
+        squared_distance = (estimate - end) ** 2
+        return squared_distance - z**2 * _probability_variance(end, first, second)
 
     highest = min(estimate, 1 - _NEAR)
     return float(scipy.optimize.brentq(excess, 0.0, highest))

@@ -352,23 +352,23 @@ def mean_p_values(
     The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
     size; tasks with the same queries share the sign flips.
     """
-    # Tasks with the same queries have the same seed, and are columns of the same sign flips.
-    sizes: dict[tuple[int, int], int] = {}  # number of queries by seed
-    for scores, seed in zip(tasks, seeds, strict=True):
-        sizes[seed] = scores.shape[1]
-    columns: dict[tuple[int, int], slice] = {}
+    # Tasks with the same queries have the same seed: their scores add up in the same columns.
+    columns: dict[tuple[int, int], slice] = {}  # by seed
     columns_so_far = 0
-    for seed, size in sizes.items():
-        columns[seed] = slice(columns_so_far, columns_so_far + size)
-        columns_so_far += size
+    for scores, seed in zip(tasks, seeds, strict=True):
+        queries = scores.shape[1]
+        if seed not in columns:
+            columns[seed] = slice(columns_so_far, columns_so_far + queries)
+            columns_so_far += queries
     systems = len(tasks[0])
-    weighted = np.zeros((systems, columns_so_far))
+    weighted_sums = np.zeros((systems, columns_so_far))
     for scores, seed, share in zip(tasks, seeds, shares, strict=True):
+        queries = scores.shape[1]
         for row in range(systems):  # one at a time, which bounds the memory
-            weighted[row, columns[seed]] += len(tasks) * share * scores[row] / sizes[seed]
+            weighted_sums[row, columns[seed]] += len(tasks) * share * scores[row] / queries
     return resampling.max_t_p_values(
-        weighted.T,
+        weighted_sums.T,
         list(itertools.combinations(range(systems), 2)),
         n_resamples=n_resamples,
-        seed=list(itertools.chain.from_iterable(sizes)),
+        seed=list(itertools.chain.from_iterable(columns)),
     )

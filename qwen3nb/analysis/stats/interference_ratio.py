@@ -224,7 +224,8 @@ def mean_estimate(
             notes.append(f"without {task.estimate.name}, which has no TIR")
         else:
             averaged.append(task)
-    if len({frozenset(_by_seed(task.estimate)) for task in averaged}) > 1:
+    sets_of_seeds = {frozenset(_by_seed(task.estimate)) for task in averaged}
+    if len(sets_of_seeds) > 1:
         notes.append(_different_seeds(averaged))
     point = _mean_point(averaged)
     problems = [task.problem for task in averaged if task.problem]
@@ -234,10 +235,10 @@ def mean_estimate(
         influence = _mean_influence(influences)
     elif averaged and not problems:
         notes.append("a task has no scores per query: the interval is over seeds only")
-    problem = problems[0] if problems else ""
+    first_problem = next(iter(problems), "")
     is_complete = len(averaged) == len(tasks) + len(left_out)
     point = point.with_notes(notes)
-    return _with_verdicts(point, influence, problem, gate, is_complete=is_complete)
+    return _with_verdicts(point, influence, first_problem, gate, is_complete=is_complete)
 
 
 def _mean_point(tasks: Sequence[TaskEstimate]) -> Estimate:

@@ -51,6 +51,8 @@ LEVEL = 0.95  # of intervals
 _BLOCK = 2_000_000  # counts held at once: 16 MB
 _FEWEST_FLIPS, _MOST_FLIPS = 256, 2048  # in a block
 _MOST_INT16 = 1 << 16
+_BITS_OF_SUMS = 51  # of the 53 of a float64: sums and their differences are exact
+_LARGEST_SCALE = 1000  # so that the smallest scores do not overflow
 # Share of the lengths of two columns below which their distance is not from products.
 _CANCELLING = 1e-4
 _MOST_BITS = 32  # of a number that is a sign flip of all queries
@@ -76,15 +78,17 @@ def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Arr
     """
     n, systems = scores.shape
     scale = _scale(scores)
-    exact = _fixed_point(scores, scale)
+    exact_scores = _fixed_point(scores, scale)  # whole numbers, whose sums are exact
     generator = np.random.default_rng(seed)
     sums = np.empty((n_resamples, systems))
-    block_size = max(1, _BLOCK // n)
-    for start in range(0, n_resamples, block_size):
-        block = sums[start : start + block_size]
-        block[:] = _draw_counts(generator, len(block), n) @ exact
-    means = np.ldexp(exact.sum(axis=0), -scale) / n
-    return means, np.ldexp(sums, -scale) / n
+    resamples_at_once = max(1, _BLOCK // n)
+    for start in range(0, n_resamples, resamples_at_once):
+        block = sums[start : start + resamples_at_once]
+        counts = _draw_counts(generator, len(block), n)
+        block[:] = counts @ exact_scores
+    sample_means = _from_fixed_point(exact_scores.sum(axis=0), scale) / n
+    means = _from_fixed_point(sums, scale) / n
+    return sample_means, means
 
 
 def _draw_counts(generator: np.random.Generator, resamples: int, n: int) -> Array:
@@ -144,11 +148,13 @@ def max_t_p_values(
     if flips.is_complete:
         p_values = counts / flips.count
     else:
-        possible = _smallest_p_values(ordered, scores, scale, flips.count)
-        p_values = np.maximum((counts + 1) / (flips.count + 1), possible)
+        smallest = _smallest_p_values(ordered, scores, scale, flips.count)
+        with_sample = (counts + 1) / (flips.count + 1)  # which is one of the flips
+        p_values = np.maximum(with_sample, smallest)
     raw, adjusted = p_values
-    # No adjusted p-value is below that of a more significant pair; the last pair is the first.
-    adjusted[::-1] = np.maximum.accumulate(adjusted[::-1])
+    # No adjusted p-value is below that of a more significant pair, which comes later.
+    from_most_significant = adjusted[::-1]
+    np.maximum.accumulate(from_most_significant, out=from_most_significant)
     return ordered.unsorted(raw), ordered.unsorted(adjusted)
 
 
@@ -199,8 +205,8 @@ class _OrderedPairs:
         """Order the pairs (P, 2) of columns by their statistics."""
         n = len(scores)
         first, second = pairs.T
-        every_coin = np.full((1, n // 8 + 1), 255, np.uint8)  # packed bits, all 1
-        (total,) = _sums(every_coin, scores, scale)
+        every_query = np.full((1, n // 8 + 1), 255, np.uint8)  # packed bits, all 1
+        (total,) = _sums(every_query, scores, scale)
         # Each of 2n scores was rounded by up to half a unit, on both sides.
         most_rounding = 2.0 * n
         differences = np.abs(total[first] - total[second]) - most_rounding
@@ -214,6 +220,7 @@ class _OrderedPairs:
             second=second[order],
             differences=differences[order],
             weights=weights[order],
+            # A little less, so that a flip with the same statistic reaches it despite rounding.
             statistics=statistics[order] * (1 - 1e-9),
             total=total,
         )
@@ -231,22 +238,23 @@ class _OrderedPairs:
             sums: of the flipped scores of each system, (S, flips).
         """
         flips = sums.shape[1]
-        near = self._reachable(sums)
+        reachable = self._reachable(sums)
         raw = np.zeros(len(self.first), dtype=np.int64)
         by_family = np.zeros(len(self.first), dtype=np.int64)
-        largest = np.zeros(flips)  # statistic of the pairs so far
-        block_size = max(1, _CACHED_DIFFERENCES // flips)
-        for start in range(0, len(near), block_size):
-            pairs = near[start : start + block_size]
-            flipped = sums[self.first[pairs]]
-            flipped -= sums[self.second[pairs]]
-            np.abs(flipped, out=flipped)
-            raw[pairs] = _count_true(flipped >= self.differences[pairs, None])
-            flipped *= self.weights[pairs, None]
-            for row in flipped:  # many times as fast as `np.maximum.accumulate`
+        largest = np.zeros(flips)  # statistic of less significant pairs, in each flip
+        pairs_at_once = max(1, _CACHED_DIFFERENCES // flips)
+        for start in range(0, len(reachable), pairs_at_once):
+            pairs = reachable[start : start + pairs_at_once]
+            differences = sums[self.first[pairs]]
+            differences -= sums[self.second[pairs]]
+            np.abs(differences, out=differences)
+            raw[pairs] = _count_true(differences >= self.differences[pairs, None])
+            statistics = differences
+            statistics *= self.weights[pairs, None]
+            for row in statistics:  # many times as fast as `np.maximum.accumulate`
                 np.maximum(largest, row, out=row)
                 largest = row
-            by_family[pairs] = _count_true(flipped >= self.statistics[pairs, None])
+            by_family[pairs] = _count_true(statistics >= self.statistics[pairs, None])
         return np.stack([raw, by_family])
 
     def _reachable(self, sums: Array) -> NDArray[np.intp]:
@@ -263,18 +271,20 @@ def _count_extreme(
     pairs: _OrderedPairs, flips: _SignFlips, scores: Array, scale: int
 ) -> NDArray[np.int64]:
     """Count the flips that are as extreme as the sample, in blocks on all cores."""
-    block_size = min(max(_BLOCK // flips.n, _FEWEST_FLIPS), _MOST_FLIPS)
+    flips_at_once = _BLOCK // flips.n
+    flips_at_once = min(max(flips_at_once, _FEWEST_FLIPS), _MOST_FLIPS)
 
     def count_block(start: int) -> NDArray[np.int64]:
-        count = min(block_size, flips.count - start)
-        coins = flips.coins(start, count)
+        count = min(flips_at_once, flips.count - start)
+        stays = flips.coins(start, count)
         # The sum with flipped signs is that of the scores that stay, less that of the others.
-        flipped_sums = 2 * _sums(coins, scores, scale) - pairs.total
+        flipped_sums = 2 * _sums(stays, scores, scale) - pairs.total
         return pairs.count_extreme(np.ascontiguousarray(flipped_sums.T))
 
+    starts = range(0, flips.count, flips_at_once)
     # One thread per block: threads of a product within it would wait for each other.
     with ThreadPoolExecutor(cores()) as pool, _blas().limit(limits=1):
-        counts = sum(pool.map(count_block, range(0, flips.count, block_size)))
+        counts = sum(pool.map(count_block, starts))
     return np.asarray(counts)
 
 
@@ -285,12 +295,12 @@ def _count_differing(
 
     Counts above ``most`` may be too small, but are above it.
     """
-    counts = np.zeros(len(first), dtype=np.intp)
-    uncounted = np.arange(len(first))  # pairs with no more than `most` so far
-    for rows in _fixed_point_blocks(scores, scale, rows=_COUNTED_PAIRS):
+    counts = np.zeros(len(first), dtype=np.intp)  # by pair
+    uncounted = np.arange(len(first))  # pairs that differ on no more than `most` so far
+    for score_rows in _fixed_point_blocks(scores, scale, rows=_COUNTED_PAIRS):
         for start in range(0, len(uncounted), _COUNTED_PAIRS):
             pairs = uncounted[start : start + _COUNTED_PAIRS]
-            differences = rows[:, first[pairs]] - rows[:, second[pairs]]
+            differences = score_rows[:, first[pairs]] - score_rows[:, second[pairs]]
             is_different = np.abs(differences) > _ROUNDING_UNITS
             counts[pairs] += np.count_nonzero(is_different, axis=0)
         uncounted = uncounted[counts[uncounted] <= most]
@@ -311,19 +321,19 @@ def _distances(
     """Return the Euclidean distance of each pair of columns of fixed-point scores (n, S)."""
     systems = scores.shape[1]
     products = np.zeros((systems, systems))
-    for rows in _fixed_point_blocks(scores, scale, rows=systems):
-        rows -= rows.mean(axis=1, keepdims=True)
-        products += rows.T @ rows
+    for score_rows in _fixed_point_blocks(scores, scale, rows=systems):
+        score_rows -= score_rows.mean(axis=1, keepdims=True)  # which changes no distance
+        products += score_rows.T @ score_rows
     # |a - b|² = |a|² + |b|² - 2 ab
-    lengths = np.diag(products)
-    both_lengths = lengths[first] + lengths[second]
-    squares = both_lengths - 2 * products[first, second]
-    # Of nearly equal columns, the digits of these cancel: they are subtracted first.
-    for pair in np.flatnonzero(squares < _CANCELLING * both_lengths):
+    squared_lengths = np.diag(products)
+    squares = squared_lengths[first] + squared_lengths[second]
+    distances = squares - 2 * products[first, second]
+    # Of nearly equal columns, the digits cancel: these are subtracted first, then squared.
+    for pair in np.flatnonzero(distances < _CANCELLING * squares):
         columns = _fixed_point(scores[:, [first[pair], second[pair]]], scale)
         differences = np.diff(columns)
-        squares[pair] = np.vdot(differences, differences)
-    return np.sqrt(squares)
+        distances[pair] = np.vdot(differences, differences)
+    return np.sqrt(distances)
 
 
 def _count_true(rows: NDArray[np.bool_]) -> list[int]:
@@ -340,20 +350,22 @@ def percentile_interval(means: Array, *, level: float) -> Interval:
 
 def _scale(scores: Array, largest: float = 0.0) -> int:
     """Return the exponent of the unit of fixed-point scores, in which sums are exact."""
-    n = len(scores)
     highest, lowest = float(scores.max(initial=0.0)), float(scores.min(initial=0.0))
-    largest = max(largest, highest, -lowest)
-    exponent = 0
-    if largest:
-        exponent = int(np.frexp(n * largest)[1])
-    # n scores of at most 2^exponent / n each sum to less than 2^53 units.
-    return min(51 - exponent, 1000)
+    largest_sum = len(scores) * max(largest, highest, -lowest)
+    if not largest_sum:
+        return _BITS_OF_SUMS
+    _, exponent = np.frexp(largest_sum)  # the sum is below 2^exponent
+    return min(_BITS_OF_SUMS - int(exponent), _LARGEST_SCALE)
 
 
 def _fixed_point(scores: Array, scale: int) -> Array:
     """Scores as integer multiples of 2^-scale."""
     exact: Array = np.ldexp(scores, scale)
     return np.rint(exact, out=exact)
+
+
+def _from_fixed_point(values: Array, scale: int) -> Array:
+    return np.asarray(np.ldexp(values, -scale))
 
 
 def _fixed_point_blocks(scores: Array, scale: int, *, rows: int) -> Iterator[Array]:
@@ -386,12 +398,12 @@ def _sums(coins: NDArray[np.uint8], scores: Array, scale: int) -> Array:
     """Sums of the fixed-point scores whose coin is 1: (count, S), exact in any order."""
     systems = scores.shape[1]
     sums = np.zeros((len(coins), systems))
-    start = 0
-    for rows in _fixed_point_blocks(scores, scale, rows=max(len(coins), systems)):
-        packed = coins[:, start // 8 :]
-        ones = np.unpackbits(packed, axis=1, count=len(rows))
-        sums += ones.astype(np.float64) @ rows
-        start += len(rows)
+    first_query = 0
+    for score_rows in _fixed_point_blocks(scores, scale, rows=max(len(coins), systems)):
+        first_byte = first_query // 8  # a byte has the coins of 8 queries
+        coins_of_rows = np.unpackbits(coins[:, first_byte:], axis=1, count=len(score_rows))
+        sums += coins_of_rows.astype(np.float64) @ score_rows
+        first_query += len(score_rows)
     return sums
 
 
@@ -416,17 +428,18 @@ def cluster_values(
     names, n = np.asarray(cluster), values.shape[-1]
     if names.shape != (n,):
         raise ValueError(f"expected a cluster for each of {n} queries; got shape {names.shape}")
-    order = np.argsort(names, kind="stable")
-    _, starts, sizes = np.unique(names[order], return_index=True, return_counts=True)
+    by_name = np.argsort(names, kind="stable")  # puts those of one cluster next to each other
+    _, starts, sizes = np.unique(names[by_name], return_index=True, return_counts=True)
     means = np.zeros(1)
     if centred:
         means = values.mean(axis=-1, keepdims=True)
-    deviations = (values - means)[..., order]  # those of one cluster next to each other
-    sums = np.add.reduceat(deviations, starts, axis=-1)
-    of_clusters = sums * (len(starts) / n)
+    deviations = (values - means)[..., by_name]
+    sums = np.add.reduceat(deviations, starts, axis=-1)  # of each cluster
+    clusters = len(starts)
+    scaled_sums = sums * (clusters / n)
     if centred and has_large_cluster(sizes):
-        of_clusters = of_clusters * _enlargement(of_clusters, sizes, level=level)
-    return np.asarray(of_clusters + means)
+        scaled_sums = scaled_sums * _enlargement(scaled_sums, sizes, level=level)
+    return np.asarray(scaled_sums + means)
 
 
 def has_large_cluster(sizes: NDArray[np.intp]) -> bool:
@@ -438,17 +451,16 @@ def has_large_cluster(sizes: NDArray[np.intp]) -> bool:
 
 def _enlargement(deviations: Array, sizes: NDArray[np.intp], *, level: float) -> Array:
     """The factor (…, 1) by which deviations of clusters (…, G) are enlarged, at least 1."""
-    count = len(sizes)
+    clusters = len(sizes)
     quantile = (1 + level) / 2
-    # Half widths of the intervals by Bell and McCaffrey, and by Student.
     error, freedom = large_cluster_error(deviations, sizes)
-    half_width = error * stdtrit(freedom, quantile)
-    usual_error = np.sqrt((deviations**2).sum(axis=-1) / (count * (count - 1)))
-    usual_half_width = usual_error * stdtrit(count - 1, quantile)
-    ratio = np.divide(
-        half_width, usual_half_width, out=np.ones_like(usual_error), where=usual_half_width > 0
-    )
-    return np.asarray(np.maximum(1.0, ratio)[..., None])
+    half_width = error * stdtrit(freedom, quantile)  # by Bell and McCaffrey
+    usual_error = np.sqrt((deviations**2).sum(axis=-1) / (clusters * (clusters - 1)))
+    usual_half_width = usual_error * stdtrit(clusters - 1, quantile)  # by Student
+    ratio = np.ones_like(usual_error)
+    np.divide(half_width, usual_half_width, out=ratio, where=usual_half_width > 0)
+    at_least_one = np.maximum(1.0, ratio)
+    return np.asarray(at_least_one[..., None])
 
 
 def large_cluster_error(deviations: Array, sizes: NDArray[np.intp]) -> tuple[Array, float]:
