@@ -15,14 +15,17 @@ Training files and corpora are streamed. What is kept are the hashes of the task
 ends in zeros), and all of the queries.
 """
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +42,9 @@ from qwen3nb.metrics.aggregate import REPORTED, aggregate, numbered
 from qwen3nb.models.search.mteb_rows import joined_document, joined_query
 from qwen3nb.records.record import Result
 from qwen3nb.utils.progress import tqdm
+
+if TYPE_CHECKING:
+    from mteb import AbsTask
 
 GRAM = 13  # words of a sequence that counts as found
 FEWEST = 3  # words of a shorter text that does: any text may have one or two
@@ -65,9 +71,14 @@ class Texts(NamedTuple):
     @property
     def lengths(self) -> tuple[int, ...]:
         """Numbers of words of the sequences that are looked up; 0 for whole texts."""
-        if self.what == "documents":
+        if self.are_documents:
             return (0, GRAM)
         return (0, *range(FEWEST, GRAM + 1))
+
+    @property
+    def are_documents(self) -> bool:
+        """Whether these are documents, of which a sample may be looked up."""
+        return self.what == "documents"
 
 
 @dataclass(frozen=True)
@@ -99,7 +110,7 @@ class Contamination:
         return len(self.hits) / max(1, self.number)
 
 
-def task_texts(task: Any) -> list[Texts]:
+def task_texts(task: AbsTask) -> list[Texts]:
     """Return the texts of an MTEB task.
 
     Raises:
@@ -116,7 +127,7 @@ def task_texts(task: Any) -> list[Texts]:
     ]
 
 
-def _row_texts(task: Any) -> Iterator[tuple[str, str]]:
+def _row_texts(task: AbsTask) -> Iterator[tuple[str, str]]:
     """Yield each text of the rows of a task, with the id of its row."""
     for part in task_slices(task):
         rows: Any = part.data
@@ -128,7 +139,7 @@ def _row_texts(task: Any) -> Iterator[tuple[str, str]]:
                 yield part.prefix + name, text
 
 
-def _query_texts(task: Any) -> Iterator[tuple[str, str]]:
+def _query_texts(task: AbsTask) -> Iterator[tuple[str, str]]:
     """Yield id and text of each query; those of one reader have one id, as they are scored."""
     for part in task_slices(task):
         for row in part.data["queries"]:
@@ -138,7 +149,7 @@ def _query_texts(task: Any) -> Iterator[tuple[str, str]]:
             yield part.prefix + name, joined_query(row)
 
 
-def _document_texts(task: Any) -> Iterator[tuple[str, str]]:
+def _document_texts(task: AbsTask) -> Iterator[tuple[str, str]]:
     for part in task_slices(task):
         for row in part.data["corpus"]:
             yield part.prefix + row["id"], joined_document(row)
@@ -149,10 +160,9 @@ def without(record: Result, queries: Collection[str]) -> Result:
     columns = {}
     for column, scores in record.per_query.items():
         columns[column] = {query: score for query, score in scores.items() if query not in queries}
-    metrics = {}
+    metrics = dict(record.metrics)
     for name, metric in record.metrics.items():
-        metrics[name] = metric
-        if metric.how != REPORTED:
+        if metric.how != REPORTED:  # of another program, which cannot be computed again
             metrics[name] = aggregate(
                 columns, how=metric.how, columns=metric.columns, parts=metric.parts
             )
@@ -236,26 +246,37 @@ def look_up(training: TrainingData, sources: Sequence[Texts]) -> list[Contaminat
 
 def _index(sources: Iterable[Texts]) -> _Index:
     """Hash the texts of tasks; of documents a sample that fits `MOST_HASHES`."""
-    of_whole_texts: list[Hashes] = []  # of queries, and of whole documents
-    of_documents: list[Hashes] = []  # of their sequences
-    lengths, sampled = {0, GRAM}, 1
+    whole_texts: list[Hashes] = []  # and all of the queries
+    in_documents = _Sample()
+    lengths = {0, GRAM}
     for source in sources:
         for _, texts in _batches(source.read()):
-            for sequences in _sequences_to_find(source, texts, sampled):
-                if len(sequences.hashes):
+            for sequences in _sequences_to_find(source, texts, in_documents.sampled):
+                if len(sequences.hashes) > 0:
                     lengths.add(sequences.length)
-                if source.what == "documents" and sequences.length > 0:
-                    of_documents.append(sequences.hashes)
+                if source.are_documents and sequences.length > 0:
+                    in_documents.hashes.append(sequences.hashes)
                 else:
-                    of_whole_texts.append(sequences.hashes)
-            # Half as many sequences are looked up, as often as it takes.
-            while sum(len(hashes) for hashes in of_documents) > MOST_HASHES:
-                distinct = np.unique(np.concatenate(of_documents))
-                if len(distinct) > MOST_HASHES // 2:
-                    sampled *= 2
-                    distinct = distinct[_is_in_sample(distinct, sampled)]
-                of_documents = [distinct]
-    return _Index([*of_whole_texts, *of_documents], lengths, sampled)
+                    whole_texts.append(sequences.hashes)
+            in_documents.shrink()
+    return _Index([*whole_texts, *in_documents.hashes], lengths, in_documents.sampled)
+
+
+class _Sample:
+    """Hashes of sequences in documents: one of ``sampled``, at most `MOST_HASHES`."""
+
+    def __init__(self) -> None:
+        self.hashes: list[Hashes] = []
+        self.sampled = 1  # a power of 2
+
+    def shrink(self) -> None:
+        """Drop equal hashes if there are too many; then half of them, as often as it takes."""
+        while sum(len(hashes) for hashes in self.hashes) > MOST_HASHES:
+            distinct = np.unique(np.concatenate(self.hashes))
+            if len(distinct) > MOST_HASHES // 2:
+                self.sampled *= 2
+                distinct = distinct[_is_in_sample(distinct, self.sampled)]
+            self.hashes = [distinct]
 
 
 def _is_in_sample(hashes: Hashes, sampled: int) -> NDArray[np.bool_]:
@@ -277,7 +298,7 @@ def _sequences_to_find(source: Texts, texts: Sequence[str], sampled: int) -> Ite
 
     They are the sequences of 13 words, of documents a sample, and whole texts of fewer words.
     """
-    if source.what != "documents":
+    if not source.are_documents:
         sampled = 1
     for length, hashes, rows in _sequences(texts, source.lengths):
         if length == GRAM:
@@ -301,21 +322,15 @@ def _found(source: Texts, index: _Index, place: Callable[[int], str]) -> Contami
             earlier_hit = hits.get(hit.id)
             if earlier_hit is None or _rank(hit) < _rank(earlier_hit):
                 hits[hit.id] = hit
-    counts = dict.fromkeys(KINDS, 0)
-    for hit in hits.values():
-        counts[hit.how] += 1
-    sampled = 1
-    if source.what == "documents":
-        sampled = index.sampled
-    examples = sorted(hits.values(), key=_rank)[:_EXAMPLES]
+    numbers = Counter(hit.how for hit in hits.values())
     return Contamination(
         task=source.task,
         texts=source.what,
         number=len(ids),
-        found=counts,
+        found={kind: numbers[kind] for kind in KINDS},
         hits=tuple(sorted(hits)),
-        examples=tuple(examples),
-        sampled=sampled,
+        examples=tuple(sorted(hits.values(), key=_rank)[:_EXAMPLES]),
+        sampled=index.sampled if source.are_documents else 1,
         wordless=len(ids - ids_with_words),
     )
 
@@ -390,13 +405,15 @@ def _hashed(texts: list[str]) -> Hashes:
 
 def _batches(pairs: Iterable[tuple[Any, str]]) -> Iterator[tuple[list[Any], list[str]]]:
     """Group pairs of a name and a text into lists of about `_BATCH` characters."""
-    names, texts, size = [], [], 0
+    names: list[Any] = []
+    texts: list[str] = []
+    characters = 0
     for name, text in pairs:
         names.append(name)
         texts.append(text)
-        size += len(text) + 1
-        if size >= _BATCH:
+        characters += len(text) + 1
+        if characters >= _BATCH:
             yield names, texts
-            names, texts, size = [], [], 0
+            names, texts, characters = [], [], 0
     if texts:
         yield names, texts

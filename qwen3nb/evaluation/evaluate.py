@@ -1,11 +1,13 @@
 """Evaluate a model on MTEB tasks, test collections or custom data."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb.datasets.collection import TestCollection, find_collections, query_clusters
 from qwen3nb.datasets.custom.load import Domain
@@ -26,6 +28,9 @@ from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import split_names
 
+if TYPE_CHECKING:
+    from mteb import AbsTask
+
 log = logging.getLogger(__name__)
 
 Data = TestCollection | Path | str
@@ -36,7 +41,7 @@ def evaluate(
     data: Domain | Data | Iterable[Data] | None = None,
     *,
     tier: str = "smoke",
-    tasks: Iterable[Any] | str | None = None,
+    tasks: Iterable[AbsTask] | str | None = None,
     types: Sequence[str] | str = (),
     limit: int = 0,
     relevance_threshold: int = 1,
@@ -146,7 +151,7 @@ def _evaluate_tasks(
     options: RunOptions,
     *,
     tier: str,
-    tasks: Iterable[Any] | str | None,
+    tasks: Iterable[AbsTask] | str | None,
     types: Sequence[str] | str,
     limit: int,
 ) -> EvaluationRun:
@@ -192,7 +197,7 @@ def _check_data_alone(data: Any, *, tasks: Any, types: Sequence[str] | str, limi
         )
 
 
-def _of_types(tasks: Sequence[Any], types: Sequence[str] | str) -> list[Any]:
+def _of_types(tasks: Sequence[AbsTask], types: Sequence[str] | str) -> list[AbsTask]:
     """Return the tasks of these types; a type that none has is named."""
     names = list(types)
     if isinstance(types, str):

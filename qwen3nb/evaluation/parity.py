@@ -620,32 +620,40 @@ class _Findings:
     ) -> Iterator[Cause]:
         """Yield a cause for what no hypothesis explains, if anything is left."""
         errors = self.errors(setup)
-        typical_errors = self.typical_errors(errors)
-        typical = min(typical_errors.values())
-        if typical > _NEAR_ENOUGH:
-            yield Cause("another model", f"cosine {1 - typical:.2f} at best, or too many causes")
+        error_by_role = self.typical_errors(errors)
+        typical_error = min(error_by_role.values())
+        if typical_error > _NEAR_ENOUGH:
+            detail = f"cosine {1 - typical_error:.2f} at best, or too many causes"
+            yield Cause("another model", detail)
             return
         is_unexplained = np.ones_like(self.is_long)
-        worse_role = max(typical_errors, key=typical_errors.__getitem__)
-        differs_in_one_role = typical < _EQUAL < typical_errors[worse_role] / _SPREAD
-        if differs_in_one_role:
-            is_unexplained = self.roles != worse_role
+        worse_role = max(error_by_role, key=error_by_role.__getitem__)
+        only_one_role_differs = typical_error < _EQUAL < error_by_role[worse_role] / _SPREAD
+        if only_one_role_differs:
             yield Cause(f"{worse_role} prompt", "another text, which is not found")
-        if typical > _EXACT:
-            cause = self._uneven_error(errors[is_unexplained & ~self.is_long], typical)
+            is_unexplained = self.roles != worse_role
+        if typical_error > _EXACT:
+            short_errors = errors[is_unexplained & ~self.is_long]
+            cause = self._uneven_error(short_errors, typical_error)
             if cause is not None:
                 yield cause
                 return
-            yield self._precision(setup, typical, load_in_bfloat16())
-        is_unexplained &= errors > max(_EQUAL, 30 * typical)  # far more than a typical text
-        names = self._names(is_unexplained)
-        if names:
-            cause_name = "truncation"
-            if is_unexplained[~self.is_long].any():
-                cause_name = "tokenizer"
-            yield Cause(cause_name, f"in a way that was not tried; seen on: {names}")
+            yield self._precision(setup, typical_error, load_in_bfloat16())
+        far_more_than_typical = errors > max(_EQUAL, 30 * typical_error)
+        yield from self._untried_causes(is_unexplained & far_more_than_typical)
 
-    def _uneven_error(self, errors: Array, typical: float) -> Cause | None:
+    def _untried_causes(self, is_unexplained: NDArray[np.bool_]) -> Iterator[Cause]:
+        """Yield the tokenizer as a cause, or truncation if only long probes differ."""
+        names = self._names(is_unexplained)
+        if not names:
+            return
+        short_ones_differ = is_unexplained[~self.is_long].any()
+        name = "truncation"
+        if short_ones_differ:
+            name = "tokenizer"
+        yield Cause(name, f"in a way that was not tried; seen on: {names}")
+
+    def _uneven_error(self, errors: Array, typical_error: float) -> Cause | None:
         """Return why texts differ a little, and unevenly; None if it may be precision."""
         low, high = np.nanpercentile(errors, (10, 90))
         what_is_left = f"1 - cosine is left at {low:.0e} to {high:.0e}"
@@ -654,22 +662,24 @@ class _Findings:
             return Cause("quantised activations", f"{rounding}, of fixed ranges; {what_is_left}")
         if high > _SPREAD * low:
             return Cause("several causes", f"or int8 of fixed ranges; {what_is_left}")
-        if typical > _COARSE and high > _SPREAD_IF_COARSE * low:
+        if typical_error > _COARSE and high > _SPREAD_IF_COARSE * low:
             return Cause("another model", f"or a part of ours; {what_is_left}")
         return None
 
-    def _precision(self, setup: Setup, typical: float, reference_in_bfloat16: _Reference) -> Cause:
+    def _precision(
+        self, setup: Setup, typical_error: float, reference_in_bfloat16: _Reference
+    ) -> Cause:
         """Return how many bits an error is like, by what our model in bfloat16 would have."""
         vectors = reference_in_bfloat16.vectors(setup, self.probes)
         errors_of_bfloat16 = _errors(vectors, self.reference.vectors(setup, self.probes))
         error_of_bfloat16 = np.median(errors_of_bfloat16[self.is_plain])
         distance = np.nanmedian(_errors(vectors, self.other_vectors)[self.is_plain])
         precision = "bfloat16"
-        if typical < error_of_bfloat16 / 10:
+        if typical_error < error_of_bfloat16 / 10:
             precision = "float16"
-        if distance > typical / 2 and typical > 2 * error_of_bfloat16:
+        if distance > typical_error / 2 and typical_error > 2 * error_of_bfloat16:
             precision = "int8 or fewer bits, a near checkpoint, or an unknown change of all texts"
-        detail = f"1 - cosine is {typical:.0e} for any text, as with {precision}"
+        detail = f"1 - cosine is {typical_error:.0e} for any text, as with {precision}"
         return Cause("precision", detail)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -380,26 +381,31 @@ def _score_rows(record: Result) -> DataFrame:
 
 def _located(record: Result) -> Iterator[tuple[str, str, str]]:
     """Yield split, subset and own id of each query of a record, in the order of its scores."""
-    parts = [(part.split, part.subset) for part in record.parts]
-    if not parts:
-        task = record.task
-        parts = [(split, subset) for subset in task.subsets for split in task.splits]
-    # Ids as by `qwen3nb.evaluation.mteb.per_query`: without a prefix if a task has only one part.
-    is_default_subset = len(parts) == 1 and parts[0][1] == "default"
-    prefixes = {}
-    if not is_default_subset:
-        prefixes = {f"{split}/{subset}/": (split, subset) for split, subset in parts}
+    parts = _parts(record)
     part_without_prefix = ("", "")
     if len(parts) == 1:
-        part_without_prefix = parts[0]
-    longest_first = sorted(prefixes, key=len, reverse=True)
+        (part_without_prefix,) = parts
+    part_by_prefix = {f"{split}/{subset}/": (split, subset) for split, subset in parts}
+    # As `qwen3nb.evaluation.mteb.per_query` names them: a task with only one part has no prefix.
+    _, only_subset = part_without_prefix
+    if only_subset == "default":
+        part_by_prefix = {}
+    longest_first = sorted(part_by_prefix, key=len, reverse=True)
     for query in record.scores.queries:
         matching = [prefix for prefix in longest_first if query.startswith(prefix)]
         if matching:
-            split, subset = prefixes[matching[0]]
-            yield split, subset, query.removeprefix(matching[0])
+            prefix = matching[0]
+            yield (*part_by_prefix[prefix], query.removeprefix(prefix))
         else:
             yield (*part_without_prefix, query)
+
+
+def _parts(record: Result) -> list[tuple[str, str]]:
+    """Return the splits and subsets of a record's task."""
+    if record.parts:
+        return [(part.split, part.subset) for part in record.parts]
+    pairs = itertools.product(record.task.subsets, record.task.splits)
+    return [(split, subset) for subset, split in pairs]
 
 
 def _is_model(record: Result, name: str) -> bool:

@@ -72,15 +72,16 @@ def _read_header(file: Path) -> tuple[int, int, int]:
 def read_blocks(file: Path, size: int) -> Iterator[Floats]:
     """Yield blocks (size, D) of a .npy file of float32 (N, D); raise ValueError for any other."""
     rows, dimension, offset = _read_header(file)
-    truncated = f"{file} is truncated: expected {rows} rows of {dimension} float32"
+    message = f"{file} is truncated: expected {rows} rows of {dimension} float32"
     if file.stat().st_size < offset + 4 * rows * dimension:
-        raise ValueError(truncated)
+        raise ValueError(message)
     with file.open("rb", buffering=0) as handle:
         handle.seek(offset)
         for start in range(0, rows, size):
-            part = np.empty((min(size, rows - start), dimension), dtype=np.float32)
+            count = min(size, rows - start)
+            part = np.empty((count, dimension), dtype=np.float32)
             if not fill(part, handle):
-                raise ValueError(truncated)
+                raise ValueError(message)
             yield part
 
 
@@ -231,10 +232,12 @@ def read_shards(file: Path) -> ShardedVectors:
     try:
         fields = read_manifest_fields(file)
     except ValueError as error:
-        again = "encode to a new folder"
+        remedy = "encode to a new folder"
         if file.name == MANIFEST:
-            again = "run the same `qwen3nb encode` again, which writes it again and keeps the parts"
-        raise ValueError(f"{error}; {again}") from None
+            remedy = (
+                "run the same `qwen3nb encode` again, which writes it again and keeps the parts"
+            )
+        raise ValueError(f"{error}; {remedy}") from None
     try:
         return TypeAdapter(ShardedVectors).validate_json(json.dumps(fields))
     except ValidationError as error:

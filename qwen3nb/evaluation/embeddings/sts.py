@@ -1,9 +1,11 @@
 """Evaluate semantic textual similarity on STS-B, SICK-R, a file, or lists of sentences."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,6 +19,9 @@ from qwen3nb.models.capabilities import encodes
 from qwen3nb.models.load import loaded, to_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.choices import check_choice
+
+if TYPE_CHECKING:
+    from mteb import AbsTask
 
 _BENCHMARK = "STSBenchmark"
 _BENCHMARK_PAIRS = 1379  # in the test split of STS-B (Cer et al. 2017)
@@ -48,7 +53,7 @@ class STSPairs:
             raise DataError(f"{self.name}: a gold score is not a finite number")
 
     @classmethod
-    def of_task(cls, name: str, task: Any) -> Self:
+    def of_task(cls, name: str, task: AbsTask) -> Self:
         """Take the pairs of the first split of a loaded MTEB task."""
         rows: Any = task.dataset
         for key in (*task.hf_subsets, task.eval_splits[0]):

@@ -1,7 +1,9 @@
 """Whether the data and the weights of a run are here, and which of its tasks have records."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from qwen3nb.datasets import mirror
 from qwen3nb.evaluation.mteb.evaluate import TaskItem
@@ -13,6 +15,9 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.model import Model as NamedModel
 from qwen3nb.utils.hardware import available_memory
+
+if TYPE_CHECKING:
+    from mteb import AbsTask
 
 # Status of a task to evaluate, or with a record.
 TO_RUN = "to run"
@@ -26,7 +31,7 @@ class PreflightError(ValueError):
 
 def load_checked(
     model: NamedModel,
-    tasks: Sequence[Any],
+    tasks: Sequence[AbsTask],
     run: Run,
     *,
     tier: str = "",
@@ -72,7 +77,7 @@ def _check_weights(model: NamedModel, source: Source) -> None:
 
 
 def require_data(
-    model: LoadedModel, tasks: Sequence[Any], run: Run, *, tier: str = "", limit: int = 0
+    model: LoadedModel, tasks: Sequence[AbsTask], run: Run, *, tier: str = "", limit: int = 0
 ) -> None:
     """Raise MirrorError if data of tasks to run are missing; see `load_checked`."""
     statuses = task_statuses(model, tasks, run, limit=limit)
@@ -84,7 +89,7 @@ def require_data(
         )
 
 
-def _fetch_option(tasks: Sequence[Any], tier: str) -> str:
+def _fetch_option(tasks: Sequence[AbsTask], tier: str) -> str:
     """Return the option of `qwen3nb fetch` for a whole tier; empty for other tasks."""
     if tier and mirror.needs(tasks) == mirror.needs(tier_tasks(tier)):
         return f"--tier {tier}"
@@ -101,7 +106,7 @@ def weight_bytes(source: Source) -> int:
 
 
 def task_statuses(
-    model: LoadedModel, tasks: Iterable[Any], run: Run, *, limit: int = 0
+    model: LoadedModel, tasks: Iterable[AbsTask], run: Run, *, limit: int = 0
 ) -> list[str]:
     """Return `TO_RUN`, `RECORDED`, or why a task is not run, for each task."""
     statuses = []

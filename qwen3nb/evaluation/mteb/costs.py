@@ -1,8 +1,10 @@
 """What the tasks of an evaluation take: texts, minutes, and space."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from qwen3nb.datasets import mirror
 from qwen3nb.evaluation.mteb.availability import TO_RUN
@@ -10,6 +12,9 @@ from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.mteb.sizes import HITS, TaskPart, task_parts
 from qwen3nb.evaluation.mteb.speed import EncodingSpeed
 from qwen3nb.evaluation.run import EvaluationError
+
+if TYPE_CHECKING:
+    from mteb import AbsTask
 
 _TASK_SECONDS = 1.0  # of any task: loading and saving
 # Bytes of disk: data sets prepared by the library `datasets`, per character and candidate.
@@ -43,7 +48,7 @@ class Planned:
 
 
 def costs(
-    tasks: Sequence[Any],
+    tasks: Sequence[AbsTask],
     statuses: Sequence[str] | None = None,
     *,
     limit: int = 0,
@@ -65,7 +70,7 @@ def costs(
     return estimates
 
 
-def _cost(task: Any, status: str, limit: int, speeds: Sequence[EncodingSpeed]) -> Planned:
+def _cost(task: AbsTask, status: str, limit: int, speeds: Sequence[EncodingSpeed]) -> Planned:
     parts: list[TaskPart] = []
     problem = ""
     try:

@@ -9,6 +9,8 @@ MTEB's main score: a task fails unless the two implementations agree to 1e-5.
     results/mteb/results/<model>/<revision>/checksums.jsonl     ours
 """
 
+from __future__ import annotations
+
 import hashlib
 import random
 import tempfile
@@ -16,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -60,6 +62,9 @@ from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo, is_su
 from qwen3nb.utils.atomic_files import errors_naming, exclusive_lock, write_bytes
 from qwen3nb.utils.journal import noted
 
+if TYPE_CHECKING:
+    from mteb import AbsTask
+
 _MODALITIES = {"image": "images", "audio": "sound"}  # modalities of tasks, as words
 
 
@@ -67,7 +72,7 @@ _MODALITIES = {"image": "images", "audio": "sound"}  # modalities of tasks, as w
 class TaskItem:
     """An MTEB task object, limited to ``limit`` queries or rows; 0 for all."""
 
-    task: Any
+    task: AbsTask
     limit: int = 0
 
     @property
@@ -159,7 +164,7 @@ class TaskItem:
         return run.with_runs(result, scores.run, scores.qrels)
 
 
-def _clusters(task: Any, qrels: Qrels) -> dict[str, str]:
+def _clusters(task: AbsTask, qrels: Qrels) -> dict[str, str]:
     """Return the cluster of each query: as the task says, or by its only relevant document."""
     cluster_of = getattr(task, "clusters", None)
     if cluster_of is None:
@@ -186,7 +191,7 @@ class _MTEBEvaluation:
 
 
 def _evaluate_by_mteb(
-    model: LoadedModel, task: Any, results_folder: Path | None, batch_size: int
+    model: LoadedModel, task: AbsTask, results_folder: Path | None, batch_size: int
 ) -> _MTEBEvaluation:
     """Let MTEB evaluate a model; its result is kept in ``results_folder``, if any."""
     import mteb
@@ -241,7 +246,7 @@ def _search_model(model: LoadedModel) -> Any:
     return model
 
 
-def load_task(task: Any, revision: str = "") -> None:
+def load_task(task: AbsTask, revision: str = "") -> None:
     """Load a task's data from the mirror or the hub; reload data of another revision.
 
     Raises:
@@ -269,7 +274,7 @@ def load_task(task: Any, revision: str = "") -> None:
             )
 
 
-def _check_parts(task: Any) -> None:
+def _check_parts(task: AbsTask) -> None:
     """Raise EvaluationError if a split or a subset to evaluate is missing or empty.
 
     Some loaders read all subsets at once, and don't notice that one is missing.
@@ -283,7 +288,7 @@ def _check_parts(task: Any) -> None:
         )
 
 
-def data_counts(task: Any) -> dict[str, int]:
+def data_counts(task: AbsTask) -> dict[str, int]:
     """Count irregularities of a loaded search task, such as missing judged documents.
 
     Raises:

@@ -17,11 +17,13 @@ The main metric is MTEB's main score. If it cannot be computed from the columns 
 score such as ``p-MRR``), the record has MTEB's value, without an interval.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from qwen3nb.datasets.mirror import load_here
 from qwen3nb.evaluation.mteb.select import choose_tasks
@@ -31,6 +33,9 @@ from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.metrics.retrieval import rank_documents, recorded_measures, score_run
 from qwen3nb.models.search.mteb_rows import joined_query
 from qwen3nb.records.record import Part, TaskInfo
+
+if TYPE_CHECKING:
+    from mteb import AbsTask
 
 _AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 _TOP_DEPTH = 10  # documents per query in a record
@@ -112,7 +117,7 @@ def metrics_of(kind: str) -> tuple[str, ...]:
     return tuple(metrics)
 
 
-def task_slices(task: Any) -> list[Slice]:
+def task_slices(task: AbsTask) -> list[Slice]:
     """Return the evaluated splits and subsets of a loaded task."""
     has_one_slice = len(task.eval_splits) == 1 and list(task.hf_subsets) == ["default"]
     slices = []
@@ -126,7 +131,7 @@ def task_slices(task: Any) -> list[Slice]:
     return slices
 
 
-def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskScores:
+def score_task(task: AbsTask, predicted: Mapping[str, Any], outcome: Any) -> TaskScores:
     """Score a loaded MTEB task from its predictions, by subset and split, and its ``TaskResult``.
 
     Raises:
@@ -179,7 +184,7 @@ def _entries(outcome: Any) -> dict[tuple[str, str], Mapping[str, Any]]:
 
 
 def _aggregates(
-    task: Any,
+    task: AbsTask,
     slices: Sequence[Slice],
     per_query: QueryScores,
     metrics: Metrics,
@@ -208,7 +213,7 @@ def _aggregates(
 
 
 def _parts(
-    task: Any,
+    task: AbsTask,
     slices: Sequence[Slice],
     per_query: QueryScores,
     metric: Metric | None,
@@ -237,7 +242,7 @@ def _parts(
     return tuple(parts)
 
 
-def _unit(task: Any) -> str:
+def _unit(task: AbsTask) -> str:
     """Return what the scores of a task are counted in."""
     if by_reader(task):
         return "readers"
@@ -247,7 +252,7 @@ def _unit(task: Any) -> str:
     return "items"
 
 
-def _size(task: Any, slices: Sequence[Slice]) -> dict[str, int]:
+def _size(task: AbsTask, slices: Sequence[Slice]) -> dict[str, int]:
     """Return the numbers of documents and queries, of pairs or of texts."""
     if all(_is_search(part.data) for part in slices):
         return {
@@ -260,7 +265,9 @@ def _size(task: Any, slices: Sequence[Slice]) -> dict[str, int]:
     return {unit: sum(_number_of_items(task, part.data) for part in slices)}
 
 
-def _values(task: Any, part: Slice, predictions: Any, scores: Any) -> dict[str, dict[str, float]]:
+def _values(
+    task: AbsTask, part: Slice, predictions: Any, scores: Any
+) -> dict[str, dict[str, float]]:
     """Return the columns of a task that is not a search; none if only MTEB can score it."""
     match task.metadata.type:
         case "STS" if predictions and "score" in part.data.column_names:
@@ -292,7 +299,7 @@ def _numbers(values: Any) -> Iterator[float]:
         yield float(values)
 
 
-def _judged_run(task: Any, part: Slice, rankings: Any) -> tuple[Any, Any]:
+def _judged_run(task: AbsTask, part: Slice, rankings: Any) -> tuple[Any, Any]:
     """Return the judgements and rankings scored by MTEB.
 
     Some tasks exclude the document with the query's own id. Others merge the queries of one user:
@@ -321,12 +328,12 @@ def _without_document(document: str, scores: Mapping[str, float]) -> dict[str, f
     return {name: score for name, score in scores.items() if name != document}
 
 
-def by_reader(task: Any) -> bool:
+def by_reader(task: AbsTask) -> bool:
     """Return whether the queries of one user, such as ``7_0`` and ``7_1``, are merged."""
     return str(task.metadata.main_score).startswith("max_over_subqueries_")
 
 
-def _metrics(task: Any) -> tuple[Metrics, str]:
+def _metrics(task: AbsTask) -> tuple[Metrics, str]:
     """Return the metrics computed from the columns, and the name of the main metric.
 
     For a search, the main metric is ours if available, such as ``MAP@1000``.
@@ -348,7 +355,9 @@ def _metrics(task: Any) -> tuple[Metrics, str]:
     return {measure: Metric("mean", (measure,)) for measure in measures}, main
 
 
-def _check_agreement(task: Any, score: Aggregate, score_of_mteb: float, *, on: str = "") -> None:
+def _check_agreement(
+    task: AbsTask, score: Aggregate, score_of_mteb: float, *, on: str = ""
+) -> None:
     if score.how == REPORTED:
         return
     agrees = score.value is not None and abs(score.value - score_of_mteb) <= _AGREEMENT
@@ -364,7 +373,7 @@ def _is_search(data: Any) -> bool:
     return isinstance(data, Mapping) and "corpus" in data
 
 
-def _number_of_items(task: Any, data: Any) -> int:
+def _number_of_items(task: AbsTask, data: Any) -> int:
     """Return the number of queries, or of rows; lists in a row count by their items."""
     if _is_search(data):
         return len(data["queries"])

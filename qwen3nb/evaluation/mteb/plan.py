@@ -5,9 +5,11 @@ missing. `preflight` then times the model and compares the needs of the run with
 size of tasks is in `sizes`, the speed of a model in `speed`, and memory and disk in `resources`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from qwen3nb.datasets import mirror
 from qwen3nb.evaluation.mteb.availability import TO_RUN, PreflightError, task_statuses
@@ -25,6 +27,9 @@ from qwen3nb.models.capabilities import LoadedModel, encodes, searches
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.searcher import Searcher
 from qwen3nb.utils.hardware import available_memory, cores, peak_memory, resident_memory
+
+if TYPE_CHECKING:
+    from mteb import AbsTask
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class Preflight:
 
 def preflight(
     model: LoadedModel,
-    tasks: Sequence[Any],
+    tasks: Sequence[AbsTask],
     run: Run,
     *,
     limit: int = 0,

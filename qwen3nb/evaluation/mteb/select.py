@@ -1,5 +1,7 @@
 """Select MTEB tasks by name, type, language, benchmark or tier, and limit their size."""
 
+from __future__ import annotations
+
 import copy
 import difflib
 import hashlib
@@ -9,13 +11,16 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.imports import load_library
+
+if TYPE_CHECKING:
+    from mteb import AbsTask
 
 # Parameters of `choose_tasks` that a notebook has.
 SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "subsets")
@@ -26,7 +31,7 @@ _NOUNS = {"eval_splits": "split", "hf_subsets": "subset", "languages": "language
 _TYPES_WITH_LISTS = ("Clustering", "PairClassification")  # types whose rows may hold lists of texts
 
 
-def tier_tasks(tier: str) -> list[Any]:
+def tier_tasks(tier: str) -> list[AbsTask]:
     """Return the MTEB task objects of a tier, in the order of `Tier.task_keys`, without data.
 
     Tasks of MTEB's benchmarks are restricted as by MTEB.
@@ -45,16 +50,16 @@ def tier_tasks(tier: str) -> list[Any]:
     return sorted(split_groups(tasks), key=lambda task: order.index(task_key(task)))
 
 
-def split_groups(tasks: Iterable[Any]) -> list[Any]:
+def split_groups(tasks: Iterable[AbsTask]) -> list[AbsTask]:
     """Replace tasks that consist of others by their parts; keep the first of equal keys."""
-    unique: dict[str, Any] = {}
+    unique: dict[str, AbsTask] = {}
     for task in tasks:
         for part in getattr(task.metadata, "tasks", None) or [task]:
             unique.setdefault(task_key(part), part)
     return list(unique.values())
 
 
-def task_key(task: Any, *, limit: int = 0) -> str:
+def task_key(task: AbsTask, *, limit: int = 0) -> str:
     """Return the name of a task with its selection; see `qwen3nb.records.TaskInfo.key`."""
     name = str(task.metadata.name)
     part = selection(task, limit=limit)
@@ -63,7 +68,7 @@ def task_key(task: Any, *, limit: int = 0) -> str:
     return f"{name}-{part}"
 
 
-def selection(task: Any, *, limit: int = 0) -> str:
+def selection(task: AbsTask, *, limit: int = 0) -> str:
     """Return the evaluated part of a task: subsets, splits and limit; empty for all of it.
 
     >>> import mteb
@@ -86,7 +91,7 @@ def selection(task: Any, *, limit: int = 0) -> str:
     return f"{text[:_MAX_SELECTION]}-{digest[:8]}"
 
 
-def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
+def suite_tasks(*, tier: str, tasks: Iterable[AbsTask] | str | None) -> list[AbsTask]:
     """Return the task objects to evaluate, with aggregate tasks split into parts."""
     if isinstance(tasks, str):
         tasks = split_names(tasks) or None
@@ -95,7 +100,7 @@ def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
     return split_groups(_find_task(task) if isinstance(task, str) else task for task in tasks)
 
 
-def check_types(types: Iterable[str], tasks: Iterable[Any]) -> list[str]:
+def check_types(types: Iterable[str], tasks: Iterable[AbsTask]) -> list[str]:
     """Return the ``types`` that none of the tasks has; refuse one that MTEB does not know."""
     present = {task.metadata.type for task in tasks}
     absent_types = [name for name in types if name not in present]
@@ -113,7 +118,7 @@ def choose_tasks(
     benchmark: str = "",
     splits: str | Sequence[str] = (),
     subsets: str | Sequence[str] = (),
-) -> list[Any]:
+) -> list[AbsTask]:
     """Return the MTEB task objects that the arguments select, without loading data.
 
     Conditions are combined. A task without any of the languages, splits or subsets is left out, and
@@ -159,7 +164,7 @@ def _as_list(names: str | Sequence[str]) -> list[str]:
     return list(names)
 
 
-def _candidates(tier: str, names: Sequence[str], benchmark: str) -> tuple[list[Any], str]:
+def _candidates(tier: str, names: Sequence[str], benchmark: str) -> tuple[list[AbsTask], str]:
     """Return the tasks of a benchmark, of names, of a tier or of all of MTEB, and their origin."""
     mteb = load_library("mteb")
     names_tasks = bool(names) and names != [ALL]
@@ -177,7 +182,9 @@ def _candidates(tier: str, names: Sequence[str], benchmark: str) -> tuple[list[A
     return list(mteb.get_tasks()), " ".join(names) or "MTEB"
 
 
-def _tasks_with(attribute: str, values: Sequence[str], tasks: list[Any], origin: str) -> list[Any]:
+def _tasks_with(
+    attribute: str, values: Sequence[str], tasks: list[AbsTask], origin: str
+) -> list[AbsTask]:
     """Return the tasks with any of these splits, subsets or languages; all if none are given.
 
     Raises:
@@ -194,8 +201,8 @@ def _tasks_with(attribute: str, values: Sequence[str], tasks: list[Any], origin:
 
 
 def _narrowed(
-    task: Any, languages: Sequence[str], splits: Sequence[str], subsets: Sequence[str]
-) -> Any:
+    task: AbsTask, languages: Sequence[str], splits: Sequence[str], subsets: Sequence[str]
+) -> AbsTask:
     """Return a new task object, restricted further than ``task``."""
     names = list(task.hf_subsets)
     if subsets:
@@ -214,12 +221,12 @@ def _narrowed(
     return narrowed
 
 
-def _languages_of(task: Any, subset: str) -> set[str]:
+def _languages_of(task: AbsTask, subset: str) -> set[str]:
     """Return the three-letter codes of a subset's languages."""
     return {code.split("-")[0] for code in task.metadata.hf_subsets_to_langscripts[subset]}
 
 
-def _find_task(name: str) -> Any:
+def _find_task(name: str) -> AbsTask:
     if name.startswith(_BUILT_IN):
         from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 
@@ -278,7 +285,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def limited(task: Any, limit: int) -> Iterator[None]:
+def limited(task: AbsTask, limit: int) -> Iterator[None]:
     """Reduce a loaded MTEB task to at most ``limit`` items of each kind inside the block.
 
     For search tasks, these are queries and documents; documents judged for these queries, or listed
@@ -297,7 +304,7 @@ def limited(task: Any, limit: int) -> Iterator[None]:
         task.dataset = whole_data
 
 
-def _sample(data: Any, limit: int, *, task: Any) -> Any:
+def _sample(data: Any, limit: int, *, task: AbsTask) -> Any:
     """Return ``data`` of a subset or split with the evaluated splits subsampled."""
     import datasets
 

@@ -4,17 +4,22 @@ Sizes are MTEB's published statistics of the selected splits and subsets. Texts 
 and of local copies smaller than published, are counted.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
 from itertools import chain, repeat
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qwen3nb.datasets import mirror
 from qwen3nb.evaluation.mteb.evaluate import load_task
 from qwen3nb.evaluation.mteb.select import limited, quiet
 from qwen3nb.records.record import is_substitute
+
+if TYPE_CHECKING:
+    from mteb import AbsTask
 
 _CHECKED = 10**8  # bytes of a copy that is loaded before a run, or less
 HITS = 1000  # documents of each query, as MTEB asks for
@@ -44,7 +49,7 @@ _NO_TEXTS = Column(0.0, 0.0)
 class TaskPart:
     """The size of a split of a subset of a task, as published or counted."""
 
-    task: Any
+    task: AbsTask
     columns: Mapping[str, Column]  # its texts, by name
     queries: int = 0
     candidates: int = 0  # of all queries; 0 if they search the whole corpus
@@ -116,7 +121,7 @@ class TaskPart:
         return 0.0
 
 
-def task_parts(task: Any, limit: int, *, read: bool) -> list[TaskPart]:
+def task_parts(task: AbsTask, limit: int, *, read: bool) -> list[TaskPart]:
     """Return the sizes of the evaluated splits and subsets; none if they are unknown.
 
     If ``read``, loaded and built-in data are counted, and local copies that are no published
@@ -147,7 +152,7 @@ def task_parts(task: Any, limit: int, *, read: bool) -> list[TaskPart]:
     return published
 
 
-def _sizes(task: Any, statistics: Mapping[str, Any]) -> Iterator[TaskPart]:
+def _sizes(task: AbsTask, statistics: Mapping[str, Any]) -> Iterator[TaskPart]:
     """Yield the size of each selected split and subset, from MTEB's statistics by split."""
     numbers_trained: list[int] = []
     if _learns(task):
@@ -163,7 +168,7 @@ def _sizes(task: Any, statistics: Mapping[str, Any]) -> Iterator[TaskPart]:
 
 
 def _part(
-    task: Any, subset: Mapping[str, Any], columns: Mapping[str, Column], trained: int
+    task: AbsTask, subset: Mapping[str, Any], columns: Mapping[str, Column], trained: int
 ) -> TaskPart:
     queries = columns.get("queries", _NO_TEXTS).texts
     candidates = subset.get("top_ranked_statistics") or {}
@@ -204,7 +209,7 @@ def _labels(subset: Mapping[str, Any]) -> int:
     return labels
 
 
-def _selected(task: Any, statistics: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+def _selected(task: AbsTask, statistics: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     """Return the statistics of the selected subsets in those of a split."""
     split = statistics or {}
     subsets = split.get("hf_subset_descriptive_stats") or {}
@@ -212,11 +217,11 @@ def _selected(task: Any, statistics: Mapping[str, Any] | None) -> list[Mapping[s
     return selected or [split]
 
 
-def _learns(task: Any) -> bool:
+def _learns(task: AbsTask) -> bool:
     return bool(task.metadata.type == "Classification")
 
 
-def _counted(task: Any) -> dict[str, Any]:
+def _counted(task: AbsTask) -> dict[str, Any]:
     """Return the statistics of a loaded task by split, as MTEB publishes them.
 
     MTEB has no public method that counts without writing to its own folder.

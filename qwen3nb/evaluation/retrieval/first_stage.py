@@ -94,7 +94,7 @@ def first_stage(
     if len(run.scores) == 0:
         raise DataError(f"{collection.name}: the first stage {label} found no documents")
     documents_per_query = np.diff(run.offsets)
-    counts[NOTHING_FOUND] = np.count_nonzero(documents_per_query == 0)
+    counts[NOTHING_FOUND] = int(np.count_nonzero(documents_per_query == 0))
     return cached_run.save(run, nonzero(counts))
 
 

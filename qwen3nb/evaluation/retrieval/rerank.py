@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from typing_extensions import Unpack
@@ -58,6 +58,9 @@ from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text
 from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.journal import Journal
 from qwen3nb.utils.progress import tqdm
+
+if TYPE_CHECKING:
+    from mteb import AbsTask
 
 # MTEB's task and the folder of official files; main metric MRR@10, as on its leaderboard.
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
@@ -177,7 +180,7 @@ def _parts_of_group(collections: Sequence[TestCollection]) -> int:
     return 0
 
 
-def _tasks_of(data: Any) -> list[Any]:
+def _tasks_of(data: Any) -> list[AbsTask]:
     """Return a task object, or the task of a name.
 
     Raises:
@@ -201,7 +204,7 @@ def _with_candidates(
     return RerankItem(collection, stage, limit, parts)
 
 
-def _load_collections(task: Any, group: str) -> list[TestCollection]:
+def _load_collections(task: AbsTask, group: str) -> list[TestCollection]:
     """Load the collections of a task, without progress bars or MTEB's own copy."""
     was_loaded = task.data_loaded
     try:

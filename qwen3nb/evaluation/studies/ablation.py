@@ -242,11 +242,14 @@ def find_trainings(folder: Path | str) -> list[TrainingVariant]:
 
 
 def ablate_trainings(
-    trainings: Sequence[TrainingVariant], **options: Unpack[AblationOptions]
+    trainings: Sequence[TrainingVariant],
+    *,
+    show_progress: bool = False,
+    **options: Unpack[AblationOptions],
 ) -> list[VariantResult[TrainingVariant]]:
     """Evaluate the last checkpoint of each training; for the options see `ablate`."""
     outcomes = []
-    for training in trainings:
+    for training in tqdm(trainings, desc="ablation", unit="training", disable=not show_progress):
         (checkpoint,) = select_checkpoints(training.folder, last=1).folders
         config = {"training_components": dict(training.components)}
         encoder = load_encoder(checkpoint, show_progress=False, **_model_options(options))
@@ -262,7 +265,7 @@ def _model_options(options: AblationOptions) -> dict[str, Any]:
 
 
 def _evaluate(
-    encoder: Encoder, config: dict[str, object], options: AblationOptions
+    encoder: Encoder, config: Mapping[str, object], options: AblationOptions
 ) -> EvaluationRun:
     """Evaluate an encoder on the tasks of a tier that have one of the types."""
     tier, types = options.get("tier", "smoke"), options.get("types", "Retrieval")
@@ -271,6 +274,6 @@ def _evaluate(
         tasks=choose_tasks(tier=tier, types=types),
         output=options.get("output") or paths.results() / "ablation",
         seed=options.get("seed", 0),
-        config=config,
+        config=dict(config),
         show_progress=False,
     )

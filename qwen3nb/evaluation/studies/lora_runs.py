@@ -8,13 +8,15 @@ Records contain configuration and seed, and ``results/<data set>.json`` next to 
 same scores in the format of the training code.
 """
 
+from __future__ import annotations
+
 import itertools
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from qwen3nb.datasets.rows import DataError, json_lines, read_settings
 from qwen3nb.evaluation.evaluate import evaluate
@@ -29,6 +31,9 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_json
+
+if TYPE_CHECKING:
+    from mteb import AbsTask
 
 log = logging.getLogger(__name__)
 # Training mode -> whether the adapter can also embed.
@@ -157,7 +162,7 @@ def evaluate_trained(
     tier: str = "",
     training: Path | str | None = None,
     base: str | Path | None = None,
-    embedding_tasks: Iterable[Any] = (),
+    embedding_tasks: Iterable[AbsTask] = (),
     **options: Unpack[AdapterOptions],
 ) -> EvaluationRun:
     """Evaluate every adapter on reranking, and those that embed on embedding tasks.
@@ -238,7 +243,7 @@ class _AdapterEvaluation:
             **self._run_options("reranking"),
         )
 
-    def on_embedding(self, tasks: list[Any]) -> EvaluationRun:
+    def on_embedding(self, tasks: list[AbsTask]) -> EvaluationRun:
         """Embed for tasks, or for those of the tier."""
         encoder = load_encoder(
             self.adapter.folder,

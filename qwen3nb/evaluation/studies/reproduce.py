@@ -84,13 +84,15 @@ def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
     """
     file = Path(__file__).parent / "published.toml"
     rows = tomllib.loads(file.read_text(encoding="utf-8"))["score"]
-    selected = [
-        Published(row["model"], task, float(value), float(row["tolerance"]), row["source"])
-        for row in rows
-        for task, value in row["values"].items()
-        if (not models or row["model"] in split_names(models))
-        and (not tasks or task in split_names(tasks))
-    ]
+    selected_models, selected_tasks = split_names(models), split_names(tasks)
+    selected = []
+    for row in rows:
+        model, tolerance, source = row["model"], float(row["tolerance"]), row["source"]
+        if models and model not in selected_models:
+            continue
+        for task, value in row["values"].items():
+            if not tasks or task in selected_tasks:
+                selected.append(Published(model, task, float(value), tolerance, source))
     if not selected:
         raise ValueError(f"no published score matches models {models!r} and tasks {tasks!r}")
     return selected
