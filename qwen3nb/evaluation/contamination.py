@@ -185,7 +185,8 @@ class _Index:
         self.lengths, self.sampled = lengths, sampled
         self._hashes = np.unique(np.concatenate(hashes))
         self._lines = np.full(len(self._hashes), _NEVER, dtype=np.int64)
-        # Most hashes of training data are not among these: a table of their first bits tells.
+        # Most hashes of training data are not among these. A table of their first bits tells so
+        # quickly: it has about 16 places for each hash.
         bits = min(28, max(16, len(self._hashes).bit_length() + 4))
         self._shift = np.uint64(64 - bits)
         self._occurs = np.zeros(1 << bits, dtype=bool)

@@ -43,15 +43,16 @@ from qwen3nb.utils.choices import check_choice
 
 Encode = Callable[[list[str], str], Vectors]  # texts and their role to vectors (N, D)
 
-_EXACT = 1e-6  # 1 - cosine that programs in float32 do not reach
-_EQUAL = 1e-5  # 1 - cosine of a text that is explained
-_NEAR_ENOUGH = 0.05  # 1 - cosine up to which numbers of fewer bits may be the reason
-_UNIT = 0.02  # by how much a length may differ from 1, in 16 bits
+_FLOAT32_ERROR = 1e-6  # 1 - cosine that programs in float32 do not reach
+_EXPLAINED_ERROR = 1e-5  # 1 - cosine of a text that is explained
+_LOW_PRECISION_ERROR = 0.05  # 1 - cosine up to which numbers of fewer bits may be the reason
+_LENGTH_TOLERANCE = 0.02  # by how much a length may differ from 1, in 16 bits
+_HALVED = 0.3  # decimal digits that an error gains if it is halved
 _MAX_CAUSES = 8
 _SPREAD = 10  # times that fewer bits may move one text more than another
 # 1 - cosine above which they are so few that they move all texts alike: 4 bits by a factor of 2.4,
 # a missing layer of all-MiniLM-L6-v2 by 4.4 to 4.8.
-_COARSE, _SPREAD_IF_COARSE = 0.02, 3.5
+_COARSE_ERROR, _SPREAD_IF_COARSE = 0.02, 3.5
 _MAX_TOKENS = 1200  # of a probe
 _MIN_TOKENS = 8  # of a maximum length that is tried
 _LENGTHS = (64, 100, 128, 200, 254, 256, 300, 384, 400, 500, 510, 512, 768, 1000, 1024)
@@ -258,12 +259,6 @@ def parity(
     errors = findings.errors(reference.base)
     is_near = bool(np.nanmax(errors) <= 1 - least)
     has_hidden_cause = any(cause.name in _HIDDEN_IN_COSINES for cause in causes)
-    cosines: dict[str, float | None] = {}
-    for probe, error in zip(probes, errors.tolist(), strict=True):
-        cosine = None
-        if not math.isnan(error):
-            cosine = 1 - error
-        cosines[f"{probe.name} ({probe.role})"] = cosine
     found_rankings = None
     if rankings:
         found_rankings = _rankings(reference.encoder, encode_there, queries)
@@ -272,11 +267,22 @@ def parity(
         name,
         same=is_near and not has_hidden_cause,
         causes=causes,
-        cosines=cosines,
+        cosines=_cosines(probes, errors),
         explained=1 - float(np.nanmax(findings.errors(setup))),
         least=least,
         rankings=found_rankings,
     )
+
+
+def _cosines(probes: Sequence[Probe], errors: Array) -> dict[str, float | None]:
+    """Return the cosine of each probe by its name and role; None for no vector."""
+    cosines: dict[str, float | None] = {}
+    for probe, error in zip(probes, errors.tolist(), strict=True):
+        cosine = None
+        if not math.isnan(error):
+            cosine = 1 - error
+        cosines[f"{probe.name} ({probe.role})"] = cosine
+    return cosines
 
 
 def _probe_vectors(encode: Encode, probes: Sequence[Probe]) -> Vectors:
@@ -431,12 +437,10 @@ class _Findings:
     def __init__(
         self, reference: _Reference, probes: Sequence[Probe], other_vectors: Vectors, where: Any
     ) -> None:
-        self.reference, self.probes, self.other_vectors, self.where = (
-            reference,
-            probes,
-            other_vectors,
-            where,
-        )
+        self.reference = reference
+        self.probes = probes
+        self.other_vectors = other_vectors
+        self.where = where
         names = [probe.name for probe in probes]
         self.is_plain = np.isin(names, ("sentence", "word", "question"))
         self.is_long = np.isin(names, "long")
@@ -474,7 +478,7 @@ class _Findings:
         elif dimension > our_dimension:
             yield Cause("another model", detail)
         lengths = np.linalg.norm(self.other_vectors, axis=1)
-        have_length_1 = bool(np.nanmax(np.abs(lengths - 1)) < _UNIT)
+        have_length_1 = bool(np.nanmax(np.abs(lengths - 1)) < _LENGTH_TOLERANCE)
         if have_length_1 and not self.reference.encoder.normalize:
             yield Cause("normalisation", "lengths are 1, ours are not")
         elif not have_length_1 and self.reference.encoder.normalize:
@@ -501,14 +505,14 @@ class _Findings:
         """
         setup = self.reference.base
         changes: list[Change] = []
-        while np.nanmax(self.errors(setup)) > _EQUAL and len(changes) < _MAX_CAUSES:
+        while np.nanmax(self.errors(setup)) > _EXPLAINED_ERROR and len(changes) < _MAX_CAUSES:
             change = self._best_change(setup)
             if change is None:
                 break
             setup = change.applied(setup)
             changes.append(change)
         typical_errors = self.typical_errors(self.errors(setup))
-        if min(typical_errors.values()) > _NEAR_ENOUGH:
+        if min(typical_errors.values()) > _LOW_PRECISION_ERROR:
             return self.reference.base, []
         return self._without_needless(setup, changes)
 
@@ -530,12 +534,14 @@ class _Findings:
         It must gain a decimal digit in all, and halve the error of half of the probes that it
         moves.
         """
-        most_digits, best = 1.0, None
+        best = None
+        most_digits = 1.0
         for change in self._changes(setup):
-            gains = self._gains(setup, change.applied(setup))
-            gains_of_moved = gains[np.abs(gains) > 1e-3]
-            if gains.sum() > most_digits and np.median(gains_of_moved) > 0.3:  # log10(2)
-                most_digits, best = float(gains.sum()), change
+            digits = self._gains(setup, change.applied(setup))
+            is_moved = np.abs(digits) > 1e-3
+            if digits.sum() > most_digits and np.median(digits[is_moved]) > _HALVED:
+                best = change
+                most_digits = float(digits.sum())
         return best
 
     def _gains(self, first: Setup, second: Setup) -> Array:
@@ -602,7 +608,7 @@ class _Findings:
             return
         errors = self.errors(setup)
         error_of_short = np.nanmedian(errors[~self.is_long])
-        differs = errors[self.is_long] > 2 * error_of_short + _EQUAL
+        differs = errors[self.is_long] > 2 * error_of_short + _EXPLAINED_ERROR
         if not differs.any():
             return
         near_ours = range(our_length - 2, our_length + 3)
@@ -622,24 +628,26 @@ class _Findings:
         errors = self.errors(setup)
         error_by_role = self.typical_errors(errors)
         typical_error = min(error_by_role.values())
-        if typical_error > _NEAR_ENOUGH:
+        if typical_error > _LOW_PRECISION_ERROR:
             detail = f"cosine {1 - typical_error:.2f} at best, or too many causes"
             yield Cause("another model", detail)
             return
         is_unexplained = np.ones_like(self.is_long)
         worse_role = max(error_by_role, key=error_by_role.__getitem__)
-        only_one_role_differs = typical_error < _EQUAL < error_by_role[worse_role] / _SPREAD
+        only_one_role_differs = (
+            typical_error < _EXPLAINED_ERROR < error_by_role[worse_role] / _SPREAD
+        )
         if only_one_role_differs:
             yield Cause(f"{worse_role} prompt", "another text, which is not found")
             is_unexplained = self.roles != worse_role
-        if typical_error > _EXACT:
+        if typical_error > _FLOAT32_ERROR:
             short_errors = errors[is_unexplained & ~self.is_long]
             cause = self._uneven_error(short_errors, typical_error)
             if cause is not None:
                 yield cause
                 return
             yield self._precision(setup, typical_error, load_in_bfloat16())
-        far_more_than_typical = errors > max(_EQUAL, 30 * typical_error)
+        far_more_than_typical = errors > max(_EXPLAINED_ERROR, 30 * typical_error)
         yield from self._untried_causes(is_unexplained & far_more_than_typical)
 
     def _untried_causes(self, is_unexplained: NDArray[np.bool_]) -> Iterator[Cause]:
@@ -662,7 +670,7 @@ class _Findings:
             return Cause("quantised activations", f"{rounding}, of fixed ranges; {what_is_left}")
         if high > _SPREAD * low:
             return Cause("several causes", f"or int8 of fixed ranges; {what_is_left}")
-        if typical_error > _COARSE and high > _SPREAD_IF_COARSE * low:
+        if typical_error > _COARSE_ERROR and high > _SPREAD_IF_COARSE * low:
             return Cause("another model", f"or a part of ours; {what_is_left}")
         return None
 

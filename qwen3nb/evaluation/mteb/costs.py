@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _TASK_SECONDS = 1.0  # of any task: loading and saving
 # Bytes of disk: data sets prepared by the library `datasets`, per character and candidate.
-_PREPARED, _PREPARED_HIT = 1.5, 100
+_BYTES_PER_CHARACTER, _BYTES_PER_CANDIDATE = 1.5, 100
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,9 @@ def _cost(task: AbsTask, status: str, limit: int, speeds: Sequence[EncodingSpeed
         name = task_key(task, limit=limit)
     prepared = 0.0
     if not mirror.is_prepared(task):
-        prepared = _PREPARED_HIT * candidates + _PREPARED * sum(part.characters for part in parts)
+        prepared = _BYTES_PER_CANDIDATE * candidates + _BYTES_PER_CHARACTER * sum(
+            part.characters for part in parts
+        )
     return Planned(
         task=name,
         type=task.metadata.type,

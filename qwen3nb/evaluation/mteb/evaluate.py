@@ -12,6 +12,7 @@ MTEB's main score: a task fails unless the two implementations agree to 1e-5.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 import tempfile
 from collections import Counter
@@ -266,8 +267,8 @@ def load_task(task: AbsTask, revision: str = "") -> None:
         return
     task.convert_v1_dataset_format_to_v2(num_proc=None)
     if task.metadata.type == "Reranking":
-        parts = [data for subset in task.dataset.values() for data in subset.values()]
-        if not all(part["top_ranked"] for part in parts):
+        splits = itertools.chain.from_iterable(subset.values() for subset in task.dataset.values())
+        if not all(split["top_ranked"] for split in splits):
             raise EvaluationError(
                 f"{task.metadata.name}: the candidates of this reranking task did not load; "
                 "without them MTEB would search the whole corpus"

@@ -20,7 +20,7 @@ score such as ``p-MRR``), the record has MTEB's value, without an interval.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -269,23 +269,31 @@ def _values(
     task: AbsTask, part: Slice, predictions: Any, scores: Any
 ) -> dict[str, dict[str, float]]:
     """Return the columns of a task that is not a search; none if only MTEB can score it."""
-    match task.metadata.type:
-        case "STS" if predictions and "score" in part.data.column_names:
-            return {
-                "cosine": numbered(predictions["cosine_scores"]),
-                "gold": numbered(part.data["score"]),
-            }
-        case "Classification" if predictions and task.label_column_name in part.data.column_names:
-            shares = []
-            for row, label in enumerate(part.data[task.label_column_name]):
-                correct = sum(repetition[row] == label for repetition in predictions)
-                shares.append(correct / len(predictions))
-            return {"accuracy": numbered(shares)}
-        case "Clustering":
-            values = list(_numbers(scores.get("v_measures")))
-            if values:
-                return {"v_measure": numbered(values, digits=2)}
+    kind = task.metadata.type
+    if kind == "Clustering":
+        values = list(_numbers(scores.get("v_measures")))
+        if not values:
+            return {}
+        return {"v_measure": numbered(values, digits=2)}
+    if kind not in PREDICTED_TYPES or not predictions:
+        return {}
+    rows = part.data
+    if kind == "STS" and "score" in rows.column_names:
+        cosines = numbered(predictions["cosine_scores"])
+        return {"cosine": cosines, "gold": numbered(rows["score"])}
+    if kind == "Classification" and task.label_column_name in rows.column_names:
+        labels = rows[task.label_column_name]
+        return {"accuracy": numbered(_shares_correct(predictions, labels))}
     return {}
+
+
+def _shares_correct(repetitions: Sequence[Any], labels: Iterable[Any]) -> list[float]:
+    """Return the share of repetitions that predict the label of each row."""
+    shares = []
+    for row, label in enumerate(labels):
+        correct = sum(predictions[row] == label for predictions in repetitions)
+        shares.append(correct / len(repetitions))
+    return shares
 
 
 def _numbers(values: Any) -> Iterator[float]:
@@ -311,12 +319,19 @@ def _judged_run(task: AbsTask, part: Slice, rankings: Any) -> tuple[Any, Any]:
     }
     if task.ignore_identical_ids:
         rankings = {query: _without_document(query, scores) for query, scores in rankings.items()}
-    if not by_reader(task):
-        return judgements, rankings
+    if by_reader(task):
+        return _merged_by_reader(judgements, rankings)
+    return judgements, rankings
+
+
+def _merged_by_reader(
+    judgements: Mapping[str, Any], rankings: Mapping[str, Mapping[str, float]]
+) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+    """Merge the queries of each reader, such as ``7_0`` and ``7_1`` of the reader ``7``."""
     judgements_by_reader: dict[str, Any] = {}
     best_by_reader: dict[str, dict[str, float]] = {}
     for query, grades in judgements.items():
-        reader, _, _ = query.rpartition("_")  # of ``7_1``, it is ``7``
+        reader, _, _ = query.rpartition("_")
         judgements_by_reader[reader] = grades
         best_scores = best_by_reader.setdefault(reader, {})
         for document, score in rankings.get(query, {}).items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from qwen3nb.datasets import mirror
 from qwen3nb.evaluation.mteb.availability import TO_RUN, PreflightError, task_statuses
@@ -104,25 +104,31 @@ def preflight(
         speeds = measure_speeds(
             model, batch_size=run.batch_size, tokens_per_second=tokens_per_second
         )
-        are_weightless = all(part.source.kind.weightless for part in searchers)
-        if encoders or not are_weightless:
+        if encoders or not all(part.source.kind.weightless for part in searchers):
             batch = max(0, peak_memory() - loaded)
-    planned = costs(tasks, statuses, limit=limit, speeds=speeds)
+    estimates = costs(tasks, statuses, limit=limit, speeds=speeds)
     free = available_memory() + max(0, resident_memory() - loaded)
-    needs = {task.task: task_memory(task, encoders, batch, searchers) for task in planned}
-    left_out = too_large(planned, needs, free)
-    planned = [_with_reason(task, left_out) for task in planned]
-    to_run = [task for task in planned if task.status == TO_RUN]
-    name, largest = "a batch", batch
+    needs = {task.task: task_memory(task, encoders, batch, searchers) for task in estimates}
+    left_out = too_large(estimates, needs, free)
+    estimates = [_with_reason(task, left_out) for task in estimates]
+    to_run = [task for task in estimates if task.status == TO_RUN]
+    largest = _Need("a batch", batch)
     if to_run:
-        name, largest = _largest_need(to_run, needs)
+        largest = _largest_need(to_run, needs)
     checks = (
-        memory_check(largest, name, loaded=loaded, free=free),
+        memory_check(largest.size, largest.name, loaded=loaded, free=free),
         disk_check(to_run, encoders, searchers, fresh=run.fresh),
     )
     has_gpu = any(part.device.startswith("cuda") for part in model.parts)
-    gpu = has_gpu or tokens_per_second > 0
-    return Preflight(tuple(planned), checks, gpu=gpu, left_out=left_out)
+    is_for_gpu = has_gpu or tokens_per_second > 0
+    return Preflight(tuple(estimates), checks, gpu=is_for_gpu, left_out=left_out)
+
+
+class _Need(NamedTuple):
+    """What needs memory, and its bytes."""
+
+    name: str
+    size: int
 
 
 def _with_reason(task: Planned, reasons: Mapping[str, str]) -> Planned:
@@ -132,8 +138,8 @@ def _with_reason(task: Planned, reasons: Mapping[str, str]) -> Planned:
     return replace(task, status=reasons[task.task], minutes=None)
 
 
-def _largest_need(tasks: Sequence[Planned], needs: Mapping[str, int]) -> tuple[str, int]:
-    """Return the task that needs most memory, and its bytes."""
+def _largest_need(tasks: Sequence[Planned], needs: Mapping[str, int]) -> _Need:
+    """Return the task that needs most memory; of equal needs, the last name."""
     names = [task.task for task in tasks]
-    largest = max(names, key=lambda name: (needs[name], name))
-    return largest, needs[largest]
+    name = max(names, key=lambda name: (needs[name], name))
+    return _Need(name, needs[name])

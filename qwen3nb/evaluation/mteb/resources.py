@@ -13,11 +13,11 @@ from qwen3nb.vectors.cache import bytes_per_vector, cache_folder, cache_limit
 from qwen3nb.vectors.encode_file import block_size
 
 # Bytes of memory.
-_HIT = 256  # the score of a document by name, in MTEB's run and in a copy of it
-_CANDIDATE = 320  # a candidate of a query, and its judgement
-_QUERY = 4096  # a query with its scores
-_NAME = 130  # the id of a document
-_COPIES = 4  # of a block of vectors: as encoded, in order, and scaled in float64
+_BYTES_PER_HIT = 256  # the score of a document by name, in MTEB's run and in a copy of it
+_BYTES_PER_CANDIDATE = 320  # a candidate of a query, and its judgement
+_BYTES_PER_QUERY = 4096  # a query with its scores
+_BYTES_PER_ID = 130  # the id of a document
+_COPIES_OF_BLOCK = 4  # of a block of vectors: as encoded, in order, and scaled in float64
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,17 @@ def task_memory(
     if not task.documents:
         return batch + 3 * vector * (task.texts or 0)
     vectors_at_once = min(task.documents, block_size(width))
-    vectors = vector * (_COPIES * vectors_at_once + 3 * task.queries)
+    vectors = vector * (_COPIES_OF_BLOCK * vectors_at_once + 3 * task.queries)
     number_of_hits = task.hits
     if task.candidates and not encoders:  # searchers give no score to some candidates
         share = max(searcher.matched_share for searcher in searchers)
         number_of_hits = int(number_of_hits * share)
-    hits = _HIT * number_of_hits
-    ids = _CANDIDATE * task.candidates + _QUERY * task.queries + _NAME * task.documents
+    hits = _BYTES_PER_HIT * number_of_hits
+    ids = (
+        _BYTES_PER_CANDIDATE * task.candidates
+        + _BYTES_PER_QUERY * task.queries
+        + _BYTES_PER_ID * task.documents
+    )
     index = sum(searcher.index_memory(task.characters) for searcher in searchers)
     return batch + vectors + hits + ids + index
 
@@ -100,12 +104,9 @@ def disk_check(
     limit = cache_limit(cache_folder())
     not_stored = max(0, parts["vectors"] - limit)
     size = sum(parts.values()) - not_stored
-    amounts = [f"{part / GB:,.1f} of {name}" for name, part in parts.items() if part]
-    needed = f"{size / GB:,.1f} GB"
-    if amounts:
-        needed += f": {', '.join(amounts)}"
+    text = _disk_text(size, parts)
     if not_stored:
-        needed += f"; --cache-limit keeps {limit / GB:,.1f} of vectors"
+        text += f"; --cache-limit keeps {limit / GB:,.1f} of vectors"
     problem = ""
     if size > free:
         problem = (
@@ -113,29 +114,44 @@ def disk_check(
             "free; run with --no-cache, or set QWEN3NB_CACHE to a folder on a larger disk, or "
             "--cache-limit to what may be kept"
         )
-    return ResourceCheck("disk", needed, f"{free / GB:.1f} GB", problem, parts)
+    return ResourceCheck("disk", text, f"{free / GB:.1f} GB", problem, parts)
+
+
+def _disk_text(size: int, parts: Mapping[str, int]) -> str:
+    """Return the needed gigabytes, and what they are for."""
+    text = f"{size / GB:,.1f} GB"
+    amounts = [f"{part / GB:,.1f} of {name}" for name, part in parts.items() if part]
+    if amounts:
+        text += f": {', '.join(amounts)}"
+    return text
 
 
 def _vector_bytes(tasks: Sequence[Planned], encoders: Sequence[Encoder], *, fresh: bool) -> int:
     """Return the bytes of vectors to be cached; each data set counts once."""
-    names = {task.task for task in tasks}
-    texts: dict[str, int] = {}  # by data set
-    for task in tasks:
-        # Hard negatives are part of the full corpus, which has another id.
-        full_task = task.task.removesuffix("HardNegatives")
-        if full_task != task.task and full_task in names:
-            continue
-        texts[task.dataset] = max(texts.get(task.dataset, 0), task.texts or 0)
-    total = sum(texts.values())
+    texts = _distinct_texts(tasks)
     size = 0
     for encoder in encoders:
         if encoder.cache is None:
             continue
-        to_store = total
+        vectors = texts
         if not fresh:
-            to_store = max(0, total - len(encoder.cache))
-        size += to_store * bytes_per_vector(encoder.width, half=encoder.cache.half)
+            vectors = max(0, texts - len(encoder.cache))
+        size += vectors * bytes_per_vector(encoder.width, half=encoder.cache.half)
     return size
+
+
+def _distinct_texts(tasks: Sequence[Planned]) -> int:
+    """Return the number of texts of all data sets."""
+    names = {task.task for task in tasks}
+    texts_by_data_set: dict[str, int] = {}
+    for task in tasks:
+        # Hard negatives are part of the full corpus, which has another id.
+        full_task = task.task.removesuffix("HardNegatives")
+        is_part_of_another = full_task != task.task and full_task in names
+        if not is_part_of_another:
+            texts = texts_by_data_set.get(task.dataset, 0)
+            texts_by_data_set[task.dataset] = max(texts, task.texts or 0)
+    return sum(texts_by_data_set.values())
 
 
 def _prepared_bytes(tasks: Sequence[Planned]) -> int:

@@ -21,13 +21,15 @@ from qwen3nb.records.record import is_substitute
 if TYPE_CHECKING:
     from mteb import AbsTask
 
-_CHECKED = 10**8  # bytes of a copy that is loaded before a run, or less
+_MAX_BYTES_CHECKED = 10**8  # bytes of a copy that is loaded before a run, or less
 HITS = 1000  # documents of each query, as MTEB asks for
 # Seconds of a core, measured on an AMD EPYC (family 25, model 17).
-_READ = 1.5e-5  # a document
-_SCORED = 5e-6  # a hit or a candidate
-_TRAINED, _TESTED = 5e-5, 2.1e-4  # a training or test row in one of a classifier's experiments
-_CLUSTERING, _CLUSTER = 0.08, 0.002  # a clustering, and each of its labels
+_SECONDS_PER_DOCUMENT = 1.5e-5  # to read it
+_SECONDS_PER_HIT = 5e-6  # or candidate, to score it
+_SECONDS_PER_TRAINING_ROW = 5e-5  # in one of a classifier's experiments
+_SECONDS_PER_TEST_ROW = 2.1e-4
+_SECONDS_PER_CLUSTERING = 0.08
+_SECONDS_PER_LABEL = 0.002  # in a clustering
 
 
 class Column(NamedTuple):
@@ -111,12 +113,14 @@ class TaskPart:
         task = self.task
         if self.queries:
             hits = self.candidates or self.queries * min(self.documents, HITS)
-            return _READ * self.documents + _SCORED * hits
+            return _SECONDS_PER_DOCUMENT * self.documents + _SECONDS_PER_HIT * hits
         if self.trained:
-            seconds_per_experiment = _TRAINED * self.trained + _TESTED * self.rows
+            seconds_per_experiment = (
+                _SECONDS_PER_TRAINING_ROW * self.trained + _SECONDS_PER_TEST_ROW * self.rows
+            )
             return float(task.n_experiments * seconds_per_experiment)
         if task.metadata.type == "Clustering":
-            seconds_per_clustering = _CLUSTERING + _CLUSTER * self.labels
+            seconds_per_clustering = _SECONDS_PER_CLUSTERING + _SECONDS_PER_LABEL * self.labels
             return float(getattr(task, "n_clusters", 1) * seconds_per_clustering)
         return 0.0
 
@@ -134,17 +138,16 @@ def task_parts(task: AbsTask, limit: int, *, read: bool) -> list[TaskPart]:
     """
     path, revision = task.metadata.dataset["path"], mirror.data_revision(task)
     published = list(_sizes(task, task.metadata.descriptive_stats or {}))
-    is_here = task.data_loaded or path.startswith("qwen3nb/")
-    is_counted, is_loaded = is_here, is_here
+    must_count = must_load = task.data_loaded or path.startswith("qwen3nb/")
     copy = mirror.mirrored(path)
-    if copy and not is_here and is_substitute(revision):
+    if copy and not must_load and is_substitute(revision):
         size = sum(file.stat().st_size for file in copy.rglob("*") if file.is_file())
-        is_counted = size < sum(part.characters for part in published)
-        is_loaded = is_counted or size < _CHECKED
-    if read and is_loaded:
+        must_count = size < sum(part.characters for part in published)
+        must_load = must_count or size < _MAX_BYTES_CHECKED
+    if read and must_load:
         with quiet(), mirror.local_data(task):
             load_task(task, revision)
-    if read and is_counted:
+    if read and must_count:
         with limited(task, limit), quiet(), redirect_stderr(StringIO()):  # MTEB shows bars
             return list(_sizes(task, _counted(task)))
     if limit:  # published sizes do not apply

@@ -21,17 +21,17 @@ from qwen3nb.models.search.searcher import Searcher
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.hardware import cores
 
-_CHARACTERS = 4.5  # per token of English text, on average
+_CHARACTERS_PER_TOKEN = 4.5  # of English text, on average
 _SURPLUS = 1.5  # factor of characters with which texts reach the maximum number of tokens
-_SHORT, _MEDIUM = 20, 450  # characters of a text
-_LONGEST = 2300  # characters, for models without a maximum length
-_WARM_UP = 8  # texts
+_SHORT_TEXT, _MEDIUM_TEXT = 20, 450  # characters
+_LONGEST_BY_DEFAULT = 2300  # characters, for models without a maximum length
+_WARM_UP_TEXTS = 8
 _SEARCH_QUERIES, _SEARCH_DOCUMENTS = 256, 16_384  # of a search that is timed
 _CHARACTERS_AT_ONCE = 10_000  # of texts encoded at once, or more
-_CHUNK = 512  # maximum number of texts encoded at once, as in `Encoder`
+_MAX_TEXTS = 512  # encoded at once, as in `Encoder`
 _ENOUGH_SECONDS = 0.2  # of a sample that is large enough
 _ENOUGH_SECONDS_FOR_ONE = 1.0  # of one text, if no more need be timed
-_RERANKED = 2.5e-4  # seconds of a core: a query with candidates, by vectors
+_SECONDS_PER_RERANKED_QUERY = 2.5e-4  # of a core, by vectors
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def measure_speeds(
 def _speed_on_gpu(encoder: Encoder, tokens_per_second: float) -> EncodingSpeed:
     """Return the speed of a GPU, whose time grows with the length of a text."""
     longest = _longest(encoder)
-    seconds = longest / _CHARACTERS / tokens_per_second
-    return EncodingSpeed((0, longest), (0, seconds), query=_RERANKED)
+    seconds = longest / _CHARACTERS_PER_TOKEN / tokens_per_second
+    return EncodingSpeed((0, longest), (0, seconds), query=_SECONDS_PER_RERANKED_QUERY)
 
 
 def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed:
@@ -90,14 +90,14 @@ def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed
         EncoderError: the texts do not fit into memory, or a vector is not finite.
     """
     longest = _longest(encoder)
-    lengths = sorted({min(length, longest) for length in (_SHORT, _MEDIUM, longest)})
-    time_encoding(encoder, _sample(_SHORT, _WARM_UP))
+    lengths = sorted({min(length, longest) for length in (_SHORT_TEXT, _MEDIUM_TEXT, longest)})
+    time_encoding(encoder, _sample(_SHORT_TEXT, _WARM_UP_TEXTS))
     seconds: list[float] = []
     for length in lengths:
         characters = length
         if length == longest:
             characters = int(length * _SURPLUS)
-        texts = _sample(characters, _CHUNK)
+        texts = _sample(characters, _MAX_TEXTS)
         try:
             seconds.append(_seconds_per_text(encoder, texts, batch_size))
         except RefusedError:  # longer than a server takes
@@ -107,7 +107,7 @@ def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed
         tuple(measured_lengths),
         tuple(seconds),
         pair=_seconds_per_pair(encoder),
-        query=_RERANKED,
+        query=_SECONDS_PER_RERANKED_QUERY,
     )
 
 
@@ -133,7 +133,7 @@ def _seconds_per_text(encoder: Encoder, texts: Sequence[str], batch_size: int) -
 def _longest(encoder: Encoder) -> int:
     """Return the number of characters that fill the maximum length of an encoder."""
     tokens = getattr(encoder, "max_length", None) or 0
-    return int(tokens * _CHARACTERS) or _LONGEST
+    return int(tokens * _CHARACTERS_PER_TOKEN) or _LONGEST_BY_DEFAULT
 
 
 def _seconds_per_pair(encoder: Encoder) -> float:
@@ -147,12 +147,12 @@ def _seconds_per_pair(encoder: Encoder) -> float:
 
 def measure_indexing(model: Searcher) -> EncodingSpeed:
     """Index texts of medium length, after a warm-up; the time is that of their characters."""
-    model.index_texts(_sample(_MEDIUM, _WARM_UP))
-    texts = _sample(_MEDIUM, _CHUNK)
+    model.index_texts(_sample(_MEDIUM_TEXT, _WARM_UP_TEXTS))
+    texts = _sample(_MEDIUM_TEXT, _MAX_TEXTS)
     started = time.perf_counter()
     model.index_texts(texts)
     seconds = time.perf_counter() - started
-    seconds_per_character = seconds / (_CHUNK * _MEDIUM)
+    seconds_per_character = seconds / (_MAX_TEXTS * _MEDIUM_TEXT)
     # Its time grows with the number of characters: two lengths tell the time of any other.
     million = 10**6
     return EncodingSpeed(

@@ -8,10 +8,10 @@ evaluated, and a ``training.json`` that describes it: ``objective``, ``data``, `
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import averaged, select_checkpoints
@@ -167,19 +167,11 @@ def ablate(
     Raises:
         CheckpointError: no checkpoints, or they cannot be averaged.
     """
-    outcomes: list[VariantResult[Variant]] = []
-    weights_of_variants = dict.fromkeys(variant.weights for variant in selected)
-    checkpoints = {
-        weights: select_checkpoints(Path(training), last=_number_averaged(weights))
-        for weights in weights_of_variants
-    }
-    # Named by the checkpoints that there are: of two, a mean of the last three is one of two.
-    names = {
-        weights: _weights(len(selection.folders)) for weights, selection in checkpoints.items()
-    }
-    folders = {names[weights]: averaged(selection) for weights, selection in checkpoints.items()}
-    available = [replace(variant, weights=names[variant.weights]) for variant in selected]
+    weights = _averaged_weights(Path(training), selected)
+    folders = {entry.name: entry.folder for entry in weights.values()}
+    available = [replace(variant, weights=weights[variant.weights].name) for variant in selected]
     distinct = list(dict.fromkeys(available))
+    outcomes: list[VariantResult[Variant]] = []
     for variant in tqdm(distinct, desc="ablation", unit="variant", disable=not show_progress):
         is_plain = variant.around == PLAIN
         encoder = load_encoder(
@@ -194,6 +186,24 @@ def ablate(
         run = _evaluate(encoder, {"variant": asdict(variant)}, options)
         outcomes += [VariantResult(variant, result) for result in run.results]
     return outcomes
+
+
+class _Weights(NamedTuple):
+    """Averaged weights, named by the checkpoints that there are."""
+
+    name: str  # of two checkpoints, a mean of the last three is ``mean of last 2``
+    folder: Path
+
+
+def _averaged_weights(training: Path, variants: Iterable[Variant]) -> dict[str, _Weights]:
+    """Return the weights that variants ask for, by the name in a variant."""
+    weights: dict[str, _Weights] = {}
+    for variant in variants:
+        if variant.weights not in weights:
+            checkpoints = select_checkpoints(training, last=_number_averaged(variant.weights))
+            name = _weights(len(checkpoints.folders))
+            weights[variant.weights] = _Weights(name, averaged(checkpoints))
+    return weights
 
 
 def _weights(count: int) -> str:
