@@ -64,7 +64,7 @@ class OptionSettings(TypedDict, total=False):
 def option(
     *spellings: str,
     choices: Iterable[str] = (),
-    least: int | None = None,
+    minimum: int | None = None,
     **settings: Unpack[OptionSettings],
 ) -> Decorator:
     """Return `click.option` with the default, if any, in its help.
@@ -72,14 +72,14 @@ def option(
     Args:
         spellings: of the option, and the name of the function's argument if it differs.
         choices: the allowed values.
-        least: the smallest allowed integer.
+        minimum: the smallest allowed integer.
         settings: of `click.option`.
     """
     names = tuple(choices)
     if names:
         settings["type"] = click.Choice(names)
-    elif least is not None:
-        settings["type"] = click.IntRange(min=least)
+    elif minimum is not None:
+        settings["type"] = click.IntRange(min=minimum)
     if "show_default" not in settings:
         default = settings.get("default")
         says_nothing = default in (None, "", ()) or isinstance(default, bool)
@@ -93,7 +93,7 @@ def declared_option(name: str) -> Decorator:
     return option(
         f"--{name.replace('_', '-')}",
         choices=declaration.plain_choices,
-        least=declaration.minimum,
+        minimum=declaration.minimum,
         default=_DEFAULTS.plain(name),
         help=f"{declaration.help[0].upper()}{declaration.help[1:]}.",
     )
@@ -118,7 +118,7 @@ def options(*decorators: Decorator) -> Decorator:
 def model_option(
     name: str = "model",
     *spellings: str,
-    several: bool = False,
+    repeatable: bool = False,
     **settings: Unpack[OptionSettings],
 ) -> Decorator:
     """Return the option ``--model``.
@@ -126,10 +126,10 @@ def model_option(
     Args:
         name: the function's argument.
         spellings: further ones.
-        several: whether several models are allowed; the value is then a tuple, else a string.
+        repeatable: whether several models are allowed; the value is then a tuple, else a string.
         settings: of `click.option`.
     """
-    if several:
+    if repeatable:
         settings["multiple"] = True
         settings["callback"] = _separate
     return option("--model", *spellings, name, **settings)
@@ -148,7 +148,7 @@ def _separate(_: click.Context, __: click.Parameter, values: Sequence[str]) -> t
 
 def labels_option(of: str) -> Decorator:
     """Return the option ``--model`` for the labels of several models, which ``of`` describes."""
-    return model_option("models", several=True, help=f"{of}; repeatable.  [default: all]")
+    return model_option("models", repeatable=True, help=f"{of}; repeatable.  [default: all]")
 
 
 def out_option(name: str = "out", **settings: Unpack[OptionSettings]) -> Decorator:
@@ -177,19 +177,19 @@ def _joined_prompts(values: Sequence[str]) -> dict[str, str]:
     """Return the prompts of all values; none may be given twice."""
     from qwen3nb.models.kinds.prompts import parse_prompts
 
-    joined: dict[str, str] = {}
+    all_prompts: dict[str, str] = {}
     for value in values:
         prompts = parse_prompts(value) or {}
-        repeated = joined.keys() & prompts.keys()
+        repeated = all_prompts.keys() & prompts.keys()
         if repeated:
             raise ValueError(f"{min(repeated)} is given twice")
-        joined |= prompts
-    return joined
+        all_prompts |= prompts
+    return all_prompts
 
 
 def seed_option(meaning: str) -> Decorator:
     """Return the option ``--seed`` with ``meaning`` as its help."""
-    return option("--seed", least=0, default=0, help=meaning)
+    return option("--seed", minimum=0, default=0, help=meaning)
 
 
 def set_variables(values: Mapping[str, str]) -> None:
@@ -272,7 +272,7 @@ TIER = option(
 TASKS = option("--tasks", default="", help="Tasks, separated by commas, instead of a tier's.")
 LIMIT = option(
     "--limit",
-    least=0,
+    minimum=0,
     default=0,
     help="At most this many queries, and unjudged documents or rows, per task; 0 for all.",
 )
@@ -397,14 +397,14 @@ def hide_library_bars() -> None:
 
 
 def parameter_option(
-    name: str, *, taken: Collection[str] = (), **settings: Unpack[OptionSettings]
+    name: str, *, used_spellings: Collection[str] = (), **settings: Unpack[OptionSettings]
 ) -> click.Option:
     """Return the option of a notebook's parameter, with its common spelling as well.
 
     Args:
         name: name of the parameter; ``models`` and ``prompts`` take several values, joined with
             commas.
-        taken: spellings used by other options.
+        used_spellings: those of other options.
         settings: of `click.Option`.
     """
     hyphenated = name.replace("_", "-")
@@ -412,7 +412,7 @@ def parameter_option(
     if settings.get("type") is bool:
         spellings = [f"--{hyphenated}/--no-{hyphenated}"]
     common_spelling = _COMMON.get(name)
-    if common_spelling and common_spelling not in taken:
+    if common_spelling and common_spelling not in used_spellings:
         spellings.insert(0, common_spelling)
     if name == "prompts":
         spellings.append("--prompt")
@@ -442,7 +442,7 @@ def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Decorator:
     def decorate(command: _Command) -> _Command:
         @functools.wraps(command)
         def call(*, arguments: tuple[str, ...], **values: Any) -> Any:
-            return command(**_fill(values, arguments, spellings, texts))
+            return command(**_with_arguments(values, arguments, spellings, texts))
 
         metavar = " ".join(spellings).upper()
         decorated: Any = click.argument("arguments", nargs=-1, metavar=metavar)(call)
@@ -456,25 +456,25 @@ def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Decorator:
     return decorate
 
 
-def _fill(
+def _with_arguments(
     values: Mapping[str, object],
     arguments: Sequence[str],
     spellings: Mapping[str, str],
     texts: Sequence[str],
 ) -> dict[str, object]:
     """Return the values with the arguments in place of the options that are not given."""
-    filled = dict(values)
+    completed = dict(values)
     remaining = deque(arguments)
     for name, spelling in spellings.items():
-        if filled[name] is not None:
+        if completed[name] is not None:
             continue
         if not remaining:
             raise click.UsageError(f"Missing {name.upper()}, or option {spelling}.")
         argument = remaining.popleft()
         if name in texts:
-            filled[name] = argument
+            completed[name] = argument
         else:
-            filled[name] = Path(argument)
+            completed[name] = Path(argument)
     if remaining:
         raise click.UsageError(f"Got unexpected extra argument ({remaining[0]})")
-    return filled
+    return completed

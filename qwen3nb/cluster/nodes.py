@@ -412,7 +412,8 @@ def cause(error: Exception) -> str:
     if kind != "OutOfMemoryError":
         return f"{kind}: {lines[-1].strip()}"
     # Such as "1 worker(s) were killed. Memory on the node (IP: 10.0.0.2, ID: 96) was 10.2GB used".
-    usage = re.sub(r"^.*(?=Memory)|, ID: \w+", "", lines[0])
+    _, word, facts = lines[0].rpartition("Memory")
+    usage = re.sub(r", ID: \w+", "", f"{word}{facts}")
     return f"Ray ended it: {usage}. Use fewer runs at once (--at-once) or nodes with more memory"
 
 

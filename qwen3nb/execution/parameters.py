@@ -232,7 +232,7 @@ def _check_models(values: Values, declared: Declared) -> None:
                 )
     for stage in split_names(values.get("first_stage", "")):
         if stage not in ("bm25", "given") and not path_from_root(stage).is_file():
-            cached_call(find_source, stage)
+            cached_call(find_source, stage)  # raises if there is no such model
 
 
 def _parameters_without_effect(source: Source) -> list[str]:

@@ -480,7 +480,9 @@ class SweepPlan:
 
     def _refuse_unused(self, declared: Mapping[str, Declared]) -> None:
         """Raise if a given value is not a parameter of any notebook."""
-        known_names = sorted(set().union(*declared.values()))
+        known_names: set[str] = set()
+        for parameters in declared.values():
+            known_names.update(parameters)
         names = [*self.parameters, *self.typed]
         if self.models:
             names.append("checkpoint")
@@ -492,7 +494,7 @@ class SweepPlan:
             notebooks = ", ".join(declared)
             raise ParameterError(
                 f"unknown parameter {unknown_names}: none of {notebooks} declares it. "
-                f"Known parameters: {', '.join(known_names)}"
+                f"Known parameters: {', '.join(sorted(known_names))}"
             )
 
 

@@ -166,7 +166,8 @@ def sweep_leftovers(path: Path) -> None:
 def _remove_leftover(work: Path) -> None:
     """Remove a temporary file or folder if its writer is dead, or it is a week old."""
     is_old = time.time() - work.lstat().st_mtime > _ABANDONED
-    if not is_old and _writer_lives(work) is not False:
+    may_be_in_use = _writer_lives(work) is not False
+    if may_be_in_use and not is_old:
         return
     if work.is_dir():
         shutil.rmtree(work)
@@ -181,8 +182,9 @@ def _temporary_path(path: Path) -> Path:
 
 def _writer_lives(work: Path) -> bool | None:
     """Return whether the process of a temporary file lives; None if unknown here."""
-    machine, _, rest = work.name.split(".")[-2].partition("-")
-    pid = rest.partition("-")[0]
+    writer = work.name.split(".")[-2]  # 1a2b3c4d-4711-9f8e in .record.json.1a2b3c4d-4711-9f8e.tmp
+    machine, _, rest = writer.partition("-")
+    pid, _, _ = rest.partition("-")
     if machine != _machine() or not pid.isdecimal():
         return None
     import psutil

@@ -167,7 +167,9 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     first_width, *widths = [max(map(len, column)) for column in columns]
     lines: list[str] = []
     for label, *cells in rows:
-        padded = [label.ljust(first_width), *map(str.rjust, cells, widths)]
+        padded = [label.ljust(first_width)]
+        for cell, width in zip(cells, widths, strict=True):
+            padded.append(cell.rjust(width))
         lines.append("  ".join(padded))
     return lines
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import pandas
@@ -25,7 +25,7 @@ DataFrame: TypeAlias = "pandas.DataFrame"
 def lazy_names(
     module: str,
     file: str,
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Return a module's ``__getattr__``, ``__dir__`` and ``__all__`` for names loaded on first use.
 
     Args:
@@ -35,7 +35,7 @@ def lazy_names(
     """
     module_of = _imports_of(Path(file).with_suffix(".pyi"))
 
-    def get(name: str) -> Any:
+    def get(name: str) -> object:
         if name not in module_of:
             hint = ""
             similar = difflib.get_close_matches(name, module_of, n=3)
@@ -44,7 +44,7 @@ def lazy_names(
             raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
         source = module_of[name]
         if source == module:  # the name is that of a module in this package
-            value: Any = importlib.import_module(f"{source}.{name}")
+            value: object = importlib.import_module(f"{source}.{name}")
         else:
             value = getattr(importlib.import_module(source), name)
         setattr(sys.modules[module], name, value)

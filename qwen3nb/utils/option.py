@@ -28,13 +28,13 @@ class Option:
             return (*self.choices, self.plain)
         return tuple(self.choices)
 
-    def validate(self, name: str, value: Any) -> None:
+    def validate(self, name: str, value: object) -> None:
         """Raise ValueError or OSError unless ``value`` is allowed for the parameter ``name``."""
         if value == self.plain:
             return
-        values = [value]
+        values: list[object] = [value]
         if self.takes_list and isinstance(value, str):
-            values = split_names(value) or [value]
+            values = [*split_names(value)] or [value]
         for entry in values:
             self._validate_one(name, entry)
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import Repr
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field, Strict, StringConstraints, TypeAdapter, ValidationError
 
@@ -21,6 +21,7 @@ from qwen3nb.utils.strict_json import parse_toml
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+T = TypeVar("T")
 _PLAIN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f]*$"  # no control characters
 _LARGEST = 1 << 63  # of a whole number
 _LARGEST_NUMBER = 1e15
@@ -76,7 +77,7 @@ def choice(*names: str) -> AfterValidator:
     return AfterValidator(lambda text: check_choice("value", text, names))
 
 
-def bounded_json(value: Any) -> Any:
+def bounded_json(value: T) -> T:
     """Return a JSON value, such as settings, after checking depth, texts and numbers.
 
     Raises:

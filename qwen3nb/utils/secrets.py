@@ -16,11 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.choices import split_names
+
+T = TypeVar("T")
 
 PASSED = "QWEN3NB_PASS_ENV"  # variables that kernels get anyway, comma-separated
 WITHHELD_VARIABLE = "QWEN3NB_WITHHELD"  # in a kernel: the one with the hub's token, if withheld
@@ -146,10 +148,10 @@ class Secrets:
                 text = pattern.pattern.sub(_removed, text)
         return text
 
-    def clean(self, value: Any) -> tuple[Any, list[str]]:
+    def clean(self, value: T) -> tuple[T, list[str]]:
         """Return a JSON value with the secrets in its strings removed, and their kinds."""
         kinds: list[str] = []
-        cleaned = self._cleaned(value, kinds)
+        cleaned: T = self._cleaned(value, kinds)
         return cleaned, list(dict.fromkeys(kinds))
 
     def _cleaned(self, value: Any, kinds: list[str]) -> Any:
@@ -372,11 +374,11 @@ def key_bound_to_hosts_in(words: Iterable[str]) -> Iterator[None]:
     if API_HOSTS in os.environ:
         yield
         return
-    hosts: dict[str, None] = {}
+    hosts: list[str] = []
     for word in words:
         for address in _API_ADDRESS.findall(word):
-            hosts[host_of(address)] = None
-    os.environ[API_HOSTS] = ",".join(hosts)
+            hosts.append(host_of(address))
+    os.environ[API_HOSTS] = ",".join(dict.fromkeys(hosts))
     try:
         yield
     finally:

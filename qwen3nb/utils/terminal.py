@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any, TextIO, TypedDict, Unpack
 
 import click
 
@@ -110,7 +110,15 @@ def coloured(stream: Any) -> Any:
     return stream
 
 
-def say(text: object, *, err: bool = False, **style: Any) -> None:
+class Style(TypedDict, total=False):
+    """How text is shown; see `click.style`."""
+
+    bold: bool
+    dim: bool
+    fg: str
+
+
+def say(text: object, *, err: bool = False, **style: Unpack[Style]) -> None:
     """Print text in a style of `click.style`, with control characters escaped."""
     stream = sys.stdout
     if err:

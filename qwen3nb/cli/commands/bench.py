@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _MODELS = opt.model_option(
     "models",
-    several=True,
+    repeatable=True,
     default=("all-MiniLM-L6-v2", "qwen3-60M-random"),
     help="A registry name, a folder, or qwen3-60M-random; repeatable.",
 )
 
 
-def _count(name: str, default: int, least: int = 1) -> Callable[[Any], Any]:
-    return opt.option(f"--{name}", least=least, default=default)
+def _count(name: str, default: int, minimum: int = 1) -> opt.Decorator:
+    return opt.option(f"--{name}", minimum=minimum, default=default)
 
 
 @click.group(cls=CommandGroup)
@@ -148,7 +148,7 @@ def bench_rerank(size: str, documents: int, rounds: int, as_json: bool) -> None:
 
 @bench.command("calibration")
 @click.argument("function", default="")
-@opt.option("--size", "sizes", multiple=True, least=2, help="Queries per sample; repeatable.")
+@opt.option("--size", "sizes", multiple=True, minimum=2, help="Queries per sample; repeatable.")
 @_count("simulations", 1000)
 @opt.option("--records", type=opt.FOLDER, help="Also simulate samples of the records in a folder.")
 @opt.seed_option("Seed of the samples.")

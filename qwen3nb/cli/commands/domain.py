@@ -44,7 +44,7 @@ _MOST_NOTES = 10  # printed; a record keeps all
 @opt.option("--documents", required=True, type=opt.FILE, help="JSONL, CSV, SQLite or DuckDB.")
 @opt.model_option(
     "models",
-    several=True,
+    repeatable=True,
     help="bm25, a name, a folder, a hub id or a fusion such as bm25+all-MiniLM-L6-v2; LABEL=MODEL "
     "gives it a label. Or a label of the query file. Repeat for more; the first is the model "
     "in use.  [default: those in the query file]",

@@ -136,14 +136,14 @@ def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: 
 @opt.NO_CACHE
 @opt.option(
     "--shards",
-    least=1,
+    minimum=1,
     help="Write a folder with this number of parts, at most one per 4,096 texts.  "
     "[default with --ray: one per 65,536 texts, at least four per worker]",
 )
 @opt.RAY
 @opt.option(
     "--threads",
-    least=1,
+    minimum=1,
     help="Threads of a worker without a GPU, with --ray.  [default: at most 4]",
 )
 @opt.LOADED

@@ -32,7 +32,7 @@ class ExtractArguments(CardArguments):
 @opt.option(
     "--normalize/--no-normalize", default=True, help="Whether vectors are normalized to length 1."
 )
-@opt.option("--max-length", least=1, default=512)
+@opt.option("--max-length", minimum=1, default=512)
 @opt.DTYPE
 @opt.option("--prefix", default="", help="Text before every input, such as [R].")
 @opt.flag("--append-eos", help="End every input with the end-of-text token.")
@@ -90,8 +90,8 @@ def extract(
 
 @click.command(cls=Command)
 @opt.paths_given(folder="--training", output="--out")
-@opt.option("--last", least=1, help="Average the last N checkpoints.")
-@opt.option("--best", least=1, help="Average the best N by the metric.")
+@opt.option("--last", minimum=1, help="Average the last N checkpoints.")
+@opt.option("--best", minimum=1, help="Average the best N by the metric.")
 @opt.option("--metric", default="eval_loss", help="As the Trainer logs it.")
 @click.option(
     "--higher-is-better/--lower-is-better",
@@ -171,7 +171,7 @@ def quick(model: str, as_json: bool, **options: Unpack[LoadedArguments]) -> None
 )
 @opt.option("--least", type=click.FloatRange(0, 1), default=0.9999, help="Least cosine of a text.")
 @opt.flag("--probes-only", help="Do not search PyDocs.")
-@opt.option("--queries", least=0, default=200, help="Queries of PyDocs; 0: all of them.")
+@opt.option("--queries", minimum=0, default=200, help="Queries of PyDocs; 0: all of them.")
 @opt.JSON
 def parity(
     model: str,

@@ -69,18 +69,18 @@ class NotebookCommand(Command):
         for command_option in command_options:
             own_spellings.update(command_option.opts)
         declared = params.read_parameters(_notebook(self.notebook))
-        taken = own_spellings | {f"--{name}" for name in declared}
+        used_spellings = own_spellings | {f"--{name}" for name in declared}
         options: list[click.Parameter] = []
         for name, parameter in declared.items():
             option = opt.parameter_option(
                 name,
-                taken=taken,
+                used_spellings=used_spellings,
                 type=_click_type(parameter),
                 default=parameter.default,
                 show_default=parameter.default != "",
                 help=parameter.help,
             )
-            taken.update(option.opts)
+            used_spellings.update(option.opts)
             if own_spellings.isdisjoint(option.opts):
                 options.append(option)
         return [*options, *command_options]
@@ -113,12 +113,12 @@ def _click_type(parameter: params.Parameter) -> Any:
 def given_parameters(values: Mapping[str, object]) -> dict[str, object]:
     """Return the notebook parameters given on the command line, without defaults."""
     context = click.get_current_context()
-    given = {}
+    typed_values = {}
     for name, value in values.items():
         source = context.get_parameter_source(name)
         if source is not click.core.ParameterSource.DEFAULT:
-            given[name] = value
-    return given
+            typed_values[name] = value
+    return typed_values
 
 
 def _run(
@@ -209,19 +209,19 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: obje
     """
     from qwen3nb.models.kinds.prompts import names_prompt_set
 
-    given: dict[str, object] = {}
+    values: dict[str, object] = {}
     if config is not None:
-        given |= params.read_config(config)
-    given |= given_parameters(parameters)
+        values |= params.read_config(config)
+    values |= given_parameters(parameters)
     if dry_run:
-        _preview_evaluation(given, fresh=fresh)
+        _preview_evaluation(values, fresh=fresh)
         return
-    _run("eval", given, fresh=fresh)
-    if names_prompt_set(given.get("prompts")):
+    _run("eval", values, fresh=fresh)
+    if names_prompt_set(values.get("prompts")):
         click.echo("`qwen3nb run prompts` shows what the prompts change")
 
 
-def _preview_evaluation(given: Mapping[str, object], *, fresh: bool) -> None:
+def _preview_evaluation(parameters: Mapping[str, object], *, fresh: bool) -> None:
     """Print what an evaluation would take; raise if anything is missing or does not fit."""
     from qwen3nb.answers.one_model import plan_by_type_table, preflight_table
     from qwen3nb.evaluation.mteb.availability import require_data
@@ -230,7 +230,7 @@ def _preview_evaluation(given: Mapping[str, object], *, fresh: bool) -> None:
     from qwen3nb.report.evaluation.checked_run import check_needs_of_parameters
 
     opt.hide_library_bars()
-    values = resolved_parameters(paths.find_notebook("eval"), given)
+    values = resolved_parameters(paths.find_notebook("eval"), parameters)
     values = relative_to_working_directory(values)
     model, tasks, run, preflight = check_needs_of_parameters(values, fresh=fresh, data_needed=False)
     opt.print_table(plan_by_type_table(preflight.planned))
@@ -300,14 +300,14 @@ def _run_given(
 @click.command(cls=NotebookCommand, notebook="eval", writes=True)
 @click.argument("file", required=False, type=opt.EXISTING)
 @opt.model_option(
-    "models", "--checkpoint", several=True, help="A model, or a glob of folders; repeatable."
+    "models", "--checkpoint", repeatable=True, help="A model, or a glob of folders; repeatable."
 )
 @opt.option("--tier", "tiers", multiple=True, help="smoke, pydocs, fast or full; repeatable.")
 @opt.option(
     "--notebook", "notebooks", multiple=True, help="A notebook; repeatable.  [default: eval]"
 )
 @_PARAMETER
-@opt.option("--at-once", least=0, help="Parallel runs; 0 for as many as fit, at most four.")
+@opt.option("--at-once", minimum=0, help="Parallel runs; 0 for as many as fit, at most four.")
 @opt.RAY
 @opt.option(
     "--gpus-each",

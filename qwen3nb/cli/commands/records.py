@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -29,7 +29,7 @@ _DEVIATION = click.FloatRange(min=0)
 _MARGIN = click.FloatRange(0, 1, min_open=True)
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 _TESTS = opt.options(
-    opt.option("--resamples", "n_resamples", least=100, default=10_000),
+    opt.option("--resamples", "n_resamples", minimum=100, default=10_000),
     opt.seed_option("Seed of the permutation draws."),
 )
 
@@ -105,7 +105,10 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
     from qwen3nb.records.verification import folder_problems
     from qwen3nb.utils.progress import tqdm
 
-    folders: list[Path | None] = [*files] or [None, *record_folders()[1:]]
+    folders: list[Path | None] = list(files)
+    if not files:
+        _, *folders_of_prompts = record_folders()
+        folders = [None, *folders_of_prompts]
     records = []
     for path in folders:
         records += _records_at(path)
@@ -123,16 +126,24 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
         if folder.is_dir():
             problems |= folder_problems(folder)
     if as_json:
-        messages_by_file = {str(file): list(found) for file, found in problems.items()}
-        opt.print_json({"records": len(records), "problems": messages_by_file})
+        _print_problems_as_json(problems, records=len(records))
     else:
-        for file in problems:
-            for message in problems[file]:
-                click.echo(f"{file}: {message}", err=True)
+        _print_problems(problems)
         consistent = len([file for file in records if file not in problems])
         click.echo(_verified_text(consistent, of=len(records), unchanged=len(records) - verified))
     if problems:
         sys.exit(1)
+
+
+def _print_problems_as_json(problems: Mapping[Path, Sequence[str]], *, records: int) -> None:
+    messages_by_file = {str(file): list(messages) for file, messages in problems.items()}
+    opt.print_json({"records": records, "problems": messages_by_file})
+
+
+def _print_problems(problems: Mapping[Path, Sequence[str]]) -> None:
+    for file, messages in problems.items():
+        for message in messages:
+            click.echo(f"{file}: {message}", err=True)
 
 
 def _verified_text(consistent: int, *, of: int, unchanged: int) -> str:
@@ -174,7 +185,7 @@ def _records_at(path: Path | None) -> list[Path]:
 @opt.labels_option("Label of a candidate")
 @opt.RESULTS
 @opt.RULE
-@opt.option("--most", least=0, default=5, help="Queries listed per model.")
+@opt.option("--most", minimum=0, default=5, help="Queries listed per model.")
 @opt.out_option(
     "out", multiple=True, help="Write the report as .md or .json, by its name; repeatable."
 )
@@ -236,7 +247,9 @@ def compare(
         if not out:
             click.echo("--out report.md writes every metric, category, query and earlier run")
     for file in out:
-        text = report.to_json() if file.suffix == ".json" else report.to_markdown()
+        text = report.to_markdown()
+        if file.suffix == ".json":
+            text = report.to_json()
         click.echo(str(write_public(file, text)), err=True)
     if gate and report.regressions:
         for regression in report.regressions:
@@ -357,7 +370,7 @@ def _print_interference(report: Interference) -> None:
 
 
 @click.command(cls=Command, writes=True)
-@opt.model_option("models", several=True, required=True, help="Label to compare; repeatable.")
+@opt.model_option("models", repeatable=True, required=True, help="Label to compare; repeatable.")
 @opt.option("--baseline", required=True, help="Label that the models are compared with.")
 @opt.option("--margin", type=_MARGIN, required=True, help="Smallest difference worth having.")
 @opt.option("--tier", choices=TIERS, default="smoke", help="The tier to measure on.")

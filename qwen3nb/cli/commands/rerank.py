@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from qwen3nb.models.capabilities import ScoresPairs
     from qwen3nb.models.rerankers import Reranker
 
-_DEPTH = opt.option("--depth", least=1, default=100, help="Candidates per query.")
+_DEPTH = opt.option("--depth", minimum=1, default=100, help="Candidates per query.")
 _MAX_LENGTH = opt.option(
     "--max-length",
-    least=1,
+    minimum=1,
     default=512,
     help="Tokens per pair; the document is truncated first, then the query.",
 )
 _BATCH_SIZE = opt.option(
     "--batch-size",
-    least=1,
+    minimum=1,
     help="Pairs of the greatest length per forward pass; changes the speed, not the scores.",
 )
 _MODEL = opt.options(
@@ -43,7 +43,7 @@ _MODEL = opt.options(
     opt.option(
         "--batch-tokens",
         "budget",
-        least=1,
+        minimum=1,
         help="Tokens per forward pass, instead of --batch-size.  [default: by device]",
     ),
     _BATCH_SIZE,

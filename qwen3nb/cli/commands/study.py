@@ -86,7 +86,7 @@ def _update(folder: Path | None, *, dry_run: bool) -> None:
 
 @click.command(cls=Command, writes=True, study=paths.runs)
 @opt.option(
-    "--at-once", least=0, default=0, help="Parallel runs; 0 for one per core, at most four."
+    "--at-once", minimum=0, default=0, help="Parallel runs; 0 for one per core, at most four."
 )
 @opt.PASS_ENV
 def demo(at_once: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @opt.option("--tier", choices=TIERS, help="Fetch everything a tier needs.")
 @opt.TASKS
-@opt.model_option("models", several=True, help="A registry name or hub id; repeatable.")
+@opt.model_option("models", repeatable=True, help="A registry name or hub id; repeatable.")
 @opt.flag("--list", "only_list", help="List what is needed and fetch nothing.")
 @opt.option(
     "--out",
@@ -72,16 +72,21 @@ def fetch(
     with tqdm(total=len(required), unit="id", desc="arrived") as bar:
         say = partial(tqdm.write, file=sys.stderr)
         failures = fetch_all(required, mirror, say=say, arrived=bar.update)
+    _print_failures(failures)
+    summary = f"{len(required) - len(failures)} of {len(required)} in {mirror}"
+    opt.answer({"needed": required, "failures": failures}, summary, as_json=as_json)
+    if failures:
+        sys.exit(1)
+
+
+def _print_failures(failures: Mapping[str, str]) -> None:
+    """Print why something could not be fetched, and what was then not tried."""
     for reason in failures.values():
         if reason:
             click.echo(reason, err=True)
     untried = [name for name, reason in failures.items() if not reason]
     if untried:
         click.echo(f"not tried, for the same reason: {', '.join(untried)}", err=True)
-    summary = f"{len(required) - len(failures)} of {len(required)} in {mirror}"
-    opt.answer({"needed": required, "failures": failures}, summary, as_json=as_json)
-    if failures:
-        sys.exit(1)
 
 
 def _list_needs(required: Sequence[Need], *, as_json: bool) -> None:
@@ -99,7 +104,7 @@ def _list_needs(required: Sequence[Need], *, as_json: bool) -> None:
 
 
 @click.command(cls=Command, writes=True)
-@opt.model_option("models", several=True, help="Only this model; repeatable.")
+@opt.model_option("models", repeatable=True, help="Only this model; repeatable.")
 @opt.TASKS
 @opt.MIRROR
 def reproduce(models: Sequence[str], tasks: str) -> None:
@@ -120,13 +125,13 @@ def reproduce(models: Sequence[str], tasks: str) -> None:
 
     opt.hide_library_bars()
     published = published_scores(models=",".join(models), tasks=tasks)
-    missing = unavailable(published)
+    missing_data = unavailable(published)
     reproduced = []
-    for score in reproduce_scores(published, absent=missing):
+    for score in reproduce_scores(published, absent=missing_data):
         reproduced.append(score)
         click.echo(_reproduced_line(score))
-    if missing:
-        click.echo(str(missing_error(missing)), err=True)
+    if missing_data:
+        click.echo(str(missing_error(missing_data)), err=True)
     if all(score.value is None for score in reproduced):
         raise EvaluationError(f"none of {len(reproduced)} published scores could be computed here")
     if not any(score.is_judged for score in reproduced):
@@ -141,13 +146,13 @@ def reproduce(models: Sequence[str], tasks: str) -> None:
 def _reproduced_line(score: Reproduction) -> str:
     """Return a published score and ours, or why there is none, with the verdict."""
     published = score.published
-    ours = score.reason
+    our_score = score.reason
     if score.value is not None:
-        ours = f"{score.value:.4f} {score.reason}".strip()
+        our_score = f"{score.value:.4f} {score.reason}".strip()
     return (
         f"{score.verdict:10} {published.model:20} {published.task:24} "
         f"published {published.value:.4f} ± {published.tolerance:g} ({published.source})  "
-        f"ours {ours}"
+        f"ours {our_score}"
     )
 
 
