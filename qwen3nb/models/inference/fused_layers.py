@@ -12,7 +12,7 @@ Shapes: N texts, T tokens, H hidden size, I inner size, h heads, D head size.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,9 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from qwen3nb.models.inference.int8_layers import Rows, fix_layers
 from qwen3nb.models.inference.int8_linear import quantize, share_codes
 from qwen3nb.models.inference.onednn_linear import Activation, PrepackedLinear, prepack
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _INTERMEDIATES = ("BertIntermediate", "RobertaIntermediate", "XLMRobertaIntermediate")
 _GATED = ("LlamaMLP", "Qwen2MLP", "Qwen3MLP")
@@ -41,7 +44,7 @@ _ACTIVATIONS: dict[str, Activation] = {  # by transformers' names
 
 
 def fuse_layers(
-    model: Any, *, force: bool = False, int8: bool = False, examples: Rows = ()
+    model: PreTrainedModel, *, force: bool = False, int8: bool = False, examples: Rows = ()
 ) -> bool:
     """Prepack ``model``, then replace layers that have a faster equivalent; ``int8`` in 8 bits.
 
@@ -50,48 +53,48 @@ def fuse_layers(
     of `qwen3nb.models.inference.onednn_linear.prepack`, and of
     `qwen3nb.models.inference.int8_linear.quantize`.
     """
+    activation = _ACTIVATIONS.get(str(model.config.hidden_act))
     if int8:
-        fix_layers(model, examples, activation=_ACTIVATIONS.get(str(model.config.hidden_act)))
+        fix_layers(model, examples, activation=activation)
         quantize(model)
     elif not prepack(model, force=force):
         return False
     for parent in list(model.modules()):
-        _fuse_activation(parent, model)
+        _fuse_activation(parent, activation)
         for name, child in list(parent.named_children()):
-            fused = _equivalent(child)
-            if fused is not None:
-                setattr(parent, name, fused)
+            faster_layer = _faster_equivalent(child)
+            if faster_layer is not None:
+                setattr(parent, name, faster_layer)
     for layer in model.modules():
         if type(layer).__name__ in _SEVERAL:
             share_codes(layer)
     return True
 
 
-def _fuse_activation(layer: Any, model: Any) -> None:
+def _fuse_activation(layer: Any, activation: Activation | None) -> None:
     """Let the first half of a feed-forward layer apply its own activation."""
-    if type(layer).__name__ not in _INTERMEDIATES:
+    if type(layer).__name__ not in _INTERMEDIATES or activation is None:
         return
-    activation = _ACTIVATIONS.get(str(model.config.hidden_act))
-    if activation is not None and isinstance(layer.dense, PrepackedLinear):
+    if isinstance(layer.dense, PrepackedLinear):
         layer.dense.activation = activation
         layer.intermediate_act_fn = nn.Identity()
 
 
-def _equivalent(layer: Any) -> nn.Module | None:
-    """Return what replaces ``layer``, or None."""
-    kind = type(layer).__name__
-    if kind in _NORMS:
+def _faster_equivalent(layer: Any) -> nn.Module | None:
+    """Return a layer that does the same in less time; None if there is none."""
+    class_name = type(layer).__name__
+    if class_name in _NORMS:
         return _RMSNorm(layer.weight, layer.variance_epsilon)
-    if kind in _DECODERS:
+    if class_name in _DECODERS:
         return _DecoderLayer(layer)
-    if kind in _ATTENTIONS and layer.config._attn_implementation in ALL_ATTENTION_FUNCTIONS:
-        if getattr(layer, "sliding_window", None) is not None:
-            return None
-        return _RotaryAttention(layer)
-    if kind in _GATED and _ACTIVATIONS.get(str(layer.config.hidden_act)) == "silu":
-        parts = layer.gate_proj, layer.up_proj, layer.down_proj
-        if all(isinstance(part, PrepackedLinear) for part in parts):
-            return _SwiGLU(*parts)
+    if class_name in _ATTENTIONS:
+        has_window = getattr(layer, "sliding_window", None) is not None
+        is_registered = layer.config._attn_implementation in ALL_ATTENTION_FUNCTIONS
+        return _RotaryAttention(layer) if is_registered and not has_window else None
+    if class_name in _GATED and _ACTIVATIONS.get(str(layer.config.hidden_act)) == "silu":
+        linears = (layer.gate_proj, layer.up_proj, layer.down_proj)
+        if all(isinstance(linear, PrepackedLinear) for linear in linears):
+            return _SwiGLU(*linears)
     return None
 
 

@@ -16,9 +16,10 @@ Shapes: T tokens, H hidden size, I inner size, h heads, D head size.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import log
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,11 +27,16 @@ from torch import Tensor, nn
 from qwen3nb.models.inference.int8_linear import (
     LARGEST,
     OFFSET,
+    OUTPUT_OF_STATES,
     Int8Linear,
+    Output,
     attention_dtype,
     runs_in_int8,
 )
-from qwen3nb.models.inference.onednn_linear import POST, Activation
+from qwen3nb.models.inference.onednn_linear import POST, Activation, OneDnnActivation
+
+if TYPE_CHECKING:
+    from qwen3nb.models.inference.packing import PackedLayout
 
 COMPUTATION = 3  # increase when vectors in 8 bits change: part of their identity
 _LAYERS = ("BertLayer", "RobertaLayer", "XLMRobertaLayer")
@@ -43,11 +49,13 @@ _LN2 = log(2)
 _WHOLE = 1.5 * 2.0**23  # near it, numbers in float32 are whole, and their last bytes count
 _TINY = 1e-6  # a channel of zeros has a range, too
 Rows = Sequence[Sequence[int]]  # of tokens
-# What becomes of a result: if codes, the step and zero of these; the dtype; activation, its
-# options and algorithm
-After = tuple[float, int, torch.dtype, str, list[Any], str]
-_STATES: After = (1.0, 0, torch.float32, "none", [], "")
-Range = tuple[Tensor, Tensor]  # the least and the largest state of each channel
+
+
+class Range(NamedTuple):
+    """The least and the largest state of each channel, (H,) each."""
+
+    lowest: Tensor
+    highest: Tensor
 
 
 def calibration_rows(model: Any) -> Rows:
@@ -58,44 +66,43 @@ def calibration_rows(model: Any) -> Rows:
     return rows
 
 
-def fix_layers(model: Any, rows: Rows, *, activation: Activation | None) -> None:
+def fix_layers(model: nn.Module, rows: Rows, *, activation: Activation | None) -> None:
     """Replace the layers of a BERT in float32 by others in 8 bits, with the ranges in ``rows``.
 
     Nothing happens without rows, or with another ``activation`` than a GELU.
     """
     if not rows or activation not in ("gelu", "gelu_tanh"):
         return
-    layers = []
+    found = []
     for parent in model.modules():
         for name, layer in parent.named_children():
             if type(layer).__name__ in _LAYERS:
-                layers.append((parent, name, layer))
-    if not layers or not runs_in_int8():
+                found.append((parent, name, layer))
+    if not found or not runs_in_int8():
         return
-    ranges = _ranges(model, rows)
-    for parent, name, layer in layers:
-        setattr(parent, name, _Layer(layer, POST[activation], ranges))
+    ranges = _input_ranges(model, rows)
+    for parent, name, layer in found:
+        setattr(parent, name, _Int8Layer(layer, POST[activation], ranges))
 
 
 @torch.inference_mode()
-def _ranges(model: Any, rows: Rows) -> dict[nn.Module, Range]:
+def _input_ranges(model: nn.Module, rows: Rows) -> dict[nn.Module, Range]:
     """Return the range of each linear layer's input, the same whatever the number of threads."""
     ranges: dict[nn.Module, Range] = {}
 
-    def widen(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def widen_range(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         states = inputs[0].flatten(0, -2)
-        low = torch.amin(states, 0)
-        high = torch.amax(states, 0)
+        lowest = torch.amin(states, 0)
+        highest = torch.amax(states, 0)
         if layer in ranges:
-            lowest, highest = ranges[layer]
-            low = torch.minimum(low, lowest)
-            high = torch.maximum(high, highest)
-        ranges[layer] = (low, high)
+            lowest = torch.minimum(lowest, ranges[layer].lowest)
+            highest = torch.maximum(highest, ranges[layer].highest)
+        ranges[layer] = Range(lowest, highest)
 
     hooks = []
     for module in model.modules():
         if type(module) is nn.Linear:
-            hooks.append(module.register_forward_pre_hook(widen))
+            hooks.append(module.register_forward_pre_hook(widen_range))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -108,18 +115,24 @@ def _ranges(model: Any, rows: Rows) -> dict[nn.Module, Range]:
     return ranges
 
 
-class _Codes(nn.Module):
-    """Turns states (T, H) into codes (T, H): ``(states - middles) / steps``, rounded."""
+class _Coder(nn.Module):
+    """Turns states (T, H) into codes (T, H): ``(states - middles) / steps``, rounded.
 
-    def __init__(self, linears: Sequence[nn.Linear], low: Tensor, high: Tensor) -> None:
-        """Cover states from ``low`` to ``high``, each (H,)."""
+    Attributes:
+        steps: how far apart the states of neighbouring codes are, per channel (H,).
+    """
+
+    def __init__(self, linears: Sequence[nn.Linear], states: Range) -> None:
+        """Cover ``states``, the input of all ``linears``."""
         super().__init__()
-        stacked = torch.cat([linear.weight for linear in linears])
-        weights = stacked.abs().amax(0).clamp_min(_TINY)
-        reach = ((high - low) / 2).clamp_min(_TINY)
-        steps = reach**_SHARE / weights ** (1 - _SHARE)
-        self.steps = steps * (reach / steps).max() / LARGEST
-        zeros = ((low + high) / 2 / self.steps).round()
+        weights = torch.cat([linear.weight for linear in linears])
+        largest_weights = weights.abs().amax(0).clamp_min(_TINY)
+        half_ranges = ((states.highest - states.lowest) / 2).clamp_min(_TINY)
+        # SmoothQuant: a channel's range is shared out between its states and its weights.
+        relative_steps = half_ranges**_SHARE / largest_weights ** (1 - _SHARE)
+        widest = (half_ranges / relative_steps).max()
+        self.steps = relative_steps * widest / LARGEST
+        zeros = ((states.lowest + states.highest) / 2 / self.steps).round()
         self._middles = zeros * self.steps
         self._factor = 1 / self.steps
         self._shift = _WHOLE + OFFSET - zeros
@@ -127,9 +140,12 @@ class _Codes(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         return _rounded(torch.addcmul(self._shift, states, self._factor))
 
-    def absorbed(self, weight: Tensor, bias: Tensor, after: After) -> FixedLinear:
-        """Return a linear layer of ``weight`` (O, H) and ``bias`` (O,) for codes."""
-        return FixedLinear(weight * self.steps, bias + weight @ self._middles, after=after)
+    def linear(self, weight: Tensor, bias: Tensor, output: Output) -> FixedLinear:
+        """Return a layer that takes codes, and gives what ``weight`` (O, H) gives of states.
+
+        Steps and middles of the codes become part of the weight and of ``bias`` (O,).
+        """
+        return FixedLinear(weight * self.steps, bias + weight @ self._middles, output=output)
 
 
 def _rounded(raised: Tensor) -> Tensor:
@@ -141,54 +157,72 @@ class FixedLinear(Int8Linear):
     """A linear layer of codes (T, I) less ``zero``, whose scale is part of the weight."""
 
     def __init__(
-        self, weight: Tensor, bias: Tensor | None, *, zero: int = OFFSET, after: After = _STATES
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        *,
+        zero: int = OFFSET,
+        output: Output = OUTPUT_OF_STATES,
     ) -> None:
-        """Round ``weight`` (O, I); ``after`` is what becomes of a result."""
+        """Round ``weight`` (O, I); ``output`` is what becomes of a result."""
         super().__init__(weight, bias)
         self._zero = zero
-        self._after = after
+        self._output = output
 
     def forward(  # type: ignore[override]
-        self, codes: Tensor, *, onto: Tensor | None = None
+        self, codes: Tensor, *, add_to: Tensor | None = None
     ) -> Tensor:
-        """Return states or codes (T, O); with ``onto`` (T, O), add states to it."""
-        operands = (codes, 1.0, self._zero, self._weight, self._scales, self._zeros)
-        pointwise = torch.ops.onednn.qlinear_pointwise
-        if onto is None:
-            out: Tensor = pointwise(*operands, self._added, *self._after)
-            return out
-        scale, zero, dtype, *activation = self._after
-        onto_sum = (scale, zero, dtype, 1.0, 0, "sum", 1.0, *activation)
-        pointwise.binary(*operands, onto, self._added, *onto_sum)
-        return onto
+        """Return states or codes (T, O); with ``add_to`` (T, O), add states to it."""
+        states = (codes, 1.0, self._zero)
+        weights = (self._weight, self._scales, self._zero_points)
+        multiply = torch.ops.onednn.qlinear_pointwise
+        if add_to is None:
+            result: Tensor = multiply(*states, *weights, self._bias, *self._output)
+            return result
+        output = self._output
+        multiply.binary(
+            *states,
+            *weights,
+            add_to,
+            self._bias,
+            *(output.step, output.zero, output.dtype),
+            *(1.0, 0, "sum", 1.0),  # step and zero of what is added to, and its share
+            *(output.activation, output.options, output.algorithm),
+        )
+        return add_to
 
 
-class _Layer(nn.Module):
+class _Int8Layer(nn.Module):
     """Attention and a feed-forward layer, each added to its input, which a norm follows."""
 
     def __init__(
-        self, layer: Any, activation: tuple[str, str], ranges: dict[nn.Module, Range]
+        self, layer: Any, activation: OneDnnActivation, ranges: dict[nn.Module, Range]
     ) -> None:
         super().__init__()
         attention = layer.attention.self
         mixing = layer.attention.output
         inner = layer.intermediate.dense
-        output = layer.output
-        self._size = attention.attention_head_size
-        projections = (attention.query, attention.key, attention.value)
-        self.codes = _Codes(projections, *ranges[attention.query])
-        self.inner = _Codes([inner], *ranges[inner])
-        step, middle = _one_range(*ranges[mixing.dense])
+        outer = layer.output.dense
+        self._head_size = attention.attention_head_size
+        self.attention_coder = _Coder(
+            (attention.query, attention.key, attention.value), ranges[attention.query]
+        )
+        self.inner_coder = _Coder([inner], ranges[inner])
+        step, middle = _step_and_middle(ranges[mixing.dense])
         self.projections = self._projections(attention, step, middle)
-        weight = mixing.dense.weight
-        self.out = FixedLinear(weight * step, mixing.dense.bias + weight.sum(1) * middle)
-        self.norms = nn.ModuleList([mixing.LayerNorm, output.LayerNorm])
-        self.parts = nn.ModuleList()
-        largest = ranges[output.dense][1]
-        order = largest.argsort(descending=True, stable=True)
-        count = max(16, len(largest) // _OUTLIERS // 16 * 16)
-        self._add_part(inner, output.dense, largest, order[:count], activation, output.dense.bias)
-        self._add_part(inner, output.dense, largest, order[count:], activation, None)
+        mixing_weight = mixing.dense.weight
+        mixing_bias = mixing.dense.bias + mixing_weight.sum(1) * middle
+        self.mixing = FixedLinear(mixing_weight * step, mixing_bias)
+        self.attention_norm = mixing.LayerNorm
+        self.output_norm = layer.output.LayerNorm
+        largest = ranges[outer].highest
+        widest_first = largest.argsort(descending=True, stable=True)
+        outliers = max(16, len(largest) // _OUTLIERS // 16 * 16)  # a multiple of 16
+        add_part = partial(self._add_part, inner, outer, largest=largest, activation=activation)
+        self.inner_parts = nn.ModuleList()
+        self.outer_parts = nn.ModuleList()
+        add_part(widest_first[:outliers], bias=outer.bias)
+        add_part(widest_first[outliers:], bias=None)
 
     def _projections(self, attention: Any, step: float, middle: float) -> nn.ModuleList:
         """Return what gives queries, keys and values from codes.
@@ -198,51 +232,54 @@ class _Layer(nn.Module):
         """
         query, key, value = attention.query, attention.key, attention.value
         scale = attention.scaling / _LN2
-        after: After = (1.0, 0, attention_dtype() or torch.float32, *_STATES[3:])
-        return nn.ModuleList(
-            [
-                self.codes.absorbed(query.weight * scale, query.bias * scale, after),
-                FixedLinear(key.weight * self.codes.steps, None, after=after),
-                self.codes.absorbed(value.weight / step, (value.bias - middle) / step, after),
-            ]
-        )
+        output = OUTPUT_OF_STATES._replace(dtype=attention_dtype() or torch.float32)
+        coder = self.attention_coder
+        queries = coder.linear(query.weight * scale, query.bias * scale, output)
+        keys = FixedLinear(key.weight * coder.steps, None, output=output)
+        values = coder.linear(value.weight / step, (value.bias - middle) / step, output)
+        return nn.ModuleList([queries, keys, values])
 
     def _add_part(
         self,
         inner: nn.Linear,
         outer: nn.Linear,
-        largest: Tensor,
         channels: Tensor,
-        activation: tuple[str, str],
+        *,
+        largest: Tensor,
+        activation: OneDnnActivation,
         bias: Tensor | None,
     ) -> None:
         """Add the two products of some inner channels, with the range of the largest of them."""
-        step = (float(largest[channels].max()) * _MARGIN - _LEAST) / 255
+        highest = float(largest[channels].max()) * _MARGIN
+        step = (highest - _LEAST) / 255
         zero = round(-_LEAST / step)
-        after: After = (step, zero, torch.uint8, activation[0], [], activation[1])
-        self.parts.append(self.inner.absorbed(inner.weight[channels], inner.bias[channels], after))
-        weight = outer.weight[:, channels] * step
-        self.parts.append(FixedLinear(weight, bias, zero=zero))
+        output = Output(step, zero, torch.uint8, activation.name, [], activation.algorithm)
+        inner_part = self.inner_coder.linear(inner.weight[channels], inner.bias[channels], output)
+        self.inner_parts.append(inner_part)
+        outer_weight = outer.weight[:, channels] * step
+        self.outer_parts.append(FixedLinear(outer_weight, bias, zero=zero))
 
-    def forward(self, states: Tensor, *_: Any, packing: Any, **__: Any) -> Tensor:
+    def forward(self, states: Tensor, *_: object, packing: PackedLayout, **__: object) -> Tensor:
         """Return states (1, T, H) of states (1, T, H)."""
-        total = states[0]
-        codes = self.codes(total)
+        residual = states[0]
+        codes = self.attention_coder(residual)
         heads = []
         for projection in self.projections:
-            projected = projection(codes).unflatten(1, (-1, self._size))
+            projected = projection(codes).unflatten(1, (-1, self._head_size))
             heads.append(projected.transpose(0, 1)[None])
-        mixed = packing.attend(*heads, scale=_LN2)
-        codes = _rounded(mixed[0].flatten(1).float().add_(_WHOLE + OFFSET))
-        total = self.norms[0](self.out(codes, onto=total))
-        codes = self.inner(total)
-        for first, second in zip(self.parts[::2], self.parts[1::2], strict=True):
-            total = second(first(codes), onto=total)
-        return self.norms[1](total).unsqueeze(0)
+        query, key, value = heads
+        attended = packing.attend(query, key, value, scale=_LN2)
+        attended_codes = _rounded(attended[0].flatten(1).float().add_(_WHOLE + OFFSET))
+        residual = self.attention_norm(self.mixing(attended_codes, add_to=residual))
+        codes = self.inner_coder(residual)
+        for inner, outer in zip(self.inner_parts, self.outer_parts, strict=True):
+            residual = outer(inner(codes), add_to=residual)
+        return self.output_norm(residual).unsqueeze(0)
 
 
-def _one_range(low: Tensor, high: Tensor) -> tuple[float, float]:
+def _step_and_middle(states: Range) -> tuple[float, float]:
     """Return the step and the middle of codes for all channels together."""
-    lowest, highest = low.min(), high.max()
+    lowest, highest = states.lowest.min(), states.highest.max()
     step = float(((highest - lowest) / (2 * LARGEST)).clamp_min(_TINY))
-    return step, float((lowest + highest) / 2)
+    middle = float((lowest + highest) / 2)
+    return step, middle

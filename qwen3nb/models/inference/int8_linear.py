@@ -32,7 +32,20 @@ from qwen3nb.utils.hardware import processor
 LARGEST = 127  # of a code
 OFFSET = 128  # of a state's code
 _TINY = 1e-30  # a token of zeros has a scale, too
-_SMALL = (32, 64, 48)  # tokens, inputs and outputs of the layer that shows whether oneDNN runs
+
+
+class Output(NamedTuple):
+    """What oneDNN makes of the result of a product."""
+
+    step: float  # of its codes
+    zero: int  # the code of zero
+    dtype: torch.dtype  # uint8 for codes
+    activation: str
+    options: list[float]  # of the activation
+    algorithm: str
+
+
+OUTPUT_OF_STATES = Output(1.0, 0, torch.float32, "none", [], "")
 
 
 class Codes(NamedTuple):
@@ -53,9 +66,10 @@ def to_codes(states: Tensor) -> Codes:
     lowest = states.amin(-1, keepdim=True)
     highest = states.amax(-1, keepdim=True)
     middles = (lowest + highest).div_(2)
-    reach = (highest - lowest).div_(2).clamp_min_(_TINY)
-    signed = (states - middles).mul_(LARGEST / reach).round_().to(torch.int8)
-    return Codes(signed.view(torch.uint8).add_(OFFSET), reach.div_(LARGEST), middles)
+    half_ranges = (highest - lowest).div_(2).clamp_min_(_TINY)
+    signed_codes = (states - middles).mul_(LARGEST / half_ranges).round_().to(torch.int8)
+    unsigned_codes = signed_codes.view(torch.uint8).add_(OFFSET)  # -127 becomes 1
+    return Codes(unsigned_codes, half_ranges.div_(LARGEST), middles)
 
 
 class Int8Linear(PrepackedLinear):
@@ -67,24 +81,33 @@ class Int8Linear(PrepackedLinear):
         self.activation: Activation = "none"
         self.out_features, self.in_features = weight.shape
         with torch.inference_mode():
+            # One range per output: its largest weight becomes the code 127.
             largest = weight.abs().amax(1, keepdim=True).clamp_min_(_TINY)
             codes = (weight * (LARGEST / largest)).round_().to(torch.int8)
             self._weight = torch.ops.onednn.qlinear_prepack(codes, None)
             self._scales = largest.div_(LARGEST).flatten()
-            self._zeros = torch.zeros(len(codes), dtype=torch.int32)
-            self._sums = codes.sum(1).mul(self._scales)  # what a state of ones would give
-            self._added = torch.zeros_like(self._sums) if bias is None else bias.detach()
+            self._zero_points = torch.zeros(len(codes), dtype=torch.int32)
+            self._weight_sums = codes.sum(1).mul(self._scales)  # the result of a state of ones
+            if bias is None:
+                bias = torch.zeros_like(self._weight_sums)
+            self._bias = bias.detach()
 
     def forward(self, states: Tensor | Codes, *, times: Tensor | None = None) -> Tensor:
         """Return states (..., O) of states (..., I), in 8 bits or not.
 
         ``times`` (..., O) is multiplied with the result, in place of an activation.
         """
-        codes, scales, middles = states if isinstance(states, Codes) else to_codes(states)
-        operands = (codes, 1.0, OFFSET, self._weight, self._scales, self._zeros, None)
-        as_states: tuple[Any, ...] = (1.0, 0, torch.float32, "none", [], "")
-        product = torch.ops.onednn.qlinear_pointwise(*operands, *as_states)
-        out = torch.addcmul(self._added, middles, self._sums).addcmul_(product, scales)
+        if not isinstance(states, Codes):
+            states = to_codes(states)
+        product = torch.ops.onednn.qlinear_pointwise(
+            *(states.codes, 1.0, OFFSET),
+            *(self._weight, self._scales, self._zero_points),
+            None,  # the bias, which is added below
+            *OUTPUT_OF_STATES,
+        )
+        # states @ weight = scales * product + middles * (ones @ weight)
+        out = torch.addcmul(self._bias, states.middles, self._weight_sums)
+        out.addcmul_(product, states.scales)
         if times is not None:
             return out.mul_(times)
         if self.activation == "silu":
@@ -135,10 +158,10 @@ def attention_dtype() -> torch.dtype | None:
 def share_codes(layer: nn.Module) -> None:
     """Let the linear layers that ``layer`` calls on its input round it once, not each."""
     if any(isinstance(child, Int8Linear) for child in layer.children()):
-        layer.register_forward_pre_hook(_rounded)
+        layer.register_forward_pre_hook(_encode_input)
 
 
-def _rounded(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _encode_input(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return (to_codes(args[0]), *args[1:])
 
 
@@ -148,12 +171,15 @@ def runs_in_int8() -> bool:
     """Return whether the processor has VNNI, and the operator exists and is exact."""
     if not torch.cpu._is_vnni_supported():
         return False
-    tokens, inputs, outputs = _SMALL
     random = torch.Generator().manual_seed(0)  # does not touch the global generator
-    states = torch.randint(-127, 128, (tokens, inputs), generator=random).float()
-    weight = torch.randint(-127, 128, (outputs, inputs), generator=random).float()
-    states[:, 0], states[:, 1], weight[:, 0] = LARGEST, -LARGEST, LARGEST  # scales are 1
+    states = torch.randint(-LARGEST, LARGEST + 1, (32, 64), generator=random).float()
+    weight = torch.randint(-LARGEST, LARGEST + 1, (48, 64), generator=random).float()
+    # Whole numbers that span the range of codes are their own codes, so the result is exact.
+    states[:, 0] = LARGEST
+    states[:, 1] = -LARGEST
+    weight[:, 0] = LARGEST
     try:
-        return torch.equal(Int8Linear(weight, None)(states), states @ weight.T)
+        result = Int8Linear(weight, None)(states)
     except UNAVAILABLE:
         return False
+    return torch.equal(result, states @ weight.T)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -43,11 +43,20 @@ _FASTER = "AuthenticAMD"  # vendor of processors on which oneDNN is faster whate
 _SMALL = (64, 64)  # inputs and outputs of the layer that shows whether oneDNN runs at all
 _TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of states of size 1
 Activation = Literal["none", "gelu", "gelu_tanh", "silu"]
-POST: dict[Activation, tuple[str, str]] = {  # oneDNN's operation and algorithm
-    "none": ("none", ""),
-    "gelu": ("gelu", "none"),
-    "gelu_tanh": ("gelu", "tanh"),
-    "silu": ("swish", ""),
+
+
+class OneDnnActivation(NamedTuple):
+    """oneDNN's name of an activation, and of its algorithm."""
+
+    name: str
+    algorithm: str
+
+
+POST: dict[Activation, OneDnnActivation] = {
+    "none": OneDnnActivation("none", ""),
+    "gelu": OneDnnActivation("gelu", "none"),
+    "gelu_tanh": OneDnnActivation("gelu", "tanh"),
+    "silu": OneDnnActivation("swish", ""),
 }
 UNAVAILABLE = (AttributeError, NotImplementedError, RuntimeError, TypeError)
 
@@ -91,8 +100,9 @@ def linear_library() -> Literal["onednn", "mkl"]:
             machine cannot run it.
     """
     choice = _choice()
-    avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    if choice == "mkl" or (choice == "auto" and vendor() != _FASTER and not avx512):
+    has_avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    onednn_is_faster = has_avx512 or vendor() == _FASTER
+    if choice == "mkl" or (choice == "auto" and not onednn_is_faster):
         return "mkl"
     if _usable([_SMALL]):
         return "onednn"
@@ -122,18 +132,12 @@ def prepack(model: nn.Module, *, force: bool = False) -> bool:
     Raises:
         ValueError: ``QWEN3NB_LINEAR`` names oneDNN, and it cannot run these layers.
     """
-    layers = []
-    for parent in model.modules():
-        for name, child in parent.named_children():
-            if type(child) is nn.Linear:
-                layers.append((parent, name, child))
+    layers = _linear_layers(model)
     dtype = _dtype_on_cpu(model)
     if not layers or dtype not in _TOLERANCES:
         return False
-    if not force:
-        library = linear_library() if dtype == torch.float32 else _choice()
-        if library == "mkl":
-            return False
+    if not force and not _prefers_onednn(dtype):
+        return False
     shapes = {(child.in_features, child.out_features) for _, _, child in layers}
     if not _usable(shapes, dtype):
         if _choice() == "onednn":
@@ -142,6 +146,23 @@ def prepack(model: nn.Module, *, force: bool = False) -> bool:
     for parent, name, child in layers:
         setattr(parent, name, PrepackedLinear(child.weight, child.bias))
     return True
+
+
+def _linear_layers(model: nn.Module) -> list[tuple[nn.Module, str, nn.Linear]]:
+    """Return each linear layer of ``model``, after its parent and its name there."""
+    layers = []
+    for parent in model.modules():
+        for name, child in parent.named_children():
+            if type(child) is nn.Linear:
+                layers.append((parent, name, child))
+    return layers
+
+
+def _prefers_onednn(dtype: torch.dtype) -> bool:
+    """Return whether linear layers should run in oneDNN, if it can run them."""
+    if dtype == torch.float32:
+        return linear_library() == "onednn"
+    return _choice() != "mkl"
 
 
 def _dtype_on_cpu(model: nn.Module) -> torch.dtype | None:
@@ -160,11 +181,13 @@ def _usable(shapes: Iterable[tuple[int, int]], dtype: torch.dtype = torch.float3
     for inputs, outputs in shapes:
         random = torch.Generator().manual_seed(0)  # does not touch the global generator
         states = torch.randn(_TOKENS, inputs, generator=random).to(dtype)
-        weight = (torch.randn(outputs, inputs, generator=random) * inputs**-0.5).to(dtype)
+        weight = torch.randn(outputs, inputs, generator=random)
+        weight = (weight * inputs**-0.5).to(dtype)  # so that results have size 1
         try:
-            packed = PrepackedLinear(weight, None)(states)
+            result = PrepackedLinear(weight, None)(states)
         except UNAVAILABLE:
             return False
-        if not torch.allclose(packed, F.linear(states, weight), atol=_TOLERANCES[dtype]):
+        expected = F.linear(states, weight)
+        if not torch.allclose(result, expected, atol=_TOLERANCES[dtype]):
             return False
     return True

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,25 +45,39 @@ Kernel = Callable[..., Tensor]
 _MAX_HEAD = 256  # the largest head size of FlashAttention
 _OPTIONS = {"scale", "window_size", "enable_gqa", "num_splits"}
 _logger = logging.getLogger(__name__)
-# How an architecture treats token order: positions of an encoder may begin after the id of the
-# padding token.
+# Positions of such an encoder begin after the id of its padding token.
+_AFTER_PADDING = "encoder after padding"
+# How an architecture treats the order of tokens.
 _FAMILIES = {
     "qwen3nb.models.modeling.qwen3_encoder.Qwen3EncoderModel": "decoder",
     "transformers.models.bert.modeling_bert.BertModel": "encoder",
     "transformers.models.llama.modeling_llama.LlamaModel": "decoder",
     "transformers.models.qwen2.modeling_qwen2.Qwen2Model": "decoder",
     "transformers.models.qwen3.modeling_qwen3.Qwen3Model": "decoder",
-    "transformers.models.roberta.modeling_roberta.RobertaModel": "after padding",
-    "transformers.models.xlm_roberta.modeling_xlm_roberta.XLMRobertaModel": "after padding",
+    "transformers.models.roberta.modeling_roberta.RobertaModel": _AFTER_PADDING,
+    "transformers.models.xlm_roberta.modeling_xlm_roberta.XLMRobertaModel": _AFTER_PADDING,
 }
+
+
+class TextGroup(NamedTuple):
+    """Texts of equal length that follow each other in a packed row."""
+
+    start: int  # their first token
+    texts: int
+    length: int  # L, the tokens of each
+
+    def texts_in(self, states: Tensor) -> Tensor:
+        """Return a view (texts, heads, L, D) of packed states (1, heads, T, D)."""
+        end = self.start + self.texts * self.length
+        group_states = states[0, :, self.start : end]
+        return group_states.unflatten(1, (self.texts, self.length)).transpose(0, 1)
 
 
 @dataclass(frozen=True)
 class PackedLayout:
     """The positions of the texts in a packed row."""
 
-    # (first token, texts, tokens per text) of each run of equal length
-    groups: tuple[tuple[int, int, int], ...]
+    groups: tuple[TextGroup, ...]
     causal: bool  # whether a token attends only to earlier tokens of its own text
     limits: Tensor  # start of each text and end of the last: (N + 1), int32
     # attention over ragged texts in one call; None for one call per group
@@ -75,34 +89,41 @@ class PackedLayout:
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None) -> Tensor:
         """Return attention (1, T, heads, D) of (1, heads, T, D), within each text."""
         if self.kernel is not None:
-            q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
-            longest = self.groups[0][2]
-            out = self.kernel(q, k, v, self.limits, longest, scale=scale, causal=self.causal)
-            return out.unsqueeze(0)
+            return self._attend_by_kernel(self.kernel, query, key, value, scale)
         if self.buckets is not None:
             if scale is None:
                 scale = query.shape[-1] ** -0.5
             return self.buckets.attend(query, key, value, scale=scale)
         parts = []
         for group in self.groups:
-            _, _, length = group
-            q, k, v = (_view(states, *group) for states in (query, key, value))
-            part = scaled_dot_product_attention(
-                q,
-                k,
-                v,
-                is_causal=self.causal and length > 1,
+            group_query = group.texts_in(query)
+            group_key = group.texts_in(key)
+            attended = scaled_dot_product_attention(
+                group_query,
+                group_key,
+                group.texts_in(value),
+                is_causal=self.causal and group.length > 1,
                 scale=scale,
-                enable_gqa=q.shape[1] != k.shape[1],
+                enable_gqa=group_query.shape[1] != group_key.shape[1],
             )
-            parts.append(part.transpose(1, 2).flatten(0, 1))
+            parts.append(attended.transpose(1, 2).flatten(0, 1))
         return torch.cat(parts).unsqueeze(0)
 
-
-def _view(states: Tensor, start: int, texts: int, length: int) -> Tensor:
-    """Return a view (texts, heads, L, D) of packed states (1, heads, T, D)."""
-    part = states[0, :, start : start + texts * length]
-    return part.unflatten(1, (texts, length)).transpose(0, 1)
+    def _attend_by_kernel(
+        self, kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, scale: float | None
+    ) -> Tensor:
+        """Return the same as `attend`, of all texts in one call."""
+        longest = self.groups[0].length
+        attended = kernel(
+            query[0].transpose(0, 1),
+            key[0].transpose(0, 1),
+            value[0].transpose(0, 1),
+            self.limits,
+            longest,
+            scale=scale,
+            causal=self.causal,
+        )
+        return attended.unsqueeze(0)
 
 
 @dataclass(frozen=True)
@@ -122,7 +143,8 @@ class Packing:
         """
         lengths = torch.tensor([len(row) for row in rows])
         ends = lengths.cumsum(0)
-        limits = torch.nn.functional.pad(ends, (1, 0)).int()
+        starts = ends - lengths
+        limits = torch.cat([starts, ends[-1:]]).int()
         layout = PackedLayout(
             _groups(lengths.tolist()),
             causal=self.causal,
@@ -132,8 +154,8 @@ class Packing:
             dtype=self.dtype,
         )
         ids = torch.tensor([list(chain.from_iterable(rows))])
-        starts = (ends - lengths).repeat_interleave(lengths)
-        positions = torch.arange(ids.shape[1]) - starts + self.first
+        text_start_of_token = starts.repeat_interleave(lengths)
+        positions = torch.arange(ids.shape[1]) - text_start_of_token + self.first
         output = model(
             input_ids=sent(ids, model.device),
             position_ids=sent(positions.unsqueeze(0), model.device),
@@ -151,31 +173,32 @@ class Packing:
         return BucketLayout.of(lengths, heads=(heads, key_heads), causal=self.causal, dtype=dtype)
 
 
-def _groups(lengths: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
+def _groups(lengths: Sequence[int]) -> tuple[TextGroup, ...]:
     """Return first token, number and length of the texts of each run of equal length."""
     groups = []
     start = 0
-    for length, group in groupby(lengths):
-        texts = len(list(group))
-        groups.append((start, texts, length))
+    for length, equal_lengths in groupby(lengths):
+        texts = len(list(equal_lengths))
+        groups.append(TextGroup(start, texts, length))
         start += texts * length
     return tuple(groups)
 
 
 def packing_of(model: Any, *, kernel: Kernel | None = None) -> Packing | None:
     """Return how ``model`` runs packed, or None if it must be padded (see the rule above)."""
-    kind, config = type(model), model.config
-    order = _FAMILIES.get(f"{kind.__module__}.{kind.__qualname__}")
-    decoder = order == "decoder"
-    if order is None or other_layers(config) or rope_type(config) not in FIXED_ROPES:
+    config = model.config
+    model_class = type(model)
+    family = _FAMILIES.get(f"{model_class.__module__}.{model_class.__qualname__}")
+    if family is None or other_layers(config) or rope_type(config) not in FIXED_ROPES:
         return None
-    if not decoder and getattr(config, "is_decoder", False):
+    if family == "decoder":
+        return Packing(causal=bool(getattr(config, "is_causal", True)), kernel=kernel)
+    if getattr(config, "is_decoder", False):
         return None
-    return Packing(
-        causal=decoder and bool(getattr(config, "is_causal", True)),
-        first=config.pad_token_id + 1 if order == "after padding" else 0,
-        kernel=kernel,
-    )
+    first_position = 0
+    if family == _AFTER_PADDING:
+        first_position = config.pad_token_id + 1
+    return Packing(causal=False, first=first_position, kernel=kernel)
 
 
 def prepare(model: Any) -> None:
@@ -216,10 +239,13 @@ def pool_packed(states: Tensor, layout: PackedLayout, *, how: str, normalize: bo
     if layout.kernel is not None:
         return pool_segments(states, layout.limits, how=how, normalize=normalize)
     vectors = []
-    for start, texts, length in layout.groups:
-        group = states[start : start + texts * length].unflatten(0, (texts, length))
-        ones = torch.ones(texts, length, dtype=torch.long, device=states.device)
-        vectors.append(pool(group, ones, how=how, normalize=normalize))
+    for group in layout.groups:
+        end = group.start + group.texts * group.length
+        group_states = states[group.start : end].unflatten(0, (group.texts, group.length))
+        without_padding = torch.ones(
+            group.texts, group.length, dtype=torch.long, device=states.device
+        )
+        vectors.append(pool(group_states, without_padding, how=how, normalize=normalize))
     return torch.cat(vectors)
 
 
@@ -255,15 +281,13 @@ def varlen_kernel(model: Any) -> Kernel | None:
     if model.device.type != "cuda" or model.dtype == torch.float32:
         return None
     config = model.config.get_text_config()
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    if head > _MAX_HEAD:
+    head_size = getattr(config, "head_dim", None)
+    if not head_size:
+        head_size = config.hidden_size // config.num_attention_heads
+    if head_size > _MAX_HEAD:
         return None
-    try:
-        attention = import_module("torch.nn.attention.varlen").varlen_attn
-        usable = set(inspect.signature(attention).parameters) >= _OPTIONS
-    except (ImportError, AttributeError):
-        usable = False
-    if not usable:
+    attention = _varlen_attention()
+    if attention is None:
         _logger.warning(
             "PyTorch %s has no attention over ragged texts that fits: texts are padded, which is "
             "slower",
@@ -281,13 +305,31 @@ def varlen_kernel(model: Any) -> Kernel | None:
         scale: float | None,
         causal: bool,
     ) -> Tensor:
-        out: Tensor = attention(
-            *(query, key, value, limits, limits, longest, longest),
+        # Tokens to the left and to the right that a token attends to; -1 for all.
+        window = (-1, 0) if causal else (-1, -1)
+        return attention(
+            query,
+            key,
+            value,
+            limits,  # of the queries
+            limits,  # of the keys
+            longest,
+            longest,
             scale=scale,
-            window_size=(-1, 0) if causal else (-1, -1),
+            window_size=window,
             enable_gqa=query.shape[1] != key.shape[1],
             num_splits=1,  # keys in one piece: else how many depends on the batch
         )
-        return out
 
     return attend
+
+
+def _varlen_attention() -> Callable[..., Tensor] | None:
+    """Return PyTorch's attention over ragged texts; None without it, or without an option."""
+    try:
+        attention: Callable[..., Tensor]
+        attention = import_module("torch.nn.attention.varlen").varlen_attn
+    except (ImportError, AttributeError):
+        return None
+    options = set(inspect.signature(attention).parameters)
+    return attention if options >= _OPTIONS else None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,13 +24,24 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from qwen3nb.models.inference.fused_layers import heads_of, rotated
 from qwen3nb.models.inference.packing import FIXED_ROPES, attend_with, other_layers, rope_type
-from qwen3nb.models.inference.product_attention import attend_after, has_room, runs_as_products
+from qwen3nb.models.inference.product_attention import (
+    KeysAndValues,
+    attend_after,
+    has_room,
+    runs_as_products,
+)
 from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.types import SpecError
 
 ATTENTION = "qwen3nb_prefix"
 _FAMILIES = ("qwen3", "qwen2", "llama")
-Pair = tuple[Tensor, Tensor]
+
+
+class Rotary(NamedTuple):
+    """Cosines and sines of the angles of positions, (1, T, D) each."""
+
+    cosines: Tensor
+    sines: Tensor
 
 
 @dataclass(frozen=True)
@@ -39,14 +50,16 @@ class Prefix:
 
     ids: tuple[int, ...] = ()  # the P tokens
     # keys and values per layer, each (1, key heads, P, D); empty for no tokens
-    layers: tuple[Pair, ...] = ()
+    layers: tuple[KeysAndValues, ...] = ()
 
     def cut(self, length: int) -> Prefix:
         """Return the first ``length`` tokens, without copying."""
         if length == 0:
             return Prefix()
-        layers = tuple((key[:, :, :length], value[:, :, :length]) for key, value in self.layers)
-        return Prefix(self.ids[:length], layers)
+        layers = []
+        for keys, values in self.layers:
+            layers.append(KeysAndValues(keys[:, :, :length], values[:, :, :length]))
+        return Prefix(self.ids[:length], tuple(layers))
 
 
 class _Memory:
@@ -54,7 +67,7 @@ class _Memory:
 
     def __init__(self, prefix: Prefix, *, keep: bool = False, products: bool = False) -> None:
         self.prefix = prefix
-        self.new_pairs: dict[int, Pair] | None = {} if keep else None
+        self.new_pairs: dict[int, KeysAndValues] | None = {} if keep else None
         self._products = products and bool(prefix.layers)
         self._mask: Tensor | None = None
         self._space: Tensor | None = None
@@ -74,31 +87,50 @@ class _Memory:
         Each token attends to the prefix and to its text so far. With ``last`` (N,), R is 1: the
         queries are those of these tokens.
         """
-        tokens = key.shape[2]
-        if not self._products:
-            key, value = self.with_prefix(layer, key, value)
-        keys = key.shape[2]
+        if self._products:
+            return self._attend_by_products(layer, query, key, value, scale=scale, last=last)
+        prefix_tokens = len(self.prefix.ids)
+        key, value = self.with_prefix(layer, key, value)
+        all_tokens = key.shape[2]
         if last is None:
-            mask = self._visible(query, keys)
+            mask = self._visible(query, all_tokens)
         else:
-            mask = _up_to(last + keys - tokens, keys, dtype=query.dtype)
-        if not self._products:
-            return _attend(query, key, value, mask=mask, scale=scale).transpose(1, 2)
-        if self._space is None:  # scores of every layer; the last one needs least
-            rows = query[..., 0].numel()
-            self._space = query.new_empty(rows * (len(self.prefix.ids) + keys))
+            mask = _up_to(prefix_tokens + last, all_tokens, dtype=query.dtype)
+        return _attend(query, key, value, mask=mask, scale=scale).transpose(1, 2)
+
+    def _attend_by_products(
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        scale: float,
+        last: Tensor | None,
+    ) -> Tensor:
+        """Return the same as `attend`, without a copy of the prefix for each text."""
+        tokens = key.shape[2]
+        if last is None:
+            mask = self._visible(query, tokens)
+        else:
+            mask = _up_to(last, tokens, dtype=query.dtype)
+        if self._space is None:  # enough for every layer; the last one needs least
+            queries = query[..., 0].numel()
+            keys = len(self.prefix.ids) + tokens
+            self._space = query.new_empty(queries * keys)
         prefix = self.prefix.layers[layer]
         return attend_after(prefix, query, key, value, bias=mask, scale=scale, space=self._space)
 
-    def with_prefix(self, layer: int, key: Tensor, value: Tensor) -> Pair:
+    def with_prefix(self, layer: int, key: Tensor, value: Tensor) -> KeysAndValues:
         """Return keys and values (N, key heads, P + T, D); store them if ``keep`` is set."""
         if self.prefix.layers:
-            prefix_key, prefix_value = self.prefix.layers[layer]
-            key = torch.cat([prefix_key.expand(len(key), -1, -1, -1), key], dim=2)
-            value = torch.cat([prefix_value.expand(len(value), -1, -1, -1), value], dim=2)
+            prefix_keys, prefix_values = self.prefix.layers[layer]
+            key = torch.cat([prefix_keys.expand(len(key), -1, -1, -1), key], dim=2)
+            value = torch.cat([prefix_values.expand(len(value), -1, -1, -1), value], dim=2)
+        extended = KeysAndValues(key, value)
         if self.new_pairs is not None:
-            self.new_pairs[layer] = (key, value)
-        return key, value
+            self.new_pairs[layer] = extended
+        return extended
 
     def _visible(self, query: Tensor, keys: int) -> Tensor:
         """Return the mask (T, keys): 0 where a token attends, minus infinity elsewhere."""
@@ -122,13 +154,14 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, scale: f
     The fast kernels of a GPU take either groups or a mask, so heads are repeated there; the
     slow one that takes both would store every weight.
     """
-    groups = query.shape[1] // key.shape[1]
-    in_groups = groups > 1 and query.device.type == "cpu"
-    if groups > 1 and not in_groups:
-        key = key.repeat_interleave(groups, dim=1)
-        value = value.repeat_interleave(groups, dim=1)
+    queries_per_key = query.shape[1] // key.shape[1]
+    is_grouped = queries_per_key > 1
+    on_cpu = query.device.type == "cpu"
+    if is_grouped and not on_cpu:
+        key = key.repeat_interleave(queries_per_key, dim=1)
+        value = value.repeat_interleave(queries_per_key, dim=1)
     return scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, scale=scale, enable_gqa=in_groups
+        query, key, value, attn_mask=mask, scale=scale, enable_gqa=is_grouped and on_cpu
     )
 
 
@@ -140,30 +173,32 @@ class _LastLayer:
     norm: Any
     index: int
 
-    def remember(self, states: Tensor, rotary: Pair, memory: _Memory) -> None:
+    def remember(self, states: Tensor, rotary: Rotary, memory: _Memory) -> None:
         """Store the keys and values of all tokens; nothing else of this layer is needed."""
-        memory.with_prefix(self.index, *self._keys(self.layer.input_layernorm(states), rotary))
+        normed = self.layer.input_layernorm(states)
+        memory.with_prefix(self.index, *self._keys_and_values(normed, rotary))
 
-    def states(self, states: Tensor, rotary: Pair, memory: _Memory, last: Tensor) -> Tensor:
+    def states(self, states: Tensor, rotary: Rotary, memory: _Memory, last: Tensor) -> Tensor:
         """Return the state (N, H) of token ``last`` (N,) of each text in ``states`` (N, T, H)."""
         attention = self.layer.self_attn
-        rows = torch.arange(len(states), device=states.device)
+        texts = torch.arange(len(states), device=states.device)
         normed = self.layer.input_layernorm(states)
-        key, value = self._keys(normed, rotary)
-        cos, sin = rotary
-        query = heads_of(attention, "q", normed[rows, last].unsqueeze(1))
-        query = rotated(query, cos[0, last].unsqueeze(1), sin[0, last].unsqueeze(1))
-        scale = attention.scaling
-        out = memory.attend(self.index, query, key, value, scale=scale, last=last)
-        residual = states[rows, last] + attention.o_proj(out.flatten(1))
-        mlp = self.layer.mlp(self.layer.post_attention_layernorm(residual))
-        result: Tensor = self.norm(residual + mlp)
+        key, value = self._keys_and_values(normed, rotary)
+        last_normed = normed[texts, last].unsqueeze(1)
+        cosines = rotary.cosines[0, last].unsqueeze(1)
+        sines = rotary.sines[0, last].unsqueeze(1)
+        query = rotated(heads_of(attention, "q", last_normed), cosines, sines)
+        attended = memory.attend(self.index, query, key, value, scale=attention.scaling, last=last)
+        residual = states[texts, last] + attention.o_proj(attended.flatten(1))
+        mlp_states = self.layer.mlp(self.layer.post_attention_layernorm(residual))
+        result: Tensor = self.norm(residual + mlp_states)
         return result
 
-    def _keys(self, normed: Tensor, rotary: Pair) -> Pair:
+    def _keys_and_values(self, normed: Tensor, rotary: Rotary) -> KeysAndValues:
         """Return keys and values (N, key heads, T, D)."""
         attention = self.layer.self_attn
-        return rotated(heads_of(attention, "k", normed), *rotary), heads_of(attention, "v", normed)
+        keys = rotated(heads_of(attention, "k", normed), *rotary)
+        return KeysAndValues(keys, heads_of(attention, "v", normed))
 
 
 class PrefixModel:
@@ -173,12 +208,13 @@ class PrefixModel:
         """Take over a model without a head that passes `check_causal`, in evaluation mode."""
         check_causal(model.config)
         attend_with(model, ATTENTION, _attention)
-        self._products = runs_as_products(model)
-        *layers, last = model.layers
-        self._last = _LastLayer(last, model.norm, len(layers))
-        model.layers = torch.nn.ModuleList(layers)
+        self._has_fast_products = runs_as_products(model)
+        *first_layers, last_layer = model.layers
+        self._last_layer = _LastLayer(last_layer, model.norm, len(first_layers))
+        # The model itself ends before its last layer, which runs for one token of each text.
+        model.layers = torch.nn.ModuleList(first_layers)
         model.norm = torch.nn.Identity()
-        model.config.num_hidden_layers = len(layers)
+        model.config.num_hidden_layers = len(first_layers)
         self.model = model
 
     @torch.inference_mode()
@@ -188,50 +224,57 @@ class PrefixModel:
             return prefix
         memory = _Memory(prefix, keep=True)
         states, rotary = self._run(torch.tensor([list(ids)]), memory)
-        self._last.remember(states, rotary, memory)
-        pairs = memory.new_pairs or {}
-        return Prefix((*prefix.ids, *ids), tuple(pairs[layer] for layer in sorted(pairs)))
+        self._last_layer.remember(states, rotary, memory)
+        new_pairs = memory.new_pairs or {}
+        layers = [new_pairs[layer] for layer in sorted(new_pairs)]
+        return Prefix((*prefix.ids, *ids), tuple(layers))
 
     @torch.inference_mode()
     def last_states(self, prefix: Prefix, rests: Sequence[Sequence[int]]) -> Tensor:
         """Return the state (N, H) of each text's last token; no rest may be empty."""
         lengths = torch.tensor([len(rest) for rest in rests])
         ids = torch.zeros(len(rests), int(lengths.max()), dtype=torch.long)
-        for row, rest in zip(ids, rests, strict=True):
-            row[: len(rest)] = torch.tensor(rest)
+        for row, rest in enumerate(rests):
+            ids[row, : len(rest)] = torch.tensor(rest)
         queries = ids.numel() * int(self.model.config.num_attention_heads)
-        fits = has_room(queries, len(prefix.ids) + ids.shape[1])
-        memory = _Memory(prefix, products=self._products and fits)
+        keys = len(prefix.ids) + ids.shape[1]
+        memory = _Memory(prefix, products=self._has_fast_products and has_room(queries, keys))
         states, rotary = self._run(ids, memory)
-        return self._last.states(states, rotary, memory, sent(lengths, states.device) - 1)
+        last_tokens = sent(lengths, states.device) - 1
+        return self._last_layer.states(states, rotary, memory, last_tokens)
 
-    def _run(self, ids: Tensor, memory: _Memory) -> tuple[Tensor, Pair]:
-        """Return states (N, T, H) before the last layer, and cosine and sine per position."""
-        start = len(memory.prefix.ids)
+    def _run(self, ids: Tensor, memory: _Memory) -> tuple[Tensor, Rotary]:
+        """Return states (N, T, H) before the last layer, and cosines and sines of the positions."""
+        first = len(memory.prefix.ids)
         device = self.model.device
-        positions = torch.arange(start, start + ids.shape[1], device=device).unsqueeze(0)
+        positions = torch.arange(first, first + ids.shape[1], device=device).unsqueeze(0)
         output = self.model(
             input_ids=sent(ids, device), position_ids=positions, use_cache=False, memory=memory
         )
         states: Tensor = output.last_hidden_state
-        return states, self.model.rotary_emb(states, positions)
+        return states, Rotary(*self.model.rotary_emb(states, positions))
 
 
 def check_causal(config: Any) -> None:
     """Refuse a model whose prefix cannot be cached, with a `SpecError` that says why."""
-    rope = rope_type(config)
-    windows = other_layers(config)
+    problem = _why_not_cached(config)
+    if problem:
+        raise SpecError(f"this model {problem}")
+
+
+def _why_not_cached(config: Any) -> str:
+    """Return why the prefix of a model cannot be cached; an empty text if it can."""
     if config.model_type not in _FAMILIES:
-        why = f"is of type {config.model_type!r}, expected one of {', '.join(_FAMILIES)}"
-    elif getattr(config, "is_causal", True) is False:
-        why = "is bidirectional; a reranker is a causal language model"
-    elif windows:
-        why = f"has layers with {', '.join(sorted(windows))}, expected full attention only"
-    elif rope not in FIXED_ROPES:
-        why = f"has {rope!r} rotary positions, expected one of {', '.join(FIXED_ROPES)}"
-    else:
-        return
-    raise SpecError(f"this model {why}")
+        return f"is of type {config.model_type!r}, expected one of {', '.join(_FAMILIES)}"
+    if getattr(config, "is_causal", True) is False:
+        return "is bidirectional; a reranker is a causal language model"
+    windows = other_layers(config)
+    if windows:
+        return f"has layers with {', '.join(sorted(windows))}, expected full attention only"
+    rope = rope_type(config)
+    if rope not in FIXED_ROPES:
+        return f"has {rope!r} rotary positions, expected one of {', '.join(FIXED_ROPES)}"
+    return ""
 
 
 def _attention(

@@ -30,8 +30,8 @@ from ctypes import CDLL, byref, c_float, c_void_p
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
-from math import e, log2
-from typing import Any
+from math import ceil, e, log2
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,13 +40,25 @@ from torch.autograd.profiler import record_function
 from qwen3nb.models.inference.onednn_linear import PrepackedLinear
 from qwen3nb.models.inference.token_budget import CPU_TOKENS
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 _STEP = 16  # positions of a text are a multiple of it: a row of a vector register in float32
 _POSITIONS = 128  # a bucket of short texts is filled up to a multiple of it: few shapes
 _SCORES = 3 << 20  # of the texts that share a product: 12 MB in float32
 _MOST = 1 << 24  # scores at a time: 64 MB in float32
 _GRAIN = 1 << 15  # numbers that PyTorch leaves to one thread
-_SUMS = (2.0**-90, 2.0**112)  # of powers of 2 of which none that matters over- or underflowed
+# Between these sums of powers of 2, no power that matters under- or overflowed.
+_UNDERFLOW = 2.0**-90
+_OVERFLOW = 2.0**112
 _EXACT = 1e-4  # of a product of 64 numbers of size 1; in bfloat16 it would be off by 1e-2
+
+
+class KeysAndValues(NamedTuple):
+    """What queries attend to, (N, k, T, D) each."""
+
+    keys: Tensor
+    values: Tensor
 
 
 @dataclass(frozen=True)
@@ -60,12 +72,13 @@ class _Bucket:
     # attended to
     bias: Tensor | None
 
-    def fill(self, scores: Tensor, query: Tensor, key: Tensor, scale: float) -> None:
+    def write_scores(self, scores: Tensor, query: Tensor, key: Tensor, scale: float) -> None:
         """Write the scores (N * k, h / k * L, L) of queries and keys (N * k, ..., D)."""
         _product(query, key.mT, out=scores, scale=scale)
         if self.bias is not None:
-            by_head = scores.view(self.texts, -1, self.length, self.length)
-            by_head[..., -self.bias.shape[-1] :].add_(self.bias)
+            scores_of_heads = scores.view(self.texts, -1, self.length, self.length)
+            biased_keys = self.bias.shape[-1]
+            scores_of_heads[..., -biased_keys:].add_(self.bias)
 
 
 @dataclass(frozen=True)
@@ -90,59 +103,83 @@ class BucketLayout:
         Returns None if the scores of the longest need too much memory. Those of `CPU_TOKENS` or
         fewer share a pass, so they never do: a text is computed as it is alone.
         """
-        h, k = heads
+        query_heads, key_heads = heads
         longest = _padded(lengths[0])
-        if longest > CPU_TOKENS and not has_room(longest * h, longest):
+        if longest > CPU_TOKENS and not has_room(longest * query_heads, longest):
             return None
-        buckets, tokens, results = [], [], []
-        first = 0
-        rows = 0
-        for length, counts in _pieces(lengths, h):
-            bucket = _bucket(counts, length, causal=causal, dtype=dtype)
-            positions = torch.arange(length)
-            starts = first + counts.cumsum(0) - counts
-            ends = counts.unsqueeze(1)
-            places = starts.unsqueeze(1) + torch.minimum(positions, ends - 1)
-            copies = places[:1].expand(bucket.texts - len(counts), -1)
-            tokens.append(torch.cat([places, copies]))
-            row = torch.arange(rows, rows + len(counts) * h * length).view(-1, h, length).mT
-            results.append(row[positions < ends].flatten())
+        buckets = []
+        tokens = []
+        result_rows = []
+        first_token = 0
+        first_row = 0
+        for padded_length, text_lengths in _split_by_padded_length(lengths, query_heads):
+            bucket = _bucket(text_lengths, padded_length, causal=causal, dtype=dtype)
             buckets.append(bucket)
-            first += int(counts.sum())
-            rows += bucket.texts * h * length
-        space = max(bucket.texts * h * bucket.length**2 for bucket in buckets)
+            tokens.append(first_token + _tokens_of_bucket(text_lengths, bucket))
+            result_rows.append(
+                first_row + _rows_of_tokens(text_lengths, padded_length, query_heads)
+            )
+            first_token += int(text_lengths.sum())
+            first_row += bucket.texts * query_heads * padded_length
+        most_scores = max(bucket.texts * query_heads * bucket.length**2 for bucket in buckets)
         return cls(
             tuple(buckets),
             heads,
-            queries=torch.cat([_rows(places, h) for places in tokens]),
-            keys=torch.cat([_rows(places, k) for places in tokens]),
-            results=torch.cat(results),
-            space=torch.empty(space, dtype=dtype),
+            queries=torch.cat([_rows_of_heads(of_bucket, query_heads) for of_bucket in tokens]),
+            keys=torch.cat([_rows_of_heads(of_bucket, key_heads) for of_bucket in tokens]),
+            results=torch.cat(result_rows),
+            space=torch.empty(most_scores, dtype=dtype),
         )
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float) -> Tensor:
         """Return attention (1, T, h, D) of queries (1, h, T, D), keys and values (1, k, T, D)."""
-        h, k = self.heads
-        size = query.shape[-1]
+        query_heads, key_heads = self.heads
+        head_size = query.shape[-1]
         queries = _gathered(query, self.queries)
         keys = _gathered(key, self.keys)
         values = _gathered(value, self.keys)
-        out = torch.empty_like(queries)
+        results = torch.empty_like(queries)
         start = 0
         for bucket in self.parts:
-            groups = bucket.texts * k
             end = start + bucket.texts * bucket.length
-            of_queries = slice(start * h, end * h)
-            of_keys = slice(start * k, end * k)
-            numbers = (end - start) * h * bucket.length
-            scores = self.space[:numbers].view(groups, -1, bucket.length)
-            left = queries[of_queries].view(groups, -1, size)
-            right = keys[of_keys].view(groups, -1, size)
-            sums = _weights(partial(bucket.fill, scores, left, right), scores, scale)
-            summed = values[of_keys].view(groups, -1, size)
-            _product(scores, summed, out=out[of_queries].view(groups, -1, size)).div_(sums)
+            query_rows = slice(start * query_heads, end * query_heads)
+            key_rows = slice(start * key_heads, end * key_heads)
+            self._attend_in_bucket(
+                bucket,
+                queries[query_rows],
+                keys[key_rows],
+                values[key_rows],
+                scale=scale,
+                out=results[query_rows],
+            )
             start = end
-        return out.index_select(0, self.results).view(1, -1, h, size)
+        without_padding = results.index_select(0, self.results)
+        return without_padding.view(1, -1, query_heads, head_size)
+
+    def _attend_in_bucket(
+        self,
+        bucket: _Bucket,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        scale: float,
+        out: Tensor,
+    ) -> None:
+        """Write to ``out`` the attention of queries (N * h * L, D) to keys (N * k * L, D)."""
+        _, key_heads = self.heads
+        head_size = queries.shape[-1]
+        # A group is what shares a key head in one text: (N * k, h / k * L, D) for queries.
+        groups = bucket.texts * key_heads
+        queries = queries.view(groups, -1, head_size)
+        keys = keys.view(groups, -1, head_size)
+        values = values.view(groups, -1, head_size)
+        score_count = groups * queries.shape[1] * bucket.length
+        scores = self.space[:score_count].view(groups, -1, bucket.length)
+        write_scores = partial(bucket.write_scores, scores, queries, keys)
+        divisors = _turn_into_weights(scores, write_scores, scale)
+        weighted_sums = _product(scores, values, out=out.view(groups, -1, head_size))
+        weighted_sums.div_(divisors)
 
 
 def _gathered(states: Tensor, rows: Tensor) -> Tensor:
@@ -157,7 +194,7 @@ def has_room(queries: int, keys: int) -> bool:
 
 
 def attend_after(
-    prefix: tuple[Tensor, Tensor],
+    prefix: KeysAndValues,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -173,46 +210,54 @@ def attend_after(
     (R, T) or (N, 1, R, T) is added to the scores of their own tokens, and ``space`` of at least
     N * h * R * (P + T) numbers is overwritten with scores.
     """
-    texts, heads, rows, size = query.shape
-    k, tokens = key.shape[1], key.shape[2]
-    prefix_keys, prefix_values = prefix[0][0], prefix[1][0]
-    start = prefix_keys.shape[1]  # of the scores of a text's own tokens
-    queries = query.unflatten(1, (k, -1)).permute(1, 0, 2, 3, 4).reshape(k, -1, size)
-    keys = key.transpose(0, 1).reshape(-1, tokens, size)
-    values = value.transpose(0, 1).reshape(-1, tokens, size)
-    width = start + tokens
-    scores = space[: texts * heads * rows * width].view(k, -1, width)
-    to_prefix = scores[..., :start]
-    to_text = scores[..., start:].unflatten(1, (texts, -1))
+    texts, heads, rows, head_size = query.shape
+    key_heads, tokens = key.shape[1], key.shape[2]
+    prefix_keys, prefix_values = prefix.keys[0], prefix.values[0]
+    prefix_tokens = prefix_keys.shape[1]
+    # Queries that share a key head, of all texts for the prefix: (k, N * h / k * R, D).
+    grouped = query.unflatten(1, (key_heads, -1)).permute(1, 0, 2, 3, 4)
+    queries = grouped.reshape(key_heads, -1, head_size)
+    # The same by text, for its own tokens: (k * N, h / k * R, D).
+    queries_of_texts = queries.reshape(key_heads * texts, -1, head_size)
+    keys = key.transpose(0, 1).reshape(-1, tokens, head_size)
+    values = value.transpose(0, 1).reshape(-1, tokens, head_size)
+    # A row of scores: those of the prefix's tokens, then those of the text's own.
+    row_length = prefix_tokens + tokens
+    scores = space[: texts * heads * rows * row_length].view(key_heads, -1, row_length)
+    prefix_scores = scores[..., :prefix_tokens]
+    text_scores = scores[..., prefix_tokens:].unflatten(1, (texts, -1))
+    scores_of_texts = text_scores.flatten(0, 1)
 
-    def fill(scale: float) -> None:
-        _product(queries, prefix_keys.mT, out=to_prefix, scale=scale)
-        by_text = queries.reshape(k * texts, -1, size)
-        _product(by_text, keys.mT, out=to_text.flatten(0, 1), scale=scale)
-        to_text.unflatten(2, (-1, rows)).add_(bias)
+    def write_scores(scale: float) -> None:
+        _product(queries, prefix_keys.mT, out=prefix_scores, scale=scale)
+        _product(queries_of_texts, keys.mT, out=scores_of_texts, scale=scale)
+        text_scores.unflatten(2, (-1, rows)).add_(bias)
 
-    sums = _weights(fill, scores, scale)
-    out = _product(to_prefix, prefix_values, out=queries.new_empty(queries.shape))
-    _product(to_text.flatten(0, 1), values, out=out.view(k * texts, -1, size), plus=1.0)
-    by_group = out.div_(sums).view(k, texts, -1, rows, size)  # (k, N, h / k, R, D)
+    divisors = _turn_into_weights(scores, write_scores, scale)
+    sums = _product(prefix_scores, prefix_values, out=queries.new_empty(queries.shape))
+    sums_of_texts = sums.view(key_heads * texts, -1, head_size)
+    _product(scores_of_texts, values, out=sums_of_texts, add=True)
+    by_group = sums.div_(divisors).view(key_heads, texts, -1, rows, head_size)
     return by_group.permute(1, 3, 0, 2, 4).flatten(2, 3)
 
 
 def _product(
-    left: Tensor, right: Tensor, *, out: Tensor, scale: float = 1.0, plus: float = 0.0
+    left: Tensor, right: Tensor, *, out: Tensor, scale: float = 1.0, add: bool = False
 ) -> Tensor:
-    """Write ``scale * left @ right + plus * out`` to ``out`` (B, R, L), and return it."""
-    product = _onednn_product() if out.dtype == torch.float32 else None  # else PyTorch calls it
-    if product is None:
-        return torch.baddbmm(out, left, right, beta=plus, alpha=scale, out=out)
+    """Write ``scale * left @ right`` to ``out`` (B, R, L), and return it; ``add`` adds it there."""
+    old_share = float(add)
+    # PyTorch itself calls oneDNN for other dtypes.
+    multiply = _onednn_product() if out.dtype == torch.float32 else None
+    if multiply is None:
+        return torch.baddbmm(out, left, right, beta=old_share, alpha=scale, out=out)
     references = [byref(c_void_p(tensor._cdata)) for tensor in (left, right, out)]
     with record_function("bmm"):  # as a profiler knows the product, which is not an operator
-        product(*references, plus, scale)
+        multiply(*references, old_share, scale)
     return out
 
 
 @cache
-def _onednn_product() -> Any:
+def _onednn_product() -> Callable[..., None] | None:
     """Return PyTorch's batched product in oneDNN, or None if this machine cannot run it.
 
     Its C++ name spells out its arguments, so one that takes others is not found. It takes
@@ -222,37 +267,41 @@ def _onednn_product() -> Any:
     try:
         if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
             return None
+        # at::native::mkldnn_matmul(const Tensor&, const Tensor&, const Tensor&, float, float)
         product = CDLL(torch._C.__file__)._ZN2at6native13mkldnn_matmulERKNS_6TensorES3_S3_ff
     except (AttributeError, OSError):
         return None
-    product.argtypes, product.restype = [c_void_p, c_void_p, c_void_p, c_float, c_float], None
+    product.argtypes = [c_void_p, c_void_p, c_void_p, c_float, c_float]
+    product.restype = None
     return product
 
 
-def _weights(fill: Callable[[float], None], scores: Tensor, scale: float) -> Tensor:
-    """Turn scores (B, R, L) into weights; return what (B, R, 1) the weighted sums are divided by.
+def _turn_into_weights(
+    scores: Tensor, write_scores: Callable[[float], None], scale: float
+) -> Tensor:
+    """Write attention weights (B, R, L), not yet normalised; return their divisors (B, R, 1).
 
     Args:
-        fill: writes the scores, multiplied by what it is given.
-        scores: where it writes them; the weights afterwards.
+        scores: where the scores are written; the weights afterwards.
+        write_scores: writes the scores, multiplied by what it is given.
         scale: multiplied with the scores.
     """
-    fill(scale * log2(e))
-    _to_powers(scores.view(-1))
+    write_scores(scale * log2(e))
+    _raise_2_to(scores.view(-1))
     sums = scores.sum(-1, keepdim=True)
-    lowest, highest = _SUMS
     smallest, largest = map(float, sums.aminmax())
-    if lowest < smallest and largest < highest:
+    if smallest > _UNDERFLOW and largest < _OVERFLOW:
         return sums
-    usable = (sums > lowest) & (sums < highest)
+    # Rows whose powers over- or underflowed get PyTorch's softmax; no row depends on another.
+    is_usable = (sums > _UNDERFLOW) & (sums < _OVERFLOW)
     powers = scores.clone()
-    fill(scale)
+    write_scores(scale)
     torch.softmax(scores, -1, out=scores)
-    torch.where(usable, powers, scores, out=scores)  # no row depends on another
-    return sums.where(usable, 1)
+    torch.where(is_usable, powers, scores, out=scores)
+    return sums.where(is_usable, 1)
 
 
-def _to_powers(exponents: Tensor) -> None:
+def _raise_2_to(exponents: Tensor) -> None:
     """Replace numbers (n,) by the powers of 2, the same whatever the number of threads.
 
     A thread's last numbers, if they fill no vector, are rounded in another way. So each gets as
@@ -260,47 +309,80 @@ def _to_powers(exponents: Tensor) -> None:
     """
     start = 0
     for size in (torch.get_num_threads() * _GRAIN, _GRAIN, 1):
-        end = start + (len(exponents) - start) // size * size
+        sizes_left = (len(exponents) - start) // size
+        end = start + sizes_left * size
         exponents[start:end].exp2_()
         start = end
 
 
 def _padded(length: int) -> int:
-    return -(-length // _STEP) * _STEP
+    return ceil(length / _STEP) * _STEP
 
 
-def _pieces(lengths: Sequence[int], heads: int) -> Iterator[tuple[int, Tensor]]:
+def _split_by_padded_length(lengths: Sequence[int], heads: int) -> Iterator[tuple[int, Tensor]]:
     """Yield the padded length and the lengths of texts that share a product."""
-    for length, group in groupby(lengths, key=_padded):
-        fill = max(1, _POSITIONS // length)
-        texts = max(1, _SCORES // (heads * length**2 * fill)) * fill
-        for counts in torch.tensor(list(group)).split(texts):
-            yield length, counts
+    for padded_length, group in groupby(lengths, key=_padded):
+        full_texts = _texts_that_fill(padded_length)
+        scores_of_full = heads * padded_length**2 * full_texts
+        most_texts = max(1, _SCORES // scores_of_full) * full_texts
+        for text_lengths in torch.tensor(list(group)).split(most_texts):
+            yield padded_length, text_lengths
 
 
-def _rows(tokens: Tensor, heads: int) -> Tensor:
+def _texts_that_fill(padded_length: int) -> int:
+    """Return how many short texts fill up `_POSITIONS`; 1 for longer texts."""
+    return max(1, _POSITIONS // padded_length)
+
+
+def _tokens_of_bucket(lengths: Tensor, bucket: _Bucket) -> Tensor:
+    """Return the token at each position of a bucket, (N, L), counted from its first text.
+
+    Positions after the end of a text repeat its last token, and the first text fills up the bucket.
+    """
+    positions = torch.arange(bucket.length)
+    starts = lengths.cumsum(0) - lengths
+    last_positions = lengths.unsqueeze(1) - 1
+    tokens = starts.unsqueeze(1) + torch.minimum(positions, last_positions)
+    copies = tokens[:1].expand(bucket.texts - len(lengths), -1)
+    return torch.cat([tokens, copies])
+
+
+def _rows_of_tokens(lengths: Tensor, padded_length: int, heads: int) -> Tensor:
+    """Return the rows of results (N * h * L,) that are no padding, ordered by token and head."""
+    rows = torch.arange(len(lengths) * heads * padded_length)
+    by_token = rows.view(-1, heads, padded_length).mT  # (N, L, h)
+    is_token = torch.arange(padded_length) < lengths.unsqueeze(1)
+    return by_token[is_token].flatten()
+
+
+def _rows_of_heads(tokens: Tensor, heads: int) -> Tensor:
     """Return the rows (N * heads * L,) of (T * heads, D) for tokens (N, L)."""
-    return (tokens.unsqueeze(1) * heads + torch.arange(heads).view(-1, 1)).flatten()
+    first_rows = tokens.unsqueeze(1) * heads
+    rows = first_rows + torch.arange(heads).view(-1, 1)
+    return rows.flatten()
 
 
-def _bucket(lengths: Tensor, length: int, *, causal: bool, dtype: torch.dtype) -> _Bucket:
-    fill = max(1, _POSITIONS // length)
-    texts = -(-len(lengths) // fill) * fill
-    if not causal and bool((lengths == length).all()):
-        return _Bucket(texts, length, None)
-    positions = torch.arange(length)
-    copies = lengths[:1].expand(texts - len(lengths))
-    is_token = positions < torch.cat([lengths, copies]).unsqueeze(1)
-    mask = is_token[:, None, None]
+def _bucket(lengths: Tensor, padded_length: int, *, causal: bool, dtype: torch.dtype) -> _Bucket:
+    full_texts = _texts_that_fill(padded_length)
+    texts = ceil(len(lengths) / full_texts) * full_texts
+    is_unpadded = bool((lengths == padded_length).all())
+    if is_unpadded and not causal:
+        return _Bucket(texts, padded_length, None)
+    copied_lengths = lengths[:1].expand(texts - len(lengths))
+    all_lengths = torch.cat([lengths, copied_lengths]).unsqueeze(1)
+    positions = torch.arange(padded_length)
+    is_token = positions < all_lengths
+    is_visible = is_token[:, None, None]  # (N, 1, 1, L)
     if causal:
-        mask = mask & (positions <= positions.unsqueeze(1))
+        is_earlier = positions <= positions.unsqueeze(1)
+        is_visible = is_visible & is_earlier
     else:  # texts of a bucket differ in their last positions only
-        mask = mask[..., -_STEP:]
-    bias = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -torch.inf)
-    return _Bucket(texts, length, bias)
+        is_visible = is_visible[..., -_STEP:]
+    bias = torch.zeros(is_visible.shape, dtype=dtype).masked_fill_(~is_visible, -torch.inf)
+    return _Bucket(texts, padded_length, bias)
 
 
-def runs_as_products(model: Any) -> bool:
+def runs_as_products(model: PreTrainedModel) -> bool:
     """Return whether attention of ``model`` is faster as products: where it runs in oneDNN."""
     prepacked = any(isinstance(layer, PrepackedLinear) for layer in model.modules())
     return prepacked and has_fast_products(model.dtype)
@@ -312,10 +394,15 @@ def has_fast_products(dtype: torch.dtype) -> bool:
 
     Of a processor with AMX, PyTorch's own attention uses the matrix unit.
     """
-    if torch.cpu._is_amx_tile_supported() or dtype not in (torch.float32, torch.bfloat16):
+    if torch.cpu._is_amx_tile_supported():
         return False
     if dtype == torch.bfloat16:
         return bool(torch.cpu._is_avx512_bf16_supported())
+    return dtype == torch.float32 and _multiplies_exactly()
+
+
+def _multiplies_exactly() -> bool:
+    """Return whether a product in float32 is not rounded to bfloat16."""
     random = torch.Generator().manual_seed(0)  # does not touch the global generator
     left = torch.randn(24, 64, 64, generator=random)
     right = torch.randn(24, 64, 64, generator=random)

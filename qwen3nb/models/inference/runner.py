@@ -28,10 +28,11 @@ Shapes: N texts, H hidden size.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -61,6 +62,7 @@ from qwen3nb.utils.choices import check_choice
 _LINEARS = ("auto", "onednn", "torch", "int8")
 _BLOCK = 2048  # texts that are tokenised at once on a GPU
 Rows = Sequence[Sequence[int]]
+_Item = TypeVar("_Item")
 
 
 class Runner:
@@ -178,14 +180,14 @@ class Runner:
         """
         if self.padding:
             return self._vectors(rows, done)
-        by_length: dict[int, list[int]] = {}
+        indices_by_length: dict[int, list[int]] = {}
         for index, row in enumerate(rows):
-            by_length.setdefault(len(row), []).append(index)
-        result = np.zeros((len(rows), self._hidden), dtype=np.float32)
-        for length in sorted(by_length, reverse=True):
-            indices = by_length[length]
-            result[indices] = self._vectors([rows[index] for index in indices], done)
-        return result
+            indices_by_length.setdefault(len(row), []).append(index)
+        vectors = np.zeros((len(rows), self._hidden), dtype=np.float32)
+        for length in sorted(indices_by_length, reverse=True):
+            indices = indices_by_length[length]
+            vectors[indices] = self._vectors([rows[index] for index in indices], done)
+        return vectors
 
     @property
     def _hidden(self) -> int:
@@ -194,34 +196,27 @@ class Runner:
 
     def _vectors(self, rows: Rows, done: Callable[[int], None] | None) -> Vectors:
         """Return the vectors of rows that may be padded; see `vectors`."""
-        result = np.zeros((len(rows), self._hidden), dtype=np.float32)
-        filled = [index for index, row in enumerate(rows) if len(row)]
-        running: list[tuple[list[int], Callable[[], Vectors]]] = []
-
-        def finish() -> None:
-            batch, fetch = running.pop(0)
-            result[batch] = fetch()
-            if done is not None:
-                done(len(batch))
+        vectors = np.zeros((len(rows), self._hidden), dtype=np.float32)
+        with_tokens = [index for index, row in enumerate(rows) if len(row)]
+        is_padded = self._packing is None
 
         def start(batch: list[int]) -> Callable[[], Vectors]:
-            return self._start([rows[filled[row]] for row in batch])
+            return self._start([rows[with_tokens[position]] for position in batch])
 
-        is_padded = self._packing is None
-        for batch, fetch in self._budget.passes(
-            [len(rows[index]) for index in filled],
+        started = self._budget.passes(
+            [len(rows[index]) for index in with_tokens],
             start,
             error=EncoderError,
             padded=is_padded,
             size=self.batch_size if is_padded else None,
             parallel=self.way == "packed",
-        ):
-            running.append(([filled[row] for row in batch], fetch))
-            if len(running) > 1:
-                finish()
-        while running:
-            finish()
-        return result
+        )
+        for batch, wait_for_vectors in _one_behind(started):
+            indices = [with_tokens[position] for position in batch]
+            vectors[indices] = wait_for_vectors()
+            if done is not None:
+                done(len(batch))
+        return vectors
 
     @property
     def budget(self) -> int:
@@ -238,31 +233,35 @@ class Runner:
         pooled = self._pooled(rows)
         if pooled.device.type != "cuda":
             return pooled.cpu().numpy
-        host = pooled.to("cpu", non_blocking=True)
-        ready = torch.cuda.Event()
-        ready.record()
+        on_host = pooled.to("cpu", non_blocking=True)
+        has_arrived = torch.cuda.Event()
+        has_arrived.record()
 
-        def fetch() -> Vectors:
-            ready.synchronize()
-            return host.numpy()
+        def wait_for_vectors() -> Vectors:
+            has_arrived.synchronize()
+            return on_host.numpy()
 
-        return fetch
+        return wait_for_vectors
 
     def _pooled(self, rows: Rows) -> Tensor:
         """Return vectors (N, H) of N rows, the longest first, on the model's device."""
         if self._packing is None:
-            ids, mask = pad_rows(rows, device=self.model.device)
-            states = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
-            if states.shape[-1] != self._hidden:  # as of Reformer, which returns pairs
-                raise ValueError(
-                    f"its states have {states.shape[-1]} numbers per token, where config.json "
-                    f"states {self._hidden} (hidden_size); such a model is not supported"
-                )
-            return pool(states, mask, how=self.pooling, normalize=self.normalize)
-        if sum(map(len, rows)) == 1:  # oneDNN multiplies a single row in another order
+            return self._pooled_with_padding(rows)
+        tokens = sum(map(len, rows))
+        if tokens == 1:  # oneDNN multiplies a single row in another order
             return self._pooled([*rows, *rows])[:1]
         states, layout = self._packing.states(self.model, rows)
         return pool_packed(states, layout, how=self.pooling, normalize=self.normalize)
+
+    def _pooled_with_padding(self, rows: Rows) -> Tensor:
+        ids, mask = pad_rows(rows, device=self.model.device)
+        states = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+        if states.shape[-1] != self._hidden:  # as of Reformer, which returns pairs
+            raise ValueError(
+                f"its states have {states.shape[-1]} numbers per token, where config.json "
+                f"states {self._hidden} (hidden_size); such a model is not supported"
+            )
+        return pool(states, mask, how=self.pooling, normalize=self.normalize)
 
 
 def _way_of(packing: Packing | None) -> str:
@@ -280,6 +279,16 @@ def _with_products(packing: Packing, model: Any, *, in_int8: bool) -> Packing:
     return replace(packing, products=has_fast_products(dtype), dtype=dtype)
 
 
+def _one_behind(items: Iterable[_Item]) -> Iterator[_Item]:
+    """Yield each item after the next one has been taken, so that work on that one has begun."""
+    waiting: deque[_Item] = deque()
+    for item in items:
+        waiting.append(item)
+        if len(waiting) > 1:
+            yield waiting.popleft()
+    yield from waiting
+
+
 def _in_advance(
     texts: Sequence[str], tokenise: Callable[[Sequence[str]], Rows], *, size: int
 ) -> Iterator[Rows]:
@@ -288,9 +297,9 @@ def _in_advance(
         yield tokenise(texts)
         return
     with ThreadPoolExecutor(max_workers=1) as thread:
-        ahead = thread.submit(tokenise, texts[:size])
+        next_block = thread.submit(tokenise, texts[:size])
         for start in range(size, len(texts), size):
-            rows = ahead.result()
-            ahead = thread.submit(tokenise, texts[start : start + size])
+            rows = next_block.result()
+            next_block = thread.submit(tokenise, texts[start : start + size])
             yield rows
-        yield ahead.result()
+        yield next_block.result()

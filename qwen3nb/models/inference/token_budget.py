@@ -79,50 +79,58 @@ class TokenBudget:
         waiting = list(range(len(lengths)))
         while waiting:
             finished: set[int] = set()
-            divided = batches_by_tokens(
-                [lengths[index] for index in waiting],
-                budget=self.tokens,
-                size=size,
-                padded=padded,
-                shares=2 * torch.get_num_threads() if parallel else 0,
-                least=self._least,
-            )
-            batches = []
-            for rows in divided:
-                batches.append([waiting[row] for row in rows])
-            calls = [partial(forward, indices) for indices in batches]
+            batches = self._batches(lengths, waiting, padded=padded, size=size, parallel=parallel)
             workers = _workers(len(batches)) if parallel else 1
-            with closing(in_order(calls, workers=workers)) as results:
-                for indices, fetch in zip(batches, results, strict=True):
-                    counts = [lengths[index] for index in indices]
-                    result = self._attempt(fetch, counts, padded, error)
-                    if result is None:
-                        break
-                    finished.update(indices)
-                    yield indices, result
+            calls = [partial(forward, batch) for batch in batches]
+            with closing(in_order(calls, workers=workers)) as waits:
+                for batch, wait_for_result in zip(batches, waits, strict=True):
+                    try:
+                        result = wait_for_result()
+                    except RuntimeError as failure:
+                        if not is_out_of_memory(failure):
+                            raise
+                        batch_lengths = [lengths[index] for index in batch]
+                        self._halve(failure, batch_lengths, padded=padded, error=error)
+                        break  # the texts that still wait are divided again
+                    finished.update(batch)
+                    yield batch, result
             waiting = [index for index in waiting if index not in finished]
 
-    def _attempt(
+    def _batches(
         self,
-        fetch: Callable[[], _Result],
-        counts: Sequence[int],
+        lengths: Sequence[int],
+        waiting: Sequence[int],
+        *,
         padded: bool,
-        error: type[Exception],
-    ) -> _Result | None:
-        """Return the result of a pass, or None if it did not fit and the budget was halved."""
-        try:
-            return fetch()
-        except RuntimeError as failure:
-            if not is_out_of_memory(failure):
-                raise
-            reason = str(failure).splitlines()[0]
-        tokens = len(counts) * max(counts) if padded else sum(counts)
-        if len(counts) == 1:
+        size: int | None,
+        parallel: bool,
+    ) -> list[list[int]]:
+        """Divide the texts that wait into passes, each a list of indices into ``lengths``."""
+        batches = batches_by_tokens(
+            [lengths[index] for index in waiting],
+            budget=self.tokens,
+            size=size,
+            padded=padded,
+            shares=2 * torch.get_num_threads() if parallel else 0,
+            least=self._least,
+        )
+        return [[waiting[position] for position in batch] for batch in batches]
+
+    def _halve(
+        self, failure: RuntimeError, lengths: Sequence[int], *, padded: bool, error: type[Exception]
+    ) -> None:
+        """Halve the budget after a pass of texts of ``lengths`` did not fit.
+
+        A single text that does not fit is an ``error``.
+        """
+        reason = str(failure).splitlines()[0]
+        tokens = len(lengths) * max(lengths) if padded else sum(lengths)
+        if len(lengths) == 1:
             raise error(
                 f"a text of {tokens} tokens does not fit in memory: {reason}; "
                 f"{available_memory() / 1e9:.1f} GB of the machine's are free. Use a smaller "
                 "--max-length, --dtype bfloat16, or a machine with more memory"
-            )
+            ) from None
         self.tokens = max(1, min(self.tokens, tokens // 2))
         _logger.warning(
             "out of memory with %d tokens; continuing with %d per pass, which changes results by "
@@ -132,7 +140,6 @@ class TokenBudget:
         )
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        return None
 
 
 def keep_memory() -> None:
@@ -161,21 +168,23 @@ def in_order(
     if workers == 1:
         yield from calls
         return
-    threads = torch.get_num_threads()
+    all_threads = torch.get_num_threads()
     pool = ThreadPoolExecutor(
-        workers, initializer=torch.set_num_threads, initargs=(threads // workers,)
+        workers, initializer=torch.set_num_threads, initargs=(all_threads // workers,)
     )
-    ahead: deque[Future[_Result]] = deque()
+    running: deque[Future[_Result]] = deque()
     try:
         for call in calls:
-            ahead.append(pool.submit(call))
-            if len(ahead) > workers:
-                yield ahead.popleft().result
-        while ahead:
-            yield ahead.popleft().result
+            running.append(pool.submit(call))
+            if len(running) > workers:
+                oldest = running.popleft()
+                yield oldest.result
+        for call_at_work in running:
+            yield call_at_work.result
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)  # a worker's own number is that of later threads too
+        # A worker's number of threads would be that of later threads, too.
+        torch.set_num_threads(all_threads)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
@@ -202,14 +211,18 @@ def fitting_tokens(free: int, config: Any, *, size: int) -> int:
     a number, and two states in float32 to be pooled. What is left over is for padding, masks and
     fragmentation; where that is not enough, `TokenBudget` halves.
     """
-    hidden = int(config.hidden_size)
+    hidden_size = int(config.hidden_size)
     heads = int(config.num_attention_heads)
-    head = getattr(config, "head_dim", None) or hidden // heads
-    groups = getattr(config, "num_key_value_heads", None) or heads
-    inner = getattr(config, "intermediate_size", None) or 4 * hidden
-    numbers = 6 * hidden + 3 * inner + 2 * head * (heads + 2 * groups)
-    tokens = (free // 2) // (size * numbers + 2 * 4 * hidden)
-    return min(_MOST, max(_LEAST, 1 << max(0, tokens.bit_length() - 1)))
+    head_size = getattr(config, "head_dim", None) or hidden_size // heads
+    key_heads = getattr(config, "num_key_value_heads", None) or heads
+    inner_size = getattr(config, "intermediate_size", None) or 4 * hidden_size
+    attention_numbers = head_size * (heads + 2 * key_heads)
+    numbers_per_token = 6 * hidden_size + 3 * inner_size + 2 * attention_numbers
+    pooled_bytes = 2 * 4 * hidden_size  # two states in float32
+    bytes_per_token = size * numbers_per_token + pooled_bytes
+    tokens = (free // 2) // bytes_per_token
+    power_of_two = 1 << max(0, tokens.bit_length() - 1)  # the largest of at most ``tokens``
+    return min(_MOST, max(_LEAST, power_of_two))
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:

@@ -86,17 +86,19 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
             "expected states (B, T, D) and mask (B, T); "
             f"got {tuple(states.shape)} and {tuple(mask.shape)}"
         )
-    real = mask != 0
-    empty = (~real.any(dim=1)).nonzero().flatten().tolist()
-    if empty:
-        raise ValueError(f"rows {empty} have no real token: nothing to pool")
-    ranks = real.long().cumsum(dim=1) * real
-    weights = rule.weigh(ranks, ranks.amax(dim=1, keepdim=True)).float()
-    weights = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(2)
-    if not real.all():
-        states = states.masked_fill(~real.unsqueeze(-1), 0.0)
+    is_token = mask != 0
+    has_no_token = ~is_token.any(dim=1)
+    empty_rows = has_no_token.nonzero().flatten().tolist()
+    if empty_rows:
+        raise ValueError(f"rows {empty_rows} have no real token: nothing to pool")
+    ranks = is_token.long().cumsum(dim=1) * is_token  # 1, 2, …; 0 for padding
+    lengths = ranks.amax(dim=1, keepdim=True)
+    weights = rule.weigh(ranks, lengths).float()
+    shares = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(2)
+    if not is_token.all():
+        states = states.masked_fill(~is_token.unsqueeze(-1), 0.0)
     # A product of matrices would add in an order that depends on batch size and threads.
-    vectors = (states.float() * weights).sum(dim=1)
+    vectors = (states.float() * shares).sum(dim=1)
     return _unit(vectors) if normalize else vectors
 
 
@@ -107,22 +109,34 @@ def pool_segments(states: Tensor, limits: Tensor, *, how: str, normalize: bool =
     does not wait for it. ``limits`` (B + 1) are the start of each text and the end of the last;
     texts must not be empty, which is not checked.
     """
+    rule = POOLINGS[one_of("pooling", how, POOLINGS)]
+    if rule.only is not None:
+        pooled_tokens = rule.only(limits)
+        vectors = states[pooled_tokens].float()
+    else:
+        shares = _token_shares(rule, limits, tokens=len(states))
+        vectors = _sum_by_text(states.float() * shares.unsqueeze(1), limits)
+    return _unit(vectors) if normalize else vectors
+
+
+def _token_shares(rule: Pooling, limits: Tensor, *, tokens: int) -> Tensor:
+    """Return the weight of each token (T,) in the vector of its text; those of a text sum to 1."""
     import torch
 
-    rule = POOLINGS[check_choice("pooling", how, POOLINGS)]
-    if rule.only is not None:
-        vectors = states[rule.only(limits)].float()
-        return _unit(vectors) if normalize else vectors
-    lengths = limits.diff()
-    tokens = torch.arange(len(states), dtype=limits.dtype, device=states.device)
-    text = torch.searchsorted(limits[1:].contiguous(), tokens, right=True)
-    weights = rule.weigh(tokens - limits[text] + 1, lengths[text]).double()
-    sums = torch.segment_reduce(weights, "sum", offsets=limits, axis=0, unsafe=True)
-    weights = weights.float() / sums.float()[text]
-    vectors = torch.segment_reduce(
-        states.float() * weights.unsqueeze(1), "sum", offsets=limits, axis=0, unsafe=True
-    )
-    return _unit(vectors) if normalize else vectors
+    starts, ends = limits[:-1], limits[1:]
+    positions = torch.arange(tokens, dtype=limits.dtype, device=limits.device)
+    text_of_token = torch.searchsorted(ends.contiguous(), positions, right=True)
+    ranks = positions - starts[text_of_token] + 1
+    lengths = (ends - starts)[text_of_token]
+    weights = rule.weigh(ranks, lengths).double()
+    text_sums = _sum_by_text(weights, limits)
+    return weights.float() / text_sums.float()[text_of_token]
+
+
+def _sum_by_text(numbers: Tensor, limits: Tensor) -> Tensor:
+    import torch
+
+    return torch.segment_reduce(numbers, "sum", offsets=limits, axis=0, unsafe=True)
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -113,18 +113,18 @@ def test_another_model_in_another_thread_sees_nothing_of_a_pass(monkeypatch):
     model = runner("bert", linear="onednn")
     model._packing = replace(model._packing, products=True)
     quiet, seen = of_another_model(), []
-    weights = product_attention._weights
+    weights = product_attention._turn_into_weights
 
-    def watched(fill, scores, scale):
+    def watched(scores, fill, scale):
         def filling(factor):
             fill(factor)
             seen.append(other.submit(of_another_model).result())
 
-        sums = weights(filling, scores, scale)
+        sums = weights(scores, filling, scale)
         seen.append(other.submit(of_another_model).result())
         return sums
 
-    monkeypatch.setattr(product_attention, "_weights", watched)
+    monkeypatch.setattr(product_attention, "_turn_into_weights", watched)
     with ThreadPoolExecutor(1) as other:
         model.vectors([list(range(3, 60))])
     assert len(seen) >= 2 * model.model.config.num_hidden_layers
