@@ -366,7 +366,7 @@ class TrainedEncoder(Encoder):
         self._runner.batch_size = self.batch_size
         rows, cut = token_rows(self._tokenizer, texts, max_length=self.max_length)
         self.stats.cut += cut
-        return self._runner.vectors(rows, done=self._tick)
+        return self._runner.vectors(rows, done=self._report_done)
 
 
 def _on_same_weights(model: Any, options: ExportOptions) -> Qwen3EncoderModel:

@@ -46,24 +46,26 @@ def batches_by_tokens(
         if value is not None and value < 1:
             raise ValueError(f"expected a {name} of at least 1; got {value}")
     batch: list[int] = []
-    tokens = 0
-    remaining = sum(lengths)
-    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        cost = lengths[index]
+    batch_tokens = 0
+    tokens_left = sum(lengths)
+    longest_first = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    for index in longest_first:
+        tokens = lengths[index]
         if padded and batch:
-            cost = lengths[batch[0]]
+            tokens = lengths[batch[0]]  # padded to the first, which is the longest
         room = budget
         if budget is not None and shares:
-            room = min(budget, max(least, remaining // shares))
-        is_full = room is not None and tokens + cost > room
+            share = max(least, tokens_left // shares)
+            room = min(budget, share)
+        is_full = room is not None and batch_tokens + tokens > room
         if batch and (is_full or len(batch) == size):
             yield batch
-            remaining -= tokens
+            tokens_left -= batch_tokens
             batch = []
-            tokens = 0
-            cost = lengths[index]
+            batch_tokens = 0
+            tokens = lengths[index]
         batch.append(index)
-        tokens += cost
+        batch_tokens += tokens
     if batch:
         yield batch
 

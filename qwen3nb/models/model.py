@@ -176,7 +176,8 @@ class Model(ModelOptions):
         with suppress(OSError, ValueError, TypeError):  # missing or damaged
             return ModelFacts(**read_json(file))
         facts = ModelFacts.of(self.load())
-        if self._digest() == digest:  # otherwise its files were replaced during loading
+        has_same_files = self._digest() == digest  # otherwise they were replaced during loading
+        if has_same_files:
             try:
                 write_json(file, asdict(facts))
             except OSError as error:
@@ -223,14 +224,16 @@ class Model(ModelOptions):
             SpecError: the model neither scores pairs nor has vectors.
         """
         if self.scores_pairs:
-            return [float(score) for score in self.reranker.score(query, documents).log_odds]
+            scores = self.reranker.score(query, documents).log_odds
+            return [float(score) for score in scores]
         model = self.load()
         if scores_pairs(model):
             return [float(score) for score in model.score_documents(query, documents)]
         encoder = self.load_encoder()
-        vectors = encoder.encode(documents, role="passage")
-        similarities = encoder.similarity(encoder.encode(query, role="query"), vectors)
-        return [float(score) for score in similarities[0]]
+        document_vectors = encoder.encode(documents, role="passage")
+        query_vector = encoder.encode(query, role="query")
+        (similarities,) = encoder.similarity(query_vector, document_vectors)
+        return [float(score) for score in similarities]
 
     def load_encoder(self) -> Encoder:
         """Return the encoder; see `load`.
@@ -267,11 +270,11 @@ class Model(ModelOptions):
 
     def _load_checked(self) -> LoadedModel:
         """Check the files of a model, then load its weights."""
-        as_stored = self._found()  # again: its files may have changed since the value was made
-        source = self._in_use(as_stored)
+        found = self._found()  # again: its files may have changed since the value was made
+        source = self._in_use(found)
         if source.kind.library:
             load_library(source.kind.library)
-        warning = prompt_warning(as_stored, parse_prompts(self.prompts))
+        warning = prompt_warning(found, parse_prompts(self.prompts))
         if warning and not self.prefix:
             _log.warning(warning)
         if self.bidirectional and not source.kind.directed:
@@ -319,36 +322,33 @@ class Model(ModelOptions):
 
     def _in_use(self, source: Source) -> Source:
         """Return a source with the prompts and the label that these options give it."""
-        if source.kind.searches and (source.kind.weightless or source.parts):
+        takes_no_options = source.kind.searches and (source.kind.weightless or source.parts)
+        if takes_no_options:
             return replace(source, label=self.name or source.label)
+        label = source.label
         prompts = parse_prompts(self.prompts)
-        suffix = ""
         if prompts is None:
             prompts = source.prompts
         elif prompts != source.prompts:
-            suffix = "-prompts" if prompts else "-no-prompts"
+            label += "-prompts" if prompts else "-no-prompts"
         if self.dtype == "int8":
-            suffix += "-int8"
+            label += "-int8"
         if self.cache_dtype == "float16":
-            suffix += "-float16-vectors"
-        instruction = source.instruction if self.instruction is None else self.instruction
-        return replace(
-            source,
-            label=self.name or f"{source.label}{suffix}",
-            prompts=prompts,
-            instruction=instruction,
-        )
+            label += "-float16-vectors"
+        instruction = self.instruction
+        if instruction is None:
+            instruction = source.instruction
+        return replace(source, label=self.name or label, prompts=prompts, instruction=instruction)
 
     def _digest(self) -> str:
         """Return a digest of all that `facts` depend on."""
-        options = {
-            field.name: str(getattr(self, field.name))
-            for field in fields(ModelOptions)
-            if field.name not in WITHOUT_EFFECT
-        }
+        options = {}
+        for field in fields(ModelOptions):
+            if field.name not in WITHOUT_EFFECT:
+                options[field.name] = str(getattr(self, field.name))
         versions = [installed_version(name) for name in _LIBRARIES]
-        models = [self._in_use(self._found())]
-        if self.parts:
-            models = [part._in_use(part._found()) for part in self.parts]
-        sources = [[described(source), source.label] for source in models]
+        sources = []
+        for part in self.parts or (self,):
+            source = part._in_use(part._found())
+            sources.append([described(source), source.label])
         return sha256_json([sources, options, code_digest(), versions, gpus()])

@@ -36,7 +36,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +50,7 @@ from qwen3nb.models.types import (
     INSTRUCTION,
     TEMPLATE_NAMES,
     Identified,
+    Settings,
     SpecError,
     Stats,
     torch_dtype,
@@ -131,21 +131,24 @@ class PairTokens:
         max_length: int,
     ) -> None:
         """Tokenise the parts that do not depend on the pair."""
-        self._tokenizer, self._template = tokenizer, template
-        self._instruction, self.max_length = instruction, max_length
-        self.yes = self._single("yes")
-        self.no = self._single("no")
-        self._prefix = self._control_ids(template.prefix)
-        self._suffix = self._control_ids(template.suffix)
+        self._tokenizer = tokenizer
+        self._template = template
+        self._instruction = instruction
+        self.max_length = max_length
+        self.yes = self._single_token("yes")
+        self.no = self._single_token("no")
+        self._prefix = self._control_tokens(template.prefix)
+        self._suffix = self._control_tokens(template.suffix)
+        (content_start,) = self._tokens([template.start(instruction)])
+        self.system = (*self._prefix, *content_start)
+        # Tokens for the content: all but those of the template around it.
         self._room = max_length - len(self._prefix) - len(self._suffix)
-        start = self._ids([template.start(instruction)])[0]
-        self._empty = self._content("")
-        if self._room <= self._empty:
+        self._without_query = self._head_length("")
+        if self._room <= self._without_query:
             raise RerankError(
                 f"a maximum length of {max_length} leaves no room for query and document: "
                 f"template and instruction take {self.length('')} tokens"
             )
-        self.system = (*self._prefix, *start)
 
     def rows(self, query: str, documents: Sequence[str]) -> Tokenised:
         """Tokenise ``query`` with each of ``documents``.
@@ -156,40 +159,49 @@ class PairTokens:
         check_text(query, "the query")
         for index, document in enumerate(documents):
             check_text(document, f"document {index}")
-        text = self._template.head(self._instruction, query)
-        head, *contents = self._ids([text, *(f"{text} {document}" for document in documents)])
-        if self._room <= len(head):
-            return replace(self.rows(self._shortened(query), documents), query_cut=True)
+        head_text = self._template.head(self._instruction, query)
+        content_texts = [f"{head_text} {document}" for document in documents]
+        head, *contents = self._tokens([head_text, *content_texts])
+        if len(head) >= self._room:
+            shortened = self.rows(self._shortened(query), documents)
+            return replace(shortened, query_cut=True)
         shared = len(head)
         for content in contents:
             shared = min(shared, common_start(head, content))
+        rests = []
+        for content in contents:
+            rests.append([*content[shared : self._room], *self._suffix])
         return Tokenised(
             shared=(*self._prefix, *head[:shared]),
-            rests=[[*content[shared : self._room], *self._suffix] for content in contents],
+            rests=rests,
             cut=[len(content) > self._room for content in contents],
         )
 
     def length(self, query: str) -> int:
         """Number of tokens of a prompt with the whole ``query`` and no document."""
-        return self.max_length - self._room + self._content(query)
+        template_length = self.max_length - self._room
+        return template_length + self._head_length(query)
 
-    def _content(self, query: str) -> int:
+    def _head_length(self, query: str) -> int:
         """Number of tokens of the content up to the document."""
-        return len(self._ids([self._template.head(self._instruction, query)])[0])
+        (head,) = self._tokens([self._template.head(self._instruction, query)])
+        return len(head)
 
     def _shortened(self, query: str) -> str:
         """Return the longest start of ``query`` that leaves the document its share of tokens."""
-        limit = max(self._empty, self._room - self._room // _SHARE - 1)
-        low, high = 0, len(query)
-        while low < high:  # bisection, because a truncated text may have different tokens
-            middle = (low + high + 1) // 2
-            if self._content(query[:middle]) <= limit:
-                low = middle
+        document_share = self._room // _SHARE
+        limit = max(self._without_query, self._room - document_share - 1)
+        # Bisection over characters, because a shorter text may have different tokens.
+        fitting, too_long = 0, len(query) + 1
+        while too_long - fitting > 1:
+            middle = (fitting + too_long) // 2
+            if self._head_length(query[:middle]) <= limit:
+                fitting = middle
             else:
-                high = middle - 1
-        return query[:low]
+                too_long = middle
+        return query[:fitting]
 
-    def _ids(self, texts: list[str]) -> list[list[int]]:
+    def _tokens(self, texts: list[str]) -> list[list[int]]:
         encoded = self._tokenizer(
             texts,
             add_special_tokens=False,
@@ -200,13 +212,13 @@ class PairTokens:
         rows: list[list[int]] = encoded["input_ids"]
         return rows
 
-    def _control_ids(self, text: str) -> list[int]:
+    def _control_tokens(self, text: str) -> list[int]:
         """Return the tokens of a text in which special tokens are control tokens."""
         encoded = self._tokenizer(text, add_special_tokens=False, split_special_tokens=False)
         ids: list[int] = encoded["input_ids"]
         return ids
 
-    def _single(self, word: str) -> int:
+    def _single_token(self, word: str) -> int:
         ids = self._tokenizer(word, add_special_tokens=False)["input_ids"]
         if len(ids) != 1 or ids[0] == self._tokenizer.unk_token_id:
             raise RerankError(
@@ -307,19 +319,21 @@ class Reranker(Identified):
         limit = int(model.backbone.config.max_position_embeddings)
         if not 0 < max_length <= limit:
             raise RerankError(f"expected a maximum length of 1 to {limit}; got {max_length}")
-        self.source, self.label = source, source.label
-        self.instruction, self.max_length = instruction, max_length
-        layout = TEMPLATES[check_choice("template", template, TEMPLATES)]
+        self.source = source
+        self.label = source.label
+        self.instruction = instruction
+        self.max_length = max_length
+        self.parameters = model.parameters
+        self.stats = RerankStats()
+        layout = TEMPLATES[one_of("template", template, TEMPLATES)]
         self._pairs = PairTokens(
             model.tokenizer, template=layout, instruction=instruction, max_length=max_length
         )
         self._model = PrefixModel(model.backbone)
-        self._rows = model.rows(self._pairs.yes, self._pairs.no)
-        self.parameters = model.parameters
+        self._yes_no_rows = model.rows(self._pairs.yes, self._pairs.no)
         self._budget = TokenBudget(budget or tokens_per_pass(model.backbone))
-        self._system: Prefix | None = None
-        self.stats = RerankStats()
-        self.settings: dict[str, Any] = {
+        self._system_prefix: Prefix | None = None  # computed when it is first needed
+        self.settings: Settings = {
             "scoring": SCORING,
             "model": unchanged(source),
             "template": [layout.name, layout.prefix, layout.head("", ""), layout.suffix],
@@ -350,29 +364,29 @@ class Reranker(Identified):
                 not fit in memory.
         """
         started = time.perf_counter()
-        distinct, positions = deduplicate(list(documents))
-        rows = self._pairs.rows(query, distinct)
-        tokens = self.stats.tokens
+        distinct_documents, positions = deduplicate(list(documents))
+        rows = self._pairs.rows(query, distinct_documents)
+        computed_before = self.stats.tokens
         log_odds = self._log_odds(rows.shared, rows.rests)
-        invalid = np.flatnonzero(~np.isfinite(log_odds))
-        if len(invalid):
-            index = positions.index(int(invalid[0]))
+        is_invalid = ~np.isfinite(log_odds)
+        if is_invalid.any():
+            first_document = positions.index(int(np.flatnonzero(is_invalid)[0]))
             raise RerankError(
-                f"{self.label}: the score of document {index} is not finite, "
+                f"{self.label}: the score of document {first_document} is not finite, "
                 f"for the query {query!r:.80}"
             )
-        cut = np.array(rows.cut, dtype=bool)[positions]
-        scores = log_odds[positions]
-        computed = sum(map(len, rows.rests))
-        self.stats.tokens += computed
-        whole = computed + len(rows.shared) * len(rows.rests)
-        self.stats.shared += whole - (self.stats.tokens - tokens)
+        rest_tokens = sum(map(len, rows.rests))
+        self.stats.tokens += rest_tokens
+        all_tokens = rest_tokens + len(rows.shared) * len(rows.rests)
+        self.stats.shared += all_tokens - (self.stats.tokens - computed_before)
         self.stats.texts += len(positions)
-        self.stats.encoded += len(distinct)
-        self.stats.cut += int(cut.sum())
+        self.stats.encoded += len(distinct_documents)
+        truncated = np.array(rows.cut, dtype=bool)[positions]
+        self.stats.cut += int(truncated.sum())
         self.stats.queries_cut += rows.query_cut
         self.stats.seconds += time.perf_counter() - started
-        return RerankScores(scores, sigmoid(scores), cut)
+        scores = log_odds[positions]
+        return RerankScores(scores, sigmoid(scores), truncated)
 
     def score_documents(self, query: str, documents: Sequence[str]) -> Floats:
         """Return the log-odds (N,) of the texts of N documents for one query."""
@@ -380,16 +394,17 @@ class Reranker(Identified):
 
     def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> RerankScores:
         """Score pairs of query and document; pairs of one query are scored together."""
-        positions: dict[str, list[int]] = {}
+        indices_by_query: dict[str, list[int]] = {}
         documents: list[str] = []
         for index, (query, document) in enumerate(pairs):
-            positions.setdefault(query, []).append(index)
+            indices_by_query.setdefault(query, []).append(index)
             documents.append(document)
         log_odds = np.empty(len(documents))
         truncated = np.empty(len(documents), dtype=bool)
-        for query, indices in positions.items():
-            part = self.score(query, [documents[index] for index in indices])
-            log_odds[indices], truncated[indices] = part.log_odds, part.truncated
+        for query, indices in indices_by_query.items():
+            scores = self.score(query, [documents[index] for index in indices])
+            log_odds[indices] = scores.log_odds
+            truncated[indices] = scores.truncated
         return RerankScores(log_odds, sigmoid(log_odds), truncated)
 
     def predict(self, inputs1: Any, inputs2: Any, **_: Any) -> Floats:
@@ -405,27 +420,30 @@ class Reranker(Identified):
     def _log_odds(self, shared: tuple[int, ...], rests: Sequence[Sequence[int]]) -> Floats:
         import torch
 
-        result = np.empty(len(rests))
         if not rests:
-            return result
+            return np.empty(0)
         prefix = self._prefix(shared)
-        passes = self._budget.passes(
+        order: list[int] = []
+        logits: list[Tensor] = []
+        for batch, batch_logits in self._budget.passes(
             [len(rest) for rest in rests],
             lambda batch: self._logits(prefix, [rests[index] for index in batch]),
             error=RerankError,
             padded=True,
             parallel=self._model.model.device.type == "cpu",
-        )
-        batches, logits = zip(*passes, strict=True)
+        ):
+            order.extend(batch)
+            logits.append(batch_logits)
         # The only synchronisation with a GPU.
         no, yes = torch.cat(logits).T.cpu().numpy().astype(np.float64)
-        result[list(chain.from_iterable(batches))] = yes - no
-        return result
+        log_odds = np.empty(len(rests))
+        log_odds[order] = yes - no
+        return log_odds
 
     def _logits(self, prefix: Prefix, rests: Sequence[Sequence[int]]) -> Tensor:
         """Return logits (N, 2) of no and yes, in float32 for any dtype of the model."""
         states = self._model.last_states(prefix, rests)
-        return states.float() @ self._rows.T
+        return states.float() @ self._yes_no_rows.T
 
     def _prefix(self, shared: tuple[int, ...]) -> Prefix:
         """Return the keys and values of the shared prefix of a query's documents.
@@ -434,12 +452,13 @@ class Reranker(Identified):
         """
         from qwen3nb.models.inference.prefix_cache import Prefix
 
-        if self._system is None:
-            self._system = self._model.extend(Prefix(), self._pairs.system)
+        if self._system_prefix is None:
+            self._system_prefix = self._model.extend(Prefix(), self._pairs.system)
             self.stats.tokens += len(self._pairs.system)
-        start = self._system.cut(common_start(self._system.ids, shared))
-        self.stats.tokens += len(shared) - len(start.ids)
-        return self._model.extend(start, shared[len(start.ids) :])
+        common = common_start(self._system_prefix.ids, shared)
+        rest_of_shared = shared[common:]
+        self.stats.tokens += len(rest_of_shared)
+        return self._model.extend(self._system_prefix.cut(common), rest_of_shared)
 
 
 def sigmoid(log_odds: Floats) -> Floats:
@@ -449,8 +468,8 @@ def sigmoid(log_odds: Floats) -> Floats:
     return result
 
 
+# Settings of a cross-encoder, and the words whose tokens they should be.
 _SCORED = {"true_token_id": "yes", "false_token_id": "no"}
-_MARKS = ("<|im_start|>", "<|im_end|>")
 
 
 def load_reranker(
@@ -488,17 +507,20 @@ def load_reranker(
         source = adapter_source(Path(adapter), base=model)
     else:
         source = find_source(str(model))
-        source = fetch_model(source) if source.on_hub else source
+        if source.on_hub:
+            source = fetch_model(source)
     load_library("transformers.modeling_utils")
     source.kind.check_causal(source)
     label = source.label
     if dtype == "int8":
         label += "-int8"
     source = replace(source, label=label, content=fingerprint(source))
+    if not template:
+        template = "double-newline" if source.kind.adapts else "qwen3-reranker"
     return Reranker(
         source,
         load_yes_no(source, device=device, dtype=dtype),
-        template=template or ("double-newline" if source.kind.adapts else "qwen3-reranker"),
+        template=template,
         instruction=INSTRUCTION if instruction is None else instruction,
         max_length=max_length,
         budget=budget,
@@ -511,37 +533,50 @@ def load_yes_no(source: Source, *, device: str, dtype: str) -> YesNoModel:
     from qwen3nb.models.inference.prefix_cache import check_causal
     from qwen3nb.models.modeling.runtime import load_tokenizer, pick_device
 
-    where, folder = pick_device(device), source.model_folder
-    model = source.kind.causal(source, torch_dtype(dtype)).to(where).eval()
+    model = source.kind.causal(source, torch_dtype(dtype)).to(pick_device(device)).eval()
     check_causal(model.config)
-    tokenizer = load_tokenizer(folder, model.config)
-    _check_tokens(tokenizer, model.config, folder)
-    count = sum(parameter.numel() for parameter in model.parameters())  # tied ones count once
+    tokenizer = load_tokenizer(source.model_folder, model.config)
+    if model.config.model_type.startswith("qwen"):
+        _check_markers(tokenizer, source.model_folder)
+    _check_scored_tokens(tokenizer, source.model_folder)
+    parameters = sum(weight.numel() for weight in model.parameters())  # tied ones count once
+    backbone = model.model
     head = model.get_output_embeddings().weight
-    fuse_layers(model.model, int8=dtype == "int8")
-    return YesNoModel(model.model, head, tokenizer, dtype, count)
+    fuse_layers(backbone, int8=dtype == "int8")
+    return YesNoModel(backbone, head, tokenizer, dtype, parameters)
 
 
-def _check_tokens(tokenizer: Any, config: Any, folder: ModelFolder) -> None:
-    """Check that a Qwen model has the template's markers as tokens and scores yes and no.
+def _check_markers(tokenizer: PreTrainedTokenizerBase, folder: ModelFolder) -> None:
+    """Check that the markers of the template are tokens, as in all Qwen models.
 
-    As plain text, the markers would be a different prompt than in training; other families have
-    none.
+    As plain text, they would be a different prompt than in training; other families have none.
 
     Raises:
-        SpecError: no token for a marker, or a cross-encoder that scores other tokens.
+        SpecError: no token for a marker.
     """
-    for mark in _MARKS if config.model_type.startswith("qwen") else ():
-        if len(tokenizer(mark, add_special_tokens=False)["input_ids"]) != 1:
+    for marker in ("<|im_start|>", "<|im_end|>"):
+        ids = tokenizer(marker, add_special_tokens=False)["input_ids"]
+        if len(ids) != 1:
             raise SpecError(
-                f"{folder}: the tokenizer has no token {mark!r}, which the prompt of a Qwen "
+                f"{folder}: the tokenizer has no token {marker!r}, which the prompt of a Qwen "
                 "reranker needs; copy the tokenizer again"
             )
+
+
+def _check_scored_tokens(tokenizer: PreTrainedTokenizerBase, folder: ModelFolder) -> None:
+    """Check that a cross-encoder of sentence-transformers scores yes and no.
+
+    Raises:
+        SpecError: it scores other tokens.
+    """
     for module in folder.modules:
+        if module.name != "LogitScore":
+            continue
         for key, word in _SCORED.items():
             ids = tokenizer(word, add_special_tokens=False)["input_ids"]
-            if module.name == "LogitScore" and [module.fields.get(key)] != ids:
+            scored_id = module.fields.get(key)
+            if [scored_id] != ids:
                 raise SpecError(
-                    f"{module.file}: {key} is {module.fields.get(key)!r:.40}; expected {ids}, "
+                    f"{module.file}: {key} is {scored_id!r:.40}; expected {ids}, "
                     f"the token {word!r} of a yes/no reranker"
                 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+Settings = dict[str, Any]  # everything that results depend on, as JSON
 Vectors: TypeAlias = "NDArray[np.float32]"
 # dtypes a model can run in; ``int8``: linear layers in 8 bits, the rest in float32
 DTYPES = ("float32", "bfloat16", "float16", "int8")

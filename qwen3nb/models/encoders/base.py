@@ -37,7 +37,7 @@ from qwen3nb.models.batching import check_texts, deduplicate, texts_of
 from qwen3nb.models.kinds.prompts import FILE, ROLES, named_prompts, prompt_for
 from qwen3nb.models.kinds.source import Source, mteb_meta, unchanged
 from qwen3nb.models.options import ModelOptions
-from qwen3nb.models.types import EncoderError, Identified, SpecError, Stats, Vectors
+from qwen3nb.models.types import EncoderError, Identified, Settings, SpecError, Stats, Vectors
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.progress import tqdm
@@ -52,6 +52,7 @@ _CHUNK = 512  # texts encoded and stored together: the most that a kill loses
 _GPU_CHUNK = 16_384  # the same on a GPU, where this many take as long
 ADDED = 8  # tokens that a tokenizer may add to a text
 _DELAY = 2.0  # seconds until a progress bar appears
+_NOT_BLANK = "a text"
 _MTEB_ROLES = {"query": "query", "document": "passage"}
 
 
@@ -74,7 +75,7 @@ class Encoder(Identified, ABC):
         tokenizer: its tokenizer, of transformers where there is a runner.
     """
 
-    pools_prompts = True  # whether the tokens of a prompt are pooled
+    supports_prompts = True  # not where the tokens of a prompt are left out of the pooling
     device: str = "cpu"
     width: int
     normalize = True
@@ -84,7 +85,7 @@ class Encoder(Identified, ABC):
     _tokenless: Callable[[str], bool] | None = None
     _special: re.Pattern[str] | None = None  # finds special tokens in a text
 
-    def __init__(self, source: Source, options: ModelOptions, *, settings: dict[str, Any]) -> None:
+    def __init__(self, source: Source, options: ModelOptions, *, settings: Settings) -> None:
         """Set the attributes of all encoders.
 
         Args:
@@ -101,24 +102,28 @@ class Encoder(Identified, ABC):
             self.label = f"{source.label}-{self.dimensions}d"
         self.source = source
         self.prompts = source.prompts
-        whole = {"encoding": ENCODING, "model": unchanged(source), "prompts": source.prompts}
+        whole_vectors = {
+            "encoding": ENCODING,
+            "model": unchanged(source),
+            "prompts": source.prompts,
+        }
         if source.instruction:
-            whole["instruction"] = source.instruction
-        whole.update(settings)
+            whole_vectors["instruction"] = source.instruction
+        whole_vectors.update(settings)
         if options.cache_dtype == "float16":
-            whole["vectors"] = "float16"
-        self.normalize = bool(whole.get("normalize", self.normalize))
-        self.settings = dict(whole)
+            whole_vectors["vectors"] = "float16"
+        self.normalize = bool(whole_vectors.get("normalize", self.normalize))
+        self.settings = dict(whole_vectors)
         if self.dimensions:
             self.settings["dimensions"] = self.dimensions
         self.cache: EmbeddingCache | None = None
         if options.cache:
-            self.cache = _cache_of(source.label, whole)
+            self.cache = _cache_of(source.label, whole_vectors)
         self.stats = Stats()
         self.batch_size = options.batch_size
         self.show_progress = options.show_progress
-        # Called with the number of texts done within a chunk.
-        self._tick: Callable[[int], None] | None = None
+        # Called with the number of texts that a chunk has done since the last call.
+        self._report_done: Callable[[int], None] | None = None
 
     def _checked_dimensions(self, source: Source, options: ModelOptions) -> int | None:
         """Return the number of leading dimensions to keep; None for all."""
@@ -142,17 +147,18 @@ class Encoder(Identified, ABC):
         Raises:
             SpecError: the model excludes tokens of prompts from pooling.
         """
-        named = named_prompts(prompts)
-        if any(named.values()) and not self.pools_prompts:
-            raise SpecError(  # prompts would be pooled here
+        checked_prompts = named_prompts(prompts)
+        has_prompt = any(checked_prompts.values())
+        if has_prompt and not self.supports_prompts:  # they would be pooled here
+            raise SpecError(
                 f"{self.source.label} excludes the tokens of a prompt from its pooling "
                 "(include_prompt), which is not supported; prompts={} runs it without prompts"
             )
         other = copy.copy(self)
-        other.source = replace(self.source, prompts=named)
-        other.prompts = named
+        other.source = replace(self.source, prompts=checked_prompts)
+        other.prompts = checked_prompts
         other.stats = Stats()
-        other.settings = self.settings | {"prompts": named}
+        other.settings = self.settings | {"prompts": checked_prompts}
         return other
 
     @contextmanager
@@ -275,16 +281,20 @@ class Encoder(Identified, ABC):
 
     def _encode(self, texts: list[str]) -> Vectors:
         check_texts(texts)
-        distinct, positions = deduplicate(texts)
+        distinct_texts, positions = deduplicate(texts)
         self.stats.texts += len(texts)
-        with self.cache if self.cache is not None else nullcontext():
-            vectors = self._cached_or_computed(distinct, positions)
+        cache = nullcontext() if self.cache is None else self.cache
+        with cache:
+            distinct_vectors = self._cached_or_computed(distinct_texts, positions)
         if self._tokenless is not None:
-            filled = np.array([bool(text.strip()) for text in distinct], dtype=bool)
-            self.stats.empty += int((filled & _zero(vectors))[positions].sum())
+            is_filled = np.array([bool(text.strip()) for text in distinct_texts], dtype=bool)
+            has_no_token = is_filled & _is_zero(distinct_vectors)
+            self.stats.empty += int(has_no_token[positions].sum())
         if self.dimensions:
-            vectors = truncate_dimensions(vectors, self.dimensions, unit=self.normalize)
-        return vectors[positions]
+            distinct_vectors = truncate_dimensions(
+                distinct_vectors, self.dimensions, unit=self.normalize
+            )
+        return distinct_vectors[positions]
 
     def _cached_or_computed(self, texts: Sequence[str], positions: Sequence[int]) -> Vectors:
         """Return whole vectors of distinct texts, computing those missing from the cache.
@@ -299,68 +309,59 @@ class Encoder(Identified, ABC):
             missing = self._fill_from(self.cache, keys, texts, vectors)
         # Texts of similar length share a chunk, and thus a forward pass.
         missing.sort(key=lambda index: -len(texts[index]))
-        sizes = [len(texts[index]) for index in missing]
-        with self._progress(sum(sizes)) as bar:
-            done = 0
-
-            def tick(count: int) -> None:
-                nonlocal done
-                bar.update(sum(sizes[done : done + count]))
-                done += count
-
-            self._tick = tick
-            size = _GPU_CHUNK if self.device.startswith("cuda") else _CHUNK
-            for start in range(0, len(missing), size):
-                chunk = missing[start : start + size]
+        chunk_size = _GPU_CHUNK if self.device.startswith("cuda") else _CHUNK
+        with self._progress([len(texts[index]) for index in missing]) as progress:
+            for start in range(0, len(missing), chunk_size):
+                chunk = missing[start : start + chunk_size]
                 vectors[chunk] = self._checked(chunk, texts, positions)
                 if self.cache is not None:
                     self.cache.put({keys[index]: vectors[index] for index in chunk})
-                tick(start + len(chunk) - done)
+                progress.reach(start + len(chunk))
         return vectors
 
     def _fill_from(
         self, cache: EmbeddingCache, keys: list[bytes], texts: Sequence[str], vectors: Vectors
     ) -> list[int]:
         """Fill in the vectors that the cache has; return the positions of the others."""
-        damaged = cache.damaged
+        damaged_before = cache.damaged
         is_cached = cache.fill(keys, vectors)
         self.stats.cached += int(is_cached.sum())
-        self.stats.damaged += cache.damaged - damaged
-        long = [
-            texts[index]
-            for index in np.flatnonzero(is_cached).tolist()
-            if self._maybe_cut(texts[index])
-        ]
-        for start in range(0, len(long), _CHUNK):
-            self.stats.cut += self._truncated(long[start : start + _CHUNK])
+        self.stats.damaged += cache.damaged - damaged_before
+        cached_texts = [texts[index] for index in np.flatnonzero(is_cached).tolist()]
+        long_texts = [text for text in cached_texts if self._may_be_cut(text)]
+        for start in range(0, len(long_texts), _CHUNK):
+            self.stats.cut += self._truncated(long_texts[start : start + _CHUNK])
         cache.touch()
         missing: list[int] = np.flatnonzero(~is_cached).tolist()
         return missing
 
-    def _progress(self, characters: int) -> tqdm:
-        """Return a progress bar of an encoding.
-
-        It counts characters: texts per second would increase, as the longest come first.
-        """
-        return tqdm(
-            total=characters,
+    @contextmanager
+    def _progress(self, lengths: Sequence[int]) -> Iterator[_Progress]:
+        """Show the progress of encoding texts of these ``lengths``, in characters."""
+        with tqdm(
+            total=sum(lengths),
             desc=f"{self.label}: encoding",
             unit=" characters",
             unit_scale=True,
             delay=_DELAY,
             leave=False,
             disable=not self.show_progress,
-        )
+        ) as bar:
+            progress = _Progress(bar, lengths)
+            self._report_done = progress.add
+            yield progress
 
     def _truncated(self, texts: Sequence[str]) -> int:
         """Return how many texts are longer than the maximum length, which some models have."""
         return 0
 
-    def _maybe_cut(self, text: str) -> bool:
+    def _may_be_cut(self, text: str) -> bool:
         """Return whether a text may be truncated; a token has at least one byte."""
         limit = getattr(self, "max_length", None)
-        added = ADDED + len(self.settings.get("prefix", "").encode())
-        return limit is not None and len(text.encode()) > limit - added
+        if limit is None:
+            return False
+        prefix_bytes = len(self.settings.get("prefix", "").encode())
+        return len(text.encode()) > limit - ADDED - prefix_bytes
 
     def _checked(
         self, chunk: Sequence[int], distinct: Sequence[str], positions: Sequence[int]
@@ -378,29 +379,29 @@ class Encoder(Identified, ABC):
             raise EncoderError(
                 f"{self.label}: expected vectors ({len(texts)}, {self.width}); got {vectors.shape}"
             )
-        for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1) | _zero(vectors)).tolist():
-            text = texts[row]
-            problem = "not finite"
-            if np.isfinite(vectors[row]).all():
-                problem = "zero"
-                if self._may_be_zero(text):
-                    continue
-            index = positions.index(chunk[row])
+        is_finite: NDArray[np.bool_] = np.isfinite(vectors).all(axis=1)
+        for row in np.flatnonzero(~is_finite | _is_zero(vectors)).tolist():
+            if is_finite[row] and self._may_be_zero(texts[row]):
+                continue
+            problem = "zero" if is_finite[row] else "not finite"
+            first_input = positions.index(chunk[row])
             raise EncoderError(
-                f"{self.label}: the vector of text {index} is {problem}: {text!r:.80}"
+                f"{self.label}: the vector of text {first_input} is {problem}: {texts[row]!r:.80}"
             )
         return vectors
 
     def _may_be_zero(self, text: str) -> bool:
         """Return whether a text may have the vector zero, as one without tokens."""
-        return not text.strip() or bool(self._tokenless and self._tokenless(text))
+        if not text.strip():
+            return True
+        return self._tokenless is not None and self._tokenless(text)
 
     @property
     def similarity_name(self) -> str:
         """``cosine`` or ``dot``, as stored with the model, else ``cosine`` if it normalises."""
         return str(self.settings.get("similarity", "cosine" if self.normalize else "dot"))
 
-    def _comparison(self, source: Source, options: ModelOptions) -> dict[str, Any]:
+    def _comparison(self, source: Source, options: ModelOptions) -> Settings:
         """Return the settings for comparing the vectors of a model in a folder, and its dtype.
 
         The similarity is that of ``config_sentence_transformers.json``, by default cosine. If the
@@ -410,21 +411,22 @@ class Encoder(Identified, ABC):
         Raises:
             SpecError: another similarity.
         """
-        settings = {"normalize": self.normalize, "dtype": options.dtype}
+        settings: Settings = {"normalize": self.normalize, "dtype": options.dtype}
         if options.normalize is not None:
             return settings
-        by_length = "cosine" if self.normalize else "dot"
+        default = "cosine" if self.normalize else "dot"
         fields = source.own_folder.object(FILE)
         similarity = fields.get("similarity_fn_name")
         if not similarity:
-            similarity = "cosine" if fields or source.kind.cosine else by_length
+            is_cosine = bool(fields) or source.kind.cosine
+            similarity = "cosine" if is_cosine else default
         if similarity not in ("cosine", "dot"):
             raise SpecError(
                 f"{source.label} is compared by {similarity!r} (config_sentence_transformers.json)"
                 "; supported are: cosine, dot"
             )
         # Both are the same for vectors of length 1.
-        if similarity != by_length and not self.normalize:
+        if similarity != default and not self.normalize:
             settings["similarity"] = similarity
         return settings
 
@@ -498,6 +500,28 @@ class Encoder(Identified, ABC):
         )
 
 
+class _Progress:
+    """A progress bar that counts characters.
+
+    Texts per second would increase, as the longest come first.
+    """
+
+    def __init__(self, bar: tqdm, lengths: Sequence[int]) -> None:
+        self._bar = bar
+        self._lengths = lengths  # of the texts, in the order in which they are encoded
+        self._done = 0
+
+    def add(self, texts: int) -> None:
+        """Show that the next ``texts`` are encoded."""
+        end = self._done + texts
+        self._bar.update(sum(self._lengths[self._done : end]))
+        self._done = end
+
+    def reach(self, texts: int) -> None:
+        """Show that ``texts`` are encoded in all."""
+        self.add(texts - self._done)
+
+
 class RandomEncoder(Encoder):
     """A random unit vector per text: chance level for every score.
 
@@ -530,7 +554,7 @@ def _role_of(role: str | None, prompt_type: Any) -> str | None:
     return role
 
 
-def _cache_of(label: str, settings: dict[str, Any]) -> EmbeddingCache:
+def _cache_of(label: str, settings: Settings) -> EmbeddingCache:
     """Return the cache of whole vectors, which are found by texts including their prompts."""
     prompted = settings | {"prompts": {}}
     prompted.pop("instruction", None)
@@ -540,7 +564,7 @@ def _cache_of(label: str, settings: dict[str, Any]) -> EmbeddingCache:
     return EmbeddingCache(folder, about=about, half="vectors" in settings)
 
 
-def _zero(vectors: Vectors) -> NDArray[np.bool_]:
+def _is_zero(vectors: Vectors) -> NDArray[np.bool_]:
     """Return which rows are zero, (N,)."""
     return np.logical_not(vectors.any(axis=1))
 
@@ -569,14 +593,19 @@ def beside_blanks(encode: Callable[[Sequence[str]], Vectors], texts: Sequence[st
     of a blank text in a larger batch; for most poolings, zero if the tokenizer adds no token. The
     infinite maximum over no tokens is replaced by zero.
     """
-    filled = [index for index, text in enumerate(texts) if text.strip()]
-    with_tokens = encode([texts[index] for index in filled] or ["a text"])
-    vectors = np.zeros((len(texts), with_tokens.shape[1]), dtype=np.float32)
-    vectors[filled] = with_tokens[: len(filled)]
-    for index, text in enumerate(texts):
+    filled_rows = []
+    blank_rows = []
+    for row, text in enumerate(texts):
         if text.strip():
-            continue
-        vector = encode([text, "a text"])[0]
-        if np.isfinite(vector).all():
-            vectors[index] = vector
+            filled_rows.append(row)
+        else:
+            blank_rows.append(row)
+    filled_texts = [texts[row] for row in filled_rows]
+    filled_vectors = encode(filled_texts or [_NOT_BLANK])  # one text shows the width
+    vectors = np.zeros((len(texts), filled_vectors.shape[1]), dtype=np.float32)
+    vectors[filled_rows] = filled_vectors[: len(filled_rows)]
+    for row in blank_rows:
+        blank_vector, _ = encode([texts[row], _NOT_BLANK])
+        if np.isfinite(blank_vector).all():
+            vectors[row] = blank_vector
     return vectors

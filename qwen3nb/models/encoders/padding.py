@@ -40,9 +40,10 @@ def depends_on_padding(
         dtype: dtype that the model runs in.
     """
     texts = probe_texts(words)
-    padded = texts[:-1]
-    alone = np.concatenate([encode([text]) for text in padded])
-    return _change(encode(texts)[: len(padded)], alone) > TOLERANCE[dtype]
+    *shorter_texts, _ = texts
+    vectors_alone = np.concatenate([encode([text]) for text in shorter_texts])
+    vectors_padded = encode(texts)[: len(shorter_texts)]
+    return _largest_change(vectors_padded, vectors_alone) > TOLERANCE[dtype]
 
 
 def check_repeatable(
@@ -58,9 +59,10 @@ def check_repeatable(
         SpecError: a text has another vector in a batch of texts of its length than alone.
     """
     text = probe_texts(words)[1]
-    alone = encode([text])
-    together = encode([text, text, text])
-    change = _change(together, np.repeat(alone, len(together), axis=0))
+    vector_alone = encode([text])
+    vectors_of_batch = encode([text, text, text])
+    expected = np.repeat(vector_alone, 3, axis=0)
+    change = _largest_change(vectors_of_batch, expected)
     if change > TOLERANCE[dtype]:
         raise SpecError(
             f"{label}: the vector of a text changes with its batch by {change:.1%} of its length, "
@@ -68,7 +70,7 @@ def check_repeatable(
         )
 
 
-def _change(vectors: Vectors, expected: Vectors) -> float:
+def _largest_change(vectors: Vectors, expected: Vectors) -> float:
     """Return the largest distance of rows (N, D) from those expected, as a share of their length.
 
     Not a number counts as infinite.

@@ -31,7 +31,7 @@ from qwen3nb.models.modeling import runtime
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_encoder import check_direction
 from qwen3nb.models.options import ModelOptions
-from qwen3nb.models.types import SpecError, Vectors, refusing, torch_dtype
+from qwen3nb.models.types import Settings, SpecError, Vectors, refusing, torch_dtype
 
 _POOLINGS = {rule.stored: name for name, rule in POOLINGS.items()}
 _PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
@@ -52,26 +52,28 @@ class SentenceTransformerEncoder(Encoder):
         self._model = _load(source, device=runtime.pick_device(options.device), dtype=dtype)
         self.device = str(self._model.device)
         self.width = self._model.get_embedding_dimension()
-        modules = list(self._model)
-        kinds = [type(module).__name__ for module in modules]
-        self._static = modules[0].tokenizer if kinds[0] == "StaticEmbedding" else None
-        self.pools_prompts = all(getattr(module, "include_prompt", True) for module in modules)
+        self.parameters = sum(parameter.numel() for parameter in self._model.parameters())
         self.tokenizer = self._model.tokenizer
         self._special = runtime.special_tokens(self.tokenizer)
+        modules = list(self._model)
+        first_class = type(modules[0]).__name__
+        last_class = type(modules[-1]).__name__
+        self.supports_prompts = all(getattr(module, "include_prompt", True) for module in modules)
+        # The tokenizer of a table of vectors, which is not one of transformers.
+        self._static = modules[0].tokenizer if first_class == "StaticEmbedding" else None
         self._tokenless = None
-        if self._static is not None or kinds[0] == "WordEmbeddings":
+        if first_class in ("StaticEmbedding", "WordEmbeddings"):
             self._tokenless = self._has_no_token
         self.max_length: int | None = self._set_max_length(source, options)
-        self.parameters = sum(parameter.numel() for parameter in self._model.parameters())
-        normalizes = kinds[-1] == "Normalize"
-        if normalizes and options.normalize is False:
+        model_normalizes = last_class == "Normalize"
+        if model_normalizes and options.normalize is False:
             raise SpecError(
                 f"{source.label} normalises its vectors (modules.json); normalize=False is for "
                 "Qwen3 encoders and language models"
             )
-        self.normalize = normalizes or bool(options.normalize)
+        self.normalize = model_normalizes or bool(options.normalize)
         self.runner = _runner(self._model, options, normalize=self.normalize)
-        self._padding = True  # whether sentence-transformers may pad texts
+        self._may_pad = True  # whether sentence-transformers may pad texts
         if self.runner is None and self._static is None:
             self._check_padding(source, options)
         super().__init__(source, options, settings=self._settings(source, options))
@@ -79,21 +81,22 @@ class SentenceTransformerEncoder(Encoder):
 
     def _set_max_length(self, source: Source, options: ModelOptions) -> int | None:
         """Set the maximum length that the user gives, and return the one in use."""
-        name = f"{source.label}: max_length"
-        check_length(self._model, options.max_length, name)
+        option_name = f"{source.label}: max_length"
+        check_length(self._model, options.max_length, option_name)
+        length: int | None
         if self._static is not None:
             if options.max_length is not None:
                 self._static.enable_truncation(options.max_length)
             truncation = self._static.truncation or {}
-            length: int | None = truncation.get("max_length")
+            length = truncation.get("max_length")
             return length
         if options.max_length is not None:
             self._model.max_seq_length = options.max_length
         length = self._model.max_seq_length
-        runtime.check_room(self._model.tokenizer, length, name)
+        runtime.check_room(self._model.tokenizer, length, option_name)
         return length
 
-    def _settings(self, source: Source, options: ModelOptions) -> dict[str, Any]:
+    def _settings(self, source: Source, options: ModelOptions) -> Settings:
         """Return all that the vectors depend on, apart from content and prompts."""
         release = importlib.metadata.version("sentence-transformers").split(".")[0]
         settings = {"max_length": self.max_length, **self._comparison(source, options)}
@@ -101,10 +104,11 @@ class SentenceTransformerEncoder(Encoder):
         if self.runner:
             attention = self.runner.attention
         else:  # BigBird attends to all tokens from its first short text on.
-            attention = getattr(getattr(self._model[0], "model", None), "attention_type", None)
+            transformer = getattr(self._model[0], "model", None)
+            attention = getattr(transformer, "attention_type", None)
         if attention:
             settings["attention"] = attention
-        if not self._padding:
+        if not self._may_pad:
             settings.update(UNPADDED)
         if options.dtype == "int8":
             settings["int8"] = COMPUTATION
@@ -113,16 +117,17 @@ class SentenceTransformerEncoder(Encoder):
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if self.runner is not None:
             self.runner.batch_size = self.batch_size
-            return self.runner.encode(texts, self._tokenise, done=self._tick)
+            return self.runner.encode(texts, self._tokenise, done=self._report_done)
         self.stats.cut += self._truncated(texts)
-        if self._padding:
-            return beside_blanks(self._padded, texts)
+        if self._may_pad:
+            return beside_blanks(self._encode_by_library, texts)
+        rows_by_length: dict[int, list[int]] = {}
+        for row, length in enumerate(self._lengths(texts)):
+            rows_by_length.setdefault(length, []).append(row)
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
-        by_length: dict[int, list[int]] = {}
-        for index, length in enumerate(self._lengths(texts)):
-            by_length.setdefault(length, []).append(index)
-        for indices in by_length.values():
-            vectors[indices] = beside_blanks(self._padded, [texts[index] for index in indices])
+        for rows in rows_by_length.values():
+            texts_of_length = [texts[row] for row in rows]
+            vectors[rows] = beside_blanks(self._encode_by_library, texts_of_length)
         return vectors
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
@@ -145,20 +150,23 @@ class SentenceTransformerEncoder(Encoder):
 
         words = "a text"
         if self._tokenless is not None and self._tokenless(words):  # a vocabulary without it
-            words = " ".join(list(self.tokenizer.get_vocab())[:2])
+            first_words = list(self.tokenizer.get_vocab())[:2]
+            words = " ".join(first_words)
         dtype = options.dtype
         with refusing(source.own_folder, "it cannot run a text"):
-            self._padding = not depends_on_padding(encode, words=words, dtype=dtype)
-            if not self._padding:
+            self._may_pad = not depends_on_padding(encode, words=words, dtype=dtype)
+            if not self._may_pad:
                 check_repeatable(encode, source.label, words=words, dtype=dtype)
 
-    def _padded(self, texts: Sequence[str]) -> Vectors:
+    def _encode_by_library(self, texts: Sequence[str]) -> Vectors:
         """Return vectors computed by sentence-transformers."""
-        # prompt="": the prompt is already part of the text; a default would be added again.
+        batch_size = self.batch_size
+        if self._static:  # nothing is padded
+            batch_size = len(texts)
         vectors: Vectors = self._model.encode(
             list(texts),
-            prompt="",
-            batch_size=len(texts) if self._static else self.batch_size,  # nothing is padded
+            prompt="",  # it is already part of the text; a default would be added again
+            batch_size=batch_size,
             show_progress_bar=False,
             convert_to_numpy=True,
             normalize_embeddings=self.normalize,
@@ -178,18 +186,20 @@ class SentenceTransformerEncoder(Encoder):
         """
         from transformers import PreTrainedTokenizerBase
 
-        tokenizer = self._model.tokenizer
         limit = self.max_length
         if limit is None:
             return 0
-        long = [text for text in texts if len(text.encode("utf-8")) + ADDED > limit]
-        if self._static:
-            encodings = self._static.encode_batch_fast(long, add_special_tokens=False)
-            return sum(bool(encoding.overflowing) for encoding in encodings)
-        if not long or not isinstance(tokenizer, PreTrainedTokenizerBase):
+        long_texts = [text for text in texts if len(text.encode("utf-8")) + ADDED > limit]
+        if not long_texts:
             return 0
-        rows = tokenizer(long, truncation=False, padding=False, verbose=False)["input_ids"]
-        return sum(len(row) > limit for row in rows)
+        if self._static:
+            encodings = self._static.encode_batch_fast(long_texts, add_special_tokens=False)
+            return sum(bool(encoding.overflowing) for encoding in encodings)
+        tokenizer = self._model.tokenizer
+        if not isinstance(tokenizer, PreTrainedTokenizerBase):
+            return 0
+        encoded = tokenizer(long_texts, truncation=False, padding=False, verbose=False)
+        return sum(len(row) > limit for row in encoded["input_ids"])
 
     def _has_no_token(self, text: str) -> bool:
         if self._static is None:
@@ -258,15 +268,21 @@ def _runner(model: Any, options: ModelOptions, *, normalize: bool) -> Runner | N
             raise SpecError(no_int8(getattr(model[0], "model", model)))
         return None
     transformer = model[0].model
-    if not in_int8 and transformer.device.type != "cpu" and varlen_kernel(transformer) is None:
-        return None  # padded either way
+    if in_int8:
+        linear = "int8"
+        examples = calibration_rows(model)
+    elif transformer.device.type == "cpu" or varlen_kernel(transformer) is not None:
+        linear = "auto"
+        examples = ()
+    else:
+        return None  # it would be padded here, too
     return Runner(
         transformer,
         pooling=pooling,
         normalize=normalize,
         batch_size=options.batch_size,
-        linear="int8" if in_int8 else "auto",
-        examples=calibration_rows(model) if in_int8 else (),
+        linear=linear,
+        examples=examples,
     )
 
 
@@ -277,30 +293,36 @@ def known_pooling(model: Any) -> str | None:
     plain text as its only input, Pooling by one of four rules, and optionally Normalize.
     """
     modules = list(model)
-    kinds = [type(module) for module in modules]
-    names = [kind.__name__ for kind in kinds]
-    if not all(kind.__module__.startswith("sentence_transformers.") for kind in kinds):
-        return None
+    classes = [type(module) for module in modules]
+    for module_class in classes:
+        if not module_class.__module__.startswith("sentence_transformers."):
+            return None
+    names = [module_class.__name__ for module_class in classes]
     if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         return None
-    if len(modules) == 3 and modules[2].module_output_name != "sentence_embedding":
+    transformer, pooling, *rest = modules
+    for normalize in rest:
+        if normalize.module_output_name != "sentence_embedding":
+            return None
+    truncates_vectors = getattr(model, "truncate_dim", None) is not None
+    includes_prompt = getattr(pooling, "include_prompt", False)
+    if truncates_vectors or not includes_prompt:
         return None
-    if getattr(model, "truncate_dim", None) is not None:
-        return None
-    mode = getattr(modules[1], "pooling_mode", None)
-    includes_prompt = getattr(modules[1], "include_prompt", False)
-    if not includes_prompt or not isinstance(mode, str) or not _reads_plain_text(model):
+    mode = getattr(pooling, "pooling_mode", None)
+    if not isinstance(mode, str) or not _reads_plain_text(model, transformer):
         return None
     return _POOLINGS.get(mode)
 
 
-def _reads_plain_text(model: Any) -> bool:
-    """Return whether the first module takes tokens of a text alone, and gives their states."""
-    transformer = model[0]
-    return (
-        getattr(transformer, "modality_config", None) == _PLAIN_TEXT
-        and getattr(transformer, "module_output_name", None) == "token_embeddings"
-        and getattr(transformer, "query_expansion", None) is None
-        and not getattr(transformer, "processing_kwargs", None)
-        and set(model.preprocess(["a text"], prompt="")) <= _FEATURES
-    )
+def _reads_plain_text(model: Any, transformer: object) -> bool:
+    """Return whether a transformer takes tokens of a text alone, and gives their states."""
+    if getattr(transformer, "modality_config", None) != _PLAIN_TEXT:
+        return False
+    if getattr(transformer, "module_output_name", None) != "token_embeddings":
+        return False
+    if getattr(transformer, "query_expansion", None) is not None:
+        return False
+    if getattr(transformer, "processing_kwargs", None):
+        return False
+    inputs = model.preprocess(["a text"], prompt="")
+    return set(inputs) <= _FEATURES

@@ -75,24 +75,28 @@ class TransformerEncoder(Encoder):
 
     def _load_model(self, source: Source, options: ModelOptions) -> Any:
         """Return the transformer on its device, and set its tokenizer."""
-        name = f"{source.label}: max_length"
+        option_name = f"{source.label}: max_length"
         dtype = torch_dtype(options.dtype)
         model = source.kind.model(source, dtype, bidirectional=options.bidirectional)
-        check_length(model, options.max_length, name)
+        check_length(model, options.max_length, option_name)
         model = model.to(self.device)
         self.tokenizer = runtime.load_tokenizer(source.tokenizer_folder, model.config)
         self._special = runtime.special_tokens(self.tokenizer)
+        end_token = None
+        if options.append_eos:
+            end_token = self.tokenizer.eos_token
         if options.prefix or options.append_eos:
-            end = self.tokenizer.eos_token if options.append_eos else None
-            surround(self.tokenizer.backend_tokenizer, prefix=options.prefix, end=end)
-        runtime.check_room(self.tokenizer, self.max_length, name)
+            surround(self.tokenizer.backend_tokenizer, prefix=options.prefix, end=end_token)
+        runtime.check_room(self.tokenizer, self.max_length, option_name)
         return model
 
     def _check_padding(self, source: Source, options: ModelOptions) -> None:
         """Run without padding if it changes vectors; see `qwen3nb.models.encoders.padding`."""
-        # Without the last positions, which some models leave out.
+        longest = min(LONGEST, self.max_length)
         positions = getattr(self.runner.model.config, "max_position_embeddings", None)
-        longest = min(LONGEST, self.max_length, max((positions or LONGEST + 4) - 4, 1))
+        if positions:
+            usable_positions = max(positions - 4, 1)  # some models leave out the last ones
+            longest = min(longest, usable_positions)
 
         def encode(texts: Sequence[str]) -> Vectors:
             rows, _ = runtime.token_rows(self.tokenizer, texts, max_length=longest)
@@ -107,7 +111,7 @@ class TransformerEncoder(Encoder):
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         self.runner.batch_size = self.batch_size
-        return self.runner.encode(texts, self._tokenise, done=self._tick)
+        return self.runner.encode(texts, self._tokenise, done=self._report_done)
 
     def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         rows, cut = runtime.token_rows(self.tokenizer, texts, max_length=self.max_length)

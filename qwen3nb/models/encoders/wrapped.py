@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def with_tokenizer(model: Any, tokenizer: Any) -> SimpleNamespace:
             "expected a model with encode(texts, tokenizer), or a transformers model; got "
             f"{type(model).__name__}"
         )
-    pooling, normalize = _declared_pooling(model)
+    declared = _declared_pooling(model)
     longest = min(_TOKENS, int(getattr(tokenizer, "model_max_length", _TOKENS)))
     device = getattr(model, "device", "cpu")
 
@@ -56,33 +56,39 @@ def with_tokenizer(model: Any, tokenizer: Any) -> SimpleNamespace:
             with torch.inference_mode():
                 states = model(**batch).last_hidden_state
             mask = batch["attention_mask"]
-            pooled.append(pool(states, mask, how=pooling, normalize=normalize))
+            pooled.append(pool(states, mask, how=declared.name, normalize=declared.normalize))
         return torch.cat(pooled).cpu().numpy()
 
     return SimpleNamespace(encode=encode, device=device)
 
 
-def _declared_pooling(model: Any) -> tuple[str, bool]:
-    """Return the pooling of a transformers model, and whether its vectors have length 1."""
+class DeclaredPooling(NamedTuple):
+    """How the states of a model become a vector."""
+
+    name: str  # one of `qwen3nb.models.modeling.pooling.POOLINGS`
+    normalize: bool
+
+
+def _declared_pooling(model: Any) -> DeclaredPooling:
+    """Return how a transformers model, or its folder for sentence-transformers, is pooled."""
     from qwen3nb.models.modeling.pooling import POOLINGS
 
     mode = getattr(model.config, "pooling_mode", None)
     if mode in POOLINGS:
-        return mode, bool(getattr(model.config, "normalize", False))
+        return DeclaredPooling(mode, bool(getattr(model.config, "normalize", False)))
     folder = Path(str(getattr(model, "name_or_path", "")))
     try:
         fields = json.loads((folder / "1_Pooling" / "config.json").read_bytes())
-        flags = {name for name, value in fields.items() if value is True}
-        flags.add(str(fields.get("pooling_mode")))
-    except (OSError, ValueError, AttributeError):
-        return "mean", False
-    names = []
+        stored_mode = fields.get("pooling_mode")
+    except (OSError, ValueError, AttributeError):  # no such file, or no JSON object
+        return DeclaredPooling("mean", normalize=False)
+    declared = []
     for name, rule in POOLINGS.items():
-        if rule.flag in flags or rule.stored in flags:
-            names.append(name)
-    if len(names) == 1:
-        return names[0], False
-    return "mean", False
+        if stored_mode == rule.stored or fields.get(rule.flag) is True:
+            declared.append(name)
+    if len(declared) != 1:
+        return DeclaredPooling("mean", normalize=False)
+    return DeclaredPooling(declared[0], normalize=False)
 
 
 class WrappedEncoder(Encoder):
@@ -173,7 +179,9 @@ class WrappedEncoder(Encoder):
             vectors = np.asarray([_on_cpu(row) for row in encoded])
         except (TypeError, ValueError):
             vectors = np.empty(0)
-        if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.dtype.kind not in "biuf":
+        has_vector_per_text = vectors.ndim == 2 and len(vectors) == len(texts)
+        are_real_numbers = vectors.dtype.kind in "biuf"  # bool, int, unsigned, float
+        if not (has_vector_per_text and are_real_numbers):
             raise EncoderError(
                 f"{type(self._model).__name__}.encode of {len(texts)} texts: expected real numbers "
                 f"({len(texts)}, D), got {getattr(encoded, 'shape', type(encoded).__name__)}: "

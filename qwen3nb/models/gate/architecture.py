@@ -39,17 +39,17 @@ def check_architecture(folder: ModelFolder, *, advice: str = "") -> None:
     config = folder.config
     if config.get("is_causal") is False:  # measured when it is loaded
         return
-    names = config.get("architectures") or []
-    if not isinstance(names, list):
-        names = [names]
     if config.get("model_type") not in CONFIG_MAPPING_NAMES:  # refused where it is built
         return
     model_type = str(config.get("model_type"))
     is_decoder = bool(config.get("is_decoder"))
+    names = config.get("architectures") or []
+    if not isinstance(names, list):
+        names = [names]
     for name in names:
         if name == "":  # says as much as no name
             continue
-        if not _has_direction(str(name), model_type, is_decoder=is_decoder):
+        if not _has_known_direction(str(name), model_type, is_decoder=is_decoder):
             raise CheckpointError(
                 f"{folder.path / 'config.json'}: architectures names {name!r:.80}, a class that "
                 f"transformers lacks for {model_type!r:.40}: it may attend in another direction. "
@@ -58,28 +58,39 @@ def check_architecture(folder: ModelFolder, *, advice: str = "") -> None:
             )
 
 
-def _has_direction(name: str, model_type: str, *, is_decoder: bool) -> bool:
+def _has_known_direction(class_name: str, model_type: str, *, is_decoder: bool) -> bool:
     """Return whether the direction of a class is known, for a model of this type."""
     from transformers.models.auto import modeling_auto
 
-    masked = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    encodes = model_type in masked and not is_decoder
-    plain_name = _FRAMEWORKS.sub("", name).casefold()
-    if plain_name in _folded(_stock_classes(model_type)) or _in_no_table(name, model_type):
+    plain_name = _FRAMEWORKS.sub("", class_name).casefold()
+    if plain_name in _folded(_stock_classes(model_type)):
         return True
-    if encodes and _ONE_DIRECTION.search(name):
+    if _is_outside_tables(class_name, model_type):
+        return True
+    has_masked_model = model_type in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    is_encoder = has_masked_model and not is_decoder
+    if is_encoder and _ONE_DIRECTION.search(class_name):
         return False
     if plain_name in _folded(_spellings(model_type)):
         return True
-    families = _families(plain_name)
-    if not families:
-        return encodes
+    types_with_class = _types_with_class(plain_name)
+    if not types_with_class:
+        return is_encoder
     # A class of another family, which some authors name.
-    if model_type in masked:
-        return not families.isdisjoint(masked)
+    return _share_direction(types_with_class, both_directions=has_masked_model)
+
+
+def _share_direction(model_types: set[str], *, both_directions: bool) -> bool:
+    """Return whether one of ``model_types`` attends in both directions, or in one only."""
+    from transformers.models.auto import modeling_auto
+
+    masked = set(modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES)
+    if both_directions:
+        return bool(model_types & masked)
     causal = set(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
-    encoding = {*masked, *modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES}
-    return not families.isdisjoint(causal - encoding)
+    encoder_decoders = set(modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
+    only_causal = causal - masked - encoder_decoders
+    return bool(model_types & only_causal)
 
 
 def _folded(names: Iterable[str]) -> set[str]:
@@ -109,15 +120,14 @@ def _stock_classes(model_type: str) -> set[str]:
     return names
 
 
-def _in_no_table(name: str, model_type: str) -> bool:
+def _is_outside_tables(class_name: str, model_type: str) -> bool:
     """Return whether transformers has a class that none of its tables names."""
     import transformers
 
-    if name.endswith("PreTrainedModel"):  # the base of all classes of a family
+    is_base_of_family = class_name.endswith("PreTrainedModel")
+    if is_base_of_family or not class_name.isidentifier():
         return False
-    if not name.isidentifier():
-        return False
-    model_class = getattr(transformers, name, None)
+    model_class = getattr(transformers, class_name, None)
     config_class = getattr(model_class, "config_class", None)
     return getattr(config_class, "model_type", None) == model_type
 
@@ -135,11 +145,11 @@ def _spellings(model_type: str) -> set[str]:
     return spellings
 
 
-def _families(name: str) -> set[str]:
+def _types_with_class(name: str) -> set[str]:
     """Return the types of models that have a class, whose ``name`` is in lower case."""
-    families = set()
+    model_types = set()
     for table in _mappings():
         for model_type, entry in table.items():
             if name in _folded(_classes(entry)):
-                families.add(model_type)
-    return families
+                model_types.add(model_type)
+    return model_types

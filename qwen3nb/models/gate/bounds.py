@@ -95,26 +95,32 @@ def check_bounds(
     for name, value in fields.items():
         if value is None or name in _FREE or name in free:
             continue
-        allowed = _allowed(name, value)
-        for adapter in allowed:
+        adapters = _adapters_of(name, value)
+        for adapter in adapters:
             try:
                 adapter.validate_python(value)
             except ValidationError as error:
-                reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-                if not reason.startswith("is set"):
-                    reason = f"is {value!r:.60}; {reason.replace('Input', 'it')}"
-                raise CheckpointError(f"{file}: {path}{name} {reason}") from None
-        if isinstance(value, dict) and not allowed:
+                problem = _problem(error, value)
+                raise CheckpointError(f"{file}: {path}{name} {problem}") from None
+        if isinstance(value, dict) and not adapters:
             check_bounds(value, file, path=f"{path}{name}.", free=free)
 
 
-def _allowed(name: str, value: object) -> list[TypeAdapter[Any]]:
+def _problem(error: ValidationError, value: object) -> str:
+    """Return what is wrong with a value, such as ``is -1; it should be greater than 0``."""
+    message = error.errors()[0]["msg"].removeprefix("Value error, ")
+    if message.startswith("is set"):  # one of ours, without the value
+        return message
+    return f"is {value!r:.60}; {message.replace('Input', 'it')}"
+
+
+def _adapters_of(name: str, value: object) -> list[TypeAdapter[Any]]:
     """Return what validates a setting; several patterns may match its name."""
     adapters = []
-    for names, adapter in _COMPILED:
+    for pattern, adapter in _COMPILED:
         # Numbers of modules may be lists or flags; the library refuses other types.
-        is_count = names.pattern == _COUNTS
-        if names.fullmatch(name) and (type(value) is int or not is_count):
+        is_list_or_flag = pattern.pattern == _COUNTS and type(value) is not int
+        if pattern.fullmatch(name) and not is_list_or_flag:
             adapters.append(adapter)
     return adapters
 

@@ -92,8 +92,9 @@ def _check_modules(folder: ModelFolder) -> None:
         if module.name == "Transformer":
             _check_task(module)
     names = {module.name for module in modules}
-    embeds = modules[0].fields.get("module_output_name") == "sentence_embedding"
-    if not embeds and names.isdisjoint(("Pooling", *_EMBEDS)):
+    has_pooling = not names.isdisjoint(("Pooling", *_EMBEDS))
+    first_output = modules[0].fields.get("module_output_name")
+    if not has_pooling and first_output != "sentence_embedding":
         _refuse(f"{file}: without Pooling, it", sorted(names))
 
 
@@ -107,18 +108,19 @@ def answers_yes_or_no(folder: ModelFolder) -> bool:
 
 def as_exported(folder: ModelFolder) -> bool:
     """Return whether the modules agree with what this package writes into ``config.json``."""
-    modules, config = folder.modules, folder.config
-    names = ["Transformer", "Pooling"]
-    if config.get("normalize", True):
-        names.append("Normalize")
-    if [module.name for module in modules] != names:
+    expected_names = ["Transformer", "Pooling"]
+    if folder.config.get("normalize", True):
+        expected_names.append("Normalize")
+    if [module.name for module in folder.modules] != expected_names:
         return False
-    transformer, pooling = modules[:2]
+    transformer, pooling = folder.modules[:2]
     if transformer.fields.get("do_lower_case") or transformer.folder.path != folder.path:
         return False
-    rule = POOLINGS.get(str(config.get("pooling_mode")))
-    stored = None if rule is None else rule.stored
-    return pooling.fields.get("pooling_mode") in (stored, [stored])
+    stored_mode = None
+    rule = POOLINGS.get(str(folder.config.get("pooling_mode")))
+    if rule is not None:
+        stored_mode = rule.stored
+    return pooling.fields.get("pooling_mode") in (stored_mode, [stored_mode])
 
 
 def static_files(folder: ModelFolder) -> tuple[str, ...]:
@@ -186,11 +188,12 @@ def _check_task(module: SentenceModule) -> None:
     if task != "feature-extraction":
         _refuse(f"{module.file}: transformer_task", task, ("feature-extraction",))
     for key in _OF_QUERIES:
-        if module.fields.get(key) is not None:
-            _refuse(f"{module.file}: {key}", module.fields[key])
-    uses = module.fields.get("modality_config") or {"text": {}}
-    if "text" not in uses:
-        _refuse(f"{module.file}: modality_config", uses, ("text",))
+        value = module.fields.get(key)
+        if value is not None:
+            _refuse(f"{module.file}: {key}", value)
+    inputs = module.fields.get("modality_config") or {"text": {}}
+    if "text" not in inputs:
+        _refuse(f"{module.file}: modality_config", inputs, ("text",))
 
 
 def _head(folder: ModelFolder) -> str:

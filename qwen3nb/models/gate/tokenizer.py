@@ -59,30 +59,42 @@ def check_tokenizer(folder: ModelFolder) -> tuple[Tokenizer | None, dict[str, st
         settings = folder.object(name)
         check_bounds(settings, file, free=_unread(settings))
         for role, token in _special_tokens(settings).items():
-            if tokenizer is not None and not _has_token(tokenizer, token):
-                raise CheckpointError(
-                    f"{file}: {role} is {token!r:.60}, which is not in the vocabulary; does the "
-                    "tokenizer belong to another model?"
-                )
-            tokens.setdefault(role, token)
+            if tokenizer is not None:
+                _check_in_vocabulary(token, tokenizer, f"{file}: {role}")
+            if role not in tokens:
+                tokens[role] = token
     return tokenizer, tokens
+
+
+def _check_in_vocabulary(token: object, tokenizer: Tokenizer, place: str) -> None:
+    if isinstance(token, str) and tokenizer.token_to_id(token) is not None:
+        return
+    raise CheckpointError(
+        f"{place} is {token!r:.60}, which is not in the vocabulary; does the "
+        "tokenizer belong to another model?"
+    )
 
 
 def _check_files(folder: ModelFolder) -> None:
     """Refuse empty files, and a folder without all files of a tokenizer."""
     for name in (TOKENIZER, "vocab.json", "merges.txt", "vocab.txt", "added_tokens.json"):
-        if folder.has(name) and not (folder.path / name).stat().st_size:
-            raise CheckpointError(f"{folder.path / name}: empty; copy the tokenizer again")
+        file = folder.path / name
+        if folder.has(name) and file.stat().st_size == 0:
+            raise CheckpointError(f"{file}: empty; copy the tokenizer again")
     if folder.object(TOKENIZER_CONFIG).get("tokenizer_class") in _WITHOUT_FILES:
         return
     for patterns in _COMPLETE:
-        if all(any(folder.path.glob(pattern)) for pattern in patterns):
+        if all(_has_file(folder, pattern) for pattern in patterns):
             return
-    ways = "; or ".join(" and ".join(patterns) for patterns in _COMPLETE)
+    complete_sets = "; or ".join(" and ".join(patterns) for patterns in _COMPLETE)
     raise CheckpointError(
-        f"{folder}: the tokenizer is missing or incomplete; expected {ways}; copy the "
+        f"{folder}: the tokenizer is missing or incomplete; expected {complete_sets}; copy the "
         "tokenizer of the training into the folder"
     )
+
+
+def _has_file(folder: ModelFolder, pattern: str) -> bool:
+    return any(folder.path.glob(pattern))
 
 
 def _unread(settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -107,10 +119,6 @@ def _special_tokens(settings: Mapping[str, Any]) -> dict[str, Any]:
     return tokens
 
 
-def _has_token(tokenizer: Tokenizer, token: object) -> bool:
-    return isinstance(token, str) and tokenizer.token_to_id(token) is not None
-
-
 def check_loaded(tokenizer: Any, *, rows: int, folder: ModelFolder) -> None:
     """Check that a loaded tokenizer fits an embedding of ``rows`` rows.
 
@@ -119,20 +127,22 @@ def check_loaded(tokenizer: Any, *, rows: int, folder: ModelFolder) -> None:
             tokens added to every text.
     """
     vocabulary = tokenizer.get_vocab()
-    token = max(vocabulary, key=vocabulary.__getitem__, default=None)
-    if token is None:
+    if not vocabulary:
         raise CheckpointError(f"{folder}: the tokenizer has no token; copy it again")
-    encoded = tokenizer.encode("a")
-    ids = getattr(encoded, "ids", encoded)
-    largest = max(vocabulary[token], *ids, 0)
-    if largest >= rows:
-        name = str(largest)
-        if largest == vocabulary[token]:
-            name += f" ({token!r:.40})"
-        raise CheckpointError(
-            f"{folder}: the tokenizer has the id {name}, but the embedding has only "
-            f"{rows} rows; the tokenizer belongs to another model"
-        )
+    last_token = max(vocabulary, key=vocabulary.__getitem__)
+    last_id = vocabulary[last_token]
+    encoded = tokenizer.encode("a")  # with the tokens that are added to every text
+    ids_of_text = getattr(encoded, "ids", encoded)
+    largest_id = max(last_id, *ids_of_text, 0)
+    if largest_id < rows:
+        return
+    name = str(largest_id)
+    if largest_id == last_id:
+        name += f" ({last_token!r:.40})"
+    raise CheckpointError(
+        f"{folder}: the tokenizer has the id {name}, but the embedding has only "
+        f"{rows} rows; the tokenizer belongs to another model"
+    )
 
 
 def rust_tokenizer(file: Path) -> Tokenizer:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import FLOATS, TensorEntry
@@ -20,6 +20,8 @@ from qwen3nb.models.types import CheckpointError, refusing
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
+    from transformers import PretrainedConfig, PreTrainedModel
 
     from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 
@@ -30,6 +32,14 @@ _SAMPLED = 4_000  # values of a matrix
 _log = logging.getLogger(__name__)
 
 
+class LoadingReport(TypedDict):
+    """What transformers' loader says of weights, by their names."""
+
+    missing_keys: Collection[str]
+    unexpected_keys: Collection[str]
+    mismatched_keys: Collection[tuple[str, Sequence[int], Sequence[int]]]  # stored and expected
+
+
 def check_weights(
     folder: ModelFolder,
     *,
@@ -37,7 +47,7 @@ def check_weights(
     encoder: bool = False,
     whole: bool = False,
     auto: str = "AutoModel",
-) -> Any:
+) -> PreTrainedModel:
     """Check the weights of a transformers architecture; return the model on the meta device.
 
     Args:
@@ -65,28 +75,33 @@ def check_weights(
         auto = "AutoModelForCausalLM"
     with refusing(file, "no model can be built from it"):
         model, report = _dry_run(folder, auto)
-    missing_weights = set(report["missing_keys"])
+    missing_weights = report["missing_keys"]
     if not head and not whole:
         part = model.get_encoder() if encoder else model
-        missing_weights = _used(missing_weights, model, part)
-    problems = [
-        f"{name}: shape {list(shape)}, config.json expects {list(expected)}"
-        for name, shape, expected in sorted(report["mismatched_keys"])
-    ]
+        missing_weights = _used_weights(missing_weights, model, part)
+    problems = []
+    for name, shape, expected_shape in sorted(report["mismatched_keys"]):
+        problems.append(f"{name}: shape {list(shape)}, config.json expects {list(expected_shape)}")
     problems += [f"{name}: missing" for name in sorted(missing_weights)]
-    problems += [f"{name}: unexpected" for name in _own(report["unexpected_keys"], model, folder)]
+    unexpected_weights = _weights_of_modules(report["unexpected_keys"], model, folder)
+    problems += [f"{name}: unexpected" for name in unexpected_weights]
     if problems:
-        text = "; ".join(problems[:_MOST_LISTED])
-        if len(problems) > _MOST_LISTED:
-            text += f" (and {len(problems) - _MOST_LISTED} more)"
-        raise CheckpointError(
-            f"{folder}: the weights in {folder.weights.files[0].name} do not match config.json: "
-            f"{text}. Copy both from the same checkpoint again, "
-            "unwrapped if names begin with a wrapper's"
-        )
+        raise _other_weights(folder, problems)
     constants = {name.rpartition(".")[2] for name, _ in model.named_buffers()}
     check_types(folder.weights.tensors.values(), constants | {"position_ids"})
     return model
+
+
+def _other_weights(folder: ModelFolder, problems: Sequence[str]) -> CheckpointError:
+    """Return the error for weights that do not fit; it lists the first problems."""
+    text = "; ".join(problems[:_MOST_LISTED])
+    if len(problems) > _MOST_LISTED:
+        text += f" (and {len(problems) - _MOST_LISTED} more)"
+    return CheckpointError(
+        f"{folder}: the weights in {folder.weights.files[0].name} do not match config.json: "
+        f"{text}. Copy both from the same checkpoint again, "
+        "unwrapped if names begin with a wrapper's"
+    )
 
 
 def check_encoder(
@@ -108,14 +123,17 @@ def check_encoder(
     from qwen3nb.models.modeling.configuration import encoder_config
     from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
-    entries = {new: folder.weights.tensors[name] for new, name in sources.items()}
+    entries = {}
+    empty_weights = {}
+    for encoder_name, stored_name in sources.items():
+        entry = folder.weights.tensors[stored_name]
+        entries[encoder_name] = entry
+        empty_weights[encoder_name] = torch.empty(entry.shape, device="meta")
     with refusing(folder, "no encoder can be built from it"), torch.device("meta"):
         config = encoder_config(folder.config, **settings)
         model = Qwen3EncoderModel(config)
     with refusing(folder, "the weights do not match config.json"):
-        model.load_state_dict(
-            {name: torch.empty(entry.shape, device="meta") for name, entry in entries.items()}
-        )
+        model.load_state_dict(empty_weights)
     check_types(entries.values())
     return config
 
@@ -130,7 +148,7 @@ def check_types(entries: Iterable[TensorEntry], constants: Collection[str] = ())
             entry.check_float()
 
 
-def check_length(model: Any, length: int | None, name: str) -> None:
+def check_length(model: nn.Module, length: int | None, name: str) -> None:
     """Refuse a maximum ``length`` in tokens above the number of learned positions of a ``model``.
 
     ``name`` is the name of the length in errors: file and key, or model and option.
@@ -138,7 +156,8 @@ def check_length(model: Any, length: int | None, name: str) -> None:
     if length is None:
         return
     for path, module in model.named_modules():
-        if path.rpartition(".")[2] not in _POSITIONS or not hasattr(module, "num_embeddings"):
+        module_name = path.rpartition(".")[2]
+        if module_name not in _POSITIONS or not hasattr(module, "num_embeddings"):
             continue
         positions = module.num_embeddings
         if module.padding_idx is not None:  # RoBERTa and others count from this index + 1
@@ -150,7 +169,7 @@ def check_length(model: Any, length: int | None, name: str) -> None:
             )
 
 
-def own_weights(model: Any) -> None:
+def own_weights(model: nn.Module) -> None:
     """Copy weights of a torch ``model`` from a memory-mapped file into memory.
 
     Otherwise later changes of the file would change the model.
@@ -160,7 +179,7 @@ def own_weights(model: Any) -> None:
             weight.data = weight.data.clone()
 
 
-def check_finite(model: Any, folder: ModelFolder) -> None:
+def check_finite(model: nn.Module, folder: ModelFolder) -> None:
     """Refuse a loaded torch ``model`` with a weight that is NaN or infinite, by its name.
 
     A finite sum has only finite terms, and is cheap. If a sum is not finite, each value is checked,
@@ -175,7 +194,7 @@ def check_finite(model: Any, folder: ModelFolder) -> None:
             )
 
 
-def warn_of_constants(model: Any, folder: object) -> None:
+def warn_of_constants(model: nn.Module, folder: object) -> None:
     """Warn of matrices of a loaded torch ``model`` that are constant, or mostly exactly zero.
 
     Such a layer was probably never written completely; norms and biases may be constant. A sample
@@ -203,9 +222,29 @@ def _is_constant(weight: torch.Tensor) -> bool:
     return bool((sample == sample[0]).all()) and bool((values == values[0]).all())
 
 
-def _dry_run(folder: ModelFolder, auto_class: str) -> tuple[Any, dict[str, Any]]:
+def _dry_run(folder: ModelFolder, auto_class: str) -> tuple[PreTrainedModel, LoadingReport]:
     """Return the model on the meta device, and the report of transformers' loader."""
     import torch
+
+    config, model_class = _stock_class(folder, auto_class)
+    empty_weights = {}
+    for entry in folder.weights.tensors.values():
+        empty_weights[entry.stored_name] = torch.empty(entry.shape, device="meta")
+    with quiet_transformers(logging.CRITICAL):  # reports of its loader are raised as errors here
+        model, report = model_class.from_pretrained(
+            None,
+            config=config,
+            state_dict=empty_weights,
+            device_map={"": "meta"},
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,  # reported here, and refused
+            output_loading_info=True,
+        )
+    return model, report
+
+
+def _stock_class(folder: ModelFolder, auto_class: str) -> tuple[PretrainedConfig, Any]:
+    """Return the configuration in a folder, and the class of transformers that it stands for."""
     import transformers
     from transformers import AutoConfig
 
@@ -217,21 +256,7 @@ def _dry_run(folder: ModelFolder, auto_class: str) -> tuple[Any, dict[str, Any]]
         raise ValueError(f"{auto.__name__} has no model of type {config.model_type!r}")
     if isinstance(model_class, tuple):  # several sizes of one architecture; first the default
         model_class = model_class[0]
-    state = {
-        entry.stored_name: torch.empty(entry.shape, device="meta")
-        for entry in folder.weights.tensors.values()
-    }
-    with quiet_transformers(logging.CRITICAL):  # reports of its loader are raised as errors here
-        model, report = model_class.from_pretrained(
-            None,
-            config=config,
-            state_dict=state,
-            device_map={"": "meta"},
-            dtype=torch.float32,
-            ignore_mismatched_sizes=True,  # reported here, and refused
-            output_loading_info=True,
-        )
-    return model, report
+    return config, model_class
 
 
 @contextmanager
@@ -239,52 +264,57 @@ def quiet_transformers(level: int) -> Iterator[None]:
     """Suppress progress bars of transformers, and messages below a level of `logging`."""
     from transformers.utils import logging
 
-    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    old_level = logging.get_verbosity()
+    had_progress_bars = logging.is_progress_bar_enabled()
     logging.set_verbosity(level)
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(before)
-        if bars:
+        logging.set_verbosity(old_level)
+        if had_progress_bars:
             logging.enable_progress_bar()
 
 
-def _used(missing_weights: Collection[str], model: Any, part: Any) -> set[str]:
+def _used_weights(
+    missing_weights: Collection[str], model: PreTrainedModel, part: nn.Module
+) -> set[str]:
     """Return the ``missing_weights`` on which the last hidden states of ``part`` depend.
 
     They do not depend on weights outside of ``part``, nor on a pooler, without which transformers
     can build the same model.
     """
     weights = dict(model.named_parameters(remove_duplicate=False))
-    in_part = {id(weight) for weight in part.parameters()}
-    without_pooler = "add_pooling_layer" in inspect.signature(type(model)).parameters
+    part_ids = {id(weight) for weight in part.parameters()}  # a tied weight has several names
+    has_optional_pooler = "add_pooling_layer" in inspect.signature(type(model)).parameters
     used_weights = set()
     for name in missing_weights:
-        if without_pooler and name.startswith("pooler."):
+        if has_optional_pooler and name.startswith("pooler."):
             continue
-        if name not in weights or id(weights[name]) in in_part:
+        is_parameter = name in weights
+        if not is_parameter or id(weights[name]) in part_ids:
             used_weights.add(name)
     return used_weights
 
 
-def _own(unexpected: Collection[str], model: Any, folder: ModelFolder) -> list[str]:
+def _weights_of_modules(
+    unexpected: Collection[str], model: PreTrainedModel, folder: ModelFolder
+) -> list[str]:
     """Return the ``unexpected`` weights that belong to a module of the model.
 
     Others belong to heads that this package does not use, such as ``cls.predictions``.
     Constants, which older releases stored, are not of a float type, or have no dimension.
     """
-    children = {name for name, _ in model.named_children()}
+    modules = {name for name, _ in model.named_children()}
     prefix = f"{model.base_model_prefix}."
-    constants = tuple(
-        entry.stored_name
-        for entry in folder.weights.tensors.values()
-        if entry.dtype not in FLOATS or not entry.shape
-    )
-    names = []
+    constants = []
+    for entry in folder.weights.tensors.values():
+        if entry.dtype not in FLOATS or not entry.shape:
+            constants.append(entry.stored_name)
+    weights_of_modules = []
     for name in sorted(unexpected):
-        module = name.removeprefix(prefix).split(".")[0]
+        top_module = name.removeprefix(prefix).split(".")[0]
         is_constant = any(constant.endswith(name) for constant in constants)
-        if module in children and not is_constant:
-            names.append(name)
-    return names
+        if top_module in modules and not is_constant:
+            weights_of_modules.append(name)
+    return weights_of_modules

@@ -177,14 +177,14 @@ class FixedLinear(Int8Linear):
         weights = (self._weight, self._scales, self._zero_points)
         multiply = torch.ops.onednn.qlinear_pointwise
         if add_to is None:
-            result: Tensor = multiply(*states, *weights, self._bias, *self._output)
+            result: Tensor = multiply(*states, *weights, self._added, *self._output)
             return result
         output = self._output
         multiply.binary(
             *states,
             *weights,
             add_to,
-            self._bias,
+            self._added,
             *(output.step, output.zero, output.dtype),
             *(1.0, 0, "sum", 1.0),  # step and zero of what is added to, and its share
             *(output.activation, output.options, output.algorithm),

@@ -90,7 +90,7 @@ class Int8Linear(PrepackedLinear):
             self._weight_sums = codes.sum(1).mul(self._scales)  # the result of a state of ones
             if bias is None:
                 bias = torch.zeros_like(self._weight_sums)
-            self._bias = bias.detach()
+            self._added = bias.detach()
 
     def forward(self, states: Tensor | Codes, *, times: Tensor | None = None) -> Tensor:
         """Return states (..., O) of states (..., I), in 8 bits or not.
@@ -106,7 +106,7 @@ class Int8Linear(PrepackedLinear):
             *OUTPUT_OF_STATES,
         )
         # states @ weight = scales * product + middles * (ones @ weight)
-        out = torch.addcmul(self._bias, states.middles, self._weight_sums)
+        out = torch.addcmul(self._added, states.middles, self._weight_sums)
         out.addcmul_(product, states.scales)
         if times is not None:
             return out.mul_(times)

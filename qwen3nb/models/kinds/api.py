@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import numpy as np
@@ -65,19 +65,20 @@ class Endpoint(NamedTuple):
             SpecError: it is not of the form, or its address may hold a secret, which is not
                 repeated.
         """
-        address, _, name = spec.removeprefix("api:").partition("#")
+        address, _, model_part = spec.removeprefix("api:").partition("#")
         if "?" in address or "@" in address:
             raise SpecError(
                 "api: an address with a user, a password or a query may hold a secret, and specs "
                 f"are in records and on pages; give the key in {API_KEY}, and the plain address"
             )
-        model, version = unquote(name), ""
-        if "@" in name:
+        model, version = unquote(model_part), ""
+        if "@" in model_part:
             model, _, version = model.rpartition("@")
         parts = _http_address(address)
         if parts is None or not model.strip():
             raise SpecError(f"expected {_FORM}; got {spec!r:.200}")
-        url = f"{parts.scheme}://{parts.netloc}{urlsplit(address).path.rstrip('/')}"
+        path = urlsplit(address).path.rstrip("/")  # in its own case
+        url = f"{parts.scheme}://{parts.netloc}{path}"
         if parts.path:
             url = url.removesuffix("/embeddings")
         else:
@@ -100,12 +101,20 @@ def _http_address(address: str) -> SplitResult | None:
     """Return the parts of an address in lower case; None unless it is one of a web server."""
     try:
         parts = urlsplit(address.lower())
-        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        has_port_zero = parts.port == 0  # raises for what is no port
     except ValueError:
         return None
-    if not is_valid:
+    if parts.scheme not in ("http", "https") or not parts.hostname or has_port_zero:
         return None
     return parts
+
+
+class _Body(TypedDict):
+    """A request for vectors."""
+
+    model: str
+    input: list[str]
+    encoding_format: str
 
 
 class ApiEncoder(Encoder):
@@ -161,25 +170,21 @@ class ApiEncoder(Encoder):
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         vectors = np.zeros((len(texts), self.width), dtype=np.float32)
-        rows = [row for row, text in enumerate(texts) if text.strip()]
+        rows_left = [row for row, text in enumerate(texts) if text.strip()]
         size = self.batch_size
-        while rows:
-            batch = rows[:size]
+        while rows_left:
+            batch = rows_left[:size]
             try:
                 vectors[batch] = self._request([texts[row] for row in batch])
             except RefusedError as error:
                 if len(batch) == 1:
                     raise _too_long(error, texts[batch[0]]) from None
                 size = len(batch) // 2
-                continue
-            rows = rows[size:]
+            else:
+                rows_left = rows_left[size:]
         for row, text in enumerate(texts):
-            if text.strip():
-                continue
-            try:
-                vectors[row] = self._request([text])[0]
-            except RefusedError:
-                continue  # zero, as for any text without a token
+            if not text.strip():
+                vectors[row] = self._blank_vector(text)
         self.stats.tokens += self._tokens
         self._tokens = 0
         if self.normalize:
@@ -187,18 +192,30 @@ class ApiEncoder(Encoder):
             vectors /= np.where(lengths > 0, lengths, 1)
         return vectors
 
+    def _blank_vector(self, text: str) -> Vectors:
+        """Return the vector (D,) of a blank text; zero, as without a token, if it is refused."""
+        try:
+            (vector,) = self._request([text])
+        except RefusedError:
+            return np.zeros(self.width, dtype=np.float32)
+        return vector
+
     def _request(self, texts: list[str]) -> Vectors:
         """Return the vectors (N, D) of a batch of texts, as sent.
 
         Raises:
             ApiError: see `_answer`; or the answer is not a vector for each text, all of one width.
         """
-        body = {"model": self.endpoint.model, "input": texts, "encoding_format": self._format}
+        body: _Body = {
+            "model": self.endpoint.model,
+            "input": texts,
+            "encoding_format": self._format,
+        }
         answer = self._answer(body)
         try:
             content = json.loads(answer.content, parse_int=_whole)
             rows = sorted(content["data"], key=lambda row: row["index"])
-            order = [row["index"] for row in rows]
+            indices = [row["index"] for row in rows]
             vectors = np.array([_vector(row["embedding"]) for row in rows], dtype=np.float32)
             self._tokens += _stated_tokens(content.get("usage"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -206,15 +223,17 @@ class ApiEncoder(Encoder):
                 f"{self._url}: expected JSON with data, each with index and embedding (numbers or "
                 f"base64), got {_clean(answer.text)[:80]!r}; is this an OpenAI-compatible server?"
             ) from None
-        width = getattr(self, "width", vectors.shape[-1])
-        if order != list(range(len(texts))) or vectors.shape != (len(texts), width) or not width:
+        width: int = getattr(self, "width", vectors.shape[-1])  # the first vector decides
+        has_all_indices = indices == list(range(len(texts)))
+        has_shape = vectors.shape == (len(texts), width) and width > 0
+        if not (has_all_indices and has_shape):
             raise ApiError(
                 f"{self._url}: expected indices 0 to {len(texts) - 1} and vectors "
-                f"({len(texts)}, {width}); got indices {order!s:.60} and {vectors.shape}"
+                f"({len(texts)}, {width}); got indices {indices!s:.60} and {vectors.shape}"
             )
         return vectors
 
-    def _answer(self, body: dict[str, Any]) -> Any:
+    def _answer(self, body: _Body) -> Any:
         """Return the answer to a request, which is repeated while the server is busy or silent.
 
         Raises:
@@ -223,8 +242,9 @@ class ApiEncoder(Encoder):
         """
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
-        for number in range(1, _TRIES + 1):
-            wait = 0.5 * 2**number
+        for attempt in range(1, _TRIES + 1):
+            seconds = 0.5 * 2**attempt
+            most_attempts = self._tries
             try:
                 answer = self._client.post(self._url, json=body)
             except httpx.TimeoutException:
@@ -234,17 +254,15 @@ class ApiEncoder(Encoder):
             else:
                 if answer.status_code == 200:
                     return answer
+                most_attempts = _TRIES  # the server is there, though busy
                 reason = self._refusal(answer, len(body["input"]))
-                wait = _retry_after(answer.headers.get("retry-after", ""), wait)
-                if wait > _PATIENCE:
-                    reason += f"; it asks to wait {wait:,.0f} s"
+                seconds = _retry_after(answer.headers.get("retry-after", ""), seconds)
+                if seconds > _PATIENCE:
+                    reason += f"; it asks to wait {seconds:,.0f} s"
                     break
-                if number < _TRIES:
-                    time.sleep(wait)
-                continue
-            if number >= self._tries:
+            if attempt >= most_attempts:
                 break
-            time.sleep(wait)
+            time.sleep(seconds)
         raise ApiError(f"{self._url}: {reason}")
 
     def _refusal(self, answer: Any, count: int) -> str:
@@ -261,29 +279,34 @@ class ApiEncoder(Encoder):
         if answer.status_code in _REFUSED or "too large" in text:
             raise RefusedError(f"{self._url}: {count} texts are refused ({reason})")
         if answer.status_code not in _RETRIED:
-            raise ApiError(f"{self._url}: {self._lasting(answer.status_code, reason)}")
+            raise ApiError(f"{self._url}: {self._lasting_reason(answer.status_code, reason)}")
         return reason
 
     @property
     def _url(self) -> str:
         return f"{self.endpoint.url}/embeddings"
 
-    def _lasting(self, status: int, reason: str) -> str:
+    def _lasting_reason(self, status: int, reason: str) -> str:
         """Return why a request that will not succeed failed, and what to do."""
-        if status in (401, 403) and os.environ.get(API_KEY) and not gets_key(self.endpoint.url):
+        needs_key = status in (401, 403)
+        if needs_key and os.environ.get(API_KEY) and not gets_key(self.endpoint.url):
             return (
                 f"it needs a key (status {status}), and {API_KEY} is for hosts that stand on the "
                 f"command line or in {API_HOSTS}; set {API_HOSTS}={host_of(self.endpoint.url)}"
             )
-        if 300 <= status < 400:
-            return f"it redirects (status {status}), which is not followed; give the last address"
-        if status in (401, 403):
+        if needs_key:
             return (
                 f"it needs a key (status {status}): set {API_KEY}. {_OPENAI} is sent to OpenAI only"
                 f", and by a notebook only with `--pass-env {_OPENAI}`"
             )
-        if status != 404:
-            return reason
+        if 300 <= status < 400:
+            return f"it redirects (status {status}), which is not followed; give the last address"
+        if status == 404:
+            return self._not_found(reason)
+        return reason
+
+    def _not_found(self, reason: str) -> str:
+        """Return why a server does not find an address: it has other models, or none there."""
         try:
             rows = self._client.get(f"{self.endpoint.url}/models").json()["data"]
             names = ", ".join(_clean(str(row["id"])) for row in rows[:20])
@@ -307,16 +330,17 @@ def _client(endpoint: Endpoint) -> Any:
     """Return a client that sends texts and key to this server alone."""
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
-    host = urlsplit(endpoint.url).hostname or ""
     headers = {}
     key = _key(endpoint)
     if key:
         headers["Authorization"] = f"Bearer {key}"
+    host = urlsplit(endpoint.url).hostname
+    is_on_this_machine = host in ("localhost", "127.0.0.1", "::1")
     return httpx.Client(
         headers=headers,
         timeout=httpx.Timeout(_SECONDS, connect=10),
         follow_redirects=False,  # texts and key go to no other host
-        trust_env=host not in ("localhost", "127.0.0.1", "::1"),  # where no proxy is
+        trust_env=not is_on_this_machine,  # a proxy of the environment is for other machines
     )
 
 
@@ -346,7 +370,7 @@ def _whole(digits: str) -> int | float:
     return math.inf
 
 
-def _stated_tokens(usage: Any) -> int:
+def _stated_tokens(usage: object) -> int:
     """Return the tokens that a server states for a request; 0 for what no number of tokens can be.
 
     It is no part of the vectors, so a wrong one must not lose them.
@@ -354,9 +378,10 @@ def _stated_tokens(usage: Any) -> int:
     if not isinstance(usage, dict):
         return 0
     for name in ("total_tokens", "prompt_tokens"):
-        tokens: Any = usage.get(name)
-        is_number = isinstance(tokens, int | float) and not isinstance(tokens, bool)
-        if is_number and 0 < tokens <= _MOST_TOKENS:
+        tokens = usage.get(name)
+        if isinstance(tokens, bool) or not isinstance(tokens, int | float):
+            continue
+        if 0 < tokens <= _MOST_TOKENS:
             return int(tokens)
     return 0
 
@@ -371,13 +396,14 @@ def _vector(embedding: Any) -> Any:
 def _message(answer: Any) -> str:
     """Return what a server says of an error, in one line; empty for nothing that can be read."""
     try:
-        body = answer.json()
+        content = answer.json()
     except ValueError:
         return ""
+    # Such as {"error": {"message": "too long"}}, {"message": "too long"} or {"detail": "too long"}.
     for name in ("error", "message", "detail"):
-        if isinstance(body, dict) and name in body:
-            body = body[name]
-    return _clean(str(body))
+        if isinstance(content, dict) and name in content:
+            content = content[name]
+    return _clean(str(content))
 
 
 def _clean(text: str) -> str:

@@ -19,7 +19,8 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Required
@@ -43,6 +44,8 @@ from qwen3nb.utils.schema import field_problem
 
 if TYPE_CHECKING:
     import torch
+    from peft import PeftModel
+    from transformers import PreTrainedModel
 
 _log = logging.getLogger(__name__)
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
@@ -136,15 +139,18 @@ class _Adapter(CausalKind):
         self._check_adapter(source, model)
         return model
 
-    def _check_adapter(self, source: Source, model: Any) -> None:
+    def _check_adapter(self, source: Source, model: PreTrainedModel) -> None:
         """Check that an adapter fits its base, a ``model`` on the meta device."""
         import torch
 
-        tensors = source.own_folder.weights_in(WEIGHTS).tensors
+        folder = source.own_folder
+        tensors = folder.weights_in(WEIGHTS).tensors
         check_types(tensors.values())
-        shapes = {name: torch.empty(entry.shape, device="meta") for name, entry in tensors.items()}
-        _adapted(model, source.own_folder, shapes, initialise=True)
-        _check_vocabulary(source.own_folder, source.model_folder)
+        empty_tensors = {}
+        for name, entry in tensors.items():
+            empty_tensors[name] = torch.empty(entry.shape, device="meta")
+        _with_adapter_layers(model, folder, empty_tensors, initialisation=True)
+        _check_vocabulary(folder, source.model_folder)
 
     def content(self, source: Source, folder: ModelFolder) -> Fingerprint:
         content = adapter_fingerprint(folder)
@@ -188,22 +194,23 @@ class _Adapter(CausalKind):
         return self._merged(source, super().causal(source, _float32())).to(dtype)
 
     def _merged(self, source: Source, model: Any) -> Any:
-        """Return the base in float32, a ``model`` with or without its head, with its adapter."""
+        """Merge the adapter into the base in float32, a ``model`` with or without its head."""
         folder = source.own_folder
-        weights = folder.weights_in(WEIGHTS)
         if has_no_effect(adapter_change(folder)):
             _log.warning(
                 "%s: the adapter has no effect: its B matrices or its scale are all zero, so its "
                 "scores are those of its base",
                 folder,
             )
-        initialise = adapter_config(folder).get("init_lora_weights", True)
-        if initialise not in ("olora", "pissa"):  # the methods that change the base
-            initialise = True
+        # Two ways to initialise an adapter also change the base; PEFT must do that again.
+        initialisation = adapter_config(folder).get("init_lora_weights", True)
+        if initialisation not in ("olora", "pissa"):
+            initialisation = True
+        weights = folder.weights_in(WEIGHTS)
         tensors = dict(weights.read_each(weights.tensors))
-        adapted = _adapted(model, folder, tensors, initialise=initialise)
+        adapted = _with_adapter_layers(model, folder, tensors, initialisation=initialisation)
         with refusing(folder, "PEFT cannot merge it"):
-            _untie(model)
+            _untie_head(model)
             adapted.merge_and_unload(safe_merge=True)
         check_finite(model, folder)
         return model
@@ -222,50 +229,52 @@ def sentence_settings(folder: ModelFolder, base: ModelFolder) -> StoredSettings:
     Raises:
         SpecError: other modules, or settings of theirs that are not supported with an adapter.
     """
-    modules = folder.modules
-    names = [module.name for module in modules]
+    names = [module.name for module in folder.modules]
     if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise SpecError(
             f"{folder.path / 'modules.json'}: {', '.join(names)}; with an adapter, expected "
             "Transformer, Pooling and perhaps Normalize. Merge the adapter into the model and "
             "save it again"
         )
-    transformer, pooling = modules[:2]
-    pooling_name = _pooling_of(pooling.fields)
+    transformer, pooling = folder.modules[:2]
+    pooling_name = _pooling_name(pooling.fields)
     pools_prompts = pooling.fields.get("include_prompt", True)
-    if pooling_name is None or transformer.fields.get("do_lower_case") or not pools_prompts:
+    lowers_case = transformer.fields.get("do_lower_case")
+    if pooling_name is None or lowers_case or not pools_prompts:
         modes = ", ".join(rule.stored for rule in POOLINGS.values())
         raise SpecError(
             f"{pooling.file}: with an adapter, expected one pooling ({modes}), prompts included, "
             "and no do_lower_case. Merge the adapter into the model and save it again"
         )
+    max_length = transformer.fields.get("max_seq_length")
     return {
         "pooling": pooling_name,
         "normalize": "Normalize" in names,
-        "max_length": transformer.fields.get("max_seq_length") or _length_limit(folder, base),
+        "max_length": max_length or _length_limit(folder, base),
     }
 
 
 def _length_limit(folder: ModelFolder, base: ModelFolder) -> int | None:
     """Return the smaller of the limits that the base and the tokenizer state, if any."""
-    limits = []
-    for limit in (
+    stated_limits = (
         base.config.get("max_position_embeddings"),
         folder.object("tokenizer_config.json").get("model_max_length"),
-    ):
-        if isinstance(limit, int | float):
-            limits.append(int(limit))
+    )
+    limits = [int(limit) for limit in stated_limits if isinstance(limit, int | float)]
     return min(limits, default=None)
 
 
-def _pooling_of(fields: Mapping[str, object]) -> str | None:
+def _pooling_name(fields: Mapping[str, object]) -> str | None:
     """Return our name of the pooling in the settings of a module Pooling; None for others."""
     mode = fields.get("pooling_mode")
-    flags = [name for name in fields if name.startswith("pooling_mode_") and fields[name] is True]
+    true_flags = []  # of releases that had no mode
+    for name, value in fields.items():
+        if name.startswith("pooling_mode_") and value is True:
+            true_flags.append(name)
     for name, rule in POOLINGS.items():
         if mode in (rule.stored, [rule.stored]):
             return name
-        if mode is None and flags == [rule.flag]:
+        if mode is None and true_flags == [rule.flag]:
             return name
     return None
 
@@ -297,10 +306,11 @@ def _scales(
     for pattern, alpha in reversed(patterns.items()):  # the first that matches counts
         for module in _matching(folder, rf"(.*\.)?({pattern})", alphas):
             alphas[module] = float(alpha)
-    power = 1.0
-    if config.get("use_rslora"):
-        power = 0.5
-    return {_PREFIX + module: alphas[module] / rank**power for module, rank in ranks.items()}
+    scales = {}
+    for module, rank in ranks.items():
+        divisor = rank**0.5 if config.get("use_rslora") else rank
+        scales[_PREFIX + module] = alphas[module] / divisor
+    return scales
 
 
 def embeds(source: Source) -> bool:
@@ -331,9 +341,13 @@ def _module_of(tensor: str) -> str:
     return _IN_MODULE.sub("", tensor.removeprefix(_PREFIX))
 
 
-def _adapted(
-    model: Any, folder: ModelFolder, tensors: dict[str, torch.Tensor], *, initialise: Any
-) -> Any:
+def _with_adapter_layers(
+    model: PreTrainedModel,
+    folder: ModelFolder,
+    tensors: dict[str, torch.Tensor],
+    *,
+    initialisation: str | bool,
+) -> PeftModel:
     """Return ``model`` (the base in float32) with the layers of the adapter, in place.
 
     PEFT only gets those fields of `adapter_config` that are checked, numbers or names of modules,
@@ -344,14 +358,9 @@ def _adapted(
     file = folder.path / WEIGHTS
     part = _named_part(model, tensors)
     options = _lora_options(folder, [name for name, _ in part.named_modules()])
-    with warnings.catch_warnings(), refusing(folder, "PEFT cannot load it into its base"):
-        # PEFT still uses a property that transformers has renamed.
-        warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\..*")
-        # Of tied matrices; they are untied here before merging.
-        warnings.filterwarnings("ignore", message=r"Model has `tie_word_embeddings=True`")
-        warnings.filterwarnings("ignore", message=r"You have requested `ensure_weight_tying`")
-        lora = LoraConfig(**options, init_lora_weights=initialise, inference_mode=True)
-        adapted = PeftModel(part, lora).eval()
+    with _quiet_peft(), refusing(folder, "PEFT cannot load it into its base"):
+        lora_config = LoraConfig(**options, init_lora_weights=initialisation, inference_mode=True)
+        adapted = PeftModel(part, lora_config).eval()
         try:
             report = set_peft_model_state_dict(adapted, tensors)
         except KeyError as error:
@@ -359,13 +368,25 @@ def _adapted(
                 f"{file}: {_tensor_name(error.args[0])} is missing, though it is in "
                 "modules_to_save of adapter_config.json"
             ) from None
-    missing_keys = [name for name in report.missing_keys if ".lora_" in name]
+    missing_factors = [name for name in report.missing_keys if ".lora_" in name]
     if report.unexpected_keys:
         raise _other_base(file, report.unexpected_keys, "has no module in the base")
-    if missing_keys:
-        target = "is missing, though it is a target of adapter_config.json"
-        raise _other_base(file, missing_keys, target)
+    if missing_factors:
+        problem = "is missing, though it is a target of adapter_config.json"
+        raise _other_base(file, missing_factors, problem)
     return adapted
+
+
+@contextmanager
+def _quiet_peft() -> Iterator[None]:
+    """Suppress warnings of PEFT that are about nothing that happens here."""
+    with warnings.catch_warnings():
+        # PEFT still uses a property that transformers has renamed.
+        warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\..*")
+        # Of tied matrices; they are untied here before merging.
+        warnings.filterwarnings("ignore", message=r"Model has `tie_word_embeddings=True`")
+        warnings.filterwarnings("ignore", message=r"You have requested `ensure_weight_tying`")
+        yield
 
 
 def _other_base(file: Path, tensors: Sequence[str], problem: str) -> SpecError:
@@ -382,10 +403,10 @@ def _tensor_name(tensor: str) -> str:
 
 def _named_part(model: Any, tensors: Iterable[str]) -> Any:
     """Return the part of a model whose modules an adapter names: the whole, or without its head."""
-    modules = {_module_of(tensor) for tensor in tensors}
-    of_model = {name for name, _ in model.named_modules()}
-    of_base_model = {name for name, _ in model.base_model.named_modules()}
-    if modules & of_base_model and not modules & of_model:
+    adapted_modules = {_module_of(tensor) for tensor in tensors}
+    all_modules = {name for name, _ in model.named_modules()}
+    modules_without_head = {name for name, _ in model.base_model.named_modules()}
+    if adapted_modules & modules_without_head and not adapted_modules & all_modules:
         return model.base_model
     return model
 
@@ -422,16 +443,18 @@ def _targets(
     """Return the target modules, and whether PEFT ties weights."""
     targets = config.get("target_modules") or []
     ties_weights = bool(config.get("ensure_weight_tying"))
-    if isinstance(targets, str):
-        # PEFT ties what a pattern targets only if it matches one of these names alone.
-        saved = {name.rpartition(".")[2] for name in config.get("modules_to_save") or ()}
-        tied = saved.intersection(_EMBEDDINGS) or _matching(folder, targets, _EMBEDDINGS)
-        ties_weights = ties_weights and bool(tied)
-        if targets.lower() != "all-linear":
-            targets = _matching(folder, targets, modules)
-    elif ties_weights:
-        targets = [name for name in modules if _ends_in(name, targets)]
-    return targets, ties_weights
+    if not isinstance(targets, str):
+        if ties_weights:
+            targets = [name for name in modules if _ends_in(name, targets)]
+        return targets, ties_weights
+    # PEFT ties what a pattern targets only if it matches one of these names alone.
+    saved_modules = {name.rpartition(".")[2] for name in config.get("modules_to_save") or ()}
+    saves_embedding = not saved_modules.isdisjoint(_EMBEDDINGS)
+    if not saves_embedding and not _matching(folder, targets, _EMBEDDINGS):
+        ties_weights = False
+    if targets.lower() == "all-linear":
+        return targets, ties_weights
+    return _matching(folder, targets, modules), ties_weights
 
 
 def _by_names(
@@ -452,7 +475,7 @@ def _ends_in(name: str, ends: Iterable[str]) -> bool:
     return any(name == end or name.endswith(f".{end}") for end in ends)
 
 
-def _untie(model: Any) -> None:
+def _untie_head(model: PreTrainedModel) -> None:
     """Give the head of an adapted model its own matrix if an adapter changes it or the embedding.
 
     Otherwise the merge would change the other one, too, which was not so in training.
@@ -468,8 +491,9 @@ def _untie(model: Any) -> None:
     if not (is_adapted or is_saved):
         return
     if is_adapted and head.weight is embedding.weight:
-        plain = getattr(head, "base_layer", head)
-        plain.weight = torch.nn.Parameter(plain.weight.detach().clone(), requires_grad=False)
+        plain_head = getattr(head, "base_layer", head)
+        copied_weight = plain_head.weight.detach().clone()
+        plain_head.weight = torch.nn.Parameter(copied_weight, requires_grad=False)
     model.config.tie_word_embeddings = False
 
 
@@ -518,6 +542,21 @@ def adapter_config(folder: ModelFolder) -> dict[str, Any]:
     Raises:
         SpecError: no such file, or not the configuration of a plain LoRA adapter.
     """
+    _check_is_adapter(folder)
+    folder.check_files()
+    config = folder.object(CONFIG)
+    folder.weights_in(WEIGHTS)  # raises if the file is damaged
+    for name in _PLAIN:
+        _check_plain(folder, config, name)
+    try:
+        TypeAdapter(_Fields).validate_python(config)
+    except ValidationError as error:
+        raise SpecError(f"{folder.path / CONFIG}: {field_problem(error, config)}") from None
+    return config
+
+
+def _check_is_adapter(folder: ModelFolder) -> None:
+    """Refuse a folder without the files of an adapter of PEFT."""
     if not folder.path.is_dir():
         raise SpecError(f"{folder}: no such folder; expected a LoRA adapter")
     if is_foreign(folder):
@@ -529,29 +568,20 @@ def adapter_config(folder: ModelFolder) -> dict[str, Any]:
         raise SpecError(f"{folder}: no adapter_config.json, so this is not a LoRA adapter")
     if not folder.has(WEIGHTS):
         raise SpecError(f"{folder}: no {WEIGHTS}{_other_weights(folder)}")
-    folder.check_files()
-    config = folder.object(CONFIG)
-    folder.weights_in(WEIGHTS)
-    for name in _PLAIN:
-        _check_plain(folder, config, name)
-    try:
-        TypeAdapter(_Fields).validate_python(config)
-    except ValidationError as error:
-        raise SpecError(f"{folder.path / CONFIG}: {field_problem(error, config)}") from None
-    return config
 
 
 def _check_plain(folder: ModelFolder, config: Mapping[str, Any], name: str) -> None:
     """Refuse a value of a field that plain LoRA does not have."""
-    supported = _PLAIN[name]
+    supported_values = _PLAIN[name]
     value = config.get(name)
-    is_absent = name not in config and None in supported
-    if value in supported or is_absent:
+    may_be_absent = None in supported_values
+    if value in supported_values or (name not in config and may_be_absent):
         return
-    choices = " or ".join(repr(choice) for choice in supported if choice is not None)
+    choices = [repr(choice) for choice in supported_values if choice is not None]
+    expected = " or ".join(choices) or "None"
     raise SpecError(
         f"{folder.path / CONFIG}: {name} is {value!r:.60}; only plain LoRA is "
-        f"supported ({name} {choices or None!s:.60})"
+        f"supported ({name} {expected:.60})"
     )
 
 
@@ -585,20 +615,22 @@ def _check_vocabulary(folder: ModelFolder, base: ModelFolder) -> None:
         return
     if folder.sha256(TOKENIZER) == base.sha256(TOKENIZER):
         return
-    vocabulary = rust_tokenizer(folder.path / TOKENIZER).get_vocab()
+    file = folder.path / TOKENIZER
+    vocabulary = rust_tokenizer(file).get_vocab()
     base_vocabulary = rust_tokenizer(base.path / TOKENIZER).get_vocab()
-    different = sorted(dict(vocabulary.items() ^ base_vocabulary.items()))
-    added = sorted(vocabulary.keys() - base_vocabulary.keys())
-    if different != added:
+    # Tokens that only one of them has, or that have another id.
+    different_tokens = sorted(dict(vocabulary.items() ^ base_vocabulary.items()))
+    added_tokens = sorted(vocabulary.keys() - base_vocabulary.keys())
+    if different_tokens != added_tokens:
         raise SpecError(
-            f"{folder.path / TOKENIZER}: the token {different[0]!r:.60} is not the same in the "
-            f"base's ({len(different)} such tokens); was the adapter trained on another base?"
+            f"{file}: the token {different_tokens[0]!r:.60} is not the same in the base's "
+            f"({len(different_tokens)} such tokens); was the adapter trained on another base?"
         )
     # Trainers add a token for padding, which is in no text.
-    in_texts = [token for token in added if not _PADDING.search(token)]
-    if in_texts:
+    text_tokens = [token for token in added_tokens if not _PADDING.search(token)]
+    if text_tokens:
         raise SpecError(
-            f"{folder.path / TOKENIZER}: adds the token {in_texts[0]!r:.60}, which its base lacks "
-            f"({len(in_texts)} such tokens). Merge the adapter into its base with PEFT, and save "
-            "both with this tokenizer"
+            f"{file}: adds the token {text_tokens[0]!r:.60}, which its base lacks "
+            f"({len(text_tokens)} such tokens). Merge the adapter into its base with PEFT, and "
+            "save both with this tokenizer"
         )

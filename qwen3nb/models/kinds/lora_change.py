@@ -42,7 +42,7 @@ def change_of(
         config: its configuration.
         scales: by module, what B A is multiplied with.
     """
-    factors: dict[str, dict[str, Matrix]] = {}
+    factors: dict[str, dict[str, Matrix]] = {}  # by module: A (r, I) and B (O, r)
     squared_norm = 0.0
     projections = np.zeros(_PROJECTIONS)
     for name, tensor in tensors.items():
@@ -53,13 +53,14 @@ def change_of(
             factors.setdefault(module, {})[match["side"]] = values
         elif not name.endswith(".base_layer.weight"):
             squared_norm += float((values**2).sum())
-            projections += _random(name, values.size) @ values.ravel()
-    for module, pair in factors.items():
-        a = pair["A"]  # (r, I)
-        b = scales[module] * pair["B"]  # (O, r)
+            projections += _random_directions(name, values.size) @ values.ravel()
+    for module, sides in factors.items():
+        a = sides["A"]
+        b = scales[module] * sides["B"]
+        # The squared norm of B A and its projections, without computing B A (O, I).
         squared_norm += float(np.sum((b.T @ b) * (a @ a.T)))
-        outputs = _random(f"{module} outputs", len(b)) @ b
-        inputs = a @ _random(f"{module} inputs", a.shape[1]).T
+        outputs = _random_directions(f"{module} outputs", len(b)) @ b
+        inputs = a @ _random_directions(f"{module} inputs", a.shape[1]).T
         projections += np.einsum("pr,rp->p", outputs, inputs)
     if config.get("init_lora_weights") in _WITH_BASE:
         squared_norm += 1.0
@@ -67,9 +68,10 @@ def change_of(
     return (norm, *projections.tolist())
 
 
-def _random(name: str, size: int) -> Matrix:
+def _random_directions(name: str, size: int) -> Matrix:
     """Return directions (projections, size) that depend on the name alone."""
-    return np.random.default_rng(zlib.crc32(name.encode())).normal(size=(_PROJECTIONS, size))
+    seed = zlib.crc32(name.encode())
+    return np.random.default_rng(seed).normal(size=(_PROJECTIONS, size))
 
 
 def has_no_effect(change: Sequence[float]) -> bool:

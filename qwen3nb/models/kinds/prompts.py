@@ -42,10 +42,11 @@ FILE = "config_sentence_transformers.json"
 ROLES = ("query", "passage")
 _SLOT = "{instruction}"
 _DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"
-_NAME_AND_TEXT = re.compile(r"([A-Za-z][\w.()-]*)=(.*)", flags=re.DOTALL)
-_NEXT = re.compile(r";\s*(?=[A-Za-z][\w.()-]*=)")
+# ``query=find: ``, and the semicolon before another assignment.
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z][\w.()-]*)=(?P<text>.*)", flags=re.DOTALL)
+_BETWEEN_ASSIGNMENTS = re.compile(r";\s*(?=[A-Za-z][\w.()-]*=)")
 NO_PROMPTS = "none"
-_SET = re.compile(r"\d+|[^=]+\.toml")
+_SET = re.compile(r"\d+|[^=]+\.toml")  # 15, or my/prompts.toml
 
 
 def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
@@ -63,13 +64,19 @@ def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
     for name, text in prompts.items():
         if not isinstance(text, str):
             raise SpecError(f"prompt {name!r} is {text!r:.80}; expected a string")
-        role_name = _renamed(name, _DOCUMENT, _PASSAGE)
-        if renamed.setdefault(role_name, text) != text:
+        our_name = _renamed(name, _DOCUMENT, _PASSAGE)
+        earlier_text = renamed.get(our_name, text)
+        if earlier_text != text:
             raise SpecError(
-                f"two prompts for {role_name!r}: {renamed[role_name]!r} and {text!r}; give one"
+                f"two prompts for {our_name!r}: {earlier_text!r} and {text!r}; give one"
             )
-    roles = ("query", _PASSAGE, _SYMMETRIC)
-    return {name: text for name, text in renamed.items() if text or name not in roles}
+        renamed[our_name] = text
+    used: dict[str, str] = {}
+    for name, text in renamed.items():
+        is_role = name in ("query", _PASSAGE, _SYMMETRIC)
+        if text or not is_role:
+            used[name] = text
+    return used
 
 
 def parse_prompts(prompts: Mapping[str, str] | str | None) -> dict[str, str] | None:
@@ -113,14 +120,14 @@ def _from_json(text: str) -> dict[str, str]:
 
 def _from_line(line: str) -> dict[str, str]:
     prompts: dict[str, str] = {}
-    for part in _NEXT.split(line):
-        match = _NAME_AND_TEXT.fullmatch(part)
+    for assignment in _BETWEEN_ASSIGNMENTS.split(line):
+        match = _ASSIGNMENT.fullmatch(assignment)
         if match is None:
             raise SpecError(
                 f"prompts {line!r:.80}: expected NAME=TEXT, such as query='query: ', where NAME is "
                 "query or passage"
             )
-        name, text = match.groups()
+        name, text = match["name"], match["text"]
         if name in prompts:
             raise SpecError(f"prompts {line!r:.80}: a name occurs twice; give one text for each")
         prompts[name] = text.replace(r"\n", "\n")
@@ -165,19 +172,24 @@ def prompt_for(
     >>> prompt_for(prompts, role="query"), prompt_for(prompts, role="passage")
     ('query: ', '')
     """
-    keys = [role or _SYMMETRIC]
-    if task is not None and role:
-        keys = [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, *keys]
-    elif task is not None:
-        keys = [task.name, task.type, *keys]
     prompt = ""
-    for key in keys:
-        if key in prompts:
-            prompt = prompts[key]
+    for name in _prompt_names(role, task):
+        if name in prompts:
+            prompt = prompts[name]
             break
     if instruction and _SLOT in prompt:
         prompt = prompt.replace(_SLOT, _task_instruction(task, role) or instruction)
     return prompt
+
+
+def _prompt_names(role: str | None, task: Any) -> list[str]:
+    """Return the names of a prompt for a text, the first that exists is used."""
+    names = [role or _SYMMETRIC]
+    if task is None:
+        return names
+    if role:
+        return [f"{task.name}-{role}", task.name, f"{task.type}-{role}", task.type, *names]
+    return [task.name, task.type, *names]
 
 
 def _task_instruction(task: Any, role: str | None) -> str:
@@ -226,7 +238,7 @@ def stored_prompts(folder: ModelFolder) -> dict[str, str]:
         raise SpecError(f"{folder.path / FILE}: {error}") from None
 
 
-def used_prompts(prompts: Mapping[str, Any], *, default: str | None) -> dict[str, str]:
+def used_prompts(prompts: Mapping[str, str | None], *, default: str | None) -> dict[str, str]:
     """Return the prompts that a SentenceTransformer uses, with this package's names.
 
     Other names are left out: sentence-transformers, whose models always have a prompt ``document``,
@@ -234,16 +246,20 @@ def used_prompts(prompts: Mapping[str, Any], *, default: str | None) -> dict[str
     requested.
     """
     stored = {name: text for name, text in prompts.items() if text is not None}
-    our_names = re.compile(f"(.*-)?{_PASSAGE}|{_SYMMETRIC}")
-    prompts_in_use = {name: text for name, text in stored.items() if not our_names.fullmatch(name)}
+    in_use = {name: text for name, text in stored.items() if not _is_our_name(name)}
     if default is not None:
         if default not in ("query", _DOCUMENT, *stored):
             raise SpecError(
                 f"default_prompt_name is {default!r}, which is not a prompt; "
                 f"expected one of: {', '.join(stored) or 'none, as there are no prompts'}"
             )
-        prompts_in_use[_SYMMETRIC] = stored.get(default, "")
-    return named_prompts(prompts_in_use)
+        in_use[_SYMMETRIC] = stored.get(default, "")
+    return named_prompts(in_use)
+
+
+def _is_our_name(name: str) -> bool:
+    """Return whether a prompt has a name of this package, such as ``STS12-passage``."""
+    return name in (_PASSAGE, _SYMMETRIC) or name.endswith(f"-{_PASSAGE}")
 
 
 def exported_prompts(prompts: Mapping[str, str]) -> dict[str, Any]:
@@ -287,14 +303,13 @@ def prompt_warning(source: Source, prompts: Mapping[str, str] | None = None) -> 
     if not source.kind.of_others:
         return ""
     family = _family_of(source)
+    prescribed: Mapping[str, str] = {}
+    if family:
+        prescribed = prompt_families()[family]["prompts"]
     if prompts is not None:
-        expected = source.prompts
-        if not expected and family:
-            expected = prompt_families()[family]["prompts"]
-        return _blank_warning(source.label, prompts, expected)
+        return _blank_warning(source.label, prompts, source.prompts or prescribed)
     if source.prompts or not family:
         return ""
-    prescribed = prompt_families()[family]["prompts"]
     card = prompt_families()[family]["card"]
     listed_prompts = ", ".join(f"{text!r} for a {role}" for role, text in prescribed.items())
     return (
@@ -308,19 +323,23 @@ def _family_of(source: Source) -> str:
     """Return the family of a model; empty if it is not known."""
     names = [source.id or "", source.spec]
     if source.folder is not None:
-        names.append("/".join(source.folder.path.resolve().parts[-2:]))
+        path = source.folder.path.resolve()
+        names.append("/".join(path.parts[-2:]))
         names.append(str(source.folder.config.get("_name_or_path") or ""))
-    names = [name.lower().replace("_", "-") for name in names]
+    plain_names = [name.lower().replace("_", "-") for name in names]
     for family, fields in prompt_families().items():
-        if any(re.search(fields["pattern"], name) for name in names):
+        if any(re.search(fields["pattern"], name) for name in plain_names):
             return family
     return ""
 
 
 def _prompt_options(prompts: Mapping[str, str]) -> str:
     """Return the options of the command line that give these prompts."""
-    words = (f"--prompt {shlex.quote(f'{role}={text}')}" for role, text in prompts.items())
-    return " ".join(words).replace("\n", r"\n")
+    options = []
+    for role, text in prompts.items():
+        assignment = shlex.quote(f"{role}={text}")
+        options.append(f"--prompt {assignment}")
+    return " ".join(options).replace("\n", r"\n")
 
 
 def _blank_warning(label: str, prompts: Mapping[str, str], expected: Mapping[str, str]) -> str:
@@ -328,13 +347,15 @@ def _blank_warning(label: str, prompts: Mapping[str, str], expected: Mapping[str
     corrected = {}
     for role, text in prompts.items():
         prescribed = expected.get(role, text)
-        if text != prescribed and "".join(text.split()) == "".join(prescribed.split()):
+        differs_in_blanks = "".join(text.split()) == "".join(prescribed.split())
+        if text != prescribed and differs_in_blanks:
             corrected[role] = prescribed
     if not corrected:
         return ""
-    differences = ", ".join(f"{prompts[role]!r} for {text!r}" for role, text in corrected.items())
+    differences = [f"{prompts[role]!r} for {text!r}" for role, text in corrected.items()]
     return (
-        f"{label}: the prompts differ in a blank from those of its authors: {differences}. "
+        f"{label}: the prompts differ in a blank from those of its authors: "
+        f"{', '.join(differences)}. "
         f"Its scores may be too low; give `{_prompt_options(corrected)}`"
     )
 
@@ -360,7 +381,7 @@ class _Set(TypedDict, total=False):
     prompts: list[QueryPrompt]
 
 
-_WORD = re.compile(r"\{(\w+)\}")
+_WORD = re.compile(r"\{(\w+)\}")  # {word}
 
 
 def read_prompts(name: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt]:
@@ -386,13 +407,14 @@ def read_prompts(name: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt]
         prompts = [_filled(prompt, words) for prompt in entries.get("prompts", [])]
     except ValueError as error:
         raise SpecError(f"{file}: {error}") from None
-    names = {prompt.name for prompt in prompts}
-    texts = {prompt.text for prompt in prompts}
-    if not prompts or min(len(names), len(texts)) < len(prompts):
+    distinct_names = {prompt.name for prompt in prompts}
+    distinct_texts = {prompt.text for prompt in prompts}
+    are_distinct = len(distinct_names) == len(distinct_texts) == len(prompts)
+    if not prompts or not are_distinct:
         raise SpecError(f"{file}: expected [[prompts]], each with a unique name and text")
-    count = len(prompts)
-    if name.isdecimal():
-        count = int(name)
+    if not name.isdecimal():
+        return prompts
+    count = int(name)
     if not 1 <= count <= len(prompts):
         raise SpecError(f"prompts is {name}; expected 1 to {len(prompts)}, or a TOML file")
     return prompts[:count]

@@ -261,24 +261,35 @@ def fetch_model(source: Source) -> Source:
     Raises:
         SpecError: the model is not available, with the reason.
     """
+    assert source.id is not None  # noqa: S101 - a hub source has an id
+    folder = _in_mirror(source, source.id)
+    if folder is None:
+        folder = _download(source, source.id)
+    return _with_settings(_folder(source.spec, folder), source)
+
+
+def _in_mirror(source: Source, hub_id: str) -> Path | None:
+    """Return the folder of a hub model in the mirror; None if it is not there."""
+    mirror = paths.mirror()
+    if mirror is None or not (mirror / hub_id).is_dir():
+        return None
+    folder = mirror / hub_id
+    for part in folder.rglob("*.incomplete"):
+        raise SpecError(
+            f"{part}: an incomplete download; remove {folder} and fetch it again "
+            f"on a connected machine: `qwen3nb fetch --model {source.spec} --mirror {mirror}`"
+        )
+    return folder
+
+
+def _download(source: Source, hub_id: str) -> Path:
+    """Return the folder of a hub model in the hub's cache, after downloading what it lacks."""
     from qwen3nb.hub import HubError, cached_snapshot
 
-    assert source.id is not None  # noqa: S101 - a hub source has an id
-    mirror = paths.mirror()
-    if mirror is not None and (mirror / source.id).is_dir():
-        folder = mirror / source.id
-        for part in folder.rglob("*.incomplete"):
-            raise SpecError(
-                f"{part}: an incomplete download; remove {folder} and fetch it again "
-                f"on a connected machine: `qwen3nb fetch --model {source.spec} --mirror {mirror}`"
-            )
-        return _with_settings(_folder(source.spec, folder), source)
     try:
-        folder = cached_snapshot(
-            source.id, kind="model", revision=source.revision, files=MODEL_FILES
-        )
+        return cached_snapshot(hub_id, kind="model", revision=source.revision, files=MODEL_FILES)
     except HubError as error:
-        message = f"{source.id}: no folder of this name, and not available from the hub ({error})"
+        message = f"{hub_id}: no folder of this name, and not available from the hub ({error})"
         if error.lasting:
             message += (
                 ". On a machine without a network, give the folder of a copy instead, or set "
@@ -286,7 +297,6 @@ def fetch_model(source: Source) -> Source:
                 "fills one on a connected machine"
             )
         raise SpecError(message) from None
-    return _with_settings(_folder(source.spec, folder), source)
 
 
 def adapter_source(path: Path, *, base: str | Path | None = None) -> Source:
@@ -302,19 +312,24 @@ def adapter_source(path: Path, *, base: str | Path | None = None) -> Source:
     config = adapter_config(folder)
     if base is None:
         name = str(config.get("base_model_name_or_path") or "")
+        base_source = _stated_base(path, name)
     else:
         name = str(base)
-    base_source = _adapter_base(path, name, by_user=base is not None)
+        base_source = _given_base(path, name)
     if base_source.on_hub:
         base_source = fetch_model(base_source)
     if not base_source.kind.adaptable or base_source.folder is None:
         raise SpecError(
             f"{name}: not a causal language model, so it cannot be the base of {folder}"
         )
-    # ``rank_only_r4-seed_42`` for ``…/rank_only_r4/seed_42/checkpoints/final``
+    return Source(paths.shown(path), ADAPTER, _adapter_label(path), folder=folder, base=base_source)
+
+
+def _adapter_label(path: Path) -> str:
+    """Return ``rank_only_r4-seed_42`` for ``…/rank_only_r4/seed_42/checkpoints/final``."""
     parts = [part for part in path.resolve().parts if part not in ("checkpoints", "final")]
-    label = safe_label("-".join(parts[-2:])).strip("-.") or "adapter"
-    return Source(paths.shown(path), ADAPTER, label, folder=folder, base=base_source)
+    label = safe_label("-".join(parts[-2:])).strip("-.")
+    return label or "adapter"
 
 
 def _with_settings(local: Source, registered: Source) -> Source:
@@ -334,11 +349,12 @@ def _with_settings(local: Source, registered: Source) -> Source:
 def _name_of(hub_id: str, *, folder: Path | None = None) -> str | None:
     """Return the name in the registry of a hub model or a folder; the hub ignores case."""
     for name, entry in registry().items():
-        if entry.get("id", "").lower() == hub_id.lower():
-            return name
-        if folder is None or "id" in entry:
-            continue
-        if (paths.root() / entry["folder"]).resolve() == folder.resolve():
+        if "id" in entry:
+            is_entry = entry["id"].lower() == hub_id.lower()
+        else:
+            registered_folder = paths.root() / entry["folder"]
+            is_entry = folder is not None and registered_folder.resolve() == folder.resolve()
+        if is_entry:
             return name
     return None
 
@@ -347,11 +363,16 @@ def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
     """Return the hub id and revision of a folder in the mirror or a hub cache."""
     folder = folder.resolve()
     mirror = paths.mirror()
+    is_snapshot = folder.parent.name == "snapshots"
     repository = folder.parent.parent
-    if folder.parent.name == "snapshots" and repository.name.startswith("models--"):
-        return repository.name.removeprefix("models--").replace("--", "/"), folder.name
+    if is_snapshot and repository.name.startswith("models--"):
+        # models--ORGANISATION--NAME/snapshots/REVISION
+        hub_id = repository.name.removeprefix("models--").replace("--", "/")
+        return hub_id, folder.name
     if mirror is not None and repository == mirror.resolve():
-        return "/".join(folder.parts[-2:]), None
+        # MIRROR/ORGANISATION/NAME
+        organisation, name = folder.parts[-2:]
+        return f"{organisation}/{name}", None
     return None, None
 
 
@@ -360,14 +381,23 @@ def _registered(name: str) -> Source:
     entry = registry()[name]
     source = _entry_source(name)
     if "id" not in entry:
-        return _with_settings(_folder(name, paths.root() / entry["folder"]), source)
-    if "package" not in entry:
+        folder = paths.root() / entry["folder"]
+    elif "package" in entry:
+        package_folder = _package_folder(entry["package"])
+        if package_folder is None:
+            return source
+        folder = package_folder / entry["folder"]
+    else:
         return source
-    package = importlib.util.find_spec(entry["package"])
-    if package is None or not package.submodule_search_locations:
-        return source
-    folder = Path(package.submodule_search_locations[0]) / entry["folder"]
     return _with_settings(_folder(name, folder), source)
+
+
+def _package_folder(name: str) -> Path | None:
+    """Return the folder of a package; None if it is not installed."""
+    package = importlib.util.find_spec(name)
+    if package is None or not package.submodule_search_locations:
+        return None
+    return Path(package.submodule_search_locations[0])
 
 
 def _entry_source(name: str) -> Source:
@@ -390,7 +420,9 @@ def _folder(spec: str, path: Path) -> Source:
     folder = ModelFolder(path)
     has_config = folder.has("config.json")
     has_modules = folder.has("modules.json")
-    if not has_config and (folder.has(CONFIG) or (not has_modules and is_foreign(folder))):
+    is_peft_adapter = folder.has(CONFIG)
+    is_mlx_adapter = not has_modules and is_foreign(folder)
+    if not has_config and (is_peft_adapter or is_mlx_adapter):
         return adapter_source(path)
     if not (has_config or has_modules or static_files(folder)):
         raise SpecError(
@@ -421,34 +453,41 @@ def _label(folder: ModelFolder) -> str:
     return safe_label(label).strip("-.") or "model"
 
 
-def _adapter_base(folder: Path, name: str, *, by_user: bool) -> Source:
-    """Return the source of an adapter's base.
-
-    Args:
-        folder: the folder of the adapter.
-        name: a folder or a spec.
-        by_user: whether a user gave it, not the adapter.
-    """
-    if not 0 < len(name) <= 1000:
-        raise SpecError(f"{folder}: adapter_config.json names no base; give it as base")
-    if not by_user and not Path(name).is_absolute():
+def _stated_base(folder: Path, name: str) -> Source:
+    """Return the source of the base that the adapter in ``folder`` names."""
+    _check_base_name(folder, name)
+    if not Path(name).is_absolute():
         for parent in folder.resolve().parents:
             _refuse_adapter(folder, name, parent / name)
             if (parent / name / "config.json").is_file():
                 return find_source(str(parent / name))
+    reason = (
+        f"adapter_config.json names {name!r:.200}, which is neither a folder nor a known "
+        "model; give its folder as base (--base, or base=)"
+    )
+    return _found_base(folder, name, reason=reason)
+
+
+def _given_base(folder: Path, name: str) -> Source:
+    """Return the source of the base that a user gives for the adapter in ``folder``."""
+    _check_base_name(folder, name)
+    return _found_base(folder, name)
+
+
+def _check_base_name(folder: Path, name: str) -> None:
+    if not 0 < len(name) <= 1000:
+        raise SpecError(f"{folder}: adapter_config.json names no base; give it as base")
+
+
+def _found_base(folder: Path, name: str, *, reason: str = "") -> Source:
+    """Return the source of a base; without one, ``reason`` is part of the error."""
     local = _existing(name)
     if local is not None:
         _refuse_adapter(folder, name, local)
     try:
         return find_source(name)
     except SpecError as error:
-        reason = (
-            f"adapter_config.json names {name!r:.200}, which is neither a folder nor a known "
-            "model; give its folder as base (--base, or base=)"
-        )
-        if by_user:
-            reason = str(error)
-        raise SpecError(f"{folder}: its base was not found: {reason}") from None
+        raise SpecError(f"{folder}: its base was not found: {reason or error}") from None
 
 
 def _refuse_adapter(folder: Path, name: str, base: Path) -> None:

@@ -136,14 +136,15 @@ def _fills_masks(module: SentenceModule) -> bool:
 
 
 def _check_transformer(module: SentenceModule) -> None:
-    check_opened(module.folder)
+    folder = module.folder
+    check_opened(folder)
     if module.name != "CLIPModel":
-        check_architecture(module.folder)
-    states_alone = _states_alone(module) or _fills_masks(module)
-    encoder_alone = module.folder.config.get("model_type") in ENCODER_DECODERS
-    model = check_weights(module.folder, encoder=encoder_alone, whole=not states_alone)
-    if states_alone:
-        check_reads_text(model, module.folder, alone=False)
+        check_architecture(folder)
+    uses_only_states = _uses_only_states(module) or _fills_masks(module)
+    uses_only_encoder = folder.config.get("model_type") in ENCODER_DECODERS
+    model = check_weights(folder, encoder=uses_only_encoder, whole=not uses_only_states)
+    if uses_only_states:
+        check_reads_text(model, folder, alone=False)
     check_length(model, module.fields.get("max_seq_length"), f"{module.file}: max_seq_length")
 
 
@@ -160,17 +161,17 @@ def _check_weights(module: SentenceModule, folder: ModelFolder) -> None:
         )
 
 
-def _states_alone(module: SentenceModule) -> bool:
+def _uses_only_states(module: SentenceModule) -> bool:
     """Return whether only the last hidden states of a transformer are used."""
-    uses = module.fields.get("modality_config", {"text": {}})
-    if not isinstance(uses, dict):
+    modalities = module.fields.get("modality_config", {"text": {}})
+    if not isinstance(modalities, dict):
         return False
-    for use in uses.values():
-        if not isinstance(use, dict):
+    for modality in modalities.values():
+        if not isinstance(modality, dict):
             return False
-        if use.get("method", "forward") != "forward":
+        if modality.get("method", "forward") != "forward":
             return False
-        if use.get("method_output_name", "last_hidden_state") != "last_hidden_state":
+        if modality.get("method_output_name", "last_hidden_state") != "last_hidden_state":
             return False
     return True
 
@@ -179,14 +180,14 @@ def _check_settings(module: SentenceModule) -> None:
     """Refuse settings that take excessive time, or that load or run anything not checked here."""
     check_bounds(module.fields, module.file)
     for key in _ARGUMENTS:
-        value = module.fields.get(key, {})
-        if not isinstance(value, dict):
-            raise CheckpointError(f"{module.file}: {key} is {value!r:.60}; expected an object")
-        foreign = sorted(_FOREIGN & value.keys())
-        if foreign:
+        arguments = module.fields.get(key, {})
+        if not isinstance(arguments, dict):
+            raise CheckpointError(f"{module.file}: {key} is {arguments!r:.60}; expected an object")
+        foreign_names = sorted(_FOREIGN & arguments.keys())
+        if foreign_names:
             raise CheckpointError(
-                f"{module.file}: {key}.{foreign[0]} would load other files or weights than those "
-                "that are checked; remove it"
+                f"{module.file}: {key}.{foreign_names[0]} would load other files or weights than "
+                "those that are checked; remove it"
             )
     if module.fields.get("tokenizer_name_or_path") is not None:
         raise CheckpointError(

@@ -165,17 +165,19 @@ class FolderKind(Kind):
 
     def content(self, source: Source, folder: ModelFolder) -> Fingerprint:
         """Return digests of the weights, the other files and the modules' folders."""
-        files = {name: folder.sha256(name) for name in self._identifying_files(folder)}
+        file_digests = {name: folder.sha256(name) for name in self._identifying_files(folder)}
         weights = self.weights(folder)
         check_checksums(folder)
         content: Fingerprint = {
             "kind": self.name,
             "weights": weights.digest,
-            "files": sha256_json(files),
+            "files": sha256_json(file_digests),
         }
-        modules = self.modules(folder)
-        if modules:
-            content["modules"] = {path: modules[path].digest for path in sorted(modules)}
+        module_weights = self.modules(folder)
+        if module_weights:
+            content["modules"] = {
+                path: module_weights[path].digest for path in sorted(module_weights)
+            }
         return content
 
     def _identifying_files(self, folder: ModelFolder) -> list[str]:
@@ -183,17 +185,18 @@ class FolderKind(Kind):
 
         Other folders inside, such as checkpoints or exports, are not of this model.
         """
-        roots = [module.folder.path for module in folder.modules]
-        roots = [root for root in roots if root != folder.path]
-        more = self.files(folder)
+        module_folders = []
+        for module in folder.modules:
+            if module.folder.path != folder.path:
+                module_folders.append(module.folder.path)
+        extra_names = self.files(folder)
         names = []
         for file in sorted(folder.path.rglob("*")):
             name = file.relative_to(folder.path).as_posix()
-            if name in more:
-                names.append(name)
-                continue
-            of_model = file.parent == folder.path or any(map(file.is_relative_to, roots))
-            if of_model and _IDENTIFYING.fullmatch(file.name) and file.is_file():
+            in_module = any(file.is_relative_to(module_folder) for module_folder in module_folders)
+            of_model = in_module or file.parent == folder.path
+            is_identifying = of_model and _IDENTIFYING.fullmatch(file.name) and file.is_file()
+            if is_identifying or name in extra_names:
                 names.append(name)
         return names
 
@@ -349,10 +352,7 @@ def unchanged(source: Source) -> Fingerprint:
     """
     if source.content is None:
         return fingerprint(source)
-    folders = []
-    for part in (source, source.base):
-        if part is not None and part.folder is not None:
-            folders.append(part.folder)
+    folders = _folders_of(source)
     for folder in folders:
         if folder.rewritten_file() is not None:
             raise _changed(folder)
@@ -361,6 +361,15 @@ def unchanged(source: Source) -> Fingerprint:
         if folder.touched_file() is not None and fingerprint(source) != source.content:
             raise _changed(folder)
     return dict(source.content)
+
+
+def _folders_of(source: Source) -> list[ModelFolder]:
+    """Return the folder of a model, and that of an adapter's base."""
+    folders = []
+    for part in (source, source.base):
+        if part is not None and part.folder is not None:
+            folders.append(part.folder)
+    return folders
 
 
 def _changed(folder: ModelFolder) -> SpecError:
@@ -418,9 +427,9 @@ def _parameters(parts: Sequence[Any]) -> int | None:
     """Return the number of parameters of all parts; None if one is unknown."""
     total = 0
     for part in parts:
-        count = getattr(part, "parameters", None)
         if part.source.kind.weightless:  # BM25 and random vectors have no parameters
-            count = 0
+            continue
+        count = getattr(part, "parameters", None)
         if count is None:
             return None
         total += count

@@ -23,6 +23,7 @@ from qwen3nb.models.types import CheckpointError, SpecError, refusing
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
 
 _log = logging.getLogger(__name__)
 # Tasks in transformers with text architectures, other text architectures, and their parts.
@@ -72,18 +73,21 @@ class _Transformer(FolderKind):
 
         return TransformerEncoder(source, options)
 
-    def model(self, source: Source, dtype: torch.dtype, *, bidirectional: bool = False) -> Any:
+    def model(
+        self, source: Source, dtype: torch.dtype, *, bidirectional: bool = False
+    ) -> PreTrainedModel:
         from qwen3nb.models.modeling.qwen3_encoder import check_direction
 
-        config = source.model_folder.config
+        folder = source.model_folder
         if self.of_transformers and not bidirectional:
             advice = ""
             if self.directed:
                 advice = "; or run it with bidirectional (--bidirectional)"
-            check_architecture(source.model_folder, advice=advice)
+            check_architecture(folder, advice=advice)
         model = self.build(source, dtype, bidirectional=bidirectional).eval()
-        if bidirectional or self.bidirectional or config.get("is_causal") is False:
-            check_direction(model, source.model_folder)
+        declares_direction = folder.config.get("is_causal") is False
+        if bidirectional or self.bidirectional or declares_direction:
+            check_direction(model, folder)
         return model
 
     def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
@@ -128,15 +132,18 @@ class _Seq2Seq(_Transformer):
     def stored(self, source: Source) -> StoredSettings:
         return {"pooling": "mean", "normalize": True}
 
-    def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
+    def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> PreTrainedModel:
         from qwen3nb.models.modeling.configuration import encoder_config, ignored_settings
         from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
         folder = source.model_folder
         model = Qwen3EncoderModel(encoder_config(folder.config))
-        sources = encoder_tensors(folder)  # by name in the encoder, the name in the checkpoint
-        tensors = dict(folder.weights.read_each(sources.values()))
-        model.load_state_dict({name: tensors[source] for name, source in sources.items()})
+        stored_names = encoder_tensors(folder)  # by name in the encoder, the name in the checkpoint
+        stored_tensors = dict(folder.weights.read_each(stored_names.values()))
+        weights = {}
+        for encoder_name, stored_name in stored_names.items():
+            weights[encoder_name] = stored_tensors[stored_name]
+        model.load_state_dict(weights)
         check_finite(model, folder)
         warn_of_constants(model, folder)
         for setting in ignored_settings(folder.config):
@@ -239,7 +246,7 @@ def check_opened(folder: ModelFolder) -> None:
     check_settings(folder)
 
 
-def check_reads_text(model: Any, folder: ModelFolder, *, alone: bool) -> None:
+def check_reads_text(model: PreTrainedModel, folder: ModelFolder, *, alone: bool) -> None:
     """Refuse an architecture of transformers for images or sound.
 
     Args:
@@ -251,12 +258,14 @@ def check_reads_text(model: Any, folder: ModelFolder, *, alone: bool) -> None:
     from transformers.models.auto import modeling_auto
 
     model_type = model.config.model_type
-    text_types = set(_TEXT_TYPES)
+    types_for_text = set(_TEXT_TYPES)
     for task in _TEXT:
-        text_types.update(getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES"))
-    parts = set(getattr(model.config, "sub_configs", ())) - _TEXT_PARTS
-    reads_more = bool(parts) or model_type not in text_types
-    if model.main_input_name != "input_ids" or (alone and reads_more):
+        types_for_text.update(getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES"))
+    parts = set(getattr(model.config, "sub_configs", ()))
+    has_other_parts = bool(parts - _TEXT_PARTS)
+    is_for_text = model_type in types_for_text and not has_other_parts
+    takes_tokens = model.main_input_name == "input_ids"
+    if not takes_tokens or (alone and not is_for_text):
         raise CheckpointError(
             f"{folder.path / 'config.json'}: model_type is {model_type!r}, which is not an "
             "architecture for texts alone; expected one such as 'bert' or 'qwen3', or a "
@@ -266,18 +275,21 @@ def check_reads_text(model: Any, folder: ModelFolder, *, alone: bool) -> None:
 
 def _stock(
     folder: ModelFolder, dtype: torch.dtype, *, model_class: Any = None, bidirectional: bool = False
-) -> Any:
+) -> PreTrainedModel:
     """Load a model from a checked folder in transformers' own class."""
     from transformers import AutoConfig, AutoModel
 
-    # Without safetensors: a state dict checked to contain only tensors.
-    safe = folder.weights.files[0].suffix == ".safetensors"
-    options: dict[str, Any] = {"dtype": dtype, "use_safetensors": safe}
+    options: dict[str, object] = {"dtype": dtype}
+    # Other files were checked to contain only tensors.
+    options["use_safetensors"] = folder.weights.files[0].suffix == ".safetensors"
     if bidirectional:
-        options["config"] = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        options["config"].is_causal = False
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config.is_causal = False
+        options["config"] = config
+    if model_class is None:
+        model_class = AutoModel
     with refusing(folder, "cannot be loaded"):
-        model = (model_class or AutoModel).from_pretrained(folder, **options)
+        model: PreTrainedModel = model_class.from_pretrained(folder, **options)
     model.config.return_dict = True  # whatever config.json says
     own_weights(model)
     check_finite(model, folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, ClassVar
@@ -63,19 +63,23 @@ class Qwen3EncoderConfig(Qwen3Config):
         """Set derived fields; ``others`` has unknown keywords."""
         others.setdefault("rope_theta", _ROPE_THETA)
         self.normalize = others.pop("normalize_embeddings", self.normalize)
-        names = {field.name for field in fields(self)}
-        names.update(self.attribute_map)
-        for name in others:
-            if name in names or name.startswith("_"):
+        self._check_spelling(others)
+        has_pad_token = self.vocab_size > _PAD_TOKEN
+        if self.pad_token_id == _PAD_TOKEN and not has_pad_token:
+            self.pad_token_id = None  # the default is not in this vocabulary
+        super().__post_init__(**others)
+
+    def _check_spelling(self, names: Iterable[str]) -> None:
+        """Refuse a name that looks like a mistyped field; others are those of newer releases."""
+        known_names = {field.name for field in fields(self)} | set(self.attribute_map)
+        for name in names:
+            if name in known_names or name.startswith("_"):
                 continue
-            similar = get_close_matches(name, names, 1, cutoff=0.85)
+            similar = get_close_matches(name, known_names, 1, cutoff=0.85)
             if similar:
                 raise TypeError(
                     f"Qwen3EncoderConfig has no field {name!r}; did you mean {similar[0]!r}?"
                 )
-        if self.pad_token_id == _PAD_TOKEN and self.vocab_size <= _PAD_TOKEN:
-            self.pad_token_id = None  # the default is not in this vocabulary
-        super().__post_init__(**others)
 
     @property
     def rope_theta(self) -> float:
@@ -220,12 +224,13 @@ def _setting(fields: dict[str, Any], name: str) -> Any:
     return value
 
 
-def _stored_setting(fields: Mapping[str, Any], name: str) -> Any:
-    for key in (*_SPELLINGS.get(name, ()), f"encoder_{name}", name):
-        value = fields.get(key)
+def _stored_setting(config: Mapping[str, Any], name: str) -> Any:
+    spellings = (*_SPELLINGS.get(name, ()), f"encoder_{name}", name)
+    for spelling in spellings:
+        value = config.get(spelling)
         if value is not None:
             return value
-    rope = fields.get("rope_parameters")
+    rope = config.get("rope_parameters")
     if isinstance(rope, dict):
         return rope.get(name)
     return None

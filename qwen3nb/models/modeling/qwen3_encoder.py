@@ -112,11 +112,13 @@ class Qwen3EncoderModel(Qwen3Model):
         )
         states = outputs.last_hidden_state
         pooled = None
-        if kwargs.get("packing") is None:
-            mask = attention_mask
-            if mask is None:
-                mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
-            pooled = self.pooler(states, mask)
+        is_packed = kwargs.get("packing") is not None
+        if not is_packed:
+            if attention_mask is None:
+                attention_mask = torch.ones(
+                    states.shape[:2], dtype=torch.long, device=states.device
+                )
+            pooled = self.pooler(states, attention_mask)
         result = Qwen3EncoderOutput(
             last_hidden_state=states,
             pooler_output=pooled,

@@ -121,13 +121,14 @@ class _Decoder(nn.Module):
     def forward(self, ids: Tensor, source: Tensor, source_mask: Tensor) -> Tensor:
         """Decode (B, T) ids with encoder states (B, S, H) and their mask (B, S) to (B, T, H)."""
         states = self.embed_tokens(ids)
-        length = ids.shape[1]
+        texts, length = ids.shape
         position_ids = torch.arange(length, device=ids.device).unsqueeze(0)
         rotary = self.rotary_emb(states, position_ids)
-        causal = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
-        causal = causal.expand(len(ids), 1, length, length)
-        over_source = (source_mask != 0)[:, None, None, :].expand(-1, 1, length, -1)
-        mask = torch.cat([causal, over_source], dim=-1)
+        # A token sees itself, earlier tokens (B, 1, T, T) and the whole source (B, 1, T, S).
+        sees_earlier = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
+        sees_earlier = sees_earlier.expand(texts, 1, length, length)
+        sees_source = (source_mask != 0)[:, None, None, :].expand(-1, 1, length, -1)
+        mask = torch.cat([sees_earlier, sees_source], dim=-1)
         for layer in self.layers:
             states = layer(
                 states,
@@ -191,7 +192,7 @@ class Qwen3ForSeq2SeqLM(PreTrainedModel):
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
-        **_: Any,
+        **_: object,
     ) -> Seq2SeqLMOutput:
         """Compute logits (B, T, V) from (B, S) ids and (B, T) labels or decoder ids.
 
@@ -205,15 +206,20 @@ class Qwen3ForSeq2SeqLM(PreTrainedModel):
         if decoder_input_ids is None:
             if labels is None:
                 raise ValueError("expected labels or decoder_input_ids; got neither")
-            start, pad = self.config.decoder_start_token_id, self.config.pad_token_id
-            if start is None or pad is None:
-                raise ValueError("config lacks decoder_start_token_id or pad_token_id")
-            decoder_input_ids = shift_right(labels, start=start, pad=pad)
+            decoder_input_ids = self._decoder_inputs(labels)
         source = self.encode(input_ids, attention_mask)
-        logits = self.lm_head(self.model.decoder(decoder_input_ids, source, attention_mask))
+        states = self.model.decoder(decoder_input_ids, source, attention_mask)
+        logits = self.lm_head(states)
         loss = None
         if labels is not None:
-            loss = F.cross_entropy(
-                logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED
-            )
+            predictions = logits.flatten(0, 1).float()
+            loss = F.cross_entropy(predictions, labels.flatten(), ignore_index=IGNORED)
         return Seq2SeqLMOutput(loss=loss, logits=logits, encoder_last_hidden_state=source)
+
+    def _decoder_inputs(self, labels: Tensor) -> Tensor:
+        """Return the labels (B, T), each one token later, after the token that starts a text."""
+        start = self.config.decoder_start_token_id
+        pad = self.config.pad_token_id
+        if start is None or pad is None:
+            raise ValueError("config lacks decoder_start_token_id or pad_token_id")
+        return shift_right(labels, start=start, pad=pad)

@@ -82,10 +82,13 @@ def check_room(tokenizer: Any, max_length: int | None, name: str) -> None:
 
 def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
     """Return a pattern of the special tokens of a tokenizer; None if it has none."""
-    tokens = getattr(tokenizer, "added_tokens_decoder", None)
-    if tokens is None and hasattr(tokenizer, "get_added_tokens_decoder"):
-        tokens = tokenizer.get_added_tokens_decoder()
-    texts = {token.content for token in (tokens or {}).values() if token.special and token.content}
+    added_tokens = getattr(tokenizer, "added_tokens_decoder", None)
+    if added_tokens is None and hasattr(tokenizer, "get_added_tokens_decoder"):
+        added_tokens = tokenizer.get_added_tokens_decoder()
+    texts = set()
+    for token in (added_tokens or {}).values():
+        if token.special and token.content:
+            texts.add(token.content)
     if not texts:
         return None
     longest_first = sorted(texts, key=len, reverse=True)

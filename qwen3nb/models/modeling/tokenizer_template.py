@@ -29,21 +29,22 @@ def surround(tokenizer: Tokenizer, *, prefix: str = "", end: str | None = None) 
             with this one.
     """
     truncation = tokenizer.truncation
-    tokenizer.no_truncation()  # do not truncate the probes below
-    plain = tokenizer.encode(_PROBE, add_special_tokens=False).ids
+    tokenizer.no_truncation()  # do not truncate the text that is tried below
     before = tokenizer.encode(prefix, add_special_tokens=False).ids
     after = []
     if end is not None:
-        last = tokenizer.token_to_id(end)
-        if last is None:
+        end_token = tokenizer.token_to_id(end)
+        if end_token is None:
             raise ValueError(f"the tokenizer has no token {end!r} to put at the end")
-        after = [last]
-    surrounded = [*before, *plain, *after]
+        after = [end_token]
+    text = tokenizer.encode(_PROBE, add_special_tokens=False).ids
     encoded = tokenizer.encode(_PROBE).ids
-    if encoded not in (plain, [*plain, *after], [*before, *plain], surrounded):
+    surrounded = [*before, *text, *after]
+    # The tokenizer may already add one, or both.
+    if encoded not in (text, [*text, *after], [*before, *text], surrounded):
         raise ValueError(
             f"the tokenizer adds its own tokens ({encoded} for {_PROBE!r}, which alone is "
-            f"{plain}), which cannot be combined with a prefix or an end token"
+            f"{text}), which cannot be combined with a prefix or an end token"
         )
     if encoded != surrounded:
         _set_template(tokenizer, before, after)
@@ -61,29 +62,31 @@ def _set_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[i
     from tokenizers import processors
 
     names = {token: tokenizer.id_to_token(token) for token in (*before, *after)}
-    start = [_special(names[token]) for token in before]
-    end = [_special(names[token]) for token in after]
+    start = [_special_token(names[token]) for token in before]
+    end = [_special_token(names[token]) for token in after]
     text = {"Sequence": {"id": "A", "type_id": 0}}
-    other_text = {"Sequence": {"id": "B", "type_id": 1}}
+    second_text = {"Sequence": {"id": "B", "type_id": 1}}
+    special_tokens = {}
+    for token, name in names.items():
+        special_tokens[name] = {"id": name, "ids": [token], "tokens": [name]}
     template = {
         "type": "TemplateProcessing",
         "single": [*start, text, *end],
-        "pair": [*start, text, other_text, *end],
-        "special_tokens": {
-            name: {"id": name, "ids": [token], "tokens": [name]} for token, name in names.items()
-        },
+        "pair": [*start, text, second_text, *end],
+        "special_tokens": special_tokens,
     }
-    processors_before = []
-    for stored in _stored_processors(tokenizer):
-        if stored["type"] != template["type"]:
-            processors_before.append(stored)
-    state = {"type": "Sequence", "processors": [*processors_before, template]}
-    processor = processors.Sequence([])
-    processor.__setstate__(json.dumps(state).encode())
-    tokenizer.post_processor = processor
+    all_processors = []
+    for processor in _stored_processors(tokenizer):
+        if processor["type"] != template["type"]:
+            all_processors.append(processor)
+    all_processors.append(template)
+    state = {"type": "Sequence", "processors": all_processors}
+    post_processor = processors.Sequence([])
+    post_processor.__setstate__(json.dumps(state).encode())
+    tokenizer.post_processor = post_processor
 
 
-def _special(name: str | None) -> dict[str, dict[str, object]]:
+def _special_token(name: str | None) -> dict[str, dict[str, object]]:
     return {"SpecialToken": {"id": name, "type_id": 0}}
 
 

@@ -22,12 +22,11 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypedDict
 
 import bm25s
 import numpy as np
@@ -40,7 +39,7 @@ from scipy.sparse import coo_array, csc_array, load_npz, save_npz
 from qwen3nb import paths
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.search import mteb_rows
-from qwen3nb.models.search.searcher import Searcher, text_blocks
+from qwen3nb.models.search.searcher import Run, Searcher, text_blocks
 from qwen3nb.models.search.words import (
     ENGLISH_WORDS,
     STEMMER,
@@ -54,6 +53,16 @@ from qwen3nb.utils.hardware import cores
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
+
+
+class IndexScores(TypedDict):
+    """The scores of an index as bm25s stores them: a sparse matrix with a column per word."""
+
+    data: Floats
+    indices: NDArray[np.int32]
+    indptr: Rows
+    num_docs: int
+
 
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
@@ -89,7 +98,8 @@ class BM25(Searcher):
         self.settings["bm25s"] = bm25s.__version__
         self.settings["PyStemmer"] = Stemmer.version()
         self.stats = Stats()
-        self._documents: list[str] = []
+        self._documents: list[str] = []  # their ids
+        self._position_by_name: dict[str, int] | None = None
         self.words = ENGLISH_WORDS
         self._cache = cache  # whether indexes of large corpora are kept
         self._index = bm25s.BM25()
@@ -109,7 +119,7 @@ class BM25(Searcher):
         task_metadata: Any = None,
         hf_subset: str = "",
         words: Words | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Index MTEB's corpus: rows with ``id``, ``text`` and optionally ``title``.
 
@@ -123,17 +133,17 @@ class BM25(Searcher):
             ValueError: no document has a word.
         """
         started = time.perf_counter()
-        texts = partial(mteb_rows.joined_documents, corpus)
+        self._texts = partial(mteb_rows.joined_documents, corpus)
+        self._documents = mteb_rows.document_ids(corpus, range(len(corpus)))
+        self._position_by_name = None
+        self._letters = None
         if task_metadata is not None:
             self.words = words_of_languages(mteb_rows.task_languages(task_metadata, hf_subset))
         else:
-            self.words = words or words_of_texts([], texts())
-        self._documents = mteb_rows.document_ids(corpus, range(len(corpus)))
-        self._texts, self._letters = texts, None
-        self.__dict__.pop("_positions", None)  # of an earlier corpus
+            self.words = words or words_of_texts([], self._texts())
         try:
             self._index = self._indexed(self.words)
-        except ValueError:
+        except ValueError:  # there is no word
             if not self.words.every_script:
                 raise
             self.words = self.words.of_letters  # of documents such as "C" and "R"
@@ -141,23 +151,28 @@ class BM25(Searcher):
         self._count(len(self._documents), started)
 
     def search(
-        self, queries: Any, *, top_k: int, top_ranked: Any = None, **_: Any
-    ) -> dict[str, dict[str, float]]:
+        self,
+        queries: Any,
+        *,
+        top_k: int,
+        top_ranked: Mapping[str, Sequence[str]] | None = None,
+        **_: object,
+    ) -> Run:
         """Score the ``top_k`` best documents per query, or those in ``top_ranked``."""
         started = time.perf_counter()
         names = [str(row["id"]) for row in queries]
         texts = [mteb_rows.joined_query(row) for row in queries]
-        words = self.words.split(texts)
-        self._index_letters(texts, words)
-        run: dict[str, dict[str, float]] = {}
+        words_of_queries = self.words.split(texts)
+        self._index_letters(texts, words_of_queries)
         if top_ranked is None:
             with ThreadPoolExecutor(cores()) as threads:
-                rankings = threads.map(partial(self._best, k=top_k), texts, words)
+                rankings = threads.map(partial(self._best, k=top_k), texts, words_of_queries)
                 run = dict(zip(names, rankings, strict=True))
         else:
-            for name, text, query_words in zip(names, texts, words, strict=True):
-                scores = self._scores(text, query_words)
-                run[name] = self._matches(scores, top_ranked.get(name, ()))
+            run = {}
+            for name, text, words in zip(names, texts, words_of_queries, strict=True):
+                candidates = top_ranked.get(name, ())
+                run[name] = self._matches(self._scores(text, words), candidates)
         self._count(len(run), started)
         return run
 
@@ -214,7 +229,7 @@ class BM25(Searcher):
         index = self._index
         if self._letters is not None and _are_letters(words):
             index = self._letters
-            words = self.words.of_letters.split([text])[0]
+            (words,) = self.words.of_letters.split([text])
         indexed_words = [word for word in words if word in index.vocab_dict]
         if not indexed_words:
             return np.zeros(len(self._documents), dtype=np.float32)
@@ -227,20 +242,25 @@ class BM25(Searcher):
             return kept_index(self._texts, words=words, settings=self.settings)
         return build_index(self._texts(), words=words, settings=self.settings)
 
-    def _index_letters(self, texts: Sequence[str], words: Sequence[Sequence[str]]) -> None:
+    def _index_letters(self, texts: Sequence[str], words_of_texts: Sequence[Sequence[str]]) -> None:
         """Index words of one letter if a query has no others, and its words are not English."""
-        if self._letters is not None or self.words.letters or not self.words.every_script:
+        is_indexed = self._letters is not None or self.words.letters
+        if is_indexed or not self.words.every_script:
             return
-        wordless = []
-        for text, text_words in zip(texts, words, strict=True):
-            if _are_letters(text_words):
-                wordless.append(text)
-        if any(self.words.of_letters.split(wordless)):
+        texts_of_letters = []
+        for text, words in zip(texts, words_of_texts, strict=True):
+            if _are_letters(words):
+                texts_of_letters.append(text)
+        words_of_letters = self.words.of_letters.split(texts_of_letters)
+        if any(words_of_letters):
             self._letters = self._indexed(self.words.of_letters)
 
-    @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {name: row for row, name in enumerate(self._documents)}
+    @property
+    def _positions(self) -> Mapping[str, int]:
+        """The position of each document in the corpus; made when it is first needed."""
+        if self._position_by_name is None:
+            self._position_by_name = {name: row for row, name in enumerate(self._documents)}
+        return self._position_by_name
 
     def _count(self, texts: int, started: float) -> None:
         self.stats.texts += texts
@@ -255,14 +275,17 @@ def _are_letters(words: Sequence[str]) -> bool:
 
 def _best_rows(scores: Floats, rows: Rows, k: int) -> Rows:
     """Return ``k`` of the ``rows`` with a score above 0; see `BM25._best` on ties."""
-    found = scores[rows]
-    least = np.partition(found, len(found) - k)[len(found) - k]
-    above = rows[found > least]
-    tied = rows[found == least]
-    if len(above) + len(tied) > k and len(scores) < LARGE:
+    found_scores = scores[rows]
+    from_end = len(rows) - k
+    kth_best = np.partition(found_scores, from_end)[from_end]
+    better = rows[found_scores > kth_best]
+    tied = rows[found_scores == kth_best]
+    has_more_ties = len(better) + len(tied) > k
+    if has_more_ties and len(scores) < LARGE:
         chosen: Rows = np.argpartition(scores, -k)[-k:]
         return chosen
-    return np.concatenate([above, tied[: k - len(above)]])
+    first_tied = tied[: k - len(better)]
+    return np.concatenate([better, first_tied])
 
 
 def kept_index(
@@ -278,6 +301,18 @@ def kept_index(
     Raises:
         ValueError: no text has a word.
     """
+    folder = paths.cache() / "bm25" / _index_key(texts(), words, settings)
+    with atomic_files.turn(folder, what="indexes"):
+        index = _opened(folder)
+        if index is None:
+            index = build_index(texts(), words=words, settings=settings)
+            _keep(index, folder)
+            index = _opened(folder) or index
+        return index
+
+
+def _index_key(texts: Iterable[str], words: Words, settings: Mapping[str, Any]) -> str:
+    """Return the digest of all that an index depends on, of which its folder has its name."""
     recipe = dict(settings)
     if words == ENGLISH_WORDS:
         recipe["english"] = True
@@ -285,23 +320,22 @@ def kept_index(
         recipe.update(asdict(words))
         recipe["words"] = words.name
     digest = hashlib.sha256(atomic_files.canonical(recipe))
-    for text in texts():
-        data = text.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "little") + data)
-    folder = paths.cache() / "bm25" / digest.hexdigest()[:32]
-    with atomic_files.exclusive_lock(folder, purpose="indexes"):
-        stored_index = _opened(folder)
-        if stored_index is not None:
-            return stored_index
-        index = build_index(texts(), words=words, settings=settings)
-        try:
-            with atomic_files.new_folder(folder) as work:
-                index.save(work, show_progress=False)
-                digests = {file.name: atomic_files.sha256_file(file) for file in work.iterdir()}
-                atomic_files.write_json(work / MANIFEST, digests)
-        except OSError as error:
-            log.warning("the index of BM25 is not kept: %s", atomic_files.explained(error))
-        return _opened(folder) or index
+    for text in texts:
+        encoded = text.encode("utf-8", "surrogatepass")
+        length = len(encoded).to_bytes(8, "little")
+        digest.update(length + encoded)
+    return digest.hexdigest()[:32]
+
+
+def _keep(index: bm25s.BM25, folder: Path) -> None:
+    """Write an index to its folder in the cache; warn if that is not possible."""
+    try:
+        with atomic_files.new_folder(folder) as work:
+            index.save(work, show_progress=False)
+            digests = {file.name: atomic_files.sha256_file(file) for file in work.iterdir()}
+            atomic_files.write_json(work / MANIFEST, digests)
+    except OSError as error:
+        log.warning("the index of BM25 is not kept: %s", atomic_files.explained(error))
 
 
 def kept_indexes() -> list[tuple[Path, int, int]]:
@@ -318,32 +352,43 @@ def _opened(folder: Path) -> bm25s.BM25 | None:
     """Return the index in ``folder``, mapped; None without one, or if it is damaged."""
     if not folder.is_dir():
         return None
-    with suppress(OSError, ValueError, AttributeError):
-        digests = atomic_files.read_json(folder / MANIFEST).items()
-        if all(atomic_files.sha256_file(folder / name) == digest for name, digest in digests):
+    try:
+        if _is_complete(folder):
             return bm25s.BM25.load(folder, mmap=True)
+    except (OSError, ValueError, AttributeError):  # the files are not those of an index
+        pass
     log.warning("%s: this index of BM25 is damaged; it is made again", folder)
     return None
+
+
+def _is_complete(folder: Path) -> bool:
+    """Return whether the files of an index are those that were written."""
+    digests = atomic_files.read_json(folder / MANIFEST)
+    for name, digest in digests.items():
+        if atomic_files.sha256_file(folder / name) != digest:
+            return False
+    return True
 
 
 def build_index(texts: Iterable[str], *, words: Words, settings: Mapping[str, Any]) -> bm25s.BM25:
     """Return the index of texts in memory; see `kept_index`."""
     vocabulary = _Vocabulary(words)
     index = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"])
+    spaced_texts = map(words.spaced, texts)
     with TemporaryDirectory() as folder:
-        blocks: list[Path] = []
-        for block in text_blocks(map(words.spaced, texts), _BLOCK):
-            file = Path(folder, f"{len(blocks)}.npz")
-            save_npz(file, _counts(block, vocabulary), compressed=False)
-            blocks.append(file)
+        files: list[Path] = []
+        for block in text_blocks(spaced_texts, _BLOCK):
+            file = Path(folder, f"{len(files)}.npz")
+            save_npz(file, _word_counts(block, vocabulary), compressed=False)
+            files.append(file)
         if not vocabulary.stems:
             raise ValueError(
                 "expected documents with words to index; got none with any (empty texts, or "
                 "nothing but stop words)"
             )
-        index.scores = _scores(blocks, len(vocabulary.stems), k1=index.k1, b=index.b)
+        index.scores = _index_scores(files, len(vocabulary.stems), k1=index.k1, b=index.b)
     index.vocab_dict = vocabulary.stems
-    index.nonoccurrence_array = None
+    index.nonoccurrence_array = None  # Lucene's variant scores no word that a text lacks
     return index
 
 
@@ -365,48 +410,54 @@ class _Vocabulary(dict[str, int]):
         return number
 
 
-def _counts(block: list[str], vocabulary: _Vocabulary) -> csc_array:
+def _word_counts(block: list[str], vocabulary: _Vocabulary) -> csc_array:
     """Return how often each text has each word (n, V); Python sees each word of a block once."""
     split = pc.ascii_split_whitespace(pa.array(block, type=pa.string()))
-    words = split.values.dictionary_encode()
-    numbers = np.array([vocabulary[word] for word in words.dictionary.to_pylist()], dtype=np.int32)
-    columns = numbers[words.indices.to_numpy()]
-    texts = np.arange(len(block), dtype=np.int32)
-    rows = np.repeat(texts, np.diff(split.offsets.to_numpy()))
-    counted = columns >= 0
-    ones = np.ones(np.count_nonzero(counted), dtype=np.float32)
+    words = split.values.dictionary_encode()  # distinct words, and the place of each among them
+    distinct_words = words.dictionary.to_pylist()
+    word_numbers = np.array([vocabulary[word] for word in distinct_words], dtype=np.int32)
+    columns = word_numbers[words.indices.to_numpy()]
+    words_per_text = np.diff(split.offsets.to_numpy())
+    rows = np.repeat(np.arange(len(block), dtype=np.int32), words_per_text)
+    is_counted = columns >= 0
+    ones = np.ones(np.count_nonzero(is_counted), dtype=np.float32)
+    places = (rows[is_counted], columns[is_counted])
     shape = (len(block), max(1, len(vocabulary.stems)))
-    places = (rows[counted], columns[counted])
-    return coo_array((ones, places), shape=shape).tocsc()  # adds up
+    return coo_array((ones, places), shape=shape).tocsc()  # adds the ones of a place
 
 
-def _scores(blocks: list[Path], words: int, *, k1: float, b: float) -> dict[str, Any]:
+def _index_scores(files: Sequence[Path], words: int, *, k1: float, b: float) -> IndexScores:
     """Return, by word, the texts that have it and its score in each.
 
     As in bm25s, computed in float64 and rounded to float32.
     """
-    lengths, frequencies = _lengths_and_frequencies(blocks, words)
+    lengths, frequencies = _lengths_and_frequencies(files, words)
     idf = _inverse_frequencies(frequencies, len(lengths))
-    norms = k1 * ((1 - b) + b * lengths / lengths.mean())
-    offsets = np.concatenate([[0], np.cumsum(frequencies)])
-    scores = np.empty(offsets[-1], dtype=np.float32)
-    texts = np.empty(offsets[-1], dtype=np.int32)
-    filled = offsets[:-1].copy()
-    first = 0
-    for block in map(load_npz, blocks):
-        counts = np.diff(block.indptr)
-        starts = filled[: len(counts)]
-        places = np.arange(block.nnz) + np.repeat(starts - block.indptr[:-1], counts)
-        text_numbers = block.indices + first
-        texts[places] = text_numbers
-        term_weights = block.data / (norms[text_numbers] + block.data)
-        scores[places] = np.repeat(idf[: len(counts)], counts) * term_weights
-        starts += counts
-        first += block.shape[0]
-    return {"data": scores, "indices": texts, "indptr": offsets, "num_docs": len(lengths)}
+    length_norms = k1 * ((1 - b) + b * lengths / lengths.mean())
+    # The scores of a word stand together, in the order of the texts.
+    word_starts = np.concatenate([[0], np.cumsum(frequencies)])
+    entries = word_starts[-1]
+    scores = np.empty(entries, dtype=np.float32)
+    texts = np.empty(entries, dtype=np.int32)
+    next_places = word_starts[:-1].copy()
+    first_text = 0
+    for block in map(load_npz, files):
+        texts_per_word = np.diff(block.indptr)
+        block_words = len(texts_per_word)  # the vocabulary grows from block to block
+        starts = next_places[:block_words]
+        shifts = np.repeat(starts - block.indptr[:-1], texts_per_word)
+        places = np.arange(block.nnz) + shifts
+        block_texts = block.indices + first_text
+        counts = block.data
+        texts[places] = block_texts
+        term_weights = counts / (length_norms[block_texts] + counts)
+        scores[places] = np.repeat(idf[:block_words], texts_per_word) * term_weights
+        next_places[:block_words] += texts_per_word
+        first_text += block.shape[0]
+    return {"data": scores, "indices": texts, "indptr": word_starts, "num_docs": len(lengths)}
 
 
-def _lengths_and_frequencies(blocks: list[Path], words: int) -> tuple[Rows, Rows]:
+def _lengths_and_frequencies(blocks: Sequence[Path], words: int) -> tuple[Rows, Rows]:
     """Return the number of words of each text, and of texts with each word."""
     lengths = []
     frequencies = np.zeros(words, dtype=np.int64)

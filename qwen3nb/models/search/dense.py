@@ -7,12 +7,12 @@ depend on no block size.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.search.exact import Hits, search
+from qwen3nb.models.search.exact import EncoderOptions, Hits, SearchOptions, search
 from qwen3nb.models.search.mteb_rows import document_ids, joined_documents, joined_query
 from qwen3nb.models.search.searcher import (
     Ranking,
@@ -36,7 +36,7 @@ def search_texts(
     *,
     total: int | None = None,
     encoding: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[SearchOptions],
 ) -> Hits:
     """Return the best documents of each query, encoding the documents block by block.
 
@@ -54,11 +54,14 @@ def search_texts(
     settings = dict(encoding or {})
     vectors = encoder.encode(list(queries), role="query", **settings)
     blocks = encode_blocks(encoder, documents, total=total, role="passage", **settings)
-    own = search_options(encoder) | ({"device": None} if "boosts" in options else {})
-    return search(vectors, blocks, **{**own, **options})
+    all_options: SearchOptions = {**search_options(encoder)}
+    if "boosts" in options:
+        all_options["device"] = None
+    all_options.update(options)
+    return search(vectors, blocks, **all_options)
 
 
-def search_options(encoder: Encoder) -> dict[str, Any]:
+def search_options(encoder: Encoder) -> EncoderOptions:
     """Return options of `search`: the encoder's similarity, and its device, if that is a GPU."""
     device = None if encoder.device in ("cpu", "server") else encoder.device
     return {"cosine": encoder.similarity_name == "cosine", "zeros": True, "device": device}
@@ -124,27 +127,34 @@ class DenseSearch(Searcher):
         k: int,
         encoding: dict[str, Any],
     ) -> Run:
-        wanted: set[str] = set().union(*candidates.values())
-        ids = document_ids(self._corpus, range(len(self._corpus)))
-        positions = {name: row for row, name in enumerate(ids) if name in wanted}
-        check_candidates(wanted, positions)
-        vectors = self._encoder.encode(list(texts), role="query", **encoding)
+        positions = self._positions(candidates)
+        query_vectors = self._encoder.encode(list(texts), role="query", **encoding)
+        options = search_options(self._encoder)
+        options["device"] = None
         run: Run = {}
-        options = search_options(self._encoder) | {"device": None}
         with stored_vectors(
             self._encoder,
             joined_documents(self._corpus),
             total=len(self._corpus),
             role="passage",
             **encoding,
-        ) as documents:
-            for vector, (query, names) in zip(vectors, candidates.items(), strict=True):
+        ) as document_vectors:
+            for vector, query in zip(query_vectors, candidates, strict=True):
                 run[query] = {}
+                names = candidates[query]
                 if names:
-                    rows = documents.rows(np.array([positions[name] for name in names]))
-                    hits = search(vector[None], rows, k=k, **options)
-                    run |= hits.run([query], names)
+                    rows = np.array([positions[name] for name in names])
+                    hits = search(vector[None], document_vectors.rows(rows), k=k, **options)
+                    run.update(hits.run([query], names))
         return run
+
+    def _positions(self, candidates: Mapping[str, Sequence[str]]) -> dict[str, int]:
+        """Return the position of each candidate in the corpus."""
+        wanted: set[str] = set().union(*candidates.values())
+        ids = document_ids(self._corpus, range(len(self._corpus)))
+        positions = {name: row for row, name in enumerate(ids) if name in wanted}
+        check_candidates(wanted, positions)
+        return positions
 
     def rank(self, texts: SearchTexts, *, k: int) -> Iterator[Ranking]:
         """Yield each query with its ``k`` best documents."""
@@ -157,7 +167,7 @@ class DenseSearch(Searcher):
         hits = self._searched(texts, k=k, cosine=True, boosts=factors, keep_ties=True)
         return hits.run(texts.queries, list(texts.documents))
 
-    def _searched(self, texts: SearchTexts, **options: Any) -> Hits:
+    def _searched(self, texts: SearchTexts, **options: Unpack[SearchOptions]) -> Hits:
         return search_texts(
             self._encoder,
             list(texts.queries.values()),

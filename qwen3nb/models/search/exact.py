@@ -11,16 +11,21 @@ Scores are dot products, or cosines on request.
 Shapes: Q queries, N documents, D dimensions, K columns of a result.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from qwen3nb.vectors.block_file import read_blocks, shard_blocks
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _BLOCK = 8192  # documents
 _QUERIES = 256  # per product: its scores take 8 MiB
@@ -28,9 +33,13 @@ _RESCORED = 1024  # pairs at once: their products stay in a processor's cache
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Ids = NDArray[np.int64]
-Pairs = tuple[Ids, Ids]  # rows of queries, rows of a block
-Screen = Callable[..., Pairs]
-Score = Callable[..., Floats]
+
+
+class Pairs(NamedTuple):
+    """Rows of queries and rows of a block, in pairs."""
+
+    queries: Ids
+    documents: Ids
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,27 @@ class Hits:
             hits = zip(ids, scores, strict=True)
             run[query] = {documents[number]: score for number, score in hits if number >= 0}
         return run
+
+
+class EncoderOptions(TypedDict):
+    """Options of `search` that follow from an encoder."""
+
+    device: str | None
+    cosine: bool
+    zeros: bool
+
+
+class SearchOptions(TypedDict, total=False):
+    """Options of `search`."""
+
+    k: int
+    device: str | None
+    block: int
+    cosine: bool
+    boosts: Doubles | None
+    keep_ties: bool
+    rescore: bool
+    zeros: bool
 
 
 def search(
@@ -92,27 +122,30 @@ def search(
     """
     if device is not None and boosts is not None:
         raise ValueError(f"expected no device for a search with boosts; got {device}")
-    screen = _by_numpy if device is None else _by_torch
     for name, value in (("k", k), ("block", block)):
         if value < 1:
             raise ValueError(f"expected {name} of at least 1; got {value}")
-    prepared = partial(_prepared, cosine=cosine, zeros=zeros, device=device)
-    rows = prepared(queries, kind="query", first=0, dimension=None)
-    dimension = rows.rough.shape[1]
-    score = _rescored if rescore else _product
+    prepare = partial(_prepared, cosine=cosine, zeros=zeros, device=device)
+    all_queries = prepare(queries, kind="query", first=0, dimension=None)
+    dimension = all_queries.rough.shape[1]
     tiles = []
-    for part in rows.tiles():
-        tiles.append(_Tile(part, BestDocuments(len(part), k, keep_ties=keep_ties), k, score))
+    for tile_queries in all_queries.tiles():
+        best = BestDocuments(len(tile_queries), k, keep_ties=keep_ties)
+        tiles.append(_Tile(tile_queries, best, k, rescore=rescore))
     first = 0
     for vectors in _blocks(corpus, block):
-        documents = prepared(vectors, kind="document", first=first, dimension=dimension)
-        factors = None if boosts is None else boosts[first : first + len(documents)]
-        _check_boosts(factors, len(documents))
+        documents = prepare(vectors, kind="document", first=first, dimension=dimension)
+        end = first + len(documents)
+        block_boosts = None
+        if boosts is not None:
+            block_boosts = boosts[first:end]
+            _check_boosts(block_boosts, len(documents))
         for tile in tiles:
-            tile.update(documents, factors, first=first, screen=screen)
-        first += len(documents)
-    _check_boosts(boosts, first)
-    return _hits([tile.best for tile in tiles], (len(rows), min(k, first)))
+            tile.update(documents, block_boosts, first=first)
+        first = end
+    if boosts is not None:
+        _check_boosts(boosts, first)
+    return _hits([tile.best for tile in tiles], least_width=min(k, first))
 
 
 def boosted(scores: NDArray[Any], factors: Doubles) -> Doubles:
@@ -124,8 +157,8 @@ def boosted(scores: NDArray[Any], factors: Doubles) -> Doubles:
     return product
 
 
-def _check_boosts(boosts: Doubles | None, documents: int) -> None:
-    if boosts is not None and len(boosts) != documents:
+def _check_boosts(boosts: Doubles, documents: int) -> None:
+    if len(boosts) != documents:
         raise ValueError(
             f"expected a boost per document; got {len(boosts)} for {documents} documents"
         )
@@ -164,7 +197,7 @@ class _Operand:
         return tiles
 
     @cached_property
-    def tensor(self) -> Any:
+    def tensor(self) -> Tensor:
         """The rough vectors on the device; they are moved there once."""
         import torch
 
@@ -172,7 +205,7 @@ class _Operand:
 
 
 def _prepared(
-    vectors: Any,
+    vectors: ArrayLike,
     *,
     kind: str,
     first: int,
@@ -187,25 +220,27 @@ def _prepared(
         raise ValueError(
             f"expected {kind} vectors of shape (N, {dimension or 'D'}); got {array.shape}"
         )
-    _refuse(~np.isfinite(array).all(axis=1), f"the vector of {kind} {{}} is not finite", first)
+    is_finite: NDArray[np.bool_] = np.isfinite(array).all(axis=1)
+    _refuse_rows(~is_finite, f"the vector of {kind} {{}} is not finite", first)
     if not cosine:
         return _Operand(array, array, device)
-    wide = array.astype(np.float64)
-    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-    empty = np.equal(lengths, 0)
+    in_doubles = array.astype(np.float64)
+    lengths = np.linalg.norm(in_doubles, axis=1, keepdims=True)
+    is_zero = np.equal(lengths, 0)
     if not zeros:
-        _refuse(empty[:, 0], f"the vector of {kind} {{}} is zero and has no cosine", first)
-    unit: Doubles = wide / np.where(empty, 1, lengths)
-    return _Operand(unit.astype(np.float32), unit, device)
+        _refuse_rows(is_zero[:, 0], f"the vector of {kind} {{}} is zero and has no cosine", first)
+    unit_vectors: Doubles = in_doubles / np.where(is_zero, 1, lengths)
+    return _Operand(unit_vectors.astype(np.float32), unit_vectors, device)
 
 
-def _refuse(bad: Any, message: str, first: int) -> None:
-    """Raise ``message`` with the position of the first bad row, if there is one."""
-    if bad.any():
-        raise ValueError(message.format(first + int(np.flatnonzero(bad)[0])))
+def _refuse_rows(is_wrong: NDArray[np.bool_], message: str, first: int) -> None:
+    """Raise ``message`` with the position of the first wrong row, if there is one."""
+    if is_wrong.any():
+        row = int(np.flatnonzero(is_wrong)[0])
+        raise ValueError(message.format(first + row))
 
 
-def _error(queries: Floats, documents: Floats, factors: Doubles | None) -> Doubles:
+def _screening_error(queries: Floats, documents: Floats, boosts: Doubles | None) -> Doubles:
     """Bound twice the error of a screening score, per query (Q,).
 
     Higham, Accuracy and Stability of Numerical Algorithms (2002), section 3.1: at most
@@ -215,38 +250,47 @@ def _error(queries: Floats, documents: Floats, factors: Doubles | None) -> Doubl
     Raises:
         ValueError: vectors so long that their product may overflow.
     """
-    longest = float(np.sqrt(np.einsum("nd,nd->n", documents, documents, dtype=np.float64).max()))
-    lengths = np.linalg.norm(queries.astype(np.float64), axis=1)
-    largest = longest * lengths
-    if len(largest) and largest.max() > np.finfo(np.float32).max:
+    squares = np.einsum("nd,nd->n", documents, documents, dtype=np.float64)
+    longest = float(np.sqrt(squares.max()))
+    query_lengths = np.linalg.norm(queries.astype(np.float64), axis=1)
+    largest_scores = longest * query_lengths
+    if len(largest_scores) and largest_scores.max() > np.finfo(np.float32).max:
         raise ValueError(f"vectors of length {longest:.3g} are too long to compare in float32")
-    if factors is not None:
-        largest = largest * max(factors.max(), 1 / factors.min())
-    bound: Doubles = (2.1 * queries.shape[1] + 24) * 2.0**-24 * largest
+    if boosts is not None:
+        largest_scores = largest_scores * max(boosts.max(), 1 / boosts.min())
+    dimensions = queries.shape[1]
+    roundings = 2.1 * dimensions + 24
+    bound: Doubles = roundings * 2.0**-24 * largest_scores
     return bound
 
 
 def _rescored(
-    queries: _Operand, documents: _Operand, pairs: Pairs, factors: Doubles | None
+    queries: _Operand, documents: _Operand, pairs: Pairs, boosts: Doubles | None
 ) -> Floats:
     """Return scores of pairs of rows, computed in float64 and rounded to float32."""
-    left, right = pairs
-    scores = np.empty(len(left), dtype=np.float32)
-    for start in range(0, len(left), _RESCORED):
+    scores = np.empty(len(pairs.queries), dtype=np.float32)
+    for start in range(0, len(pairs.queries), _RESCORED):
         part = slice(start, start + _RESCORED)
-        products = documents.exact[right[part]].astype(np.float64, copy=False)
-        products *= queries.exact[left[part]]
-        sums = products.sum(axis=1)
-        scores[part] = sums if factors is None else boosted(sums, factors[right[part]])
+        query_rows = pairs.queries[part]
+        document_rows = pairs.documents[part]
+        products = documents.exact[document_rows].astype(np.float64, copy=False)
+        products *= queries.exact[query_rows]
+        part_scores = products.sum(axis=1)
+        if boosts is not None:
+            part_scores = boosted(part_scores, boosts[document_rows])
+        scores[part] = part_scores
     return scores
 
 
 def _product(
-    queries: _Operand, documents: _Operand, pairs: Pairs, factors: Doubles | None
+    queries: _Operand, documents: _Operand, pairs: Pairs, boosts: Doubles | None
 ) -> Floats:
     """Return scores of pairs of rows, as computed by the float32 matrix product."""
-    scores: Floats = (queries.rough @ documents.rough.T)[pairs]
-    return scores if factors is None else boosted(scores, factors[pairs[1]]).astype(np.float32)
+    products = queries.rough @ documents.rough.T
+    scores: Floats = products[pairs.queries, pairs.documents]
+    if boosts is None:
+        return scores
+    return boosted(scores, boosts[pairs.documents]).astype(np.float32)
 
 
 def _rank_keys(rows: Ids, scores: Floats) -> NDArray[np.uint64]:
@@ -255,7 +299,9 @@ def _rank_keys(rows: Ids, scores: Floats) -> NDArray[np.uint64]:
     The bits of a positive float sort as it does, those of a negative one the other way round.
     """
     bits = (scores + np.float32(0)).view(np.uint32)  # -0 becomes 0
-    falling = np.where(bits >> 31, bits, ~bits & np.uint32(0x7FFFFFFF))
+    is_negative = bits >> 31
+    flipped_bits = ~bits & np.uint32(0x7FFFFFFF)  # all but the sign
+    falling = np.where(is_negative, bits, flipped_bits)
     keys: NDArray[np.uint64] = rows.astype(np.uint64) << np.uint64(32) | falling
     return keys
 
@@ -282,91 +328,108 @@ class BestDocuments:
         scores = np.concatenate([self.scores, scores])
         order = np.argsort(_rank_keys(rows, scores), kind="stable")  # equal ones stay in order
         rows, ids, scores = rows[order], ids[order], scores[order]
-        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
-        last = rank == self._k - 1
-        self.worst[rows[last]] = scores[last]
-        kept = rank < self._k
+        ranks = _ranks_in_row(rows)
+        is_kth = ranks == self._k - 1
+        self.worst[rows[is_kth]] = scores[is_kth]
+        is_kept = ranks < self._k
         if self._keep_ties:
-            kept |= scores == self.worst[rows]
-        self.rows, self.ids, self.scores = rows[kept], ids[kept], scores[kept]
+            is_kept |= scores == self.worst[rows]
+        self.rows, self.ids, self.scores = rows[is_kept], ids[is_kept], scores[is_kept]
 
     def add_block(self, scores: Floats, first: int) -> None:
         """Take the scores (Q, n) of a block that starts at document ``first``.
 
         Minus infinity is the score of a document that was not found.
         """
-        good_enough = (scores >= self.worst[:, None]) & (scores > -np.inf)
-        rows, columns = np.nonzero(good_enough)
+        is_found = scores > -np.inf
+        is_good_enough = scores >= self.worst[:, None]
+        rows, columns = np.nonzero(is_found & is_good_enough)
         self.add(rows, columns + first, scores[rows, columns])
 
     def hits(self, width: int) -> Hits:
         """Return them as `Hits` with at least ``width`` columns."""
-        return _hits([self], (len(self.worst), width))
+        return _hits([self], least_width=width)
 
 
 class _Tile:
     """A tile of queries, and the best documents so far of each."""
 
-    def __init__(self, queries: _Operand, best: BestDocuments, k: int, score: Score) -> None:
+    def __init__(self, queries: _Operand, best: BestDocuments, k: int, *, rescore: bool) -> None:
         self._queries = queries
         self.best = best
         self._k = k
-        self._score = score
+        self._rescore = rescore
 
-    def update(
-        self, documents: _Operand, factors: Doubles | None, *, first: int, screen: Screen
-    ) -> None:
+    def update(self, documents: _Operand, boosts: Doubles | None, *, first: int) -> None:
         """Screen and score a block that starts at document ``first``, and keep the k best."""
-        error = _error(self._queries.rough, documents.rough, factors)
-        if factors is not None:
-            screen = partial(screen, factors=factors)
+        error = _screening_error(self._queries.rough, documents.rough, boosts)
         floor = self.best.worst - error
-        rows, ids = screen(self._queries, documents, self._k, floor, error)
-        scores = self._score(self._queries, documents, (rows, ids), factors)
-        self.best.add(rows, ids + first, scores)
+        if documents.device is None:
+            pairs = _candidates_by_numpy(self._queries, documents, self._k, floor, error, boosts)
+        else:
+            pairs = _candidates_by_torch(self._queries, documents, self._k, floor, error)
+        score = _rescored if self._rescore else _product
+        scores = score(self._queries, documents, pairs, boosts)
+        self.best.add(pairs.queries, pairs.documents + first, scores)
 
 
-def _hits(tiles: Sequence[BestDocuments], shape: tuple[int, int]) -> Hits:
-    """Return the hits of all tiles, padded to the query with the most, and to the ``shape``."""
-    queries, width = shape
+def _hits(tiles: Sequence[BestDocuments], *, least_width: int) -> Hits:
+    """Return the hits of all tiles, padded to the query with the most, and to ``least_width``."""
+    queries = sum(len(tile.worst) for tile in tiles)
+    width = least_width
     for tile in tiles:
-        width = max(width, int(np.bincount(tile.rows).max(initial=0)))
+        hits_per_query = np.bincount(tile.rows)
+        width = max(width, int(hits_per_query.max(initial=0)))
     ids = np.full((queries, width), -1)
     scores = np.full((queries, width), -np.inf, np.float32)
-    first = 0
+    first_query = 0
     for tile in tiles:
-        columns = np.arange(len(tile.rows)) - tile.rows.searchsorted(tile.rows)
-        ids[first + tile.rows, columns] = tile.ids
-        scores[first + tile.rows, columns] = tile.scores
-        first += len(tile.worst)
+        rows = first_query + tile.rows
+        columns = _ranks_in_row(tile.rows)
+        ids[rows, columns] = tile.ids
+        scores[rows, columns] = tile.scores
+        first_query += len(tile.worst)
     return Hits(ids, scores)
+
+
+def _ranks_in_row(rows: Ids) -> Ids:
+    """Return the rank of each entry among those of its row, from 0; ``rows`` are sorted.
+
+    >>> _ranks_in_row(np.array([3, 3, 3, 7, 7]))
+    array([0, 1, 2, 0, 1])
+    """
+    first_entries = np.searchsorted(rows, rows)
+    ranks: Ids = np.arange(len(rows)) - first_entries
+    return ranks
 
 
 # Each returns at least all pairs whose score is neither below the k-th best of the block
 # minus the error, nor below ``floor``; those of one query in the order of the documents.
 
 
-def _by_numpy(
+def _candidates_by_numpy(
     queries: _Operand,
     documents: _Operand,
     k: int,
     floor: Doubles,
     error: Doubles,
-    factors: Doubles | None = None,
+    boosts: Doubles | None,
 ) -> Pairs:
     scores = queries.rough @ documents.rough.T
-    if factors is not None:
-        scores = boosted(scores, factors)
-    kept = scores >= floor[:, None]
-    many = np.count_nonzero(kept, axis=1) > k  # in few blocks but the first
-    if many.any():
-        best = np.partition(scores[many], len(documents) - k, axis=1)[:, len(documents) - k]
-        kept[many] = scores[many] >= np.maximum(floor[many], best - error[many])[:, None]
-    rows, ids = np.nonzero(kept)
-    return rows, ids
+    if boosts is not None:
+        scores = boosted(scores, boosts)
+    is_candidate = scores >= floor[:, None]
+    has_many = np.count_nonzero(is_candidate, axis=1) > k  # in few blocks but the first
+    if has_many.any():
+        many_scores = scores[has_many]
+        from_end = len(documents) - k
+        kth_best = np.partition(many_scores, from_end, axis=1)[:, from_end]
+        higher_floor = np.maximum(floor[has_many], kth_best - error[has_many])
+        is_candidate[has_many] = many_scores >= higher_floor[:, None]
+    return Pairs(*np.nonzero(is_candidate))
 
 
-def _by_torch(
+def _candidates_by_torch(
     queries: _Operand, documents: _Operand, k: int, floor: Doubles, error: Doubles
 ) -> Pairs:
     import torch
@@ -378,11 +441,14 @@ def _by_torch(
             scores = queries.tensor @ documents.tensor.T
             least = torch.from_numpy(floor).to(scores.device)
             if k < len(documents):
-                best = scores.topk(k, dim=1, sorted=False).values.amin(dim=1).double()
-                least = torch.maximum(least, best - torch.from_numpy(error).to(scores.device))
+                best_scores = scores.topk(k, dim=1, sorted=False).values
+                kth_best = best_scores.amin(dim=1).double()
+                least = torch.maximum(least, kth_best - torch.from_numpy(error).to(scores.device))
             # Round down, so that no candidate is lost.
-            bound = torch.nextafter(least.float(), torch.tensor(-torch.inf).to(scores.device))
-            rows, ids = (scores >= bound[:, None]).nonzero(as_tuple=True)
-            return rows.cpu().numpy(), ids.cpu().numpy()
+            minus_infinity = torch.tensor(-torch.inf).to(scores.device)
+            rounded_down = torch.nextafter(least.float(), minus_infinity)
+            is_candidate = scores >= rounded_down[:, None]
+            query_rows, document_rows = is_candidate.nonzero(as_tuple=True)
+            return Pairs(query_rows.cpu().numpy(), document_rows.cpu().numpy())
     finally:
         torch.set_float32_matmul_precision(precision)

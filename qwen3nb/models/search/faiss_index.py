@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,12 +37,18 @@ _TRAINED = 39  # vectors per centroid that FAISS recommends
 _GPU = ("flat", "ivf")
 
 
-# Families of indexes: the parameter that trades speed for recall, and values to try.
-FAMILIES: dict[str, tuple[str, tuple[int, ...]]] = {
-    "flat": ("", ()),  # every vector, exactly
-    "ivf": ("nprobe", (1, 2, 4, 8, 16, 32, 64)),  # vectors by cell, some cells searched
-    "hnsw": ("efSearch", (16, 32, 64, 128, 256, 512)),  # a graph of neighbours
-    "sq8": ("", ()),  # 8 bits per dimension
+class Family(NamedTuple):
+    """A family of indexes."""
+
+    parameter: str  # what trades speed for recall; empty for none
+    values: tuple[int, ...]  # of it, to try
+
+
+FAMILIES: dict[str, Family] = {
+    "flat": Family("", ()),  # every vector, exactly
+    "ivf": Family("nprobe", (1, 2, 4, 8, 16, 32, 64)),  # vectors by cell, some cells searched
+    "hnsw": Family("efSearch", (16, 32, 64, 128, 256, 512)),  # a graph of neighbours
+    "sq8": Family("", ()),  # 8 bits per dimension
 }
 
 
@@ -62,11 +68,16 @@ class AnnIndex:
 
     def values(self, grid: Sequence[int] | None = None) -> list[int | None]:
         """Return the values to try, capped at the largest that the index allows."""
-        parameter, usual = FAMILIES[self.family]
-        if not parameter:
+        family = FAMILIES[self.family]
+        if not family.parameter:
             return [None]
-        values = usual if grid is None else grid
-        return list(dict.fromkeys(min(each, self.largest or each) for each in sorted(values)))
+        values: list[int | None] = []
+        for value in sorted(family.values if grid is None else grid):
+            if self.largest is not None:
+                value = min(value, self.largest)
+            if value not in values:
+                values.append(value)
+        return values
 
 
 @dataclass(frozen=True)
@@ -103,26 +114,32 @@ def recall_at_k(
     Raises:
         ValueError: mismatched shapes, or ``k`` below 1.
     """
-    shapes = vectors.shape, queries.shape
-    if [len(each) for each in shapes] != [2, 2] or shapes[0][1] != shapes[1][1] or k < 1:
-        raise ValueError(
-            "expected documents (N, D), queries (Q, D) and k of 1 or more; got "
-            f"{shapes[0]}, {shapes[1]} and {k}"
-        )
-    documents = VectorStore.of(vectors)
+    _check_shapes(vectors.shape, queries.shape, k)
     if len(retrieved) != len(queries):
         raise ValueError(f"expected retrieved ids of {len(queries)} queries; got {len(retrieved)}")
+    documents = VectorStore.of(vectors)
     if truth is None:
         truth = search(queries, documents.blocks(), k=k, rescore=False).ids
-    wanted = min(k, len(documents))
+    neighbours = min(k, len(documents))
     recall = np.zeros(len(queries))
     for row, query in enumerate(queries.astype(np.float64)):
-        threshold = (documents.rows(truth[row, :wanted]).astype(np.float64) @ query).min()
+        true_neighbours = documents.rows(truth[row, :neighbours]).astype(np.float64)
+        least_similarity = (true_neighbours @ query).min()
         ids = np.unique(retrieved[row, :k])
-        ids = ids[ids >= 0]
-        near = documents.rows(ids).astype(np.float64) @ query >= threshold - TOLERANCE
-        recall[row] = min(int(near.sum()), wanted) / wanted
+        found_ids = ids[ids >= 0]  # -1 stands for a missing one
+        similarities = documents.rows(found_ids).astype(np.float64) @ query
+        found = np.count_nonzero(similarities >= least_similarity - TOLERANCE)
+        recall[row] = min(int(found), neighbours) / neighbours
     return recall
+
+
+def _check_shapes(documents: Sequence[int], queries: Sequence[int], k: int) -> None:
+    are_matrices = len(documents) == 2 and len(queries) == 2
+    if not are_matrices or documents[1] != queries[1] or k < 1:
+        raise ValueError(
+            "expected documents (N, D), queries (Q, D) and k of 1 or more; got "
+            f"{documents}, {queries} and {k}"
+        )
 
 
 def build_index(
@@ -144,9 +161,10 @@ def build_index(
     check_choice("index", family, FAMILIES)
     if len(vectors.shape) != 2 or not len(vectors):
         raise ValueError(f"expected documents (N, D), N of 1 or more; got {vectors.shape}")
-    documents, faiss = VectorStore.of(vectors), _faiss()
-    n, dimension = documents.shape
-    cells = max(1, min(4 * math.isqrt(n), n // _TRAINED))
+    documents = VectorStore.of(vectors)
+    faiss = _faiss()
+    count, dimension = documents.shape
+    cells = max(1, min(4 * math.isqrt(count), count // _TRAINED))
     made = {"flat": "Flat", "ivf": f"IVF{cells},Flat", "hnsw": "HNSW32", "sq8": "SQ8"}[family]
     with threadpool_limits(1):  # of FAISS, OpenMP and BLAS
         started = time.perf_counter()
@@ -160,21 +178,31 @@ def build_index(
             made += ", efConstruction 200"
         elif family == "sq8":
             index.train(np.stack(extremes(documents)))
-        for part in documents.blocks():
-            index.add(part)
+        for block in documents.blocks():
+            index.add(block)
         seconds = time.perf_counter() - started
-    sizes: list[int] = []  # of the parts of the serialised index, which is not held
-    faiss.write_index(index, faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part))))
-    target = "cpu"
-    has_gpu = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
-    if has_gpu and family in _GPU and device.startswith(("cuda", "auto")):
-        target = "cuda"
+    size = _serialised_size(faiss, index)
+    used_device = "cpu"
+    if family in _GPU and device.startswith(("cuda", "auto")) and _has_gpu(faiss):
+        used_device = "cuda"
         resources = faiss.StandardGpuResources()
-        index = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), index)
+        gpu = int(device.partition(":")[2] or 0)
+        index = faiss.index_cpu_to_gpu(resources, gpu, index)
         index.resources = resources  # must live as long as the index
     largest = cells if family == "ivf" else None
-    search = _search(index, family, largest, target)
-    return AnnIndex(family, made, seconds, sum(sizes), target, largest, search)
+    search = _search_function(index, family, largest, used_device)
+    return AnnIndex(family, made, seconds, size, used_device, largest, search)
+
+
+def _serialised_size(faiss: Any, index: Any) -> int:
+    """Return the bytes of an index in a file, without holding them."""
+    sizes: list[int] = []
+    faiss.write_index(index, faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part))))
+    return sum(sizes)
+
+
+def _has_gpu(faiss: Any) -> bool:
+    return hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
 
 
 def extremes(vectors: VectorStore) -> tuple[Vectors, Vectors]:
@@ -196,25 +224,33 @@ def _sample(faiss: Any, vectors: VectorStore, centroids: int, settings: Any) -> 
     return vectors.rows(order[:most].astype(np.int64))
 
 
-def _search(
+def _search_function(
     index: Any, family: str, largest: int | None, device: str
 ) -> Callable[..., tuple[Vectors, Ids]]:
-    parameter, _ = FAMILIES[family]
+    parameter = FAMILIES[family].parameter
     faiss = _faiss()
     settings = faiss.GpuParameterSpace if device == "cuda" else faiss.ParameterSpace
 
     def search(queries: Vectors, k: int, value: int | None) -> tuple[Vectors, Ids]:
-        if (value is None) != (not parameter):
-            raise ValueError(
-                f"{family} is searched with {parameter or 'no parameter'}; got {value}"
-            )
+        _check_value(value, family, largest)
         if value is not None:
-            if not 1 <= value <= (largest or value):
-                raise ValueError(f"{parameter} is {value}; expected 1 to {largest or 'any number'}")
             settings().set_index_parameter(index, parameter, value)
         return index.search(np.ascontiguousarray(queries), min(k, index.ntotal))
 
     return search
+
+
+def _check_value(value: int | None, family: str, largest: int | None) -> None:
+    """Refuse a value of the parameter that an index of ``family`` does not take."""
+    parameter = FAMILIES[family].parameter
+    needs_value = bool(parameter)
+    if needs_value != (value is not None):
+        raise ValueError(f"{family} is searched with {parameter or 'no parameter'}; got {value}")
+    if value is None:
+        return
+    is_too_large = largest is not None and value > largest
+    if value < 1 or is_too_large:
+        raise ValueError(f"{parameter} is {value}; expected 1 to {largest or 'any number'}")
 
 
 def measure_speed(
@@ -223,22 +259,23 @@ def measure_speed(
     """Time ``search`` on queries (Q, D), after a warm-up with the same queries."""
     if not len(queries) or threads < 1:
         raise ValueError(f"expected queries and threads; got {len(queries)} and {threads}")
+    single_queries = [queries[row : row + 1] for row in range(len(queries))]
     with threadpool_limits(threads):
         search(queries)
-        for row in range(min(5, len(queries))):
-            search(queries[row : row + 1])
+        for query in single_queries[:5]:
+            search(query)
         singles: list[float] = []
-        for row in range(len(queries)):
-            singles.append(_seconds(search, queries[row : row + 1]))
+        for query in single_queries:
+            singles.append(_seconds(search, query))
             if len(singles) >= 20 and sum(singles) > SINGLES:
                 break
         batches: list[float] = []
-        enough = time.perf_counter() + BATCHES
-        while len(batches) < 3 or time.perf_counter() < enough:
+        end = time.perf_counter() + BATCHES
+        while len(batches) < 3 or time.perf_counter() < end:
             batches.append(_seconds(search, queries))
     p50, p95 = np.quantile(singles, [0.5, 0.95]) * 1000
-    qps = len(queries) / float(np.median(batches))
-    return Speed(threads, float(p50), float(p95), len(singles), qps)
+    queries_per_second = len(queries) / float(np.median(batches))
+    return Speed(threads, float(p50), float(p95), len(singles), queries_per_second)
 
 
 def _seconds(search: Callable[[Vectors], object], queries: Vectors) -> float:

@@ -31,9 +31,10 @@ def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[st
     fused: dict[str, dict[str, float]] = {}
     for run in runs:
         for query, scores in run.items():
-            sums = fused.setdefault(query, {})
+            fused_scores = fused.setdefault(query, {})
             for rank, document in enumerate(rank_documents(scores), start=1):
-                sums[document] = sums.get(document, 0.0) + 1 / (FUSION + rank)
+                earlier = fused_scores.get(document, 0.0)
+                fused_scores[document] = earlier + 1 / (FUSION + rank)
     return fused
 
 
@@ -51,7 +52,7 @@ class Fusion(Searcher):
             "depth": _DEEPER,
             "of": [part.settings for part in self._parts],
         }
-        self._searches = [as_searcher(part) for part in self._parts]
+        self._searchers = [as_searcher(part) for part in self._parts]
 
     @property
     def parts(self) -> Sequence[Encoder | Searcher]:
@@ -73,25 +74,27 @@ class Fusion(Searcher):
 
     def index(self, corpus: Any, **options: Any) -> None:
         """Index MTEB's corpus with every part."""
-        for part in self._searches:
+        for part in self._searchers:
             part.index(corpus, **options)
 
     def search(self, queries: Any, *, top_k: int, **options: Any) -> Run:
         """Return the ``top_k`` best documents per query by the sum of reciprocal ranks."""
         runs = []
-        for part, searcher in zip(self._parts, self._searches, strict=True):
+        for part, searcher in zip(self._parts, self._searchers, strict=True):
             run = searcher.search(queries, top_k=_DEEPER * top_k, **options)
-            self.nothing[part.label] += sum(not scores for scores in run.values())
+            for scores in run.values():
+                if not scores:
+                    self.nothing[part.label] += 1
             runs.append(run)
         best: Run = {}
         for query, scores in fuse(runs).items():
-            ranked = rank_documents(scores)[:top_k]
-            best[query] = {document: scores[document] for document in ranked}
+            best_documents = rank_documents(scores)[:top_k]
+            best[query] = {document: scores[document] for document in best_documents}
         return best
 
     def seconds_per_query(self, queries: Sequence[str]) -> float:
         """Return the sum of its parts' times."""
-        return sum(searcher.seconds_per_query(queries) for searcher in self._searches)
+        return sum(searcher.seconds_per_query(queries) for searcher in self._searchers)
 
     @property
     def mteb_model_meta(self) -> Any:

@@ -115,11 +115,12 @@ class LibrarySearcher(PairSearcher):
         """Return how many texts are truncated; a token has at least one byte."""
         if self.max_length is None:
             return 0
-        room = self.max_length - _ADDED
-        long = [prompt + text for text in texts if len((prompt + text).encode()) > room]
-        if not long:
+        whole_texts = [prompt + text for text in texts]
+        shortest_cut = self.max_length - _ADDED  # bytes
+        long_texts = [text for text in whole_texts if len(text.encode()) > shortest_cut]
+        if not long_texts:
             return 0
-        _, cut = runtime.token_rows(self._model.tokenizer, long, max_length=self.max_length)
+        _, cut = runtime.token_rows(self._model.tokenizer, long_texts, max_length=self.max_length)
         return cut
 
 
@@ -142,20 +143,25 @@ def check_options(source: Source, options: ModelOptions) -> None:
         )
 
 
-def load_library_model(name: str, source: Source, options: ModelOptions, device: str) -> Any:
-    """Load a checked folder by the class ``name`` of sentence-transformers."""
+def load_library_model(class_name: str, source: Source, options: ModelOptions, device: str) -> Any:
+    """Load a checked folder by a class of sentence-transformers."""
     import sentence_transformers
 
     folder = source.own_folder
-    first = folder.modules[0].folder
-    check_tokenizer(first)
-    is_safe = all(file.suffix == ".safetensors" for file in first.weights.files)
-    kwargs = {"dtype": torch_dtype(options.dtype), "use_safetensors": is_safe}
+    first_folder = folder.modules[0].folder
+    check_tokenizer(first_folder)
+    are_safe = all(file.suffix == ".safetensors" for file in first_folder.weights.files)
+    model_class = getattr(sentence_transformers, class_name)
     with refusing(folder, "sentence-transformers cannot load it"):
-        kind = getattr(sentence_transformers, name)
-        model = kind(str(folder), device=device, model_kwargs=kwargs, local_files_only=True).eval()
+        model = model_class(
+            str(folder),
+            device=device,
+            model_kwargs={"dtype": torch_dtype(options.dtype), "use_safetensors": are_safe},
+            local_files_only=True,
+        ).eval()
     config = model[0].model.config
-    check_loaded(model.tokenizer, rows=config.get_text_config().vocab_size, folder=first)
+    vocabulary_size = config.get_text_config().vocab_size
+    check_loaded(model.tokenizer, rows=vocabulary_size, folder=first_folder)
     check_length(model, options.max_length, f"{source.label}: max_length")
     own_weights(model)
     check_finite(model, folder)

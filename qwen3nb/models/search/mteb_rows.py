@@ -5,7 +5,6 @@ an instruction, and a query may be a conversation.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat
 from typing import Any
 
 ENGLISH = "eng"
@@ -33,7 +32,9 @@ def joined_documents(corpus: Any) -> Iterator[str]:
     # A data set yields columns many times as fast as rows.
     columns = [name for name in ("title", "text") if name in corpus.column_names]
     for batch in corpus.select_columns(columns).iter(_BATCH):
-        for title, text in zip(batch.get("title", repeat("")), batch["text"], strict=False):
+        texts = batch["text"]
+        titles = batch.get("title", [""] * len(texts))
+        for title, text in zip(titles, texts, strict=True):
             yield joined_document({"title": title, "text": text})
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import statistics
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -104,11 +104,12 @@ class Searcher(Identified, ABC):
         self.index(document_rows(texts), words=texts.words)
         run: Run = {}
         for query, text in texts.queries.items():
-            scores = self.search([{"id": query, "text": text}], top_k=len(texts.documents))[query]
-            run[query] = {}
-            for name, score in scores.items():
-                factor = boosts[name]
-                run[query][name] = score * factor if score >= 0 else score / factor
+            found = self.search([{"id": query, "text": text}], top_k=len(texts.documents))
+            boosted_scores = {}
+            for name, score in found[query].items():
+                boost = boosts[name]
+                boosted_scores[name] = score * boost if score >= 0 else score / boost
+            run[query] = boosted_scores
         return run
 
     def scores_of_all(self, query: str, texts: SearchTexts) -> dict[str, float]:
@@ -165,7 +166,7 @@ class PairSearcher(Searcher):
     block_size: int = 256
     show_progress: bool = False
 
-    def __init__(self, source: Source | str, *, settings: dict[str, Any]) -> None:
+    def __init__(self, source: Source | str, *, settings: Mapping[str, object]) -> None:
         """Set what all searchers have.
 
         Args:
@@ -177,9 +178,9 @@ class PairSearcher(Searcher):
             settings = {"model": {"kind": source.kind.name, "spec": source.spec}, **settings}
         self.label = source.label
         self.source = source
-        self.settings = settings
+        self.settings = dict(settings)
         self.stats = Stats()
-        self._corpus: Any = ()
+        self._corpus: Any = ()  # the rows that are searched; see `index`
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.label}: identity {self.identity[:8]}>"
@@ -242,24 +243,29 @@ class PairSearcher(Searcher):
         check_texts(queries)
         prepared = self.prepared(queries)
         best = BestDocuments(len(queries), k, keep_ties=keep_ties)
-        first = 0
-        with tqdm(
+        scored = 0
+        with self._progress() as bar:
+            for block in text_blocks(documents, self.block_size):
+                check_texts(block, scored)
+                scores = self.block_scores(prepared, block)
+                if boosts is not None:
+                    block_boosts = boosts[scored : scored + len(block)]
+                    scores = boosted(scores, block_boosts)
+                best.add_block(np.asarray(scores, dtype=np.float32), scored)
+                scored += len(block)
+                bar.update(len(block))
+        self._count(len(queries) + scored, started)
+        return best.hits(min(k, scored))
+
+    def _progress(self) -> tqdm:
+        """Return a progress bar of a search, which counts documents."""
+        return tqdm(
             desc=f"{self.label}: searching",
             unit=" documents",
             delay=_DELAY,
             leave=False,
             disable=not self.show_progress,
-        ) as bar:
-            for block in text_blocks(documents, self.block_size):
-                check_texts(block, first)
-                scores = self.block_scores(prepared, block)
-                if boosts is not None:
-                    scores = boosted(scores, boosts[first : first + len(block)])
-                best.add_block(np.asarray(scores, dtype=np.float32), first)
-                first += len(block)
-                bar.update(len(block))
-        self._count(len(queries) + first, started)
-        return best.hits(min(k, first))
+        )
 
     def rank(self, texts: SearchTexts, *, k: int) -> Iterator[Ranking]:
         """Yield each query with its ``k`` best documents."""
@@ -283,11 +289,12 @@ class PairSearcher(Searcher):
         started = time.perf_counter()
         check_texts([query])
         check_texts(documents)
-        prepared = self.prepared([query])
+        prepared_query = self.prepared([query])
         scores = np.empty(len(documents))
         for start in range(0, len(documents), self.block_size):
             block = documents[start : start + self.block_size]
-            scores[start : start + len(block)] = self.block_scores(prepared, block)[0]
+            (block_scores,) = self.block_scores(prepared_query, block)
+            scores[start : start + len(block)] = block_scores
         self._count(1 + len(documents), started)
         return scores
 
@@ -309,10 +316,14 @@ class PairSearcher(Searcher):
         """Return the ``k`` best candidates of each query."""
         documents = candidate_texts(self._corpus, candidates)
         run: Run = {}
-        for (query, names), text in zip(candidates.items(), texts, strict=True):
+        for query, text in zip(candidates, texts, strict=True):
+            names = candidates[query]
             scores = self.score_documents(text, [documents[name] for name in names])
-            best = np.argsort(-scores, kind="stable")[:k].tolist()
-            run[query] = {names[row]: float(scores[row]) for row in best if scores[row] > -np.inf}
+            best_first = np.argsort(-scores, kind="stable").tolist()
+            run[query] = {}
+            for row in best_first[:k]:
+                if scores[row] > -np.inf:
+                    run[query][names[row]] = float(scores[row])
         return run
 
 
@@ -381,11 +392,12 @@ def rankings(hits: Hits, queries: Sequence[str], documents: Sequence[str]) -> It
         yield from part.run(queries[rows], documents).items()
 
 
-def median_seconds(answer: Any, queries: Sequence[str]) -> float:
+def median_seconds(answer: Callable[[str], object], queries: Sequence[str]) -> float:
     """Return the median seconds that ``answer`` takes for a query, after a warm-up."""
-    samples: list[float] = []
-    for query in (queries[0], *queries[:_TIMED]):
+    seconds: list[float] = []
+    answer(queries[0])
+    for query in queries[:_TIMED]:
         started = time.perf_counter()
         answer(query)
-        samples.append(time.perf_counter() - started)
-    return statistics.median(samples[1:])
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)

@@ -13,7 +13,7 @@ References:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from qwen3nb.models.search.library import LibrarySearcher, check_modules, declar
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+    from torch import Tensor
 
 _LOGITS = 2**26  # of a batch: 256 MiB in float32, and a copy of them
 _MODULES = ("Transformer", "MLMTransformer", "SpladePooling", "Pooling", "SparseAutoEncoder")
@@ -53,16 +54,13 @@ class SparseEncoder(LibrarySearcher):
         """Return the sparse vectors (n, V) of texts."""
         from scipy.sparse import csr_array, vstack
 
-        width = self._model.get_embedding_dimension()
-        prompt = self.prompt(role)
-        rows, _ = token_rows(
-            self._model.tokenizer, [prompt + text for text in texts], max_length=self.max_length
-        )
-        lengths = [max(1, len(row)) for row in rows]
-        budget = max(1, _LOGITS // width)
+        vocabulary_size = self._model.get_embedding_dimension()
+        tokens_per_batch = max(1, _LOGITS // vocabulary_size)
         order: list[int] = []
         parts: list[csr_array] = []
-        for batch in batches_by_tokens(lengths, budget=budget, size=self.batch_size, padded=True):
+        for batch in batches_by_tokens(
+            self._lengths(texts, role), budget=tokens_per_batch, size=self.batch_size, padded=True
+        ):
             vectors = self.encoded(
                 [texts[index] for index in batch],
                 role,
@@ -73,10 +71,19 @@ class SparseEncoder(LibrarySearcher):
             parts.append(self._from_torch(vectors)[: len(batch)])
             order.extend(batch)
         if not parts:
-            return csr_array((0, width), dtype=np.float32)
-        return csr_array(vstack(parts, format="csr"))[np.argsort(order)]
+            return csr_array((0, vocabulary_size), dtype=np.float32)
+        in_order_of_texts = np.argsort(order)
+        return csr_array(vstack(parts, format="csr"))[in_order_of_texts]
 
-    def _from_torch(self, vectors: Any) -> csr_array:
+    def _lengths(self, texts: Sequence[str], role: str) -> list[int]:
+        """Return the tokens of each text with its prompt."""
+        prompt = self.prompt(role)
+        rows, _ = token_rows(
+            self._model.tokenizer, [prompt + text for text in texts], max_length=self.max_length
+        )
+        return [max(1, len(row)) for row in rows]
+
+    def _from_torch(self, vectors: Tensor) -> csr_array:
         """Return sparse vectors of torch as a matrix of SciPy, of length 1 for cosines."""
         from scipy.sparse import coo_array
         from sentence_transformers.util import normalize_embeddings
@@ -84,8 +91,9 @@ class SparseEncoder(LibrarySearcher):
         vectors = vectors.float().to_sparse().coalesce()
         if self.similarity == "cosine":
             vectors = normalize_embeddings(vectors).coalesce()
-        places = tuple(vectors.indices().numpy())
-        return coo_array((vectors.values().numpy(), places), shape=tuple(vectors.shape)).tocsr()
+        weights = vectors.values().numpy()
+        rows, words = vectors.indices().numpy()
+        return coo_array((weights, (rows, words)), shape=tuple(vectors.shape)).tocsr()
 
 
 class SparseKind(SentenceTransformerKind):

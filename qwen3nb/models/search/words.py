@@ -95,7 +95,7 @@ _POINTS = (
     (0xE0100, 0xE01EF),
 )
 _LEFT_OUT = {code: None for first, last in _POINTS for code in range(first, last + 1)}
-_FULL_WIDTH = ((0xFF01, 0xFFDC),)
+_FULL_WIDTH = range(0xFF01, 0xFFDD)
 _FOLDED_OTHERWISE = "ßẞςİŉǰΐΰև"  # letters whose case folding is not their lower case
 # Letters that are other letters in another form, as `unicodedata.decomposition` calls it: those of
 # mathematics, and the forms of Arabic and Hebrew.
@@ -121,7 +121,9 @@ class Words:
         script = "words of every script"
         if not self.accents:
             script += " without accents"
-        language = "English stop words and stemmer" if self.english else "no stop words, no stemmer"
+        language = "no stop words, no stemmer"
+        if self.english:
+            language = "English stop words and stemmer"
         return (
             f"{script}, bigrams where there are no blanks, single letters beside them; {language}"
         )
@@ -144,22 +146,13 @@ class Words:
     def split(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the words of each text, stemmed, without stop words."""
         if self == ENGLISH_WORDS:
-            import bm25s
-            import Stemmer
-
-            english: list[list[str]] = bm25s.tokenize(
-                list(texts),
-                stopwords="en",
-                stemmer=Stemmer.Stemmer(STEMMER),
-                return_ids=False,
-                show_progress=False,
-            )
-            return english
+            return _split_as_english(texts)
         stem = self.stem
-        return [
-            [stem(word) for word in self.spaced(text).split() if word not in self.left_out]
-            for text in texts
-        ]
+        words_of_texts = []
+        for text in texts:
+            words = self.spaced(text).split()
+            words_of_texts.append([stem(word) for word in words if word not in self.left_out])
+        return words_of_texts
 
     @property
     def stem(self) -> Callable[[str], str]:
@@ -191,6 +184,21 @@ class Words:
         return " ".join(_LATIN.findall(lower))
 
 
+def _split_as_english(texts: Sequence[str]) -> list[list[str]]:
+    """Return the words of each text as MTEB's baseline reads them."""
+    import bm25s
+    import Stemmer
+
+    words_of_texts: list[list[str]] = bm25s.tokenize(
+        list(texts),
+        stopwords="en",
+        stemmer=Stemmer.Stemmer(STEMMER),
+        return_ids=False,
+        show_progress=False,
+    )
+    return words_of_texts
+
+
 ENGLISH_WORDS = Words(english=True, every_script=False)
 _BY_SCRIPT = replace(ENGLISH_WORDS, every_script=True, accents=False)
 
@@ -220,20 +228,26 @@ def words_of_texts(queries: Iterable[str], documents: Iterable[str]) -> Words:
     if any(map(_misread_query, query_texts)):
         return _BY_SCRIPT
     accented_queries = sum(map(_has_accents, query_texts))
-    if accented_queries and accented_queries >= _ACCENTED_SHARE * len(query_texts):
+    if _is_share(accented_queries, len(query_texts), least=_ACCENTED_SHARE):
         return _BY_SCRIPT
-    count, misread, accented = 0, 0, 0
+    count = 0
+    misread = 0
+    accented = 0
     for document in documents:
+        if _has_forms(document):
+            return _BY_SCRIPT
         count += 1
         misread += _misread(document)
         accented += _has_accents(document)
-        if _has_forms(document):
-            return _BY_SCRIPT
-    if misread and misread >= _MISREAD_SHARE * count:
-        return _BY_SCRIPT
-    if accented and accented >= _ACCENTED_SHARE * count:
+    is_misread = _is_share(misread, count, least=_MISREAD_SHARE)
+    if is_misread or _is_share(accented, count, least=_ACCENTED_SHARE):
         return _BY_SCRIPT
     return ENGLISH_WORDS
+
+
+def _is_share(part: int, total: int, *, least: float) -> bool:
+    """Return whether some of ``total`` are a ``part`` of it, and at least such a share."""
+    return part > 0 and part >= least * total
 
 
 def stated_words(settings: Mapping[str, Any], names: Iterable[str]) -> str:
@@ -258,8 +272,11 @@ def _misread_query(query: str) -> bool:
     if _misread(query) or _has_forms(query):
         return True
     words = query.lower().translate(_SPACES).split()
-    longer = [word for word in words if len(word) > 1 and word not in ENGLISH_WORDS.left_out]
-    return not longer and any(len(word) == 1 for word in words)
+    has_letter = any(len(word) == 1 for word in words)
+    for word in words:
+        if len(word) > 1 and word not in ENGLISH_WORDS.left_out:
+            return False
+    return has_letter
 
 
 def _misread(text: str) -> bool:
@@ -283,7 +300,7 @@ def _has_forms(text: str) -> bool:
 class _Patterns:
     """Regular expressions that need the properties of all characters."""
 
-    run: re.Pattern[str]  # letters of one kind: without blanks (group 1), or a word
+    run: re.Pattern[str]  # letters of one kind: packed (without blanks), or a word
     letter: re.Pattern[str]  # a letter of a script without blanks, with its marks
     misread: re.Pattern[str]  # a character that English words misread
     form: re.Pattern[str]  # a letter in another form, such as a ligature
@@ -291,43 +308,60 @@ class _Patterns:
 
 @lru_cache(maxsize=1)
 def _patterns() -> _Patterns:
-    codes = [*range(0x80, 0x20000), *range(0xE0100, 0xE01F0)]
-    marks = [code for code in codes if unicodedata.category(chr(code)).startswith("M")]
-    of_words = ("L", "M", "N")
-    packed = [
-        code
-        for first, last in _WITHOUT_BLANKS
-        for code in range(first, last + 1)
-        if unicodedata.category(chr(code)).startswith(of_words)
-    ]
-    own_marks, packed_codes = set(marks), set(packed)
-    base = _character_class(code for code in packed if code not in own_marks)
-    mark = _character_class(marks)
-    other_mark = _character_class(code for code in marks if code not in packed_codes)
-    every = _character_class(packed)
-    word = rf"(?:[^\W{every}]|[{other_mark}])"
-    odd = _character_class(
-        [*packed, *marks, *_LEFT_OUT, *(c for a, b in _FULL_WIDTH for c in range(a, b + 1))]
-    )
-    forms = [code for code in codes if unicodedata.decomposition(chr(code)).startswith(_FORMS)]
+    characters = [*range(0x80, 0x20000), *range(0xE0100, 0xE01F0)]
+    marks = [code for code in characters if unicodedata.category(chr(code)).startswith("M")]
+    packed = _packed_characters()
+    forms = []
+    for code in characters:
+        if unicodedata.decomposition(chr(code)).startswith(_FORMS):
+            forms.append(code)
+    # Insides of […]:
+    any_packed = _character_class(packed)
+    any_mark = _character_class(marks)
+    packed_letter = _character_class({*packed} - {*marks})
+    mark_of_others = _character_class({*marks} - {*packed})
+    misread = _character_class([*packed, *marks, *_LEFT_OUT, *_FULL_WIDTH])
+    other_form = _character_class([*forms, *_LIGATURES])
+    # A letter, digit or mark of a script with blanks: \w, unless it is packed.
+    other_letter = rf"(?:[^\W{any_packed}]|[{mark_of_others}])"
     return _Patterns(
-        run=re.compile(rf"([{every}][{every}{mark}]*)|{word}+"),
-        letter=re.compile(rf"[{base}][{mark}]*|[{mark}]+"),
-        misread=re.compile(rf"[{odd}{_FOLDED_OTHERWISE}]"),
-        form=re.compile(rf"[{_character_class([*forms, *_LIGATURES])}]"),
+        run=re.compile(rf"(?P<packed>[{any_packed}][{any_packed}{any_mark}]*)|{other_letter}+"),
+        letter=re.compile(rf"[{packed_letter}][{any_mark}]*|[{any_mark}]+"),
+        misread=re.compile(rf"[{misread}{_FOLDED_OTHERWISE}]"),
+        form=re.compile(rf"[{other_form}]"),
     )
+
+
+def _packed_characters() -> list[int]:
+    """Return the letters, marks and digits of scripts that are written without blanks."""
+    packed = []
+    for first, last in _WITHOUT_BLANKS:
+        for code in range(first, last + 1):
+            if unicodedata.category(chr(code)).startswith(("L", "M", "N")):
+                packed.append(code)
+    return packed
 
 
 def _character_class(codes: Iterable[int]) -> str:
-    """Return the inside of a regular expression's ``[…]`` for characters that are not ASCII."""
-    parts, start, last = [], -1, -2
-    for code in sorted({*codes}):
-        if code != last + 1:
-            parts.append((start, last))
-            start = code
-        last = code
-    parts.append((start, last))
-    return "".join(f"{chr(first)}-{chr(end)}" for first, end in parts if first >= 0)
+    """Return the inside of a regular expression's ``[…]`` for characters that are not ASCII.
+
+    >>> _character_class([0x391, 0x392, 0x393, 0x3A9])
+    'Α-ΓΩ-Ω'
+    """
+    ranges = [f"{chr(first)}-{chr(last)}" for first, last in _runs_of_codes(codes)]
+    return "".join(ranges)
+
+
+def _runs_of_codes(codes: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last code of each run without a gap."""
+    ordered = sorted({*codes})
+    first = previous = ordered[0]
+    for code in ordered[1:]:
+        if code != previous + 1:
+            yield first, previous
+            first = code
+        previous = code
+    yield first, previous
 
 
 def _of_every_script(text: str, *, shortest: int) -> Iterator[str]:
@@ -336,20 +370,32 @@ def _of_every_script(text: str, *, shortest: int) -> Iterator[str]:
     With a ``shortest`` of 1, letters of scripts without blanks are words of their own. Else a
     single letter or digit is a word if the run before or after it is of such a script.
     """
-    runs = [*_patterns().run.finditer(text)]
-    without_blanks = [False, *(run[1] is not None for run in runs), False]
+    runs = list(_patterns().run.finditer(text))
+    is_packed = [run["packed"] is not None for run in runs]
     for number, run in enumerate(runs):
-        if run[1] is None:
-            beside = without_blanks[number] or without_blanks[number + 2]
-            if len(run[0]) >= shortest or (beside and run[0].isalnum()):
-                yield run[0]
-            continue
-        letters = _patterns().letter.findall(run[1])
-        if shortest == 1:
-            yield from letters
-        else:
-            for first, second in pairwise(letters):
-                yield first + second
+        word = run[0]
+        if is_packed[number]:
+            yield from _packed_words(word, shortest=shortest)
+        elif len(word) >= shortest:
+            yield word
+        else:  # a single letter
+            beside_packed = any(is_packed[max(number - 1, 0) : number + 2])
+            if beside_packed and word.isalnum():
+                yield word
+
+
+def _packed_words(run: str, *, shortest: int) -> Iterator[str]:
+    """Yield the bigrams of a run without blanks, or its letters if ``shortest`` is 1.
+
+    >>> list(_packed_words("打印机", shortest=2))
+    ['打印', '印机']
+    """
+    letters = _patterns().letter.findall(run)
+    if shortest == 1:
+        yield from letters
+        return
+    for first, second in pairwise(letters):
+        yield first + second
 
 
 def _folded(text: str, *, accents: bool = True) -> str:

@@ -35,7 +35,7 @@ def test_each_part_searches_twice_as_deep_and_the_best_are_kept():
     """2 / 63 for c, third in both, beats 1 / 61 for a and e, of which ties take the later name."""
     parts = [Ranking("abcx"), Ranking("efcy")]
     model = Fusion.__new__(Fusion)
-    model._searches = model._parts = parts
+    model._searchers = model._parts = parts
     model.nothing = Counter()
     model.index(["row"], task_metadata="task")
     run = model.search([{"id": "q"}], top_k=2, top_ranked=None)
