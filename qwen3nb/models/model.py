@@ -207,14 +207,14 @@ class Model(ModelOptions):
     ) -> list[dict[int, float]]:
         """Return the ``k`` best documents of each query: scores by position, best first."""
         searcher = self._searcher()
-        searcher.index([{"id": str(row), "text": text} for row, text in enumerate(documents)])
-        rows = [{"id": str(row), "text": text} for row, text in enumerate(queries)]
-        run = searcher.search(rows, top_k=k)
+        searcher.index(_numbered_rows(documents))
+        query_rows = _numbered_rows(queries)
+        run = searcher.search(query_rows, top_k=k)
         rankings = []
-        for row in rows:
+        for row in query_rows:
             scores = run.get(row["id"], {})
-            ranking = rank_documents(scores)[:k]
-            rankings.append({int(document): scores[document] for document in ranking})
+            best_documents = rank_documents(scores)[:k]
+            rankings.append({int(document): scores[document] for document in best_documents})
         return rankings
 
     def score(self, query: str, documents: Sequence[str]) -> list[float]:
@@ -352,3 +352,8 @@ class Model(ModelOptions):
             source = part._in_use(part._found())
             sources.append([described(source), source.label])
         return sha256_json([sources, options, code_digest(), versions, gpus()])
+
+
+def _numbered_rows(texts: Sequence[str]) -> list[dict[str, str]]:
+    """Return texts as rows of MTEB, whose ids are their positions."""
+    return [{"id": str(position), "text": text} for position, text in enumerate(texts)]

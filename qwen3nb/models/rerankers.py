@@ -366,8 +366,9 @@ class Reranker(Identified):
         started = time.perf_counter()
         distinct_documents, positions = deduplicate(list(documents))
         rows = self._pairs.rows(query, distinct_documents)
-        computed_before = self.stats.tokens
+        tokens_before = self.stats.tokens
         log_odds = self._log_odds(rows.shared, rows.rests)
+        prefix_tokens = self.stats.tokens - tokens_before  # those that were not cached
         is_invalid = ~np.isfinite(log_odds)
         if is_invalid.any():
             first_document = positions.index(int(np.flatnonzero(is_invalid)[0]))
@@ -375,10 +376,8 @@ class Reranker(Identified):
                 f"{self.label}: the score of document {first_document} is not finite, "
                 f"for the query {query!r:.80}"
             )
-        rest_tokens = sum(map(len, rows.rests))
-        self.stats.tokens += rest_tokens
-        all_tokens = rest_tokens + len(rows.shared) * len(rows.rests)
-        self.stats.shared += all_tokens - (self.stats.tokens - computed_before)
+        self.stats.tokens += sum(map(len, rows.rests))
+        self.stats.shared += len(rows.shared) * len(rows.rests) - prefix_tokens
         self.stats.texts += len(positions)
         self.stats.encoded += len(distinct_documents)
         truncated = np.array(rows.cut, dtype=bool)[positions]
@@ -407,7 +406,7 @@ class Reranker(Identified):
             truncated[indices] = scores.truncated
         return RerankScores(log_odds, sigmoid(log_odds), truncated)
 
-    def predict(self, inputs1: Any, inputs2: Any, **_: Any) -> Floats:
+    def predict(self, inputs1: Any, inputs2: Any, **_: object) -> Floats:
         """Return log-odds (N,) of two equally long lists of strings, or of MTEB's batches."""
         pairs = zip(texts_of(inputs1), texts_of(inputs2), strict=True)
         return self.score_pairs(pairs).log_odds

@@ -64,7 +64,7 @@ def one_by_one(model, rows, *, how="mean"):
     for row in rows:
         ids = torch.tensor([row])
         states = model(input_ids=ids).last_hidden_state
-        vectors.append(pool(states, torch.ones_like(ids), how=how, normalize=True)[0])
+        vectors.append(pool(states, torch.ones_like(ids), pooling=how, normalize=True)[0])
     return torch.stack(vectors).numpy()
 
 

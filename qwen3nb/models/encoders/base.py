@@ -303,10 +303,8 @@ class Encoder(Identified, ABC):
         """
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
         missing = list(range(len(texts)))
-        keys: list[bytes] = []
         if self.cache is not None:
-            keys = [text_key(text) for text in texts]
-            missing = self._fill_from(self.cache, keys, texts, vectors)
+            missing = self._fill_from(self.cache, texts, vectors)
         # Texts of similar length share a chunk, and thus a forward pass.
         missing.sort(key=lambda index: -len(texts[index]))
         chunk_size = _GPU_CHUNK if self.device.startswith("cuda") else _CHUNK
@@ -315,16 +313,16 @@ class Encoder(Identified, ABC):
                 chunk = missing[start : start + chunk_size]
                 vectors[chunk] = self._checked(chunk, texts, positions)
                 if self.cache is not None:
-                    self.cache.put({keys[index]: vectors[index] for index in chunk})
+                    self.cache.put({text_key(texts[index]): vectors[index] for index in chunk})
                 progress.reach(start + len(chunk))
         return vectors
 
     def _fill_from(
-        self, cache: EmbeddingCache, keys: list[bytes], texts: Sequence[str], vectors: Vectors
+        self, cache: EmbeddingCache, texts: Sequence[str], vectors: Vectors
     ) -> list[int]:
         """Fill in the vectors that the cache has; return the positions of the others."""
         damaged_before = cache.damaged
-        is_cached = cache.fill(keys, vectors)
+        is_cached = cache.fill([text_key(text) for text in texts], vectors)
         self.stats.cached += int(is_cached.sum())
         self.stats.damaged += cache.damaged - damaged_before
         cached_texts = [texts[index] for index in np.flatnonzero(is_cached).tolist()]
@@ -379,7 +377,7 @@ class Encoder(Identified, ABC):
             raise EncoderError(
                 f"{self.label}: expected vectors ({len(texts)}, {self.width}); got {vectors.shape}"
             )
-        is_finite: NDArray[np.bool_] = np.isfinite(vectors).all(axis=1)
+        is_finite: NDArray[np.bool_] = np.asarray(np.isfinite(vectors).all(axis=1))
         for row in np.flatnonzero(~is_finite | _is_zero(vectors)).tolist():
             if is_finite[row] and self._may_be_zero(texts[row]):
                 continue

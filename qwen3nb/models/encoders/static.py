@@ -78,13 +78,14 @@ class StaticEncoder(Encoder):
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         self.stats.cut += sum(bool(encoding.overflowing) for encoding in encodings)
         rows = [encoding.ids for encoding in encodings]
-        text_ends = np.cumsum([0, *map(len, rows)])
-        all_tokens = itertools.chain.from_iterable(rows)
-        token_array = np.fromiter(all_tokens, dtype=np.int64, count=text_ends[-1])
-        tokens = torch.from_numpy(token_array).to(self.device)
-        text_starts = torch.from_numpy(text_ends[:-1]).to(self.device)
+        # All tokens in one row, and where each text begins in it.
+        tokens = torch.from_numpy(np.fromiter(itertools.chain(*rows), dtype=np.int64))
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        starts = torch.from_numpy(lengths.cumsum() - lengths)
         with torch.inference_mode():
-            vectors = F.embedding_bag(tokens, self._table, text_starts, mode="mean").float()
+            vectors = F.embedding_bag(
+                tokens.to(self.device), self._table, starts.to(self.device), mode="mean"
+            ).float()
             if self.normalize:
                 vectors = F.normalize(vectors, dim=-1, eps=1e-32)
         array: Vectors = vectors.cpu().numpy()

@@ -56,7 +56,7 @@ def with_tokenizer(model: Any, tokenizer: Any) -> SimpleNamespace:
             with torch.inference_mode():
                 states = model(**batch).last_hidden_state
             mask = batch["attention_mask"]
-            pooled.append(pool(states, mask, how=declared.name, normalize=declared.normalize))
+            pooled.append(pool(states, mask, pooling=declared.name, normalize=declared.normalize))
         return torch.cat(pooled).cpu().numpy()
 
     return SimpleNamespace(encode=encode, device=device)

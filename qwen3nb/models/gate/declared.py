@@ -15,7 +15,7 @@ Weights, settings and code (``auto_map``, ``quantization_config``) are checked l
 """
 
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
 from qwen3nb.models.modeling.pooling import POOLINGS
@@ -159,16 +159,17 @@ def _in_transformers(name: str) -> bool:
     return name.isidentifier() and hasattr(transformers, name)
 
 
-def check_object(model: Any) -> None:
+def check_object(model: object) -> None:
     """Refuse a loaded sentence-transformers model without one vector per text."""
+    class_name = type(model).__name__
     model_type = getattr(model, "model_type", _DENSE)
     if isinstance(model_type, str) and model_type != _DENSE:
-        _refuse(f"{type(model).__name__}: model_type", model_type, (_DENSE,))
-    if hasattr(model, "encode_query") and hasattr(model, "__iter__"):
+        _refuse(f"{class_name}: model_type", model_type, (_DENSE,))
+    if isinstance(model, Iterable) and hasattr(model, "encode_query"):
         for module in model:
-            name = type(module).__name__
-            if name in ("Asym", "Router"):
-                _refuse(f"{type(model).__name__}: module", name)
+            module_name = type(module).__name__
+            if module_name in ("Asym", "Router"):
+                _refuse(f"{class_name}: module", module_name)
 
 
 def _refuse(place: str, value: object, expected: Iterable[str] = ()) -> NoReturn:

@@ -23,7 +23,7 @@ from qwen3nb.models.inference.int8_linear import quantize, share_codes
 from qwen3nb.models.inference.onednn_linear import Activation, PrepackedLinear, prepack
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PretrainedConfig, PreTrainedModel
 
 _INTERMEDIATES = ("BertIntermediate", "RobertaIntermediate", "XLMRobertaIntermediate")
 _GATED = ("LlamaMLP", "Qwen2MLP", "Qwen3MLP")
@@ -126,7 +126,7 @@ class _DecoderLayer(_Successor):
 class _RotaryAttention(_Successor):
     """Attention by transformers' interface, with rotary positions by `rotated`."""
 
-    config: Any
+    config: PretrainedConfig
     layer_idx: int
     head_dim: int
     scaling: float

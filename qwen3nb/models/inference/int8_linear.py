@@ -19,7 +19,7 @@ Shapes: T tokens, I inputs, O outputs.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,9 @@ from torch.nn import functional as F
 from qwen3nb.models.inference.onednn_linear import UNAVAILABLE, Activation, PrepackedLinear
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.hardware import processor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 LARGEST = 127  # of a code
 OFFSET = 128  # of a state's code
@@ -118,7 +121,7 @@ class Int8Linear(PrepackedLinear):
         return out
 
 
-def quantize(model: Any) -> None:
+def quantize(model: PreTrainedModel) -> None:
     """Replace the linear layers of ``model``, which is in float32.
 
     Raises:
@@ -132,7 +135,7 @@ def quantize(model: Any) -> None:
                 setattr(parent, name, Int8Linear(child.weight, child.bias))
 
 
-def no_int8(model: Any) -> str:
+def no_int8(model: PreTrainedModel) -> str:
     """Return why ``model``, which does not run in 8 bits, does not."""
     if model.device.type != "cpu":
         return f"int8 is for CPUs, not {model.device}: choose device 'cpu', or bfloat16 there"

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain, groupby
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,6 +33,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from qwen3nb.models.inference.product_attention import BucketLayout
 from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.modeling.pooling import pool, pool_segments
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
 
 ATTENTION = "qwen3nb_packed"
 # Rotary frequencies that depend neither on the batch nor on its longest text.
@@ -136,7 +139,9 @@ class Packing:
     products: bool = False  # whether attention runs as matrix products
     dtype: torch.dtype | None = None  # see `PackedLayout`
 
-    def states(self, model: Any, rows: Sequence[Sequence[int]]) -> tuple[Tensor, PackedLayout]:
+    def states(
+        self, model: PreTrainedModel, rows: Sequence[Sequence[int]]
+    ) -> tuple[Tensor, PackedLayout]:
         """Return the token states (T, H) of ``rows``, and their layout.
 
         Rows must be sorted by length, the longest first.
@@ -163,7 +168,7 @@ class Packing:
         )
         return output.last_hidden_state[0], layout
 
-    def _buckets(self, model: Any, lengths: Sequence[int]) -> BucketLayout | None:
+    def _buckets(self, model: PreTrainedModel, lengths: Sequence[int]) -> BucketLayout | None:
         """Return the layout of texts for attention by products; None for PyTorch's own."""
         if not self.products:
             return None
@@ -184,7 +189,7 @@ def _groups(lengths: Sequence[int]) -> tuple[TextGroup, ...]:
     return tuple(groups)
 
 
-def packing_of(model: Any, *, kernel: Kernel | None = None) -> Packing | None:
+def packing_of(model: PreTrainedModel, *, kernel: Kernel | None = None) -> Packing | None:
     """Return how ``model`` runs packed, or None if it must be padded (see the rule above)."""
     config = model.config
     model_class = type(model)
@@ -201,7 +206,7 @@ def packing_of(model: Any, *, kernel: Kernel | None = None) -> Packing | None:
     return Packing(causal=False, first=first_position, kernel=kernel)
 
 
-def prepare(model: Any) -> None:
+def prepare(model: PreTrainedModel) -> None:
     """Make ``model`` attend by layout; afterwards it runs packed only."""
     attend_with(model, ATTENTION, _attention)
 
@@ -215,7 +220,7 @@ def _attention(
     *,
     scaling: float | None = None,
     packing: PackedLayout | None = None,
-    **_: Any,
+    **_: object,
 ) -> tuple[Tensor, None]:
     """Attention as transformers calls it in each layer.
 
@@ -230,14 +235,14 @@ def _attention(
     return packing.attend(query, key, value, scale=scaling).to(dtype), None
 
 
-def pool_packed(states: Tensor, layout: PackedLayout, *, how: str, normalize: bool) -> Tensor:
+def pool_packed(states: Tensor, layout: PackedLayout, *, pooling: str, normalize: bool) -> Tensor:
     """Pool packed ``states`` (T, H) to float32 vectors (N, H); see `modeling.pooling.pool`.
 
     One sum per group is fastest on a CPU, and the same for a text alone. A GPU reduces ragged texts
     in one call, in which the host never waits for it.
     """
     if layout.kernel is not None:
-        return pool_segments(states, layout.limits, how=how, normalize=normalize)
+        return pool_segments(states, layout.limits, pooling=pooling, normalize=normalize)
     vectors = []
     for group in layout.groups:
         end = group.start + group.texts * group.length
@@ -245,11 +250,11 @@ def pool_packed(states: Tensor, layout: PackedLayout, *, how: str, normalize: bo
         without_padding = torch.ones(
             group.texts, group.length, dtype=torch.long, device=states.device
         )
-        vectors.append(pool(group_states, without_padding, how=how, normalize=normalize))
+        vectors.append(pool(group_states, without_padding, pooling=pooling, normalize=normalize))
     return torch.cat(vectors)
 
 
-def attend_with(model: Any, name: str, attention: Callable[..., Any]) -> None:
+def attend_with(model: PreTrainedModel, name: str, attention: Callable[..., Any]) -> None:
     """Register ``attention`` with transformers as ``name``; every layer of ``model`` calls it.
 
     No mask is registered, so transformers passes None. Registering a function that returns None
@@ -262,17 +267,17 @@ def attend_with(model: Any, name: str, attention: Callable[..., Any]) -> None:
     model.set_attn_implementation(name)
 
 
-def rope_type(config: Any) -> str:
+def rope_type(config: PretrainedConfig) -> str:
     """Return the type of the model's rotary positions; ``default`` if unset."""
     return str((getattr(config, "rope_parameters", None) or {}).get("rope_type", "default"))
 
 
-def other_layers(config: Any) -> set[str]:
+def other_layers(config: PretrainedConfig) -> set[str]:
     """Return the kinds of layers without full attention, such as sliding windows."""
     return set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
 
 
-def varlen_kernel(model: Any) -> Kernel | None:
+def varlen_kernel(model: PreTrainedModel) -> Kernel | None:
     """Return FlashAttention over texts of different lengths in one call, for a GPU in 16 bits.
 
     None if device, dtype or head size do not allow it; without PyTorch's kernel, a GPU runs padded

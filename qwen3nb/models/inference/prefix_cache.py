@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.utils.rnn import pad_sequence
 
 from qwen3nb.models.inference.fused_layers import heads_of, rotated
 from qwen3nb.models.inference.packing import FIXED_ROPES, attend_with, other_layers, rope_type
@@ -32,6 +33,9 @@ from qwen3nb.models.inference.product_attention import (
 )
 from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.types import SpecError
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
 
 ATTENTION = "qwen3nb_prefix"
 _FAMILIES = ("qwen3", "qwen2", "llama")
@@ -181,18 +185,22 @@ class _LastLayer:
     def states(self, states: Tensor, rotary: Rotary, memory: _Memory, last: Tensor) -> Tensor:
         """Return the state (N, H) of token ``last`` (N,) of each text in ``states`` (N, T, H)."""
         attention = self.layer.self_attn
-        texts = torch.arange(len(states), device=states.device)
         normed = self.layer.input_layernorm(states)
         key, value = self._keys_and_values(normed, rotary)
-        last_normed = normed[texts, last].unsqueeze(1)
-        cosines = rotary.cosines[0, last].unsqueeze(1)
-        sines = rotary.sines[0, last].unsqueeze(1)
-        query = rotated(heads_of(attention, "q", last_normed), cosines, sines)
+        texts = torch.arange(len(states), device=states.device)
+        query = self._queries(normed[texts, last], rotary, last)
         attended = memory.attend(self.index, query, key, value, scale=attention.scaling, last=last)
         residual = states[texts, last] + attention.o_proj(attended.flatten(1))
         mlp_states = self.layer.mlp(self.layer.post_attention_layernorm(residual))
         result: Tensor = self.norm(residual + mlp_states)
         return result
+
+    def _queries(self, normed: Tensor, rotary: Rotary, tokens: Tensor) -> Tensor:
+        """Return queries (N, heads, 1, D) of normed states (N, H) at ``tokens`` (N,)."""
+        heads = heads_of(self.layer.self_attn, "q", normed.unsqueeze(1))
+        cosines = rotary.cosines[0, tokens].unsqueeze(1)
+        sines = rotary.sines[0, tokens].unsqueeze(1)
+        return rotated(heads, cosines, sines)
 
     def _keys_and_values(self, normed: Tensor, rotary: Rotary) -> KeysAndValues:
         """Return keys and values (N, key heads, T, D)."""
@@ -204,7 +212,7 @@ class _LastLayer:
 class PrefixModel:
     """A causal transformer without its output matrix that runs texts after a cached prefix."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: PreTrainedModel) -> None:
         """Take over a model without a head that passes `check_causal`, in evaluation mode."""
         check_causal(model.config)
         attend_with(model, ATTENTION, _attention)
@@ -232,16 +240,14 @@ class PrefixModel:
     @torch.inference_mode()
     def last_states(self, prefix: Prefix, rests: Sequence[Sequence[int]]) -> Tensor:
         """Return the state (N, H) of each text's last token; no rest may be empty."""
-        lengths = torch.tensor([len(rest) for rest in rests])
-        ids = torch.zeros(len(rests), int(lengths.max()), dtype=torch.long)
-        for row, rest in enumerate(rests):
-            ids[row, : len(rest)] = torch.tensor(rest)
-        queries = ids.numel() * int(self.model.config.num_attention_heads)
-        keys = len(prefix.ids) + ids.shape[1]
+        ids = pad_sequence([torch.tensor(rest) for rest in rests], batch_first=True)
+        texts, longest = ids.shape
+        queries = texts * longest * int(self.model.config.num_attention_heads)
+        keys = len(prefix.ids) + longest
         memory = _Memory(prefix, products=self._has_fast_products and has_room(queries, keys))
         states, rotary = self._run(ids, memory)
-        last_tokens = sent(lengths, states.device) - 1
-        return self._last_layer.states(states, rotary, memory, last_tokens)
+        last_tokens = torch.tensor([len(rest) - 1 for rest in rests])
+        return self._last_layer.states(states, rotary, memory, sent(last_tokens, states.device))
 
     def _run(self, ids: Tensor, memory: _Memory) -> tuple[Tensor, Rotary]:
         """Return states (N, T, H) before the last layer, and cosines and sines of the positions."""
@@ -255,14 +261,14 @@ class PrefixModel:
         return states, Rotary(*self.model.rotary_emb(states, positions))
 
 
-def check_causal(config: Any) -> None:
+def check_causal(config: PretrainedConfig) -> None:
     """Refuse a model whose prefix cannot be cached, with a `SpecError` that says why."""
     problem = _why_not_cached(config)
     if problem:
         raise SpecError(f"this model {problem}")
 
 
-def _why_not_cached(config: Any) -> str:
+def _why_not_cached(config: PretrainedConfig) -> str:
     """Return why the prefix of a model cannot be cached; an empty text if it can."""
     if config.model_type not in _FAMILIES:
         return f"is of type {config.model_type!r}, expected one of {', '.join(_FAMILIES)}"
@@ -286,7 +292,7 @@ def _attention(
     *,
     scaling: float | None = None,
     memory: _Memory | None = None,
-    **_: Any,
+    **_: object,
 ) -> tuple[Tensor, None]:
     """Attention as transformers calls it in each layer: (N, T, heads, D)."""
     if memory is None:

@@ -32,7 +32,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -59,6 +59,9 @@ from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
 from qwen3nb.utils.choices import check_choice
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 _LINEARS = ("auto", "onednn", "torch", "int8")
 _BLOCK = 2048  # texts that are tokenised at once on a GPU
 Rows = Sequence[Sequence[int]]
@@ -78,7 +81,7 @@ class Runner:
 
     def __init__(
         self,
-        model: Any,
+        model: PreTrainedModel,
         *,
         pooling: str,
         normalize: bool,
@@ -251,7 +254,7 @@ class Runner:
         if tokens == 1:  # oneDNN multiplies a single row in another order
             return self._pooled([*rows, *rows])[:1]
         states, layout = self._packing.states(self.model, rows)
-        return pool_packed(states, layout, how=self.pooling, normalize=self.normalize)
+        return pool_packed(states, layout, pooling=self.pooling, normalize=self.normalize)
 
     def _pooled_with_padding(self, rows: Rows) -> Tensor:
         ids, mask = pad_rows(rows, device=self.model.device)
@@ -261,7 +264,7 @@ class Runner:
                 f"its states have {states.shape[-1]} numbers per token, where config.json "
                 f"states {self._hidden} (hidden_size); such a model is not supported"
             )
-        return pool(states, mask, how=self.pooling, normalize=self.normalize)
+        return pool(states, mask, pooling=self.pooling, normalize=self.normalize)
 
 
 def _way_of(packing: Packing | None) -> str:
@@ -271,7 +274,7 @@ def _way_of(packing: Packing | None) -> str:
     return "packed" if packing.kernel is None else "varlen"
 
 
-def _with_products(packing: Packing, model: Any, *, in_int8: bool) -> Packing:
+def _with_products(packing: Packing, model: PreTrainedModel, *, in_int8: bool) -> Packing:
     """Return how a model runs packed, with the faster of two kinds of attention."""
     dtype = attention_dtype() if in_int8 else None
     if dtype is None:

@@ -15,13 +15,16 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
 
 from qwen3nb.models.batching import batches_by_tokens
 from qwen3nb.utils.hardware import available_memory
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
 
 CPU_TOKENS = 1024  # at least; more if hidden states are small
 _CPU_STATES = CPU_TOKENS * 384  # numbers of a hidden state of all tokens
@@ -194,7 +197,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     return any(message in str(error) for message in _MESSAGES)
 
 
-def tokens_per_pass(model: Any) -> int:
+def tokens_per_pass(model: PreTrainedModel) -> int:
     """Return the tokens per pass of ``model``, which is on its device."""
     if model.device.type != "cuda":
         return max(CPU_TOKENS, _CPU_STATES // int(model.config.get_text_config().hidden_size))
@@ -203,7 +206,7 @@ def tokens_per_pass(model: Any) -> int:
     return fitting_tokens(free, model.config.get_text_config(), size=model.dtype.itemsize)
 
 
-def fitting_tokens(free: int, config: Any, *, size: int) -> int:
+def fitting_tokens(free: int, config: PretrainedConfig, *, size: int) -> int:
     """Return how many tokens fit in half of ``free`` bytes: a power of two, 1,024 to 65,536.
 
     A token needs six states (input, residual, norms, output), three rows of the feed-forward

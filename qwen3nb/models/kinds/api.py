@@ -223,7 +223,8 @@ class ApiEncoder(Encoder):
                 f"{self._url}: expected JSON with data, each with index and embedding (numbers or "
                 f"base64), got {_clean(answer.text)[:80]!r}; is this an OpenAI-compatible server?"
             ) from None
-        width: int = getattr(self, "width", vectors.shape[-1])  # the first vector decides
+        first_width: int | None = getattr(self, "width", None)
+        width = first_width or vectors.shape[-1]
         has_all_indices = indices == list(range(len(texts)))
         has_shape = vectors.shape == (len(texts), width) and width > 0
         if not (has_all_indices and has_shape):

@@ -193,7 +193,7 @@ class _Adapter(CausalKind):
     def causal(self, source: Source, dtype: torch.dtype) -> Any:
         return self._merged(source, super().causal(source, _float32())).to(dtype)
 
-    def _merged(self, source: Source, model: Any) -> Any:
+    def _merged(self, source: Source, model: PreTrainedModel) -> PreTrainedModel:
         """Merge the adapter into the base in float32, a ``model`` with or without its head."""
         folder = source.own_folder
         if has_no_effect(adapter_change(folder)):
@@ -401,7 +401,7 @@ def _tensor_name(tensor: str) -> str:
     return str(tensor).removeprefix(_PREFIX).replace(".default", "")
 
 
-def _named_part(model: Any, tensors: Iterable[str]) -> Any:
+def _named_part(model: PreTrainedModel, tensors: Iterable[str]) -> PreTrainedModel:
     """Return the part of a model whose modules an adapter names: the whole, or without its head."""
     adapted_modules = {_module_of(tensor) for tensor in tensors}
     all_modules = {name for name, _ in model.named_modules()}
@@ -520,12 +520,10 @@ def _matching(folder: ModelFolder, pattern: str, names: Iterable[str]) -> list[s
 def adapter_fingerprint(folder: Path | ModelFolder) -> Fingerprint:
     """Return what identifies an adapter: its configuration and weights."""
     folder = _opened(folder)
-    # Without the path of the base during training, and with sorted sets of modules, whose order
-    # differs between processes.
     config = dict(adapter_config(folder))
-    config.pop("base_model_name_or_path", None)
+    config.pop("base_model_name_or_path", None)  # the path of the base during training
     for name in _SETS & config.keys():
-        if isinstance(config[name], list):
+        if isinstance(config[name], list):  # its order differs between processes
             config[name] = sorted(config[name], key=str)
     return {"weights": folder.weights_in(WEIGHTS).digest, "config": sha256_json(config)}
 

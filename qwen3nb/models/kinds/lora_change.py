@@ -57,15 +57,25 @@ def change_of(
     for module, sides in factors.items():
         a = sides["A"]
         b = scales[module] * sides["B"]
-        # The squared norm of B A and its projections, without computing B A (O, I).
-        squared_norm += float(np.sum((b.T @ b) * (a @ a.T)))
-        outputs = _random_directions(f"{module} outputs", len(b)) @ b
-        inputs = a @ _random_directions(f"{module} inputs", a.shape[1]).T
-        projections += np.einsum("pr,rp->p", outputs, inputs)
+        squared_norm += _squared_norm(b, a)
+        projections += _projections(module, b, a)
     if config.get("init_lora_weights") in _WITH_BASE:
         squared_norm += 1.0
     norm = math.sqrt(max(squared_norm, 0.0))
     return (norm, *projections.tolist())
+
+
+def _squared_norm(b: Matrix, a: Matrix) -> float:
+    """Return the squared Frobenius norm of B A, without computing it."""
+    return float(np.sum((b.T @ b) * (a @ a.T)))
+
+
+def _projections(module: str, b: Matrix, a: Matrix) -> Matrix:
+    """Return the projections (projections,) of B A, without computing it."""
+    outputs = _random_directions(f"{module} outputs", len(b)) @ b
+    inputs = a @ _random_directions(f"{module} inputs", a.shape[1]).T
+    projections: Matrix = np.einsum("pr,rp->p", outputs, inputs)
+    return projections
 
 
 def _random_directions(name: str, size: int) -> Matrix:

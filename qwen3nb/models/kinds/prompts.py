@@ -422,13 +422,14 @@ def read_prompts(name: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt]
 
 def _words_of(task_type: str, types: Mapping[str, dict[str, str]]) -> dict[str, str]:
     """Return the words of prompts for a type of task: a file's, else the stored ones."""
-    stored: dict[str, dict[str, str]] = tomllib.loads(_STORED.read_text(encoding="utf-8"))["types"]
-    if types != stored:
+    content = tomllib.loads(_STORED.read_text(encoding="utf-8"))
+    stored_types: dict[str, dict[str, str]] = content["types"]
+    if types != stored_types:
         from mteb.abstasks.task_metadata import TaskType
 
         for name in types:
-            check_choice("type", name, get_args(TaskType))
-    words_by_type = {**stored, **types}
+            one_of("type", name, get_args(TaskType))
+    words_by_type = {**stored_types, **types}
     return words_by_type.get(task_type) or words_by_type[_DEFAULT_TYPE]
 
 

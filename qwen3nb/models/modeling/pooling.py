@@ -64,13 +64,13 @@ POOLINGS: dict[str, Pooling] = {
 }
 
 
-def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> Tensor:
+def pool(states: Tensor, mask: Tensor, *, pooling: str, normalize: bool = False) -> Tensor:
     """Pool ``states`` (B, T, D) to float32 vectors (B, D).
 
     Args:
         states: last hidden states (B, T, D) of any float dtype.
         mask: (B, T), non-zero on real tokens. Padding may be on either side.
-        how: ``mean``; ``cls``, the first real token (Qwen3 has no CLS token);
+        pooling: ``mean``; ``cls``, the first real token (Qwen3 has no CLS token);
             ``last``, the last real token; ``weighted_mean``, the i-th real token
             weighted by i (Muennighoff 2022, SGPT).
         normalize: divide each vector by its Euclidean norm.
@@ -78,9 +78,9 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
     The inputs are not modified. Values in padding columns, even NaN, do not affect the result.
 
     Raises:
-        ValueError: an unknown ``how``, mismatched shapes, or a row without a real token.
+        ValueError: an unknown ``pooling``, mismatched shapes, or a row without a real token.
     """
-    rule = POOLINGS[check_choice("pooling", how, POOLINGS)]
+    rule = POOLINGS[one_of("pooling", pooling, POOLINGS)]
     if states.ndim != 3 or mask.shape != states.shape[:2]:
         raise ValueError(
             "expected states (B, T, D) and mask (B, T); "
@@ -102,14 +102,16 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
     return _unit(vectors) if normalize else vectors
 
 
-def pool_segments(states: Tensor, limits: Tensor, *, how: str, normalize: bool = False) -> Tensor:
+def pool_segments(
+    states: Tensor, limits: Tensor, *, pooling: str, normalize: bool = False
+) -> Tensor:
     """Pool concatenated ``states`` (T, D) of B texts to float32 vectors (B, D).
 
     Vectors equal those of `pool` up to rounding. Lengths are only read on the device, so the host
     does not wait for it. ``limits`` (B + 1) are the start of each text and the end of the last;
     texts must not be empty, which is not checked.
     """
-    rule = POOLINGS[one_of("pooling", how, POOLINGS)]
+    rule = POOLINGS[one_of("pooling", pooling, POOLINGS)]
     if rule.only is not None:
         pooled_tokens = rule.only(limits)
         vectors = states[pooled_tokens].float()

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Qwen3Model
+from transformers import PreTrainedTokenizerBase, Qwen3Model
 from transformers.utils import ModelOutput
 
 from qwen3nb.models.batching import batches_by_tokens
@@ -65,7 +65,7 @@ class Qwen3EncoderPooler(torch.nn.Module):
         return pool(
             hidden_states,
             attention_mask,
-            how=config.pooling_mode,
+            pooling=config.pooling_mode,
             normalize=config.normalize,
         )
 
@@ -135,7 +135,7 @@ class Qwen3EncoderModel(Qwen3Model):
     def encode(
         self,
         texts: str | Sequence[str],
-        tokenizer: Any,
+        tokenizer: PreTrainedTokenizerBase,
         *,
         batch_size: int = 32,
         max_length: int = 512,

@@ -80,7 +80,7 @@ class _MergedAttention(qwen3.Qwen3Attention):
         position_embeddings: tuple[Tensor, Tensor],
         attention_mask: Tensor,
         encoder_hidden_states: Tensor,
-        **_: Any,
+        **_: object,
     ) -> tuple[Tensor, None]:
         """Attend from (B, T, H) to itself and to (B, S, H); the mask is (B, 1, T, T + S)."""
 
@@ -110,11 +110,12 @@ class _Decoder(nn.Module):
     def __init__(self, config: Qwen3Config) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(
+        layers = [
             qwen3.Qwen3DecoderLayer(config, index) for index in range(config.num_hidden_layers)
-        )
-        for index, layer in enumerate(self.layers):
+        ]
+        for index, layer in enumerate(layers):
             layer.self_attn = _MergedAttention(config, index)
+        self.layers = nn.ModuleList(layers)
         self.norm = qwen3.Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.rotary_emb = qwen3.Qwen3RotaryEmbedding(config=config)
 

@@ -11,7 +11,7 @@ from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.types import SpecError, refusing
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 
 def pick_device(device: str) -> str:
@@ -47,7 +47,7 @@ def library_versions() -> dict[str, str]:
     }
 
 
-def load_tokenizer(folder: ModelFolder, config: Any) -> PreTrainedTokenizerBase:
+def load_tokenizer(folder: ModelFolder, config: PretrainedConfig) -> PreTrainedTokenizerBase:
     """Load the tokenizer in ``folder`` for the model with ``config``, without running its code.
 
     Raises:

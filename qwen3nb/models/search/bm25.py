@@ -16,6 +16,8 @@ The key is a digest of the texts in order, the parameters, the words and the ver
 libraries, so that all runs and all tasks on a corpus share an index, and no other.
 """
 
+from __future__ import annotations
+
 import hashlib
 import logging
 import math
@@ -26,7 +28,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import bm25s
 import numpy as np
@@ -50,6 +52,11 @@ from qwen3nb.models.search.words import (
 from qwen3nb.models.types import Stats
 from qwen3nb.utils import atomic_files
 from qwen3nb.utils.hardware import cores
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    from qwen3nb.models.search.mteb_rows import MtebRows
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -114,9 +121,9 @@ class BM25(Searcher):
 
     def index(
         self,
-        corpus: Any,
+        corpus: MtebRows,
         *,
-        task_metadata: Any = None,
+        task_metadata: TaskMetadata | None = None,
         hf_subset: str = "",
         words: Words | None = None,
         **_: object,
@@ -152,7 +159,7 @@ class BM25(Searcher):
 
     def search(
         self,
-        queries: Any,
+        queries: MtebRows,
         *,
         top_k: int,
         top_ranked: Mapping[str, Sequence[str]] | None = None,
@@ -412,16 +419,17 @@ class _Vocabulary(dict[str, int]):
 
 def _word_counts(block: list[str], vocabulary: _Vocabulary) -> csc_array:
     """Return how often each text has each word (n, V); Python sees each word of a block once."""
-    split = pc.ascii_split_whitespace(pa.array(block, type=pa.string()))
-    words = split.values.dictionary_encode()  # distinct words, and the place of each among them
+    words_of_texts = pc.ascii_split_whitespace(pa.array(block, type=pa.string()))
+    words = words_of_texts.values.dictionary_encode()  # distinct words, and the index of each
     distinct_words = words.dictionary.to_pylist()
     word_numbers = np.array([vocabulary[word] for word in distinct_words], dtype=np.int32)
     columns = word_numbers[words.indices.to_numpy()]
-    words_per_text = np.diff(split.offsets.to_numpy())
-    rows = np.repeat(np.arange(len(block), dtype=np.int32), words_per_text)
-    is_counted = columns >= 0
-    ones = np.ones(np.count_nonzero(is_counted), dtype=np.float32)
+    words_per_text = np.diff(words_of_texts.offsets.to_numpy())
+    text_numbers = np.arange(len(block), dtype=np.int32)
+    rows = np.repeat(text_numbers, words_per_text)
+    is_counted = columns >= 0  # neither a stop word nor a letter
     places = (rows[is_counted], columns[is_counted])
+    ones = np.ones(np.count_nonzero(is_counted), dtype=np.float32)
     shape = (len(block), max(1, len(vocabulary.stems)))
     return coo_array((ones, places), shape=shape).tocsc()  # adds the ones of a place
 

@@ -6,8 +6,10 @@ corpus; every vector still goes to the embedding cache. Scores are those of `exa
 depend on no block size.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -27,6 +29,11 @@ from qwen3nb.models.search.searcher import (
 )
 from qwen3nb.vectors.encode_file import encode_blocks
 from qwen3nb.vectors.vector_store import stored_vectors
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    from qwen3nb.models.search.mteb_rows import MtebRows
 
 
 def search_texts(
@@ -54,11 +61,12 @@ def search_texts(
     settings = dict(encoding or {})
     vectors = encoder.encode(list(queries), role="query", **settings)
     blocks = encode_blocks(encoder, documents, total=total, role="passage", **settings)
-    all_options: SearchOptions = {**search_options(encoder)}
-    if "boosts" in options:
-        all_options["device"] = None
-    all_options.update(options)
-    return search(vectors, blocks, **all_options)
+    defaults = search_options(encoder)
+    options.setdefault("cosine", defaults["cosine"])
+    options.setdefault("zeros", defaults["zeros"])
+    if "boosts" not in options:  # which need NumPy
+        options.setdefault("device", defaults["device"])
+    return search(vectors, blocks, **options)
 
 
 def search_options(encoder: Encoder) -> EncoderOptions:
@@ -77,26 +85,26 @@ class DenseSearch(Searcher):
         self.device = encoder.device
         self.stats = encoder.stats
         self._encoder = encoder
-        self._corpus: Any = ()
+        self._corpus: MtebRows = ()
 
     @property
     def mteb_model_meta(self) -> Any:
         """MTEB's description of the encoder."""
         return self._encoder.mteb_model_meta
 
-    def index(self, corpus: Any, **_: Any) -> None:
+    def index(self, corpus: MtebRows, **_: object) -> None:
         """Keep MTEB's corpus, whose texts are encoded when it is searched."""
         self._corpus = corpus
 
     def search(
         self,
-        queries: Any,
+        queries: MtebRows,
         *,
         top_k: int,
         top_ranked: Mapping[str, Sequence[str]] | None = None,
-        task_metadata: Any = None,
+        task_metadata: TaskMetadata | None = None,
         encode_kwargs: Mapping[str, Any] | None = None,
-        **_: Any,
+        **_: object,
     ) -> Run:
         """Score the ``top_k`` best documents per query, of all or of those in ``top_ranked``.
 

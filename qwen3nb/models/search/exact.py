@@ -220,7 +220,7 @@ def _prepared(
         raise ValueError(
             f"expected {kind} vectors of shape (N, {dimension or 'D'}); got {array.shape}"
         )
-    is_finite: NDArray[np.bool_] = np.isfinite(array).all(axis=1)
+    is_finite = np.isfinite(array).all(axis=1)
     _refuse_rows(~is_finite, f"the vector of {kind} {{}} is not finite", first)
     if not cosine:
         return _Operand(array, array, device)
@@ -233,7 +233,7 @@ def _prepared(
     return _Operand(unit_vectors.astype(np.float32), unit_vectors, device)
 
 
-def _refuse_rows(is_wrong: NDArray[np.bool_], message: str, first: int) -> None:
+def _refuse_rows(is_wrong: NDArray[np.bool_] | np.bool_, message: str, first: int) -> None:
     """Raise ``message`` with the position of the first wrong row, if there is one."""
     if is_wrong.any():
         row = int(np.flatnonzero(is_wrong)[0])

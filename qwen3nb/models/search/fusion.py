@@ -7,9 +7,11 @@ References:
     Cormack, Clarke and Buettcher 2009 (reciprocal rank fusion, k = 60).
 """
 
-from collections import Counter
+from __future__ import annotations
+
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.encoders.base import Encoder
@@ -17,6 +19,9 @@ from qwen3nb.models.kinds.source import Source, mteb_meta
 from qwen3nb.models.search.dense import as_searcher
 from qwen3nb.models.search.searcher import Run, Searcher
 from qwen3nb.models.types import Stats
+
+if TYPE_CHECKING:
+    from qwen3nb.models.search.mteb_rows import MtebRows
 
 FUSION = 60
 _DEEPER = 2  # each part searches this much deeper, because fusion can lift lower-ranked documents
@@ -28,14 +33,13 @@ def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[st
     >>> fuse([{"q": {"a": 2.0, "b": 1.0}}, {"q": {"b": 9.0}}])["q"]["b"] == 1 / 62 + 1 / 61
     True
     """
-    fused: dict[str, dict[str, float]] = {}
+    sums: dict[str, dict[str, float]] = {}
     for run in runs:
         for query, scores in run.items():
-            fused_scores = fused.setdefault(query, {})
+            query_sums = sums.setdefault(query, defaultdict(float))
             for rank, document in enumerate(rank_documents(scores), start=1):
-                earlier = fused_scores.get(document, 0.0)
-                fused_scores[document] = earlier + 1 / (FUSION + rank)
-    return fused
+                query_sums[document] += 1 / (FUSION + rank)
+    return {query: dict(query_sums) for query, query_sums in sums.items()}
 
 
 class Fusion(Searcher):
@@ -72,12 +76,12 @@ class Fusion(Searcher):
             total.update(vars(part.stats))
         return Stats(**total)
 
-    def index(self, corpus: Any, **options: Any) -> None:
+    def index(self, corpus: MtebRows, **options: Any) -> None:
         """Index MTEB's corpus with every part."""
         for part in self._searchers:
             part.index(corpus, **options)
 
-    def search(self, queries: Any, *, top_k: int, **options: Any) -> Run:
+    def search(self, queries: MtebRows, *, top_k: int, **options: Any) -> Run:
         """Return the ``top_k`` best documents per query by the sum of reciprocal ranks."""
         runs = []
         for part, searcher in zip(self._parts, self._searchers, strict=True):

@@ -11,7 +11,7 @@ import copy
 import importlib.metadata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.gate.declared import PYLATE, SETTINGS
@@ -23,6 +23,11 @@ from qwen3nb.models.modeling import runtime
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.search.searcher import PairSearcher, Run
 from qwen3nb.models.types import CheckpointError, SpecError, Stats, refusing, torch_dtype
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    from qwen3nb.models.search.mteb_rows import MtebRows
 
 ENCODING = 1  # increase when scores change for the same model: part of every identity
 _ADDED = 8  # tokens that a tokenizer may add to a text
@@ -60,7 +65,7 @@ class LibrarySearcher(PairSearcher):
                 f"{source.label} is compared by {self.similarity!r} ({SETTINGS}); supported are: "
                 f"{', '.join(self.similarities)}"
             )
-        self._task: Any = None  # MTEB's description of the task that is searched
+        self._task: TaskMetadata | None = None  # MTEB's description of the task that is searched
         release = importlib.metadata.version("sentence-transformers").split(".")[0]
         settings = {
             "encoding": ENCODING,
@@ -85,7 +90,14 @@ class LibrarySearcher(PairSearcher):
         other.stats = Stats()
         return other
 
-    def search(self, queries: Any, *, top_k: int, task_metadata: Any = None, **options: Any) -> Run:
+    def search(
+        self,
+        queries: MtebRows,
+        *,
+        top_k: int,
+        task_metadata: TaskMetadata | None = None,
+        **options: Any,
+    ) -> Run:
         """Score the ``top_k`` best documents per query, with the prompts of the task."""
         self._task = task_metadata
         try:

@@ -4,14 +4,23 @@ A search model gets the rows themselves, where a document may have a title, a qu
 an instruction, and a query may be a conversation.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    Row: TypeAlias = Mapping[str, Any]  # of a corpus, or of queries
+    MtebRows: TypeAlias = Sequence[Row] | Dataset
 
 ENGLISH = "eng"
 _BATCH = 1000  # rows
 
 
-def joined_document(row: Mapping[str, Any]) -> str:
+def joined_document(row: Row) -> str:
     """Return the title, if there is one, and the text.
 
     >>> joined_document({"id": "d", "title": "list.sort", "text": "Sort in place."})
@@ -20,7 +29,7 @@ def joined_document(row: Mapping[str, Any]) -> str:
     return f"{row.get('title') or ''} {row['text']}".strip()
 
 
-def joined_documents(corpus: Any) -> Iterator[str]:
+def joined_documents(corpus: MtebRows) -> Iterator[str]:
     """Yield `joined_document` of each row of a data set or a list of rows.
 
     >>> list(joined_documents([{"id": "a", "text": " In place."}]))
@@ -38,7 +47,7 @@ def joined_documents(corpus: Any) -> Iterator[str]:
             yield joined_document({"title": title, "text": text})
 
 
-def document_ids(corpus: Any, positions: Sequence[int]) -> list[str]:
+def document_ids(corpus: MtebRows, positions: Sequence[int]) -> list[str]:
     """Return the ids of the rows at ``positions`` of a data set or a list of rows.
 
     >>> document_ids([{"id": "a", "text": ""}, {"id": "b", "text": ""}], [1])
@@ -50,7 +59,7 @@ def document_ids(corpus: Any, positions: Sequence[int]) -> list[str]:
     return [str(name) for batch in named.iter(_BATCH) for name in batch["id"]]
 
 
-def joined_query(row: Mapping[str, Any]) -> str:
+def joined_query(row: Row) -> str:
     """Return the text of a query: its turns joined by a semicolon and a blank.
 
     An instruction follows a text and precedes a conversation.
@@ -71,7 +80,7 @@ def joined_query(row: Mapping[str, Any]) -> str:
     return "; ".join(turns if instruction is None else [f"{instruction} {turns[0]}", *turns[1:]])
 
 
-def task_languages(task_metadata: Any, subset: str) -> set[str]:
+def task_languages(task_metadata: TaskMetadata, subset: str) -> set[str]:
     """Return the three-letter codes of the languages of a task's subset."""
     spoken = task_metadata.eval_langs
     if isinstance(spoken, dict):

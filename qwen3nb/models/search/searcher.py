@@ -35,6 +35,7 @@ from qwen3nb.models.types import Identified, Stats
 from qwen3nb.utils.progress import tqdm
 
 if TYPE_CHECKING:
+    from qwen3nb.models.search.mteb_rows import MtebRows
     from qwen3nb.models.search.words import Words
 
 Run = dict[str, dict[str, float]]
@@ -85,11 +86,11 @@ class Searcher(Identified, ABC):
         return self.source.kind.only_searches
 
     @abstractmethod
-    def index(self, corpus: Any, **options: Any) -> None:
+    def index(self, corpus: MtebRows, **options: Any) -> None:
         """Take MTEB's corpus: rows with ``id``, ``text`` and optionally ``title``."""
 
     @abstractmethod
-    def search(self, queries: Any, *, top_k: int, **options: Any) -> Run:
+    def search(self, queries: MtebRows, *, top_k: int, **options: Any) -> Run:
         """Score the ``top_k`` best documents per query, of all or of those in ``top_ranked``."""
 
     def rank(self, texts: SearchTexts, *, k: int) -> Iterator[Ranking]:
@@ -180,7 +181,7 @@ class PairSearcher(Searcher):
         self.source = source
         self.settings = dict(settings)
         self.stats = Stats()
-        self._corpus: Any = ()  # the rows that are searched; see `index`
+        self._corpus: MtebRows = ()  # the rows that are searched; see `index`
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.label}: identity {self.identity[:8]}>"
@@ -196,17 +197,17 @@ class PairSearcher(Searcher):
         Minus infinity is the score of a document that is not found.
         """
 
-    def index(self, corpus: Any, **_: Any) -> None:
+    def index(self, corpus: MtebRows, **_: object) -> None:
         """Keep MTEB's corpus, whose texts are scored when it is searched."""
         self._corpus = corpus
 
     def search(
         self,
-        queries: Any,
+        queries: MtebRows,
         *,
         top_k: int,
         top_ranked: Mapping[str, Sequence[str]] | None = None,
-        **_: Any,
+        **_: object,
     ) -> Run:
         """Score the ``top_k`` best documents per query, of all or of those in ``top_ranked``.
 
@@ -334,29 +335,29 @@ def distinct_candidates(
     return {query: list(dict.fromkeys(top_ranked.get(query, ()))) for query in queries}
 
 
-def candidate_texts(corpus: Any, candidates: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def candidate_texts(corpus: MtebRows, candidates: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Return the texts of candidates in MTEB's corpus, by id.
 
     Raises:
         ValueError: one of them is not in the corpus.
     """
-    wanted: set[str] = set().union(*candidates.values())
+    candidate_ids: set[str] = set().union(*candidates.values())
     ids = document_ids(corpus, range(len(corpus)))
     texts = {}
-    for name, text in zip(ids, joined_documents(corpus), strict=True):
-        if name in wanted:
-            texts[name] = text
-    check_candidates(wanted, texts)
+    for document_id, text in zip(ids, joined_documents(corpus), strict=True):
+        if document_id in candidate_ids:
+            texts[document_id] = text
+    check_candidates(candidate_ids, texts)
     return texts
 
 
-def check_candidates(wanted: set[str], present: Mapping[str, object]) -> None:
+def check_candidates(candidates: set[str], corpus: Mapping[str, object]) -> None:
     """Raise ValueError if a candidate is not in the corpus; names the first."""
-    absent = sorted(wanted - present.keys())
-    if absent:
+    missing_ids = sorted(candidates - corpus.keys())
+    if missing_ids:
         raise ValueError(
-            f"candidate {absent[0]!r} is not in the corpus ({len(absent)} in total); are the "
-            "candidates those of this corpus?"
+            f"candidate {missing_ids[0]!r} is not in the corpus ({len(missing_ids)} in total); are "
+            "the candidates those of this corpus?"
         )
 
 
@@ -365,7 +366,7 @@ def document_rows(texts: SearchTexts) -> list[dict[str, str]]:
     return [{"id": name, "text": text} for name, text in texts.documents.items()]
 
 
-def named_hits(hits: Hits, queries: Sequence[str], corpus: Any) -> Run:
+def named_hits(hits: Hits, queries: Sequence[str], corpus: MtebRows) -> Run:
     """Return hits as a run, reading the ids of those documents alone from MTEB's corpus."""
     rows = np.unique(hits.ids[hits.ids >= 0]).tolist()
     return hits.run(queries, dict(zip(rows, document_ids(corpus, rows), strict=True)))

@@ -98,7 +98,7 @@ def test_the_encoder_of_a_real_training(fixtures):
                 for how in POOLINGS:
                     # Its own left-padded cls, last and weighted mean are wrong; right is right.
                     pooled = expected.get_tensor(f"right.pooled.{how}")
-                    ours = pool(states, mask, how=how, normalize=True)
+                    ours = pool(states, mask, pooling=how, normalize=True)
                     assert_close(ours, pooled)
 
 
