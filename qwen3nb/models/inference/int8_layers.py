@@ -130,12 +130,15 @@ class _Coder(nn.Module):
         half_ranges = ((states.highest - states.lowest) / 2).clamp_min(_TINY)
         # SmoothQuant: a channel's range is shared out between its states and its weights.
         relative_steps = half_ranges**_SHARE / largest_weights ** (1 - _SHARE)
-        widest = (half_ranges / relative_steps).max()
-        self.steps = relative_steps * widest / LARGEST
-        zeros = ((states.lowest + states.highest) / 2 / self.steps).round()
-        self._middles = zeros * self.steps
+        # The channel that needs most steps gets 127 on either side of its middle.
+        most_steps = (half_ranges / relative_steps).max()
+        self.steps = relative_steps * most_steps / LARGEST
+        middles = (states.lowest + states.highest) / 2
+        whole_middles = (middles / self.steps).round()
+        self._middles = whole_middles * self.steps
+        # A code is state * factor + shift, rounded as `_rounded` says.
         self._factor = 1 / self.steps
-        self._shift = _WHOLE + OFFSET - zeros
+        self._shift = _WHOLE + OFFSET - whole_middles
 
     def forward(self, states: Tensor) -> Tensor:
         return _rounded(torch.addcmul(self._shift, states, self._factor))
@@ -207,22 +210,29 @@ class _Int8Layer(nn.Module):
         self.attention_coder = _Coder(
             (attention.query, attention.key, attention.value), ranges[attention.query]
         )
-        self.inner_coder = _Coder([inner], ranges[inner])
         step, middle = _step_and_middle(ranges[mixing.dense])
         self.projections = self._projections(attention, step, middle)
         mixing_weight = mixing.dense.weight
         mixing_bias = mixing.dense.bias + mixing_weight.sum(1) * middle
         self.mixing = FixedLinear(mixing_weight * step, mixing_bias)
         self.attention_norm = mixing.LayerNorm
-        self.output_norm = layer.output.LayerNorm
-        largest = ranges[outer].highest
-        widest_first = largest.argsort(descending=True, stable=True)
-        outliers = max(16, len(largest) // _OUTLIERS // 16 * 16)  # a multiple of 16
-        add_part = partial(self._add_part, inner, outer, largest=largest, activation=activation)
+        self.inner_coder = _Coder([inner], ranges[inner])
         self.inner_parts = nn.ModuleList()
         self.outer_parts = nn.ModuleList()
-        add_part(widest_first[:outliers], bias=outer.bias)
-        add_part(widest_first[outliers:], bias=None)
+        self._add_feed_forward(inner, outer, ranges[outer].highest, activation)
+        self.output_norm = layer.output.LayerNorm
+
+    def _add_feed_forward(
+        self, inner: nn.Linear, outer: nn.Linear, highest: Tensor, activation: OneDnnActivation
+    ) -> None:
+        """Add products for the inner channels with the highest states, and for the others."""
+        widest_first = highest.argsort(descending=True, stable=True)
+        count = len(highest) // _OUTLIERS
+        count = max(16, count // 16 * 16)  # what oneDNN multiplies at once
+        outliers, others = widest_first[:count], widest_first[count:]
+        add_part = partial(self._add_part, inner, outer, highest=highest, activation=activation)
+        add_part(outliers, bias=outer.bias)
+        add_part(others, bias=None)
 
     def _projections(self, attention: Any, step: float, middle: float) -> nn.ModuleList:
         """Return what gives queries, keys and values from codes.
@@ -231,11 +241,14 @@ class _Int8Layer(nn.Module):
         queries in powers of 2. A bias of keys would add the same to all scores of a query.
         """
         query, key, value = attention.query, attention.key, attention.value
-        scale = attention.scaling / _LN2
-        output = OUTPUT_OF_STATES._replace(dtype=attention_dtype() or torch.float32)
         coder = self.attention_coder
+        output = OUTPUT_OF_STATES._replace(dtype=attention_dtype() or torch.float32)
+        # Scores are exponents of 2.
+        scale = attention.scaling / _LN2
         queries = coder.linear(query.weight * scale, query.bias * scale, output)
+        # A bias of keys would add the same to all scores of a query.
         keys = FixedLinear(key.weight * coder.steps, None, output=output)
+        # Values are in the units of the codes of their mixture.
         values = coder.linear(value.weight / step, (value.bias - middle) / step, output)
         return nn.ModuleList([queries, keys, values])
 
@@ -245,13 +258,13 @@ class _Int8Layer(nn.Module):
         outer: nn.Linear,
         channels: Tensor,
         *,
-        largest: Tensor,
+        highest: Tensor,
         activation: OneDnnActivation,
         bias: Tensor | None,
     ) -> None:
-        """Add the two products of some inner channels, with the range of the largest of them."""
-        highest = float(largest[channels].max()) * _MARGIN
-        step = (highest - _LEAST) / 255
+        """Add the two products of some inner channels, with the range of the highest of them."""
+        end_of_range = float(highest[channels].max()) * _MARGIN
+        step = (end_of_range - _LEAST) / 255
         zero = round(-_LEAST / step)
         output = Output(step, zero, torch.uint8, activation.name, [], activation.algorithm)
         inner_part = self.inner_coder.linear(inner.weight[channels], inner.bias[channels], output)
@@ -268,8 +281,9 @@ class _Int8Layer(nn.Module):
             projected = projection(codes).unflatten(1, (-1, self._head_size))
             heads.append(projected.transpose(0, 1)[None])
         query, key, value = heads
-        attended = packing.attend(query, key, value, scale=_LN2)
-        attended_codes = _rounded(attended[0].flatten(1).float().add_(_WHOLE + OFFSET))
+        attended = packing.attend(query, key, value, scale=_LN2)[0].flatten(1)
+        # They are in the units of codes already.
+        attended_codes = _rounded(attended.float().add_(_WHOLE + OFFSET))
         residual = self.attention_norm(self.mixing(attended_codes, add_to=residual))
         codes = self.inner_coder(residual)
         for inner, outer in zip(self.inner_parts, self.outer_parts, strict=True):

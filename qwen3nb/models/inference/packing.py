@@ -134,7 +134,7 @@ class Packing:
     """How a model runs packed."""
 
     causal: bool  # whether its attention is causal
-    first: int = 0  # the position of a text's first token
+    first_position: int = 0  # of a text's first token
     kernel: Kernel | None = None  # see `PackedLayout`
     products: bool = False  # whether attention runs as matrix products
     dtype: torch.dtype | None = None  # see `PackedLayout`
@@ -149,18 +149,18 @@ class Packing:
         lengths = torch.tensor([len(row) for row in rows])
         ends = lengths.cumsum(0)
         starts = ends - lengths
-        limits = torch.cat([starts, ends[-1:]]).int()
         layout = PackedLayout(
             _groups(lengths.tolist()),
             causal=self.causal,
-            limits=sent(limits, model.device),
+            limits=sent(torch.cat([starts, ends[-1:]]).int(), model.device),
             kernel=self.kernel,
             buckets=self._buckets(model, lengths.tolist()),
             dtype=self.dtype,
         )
         ids = torch.tensor([list(chain.from_iterable(rows))])
+        # Positions begin anew with each text.
         text_start_of_token = starts.repeat_interleave(lengths)
-        positions = torch.arange(ids.shape[1]) - text_start_of_token + self.first
+        positions = torch.arange(ids.shape[1]) - text_start_of_token + self.first_position
         output = model(
             input_ids=sent(ids, model.device),
             position_ids=sent(positions.unsqueeze(0), model.device),
@@ -203,7 +203,7 @@ def packing_of(model: PreTrainedModel, *, kernel: Kernel | None = None) -> Packi
     first_position = 0
     if family == _AFTER_PADDING:
         first_position = config.pad_token_id + 1
-    return Packing(causal=False, first=first_position, kernel=kernel)
+    return Packing(causal=False, first_position=first_position, kernel=kernel)
 
 
 def prepare(model: PreTrainedModel) -> None:

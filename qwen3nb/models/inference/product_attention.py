@@ -242,17 +242,18 @@ def attend_after(
 
 
 def _product(
-    left: Tensor, right: Tensor, *, out: Tensor, scale: float = 1.0, add: bool = False
+    first: Tensor, second: Tensor, *, out: Tensor, scale: float = 1.0, add: bool = False
 ) -> Tensor:
-    """Write ``scale * left @ right`` to ``out`` (B, R, L), and return it; ``add`` adds it there."""
-    old_share = float(add)
-    # PyTorch itself calls oneDNN for other dtypes.
-    multiply = _onednn_product() if out.dtype == torch.float32 else None
+    """Write ``scale * first @ second`` to ``out`` (B, R, L), and return it; ``add`` adds it."""
+    multiply = None
+    if out.dtype == torch.float32:  # PyTorch itself calls oneDNN for other dtypes
+        multiply = _onednn_product()
+    share_of_out = float(add)
     if multiply is None:
-        return torch.baddbmm(out, left, right, beta=old_share, alpha=scale, out=out)
-    references = [byref(c_void_p(tensor._cdata)) for tensor in (left, right, out)]
+        return torch.baddbmm(out, first, second, beta=share_of_out, alpha=scale, out=out)
+    references = [byref(c_void_p(tensor._cdata)) for tensor in (first, second, out)]
     with record_function("bmm"):  # as a profiler knows the product, which is not an operator
-        multiply(*references, old_share, scale)
+        multiply(*references, share_of_out, scale)
     return out
 
 
@@ -286,7 +287,7 @@ def _turn_into_weights(
         write_scores: writes the scores, multiplied by what it is given.
         scale: multiplied with the scores.
     """
-    write_scores(scale * log2(e))
+    write_scores(scale * log2(e))  # 2 ** (score * log2(e)) is e ** score
     _raise_2_to(scores.view(-1))
     sums = scores.sum(-1, keepdim=True)
     smallest, largest = map(float, sums.aminmax())
@@ -298,7 +299,7 @@ def _turn_into_weights(
     write_scores(scale)
     torch.softmax(scores, -1, out=scores)
     torch.where(is_usable, powers, scores, out=scores)
-    return sums.where(is_usable, 1)
+    return sums.where(is_usable, 1)  # a softmax is divided already
 
 
 def _raise_2_to(exponents: Tensor) -> None:

@@ -449,19 +449,18 @@ def _index_scores(files: Sequence[Path], words: int, *, k1: float, b: float) -> 
     texts = np.empty(entries, dtype=np.int32)
     next_places = word_starts[:-1].copy()
     first_text = 0
-    for block in map(load_npz, files):
-        texts_per_word = np.diff(block.indptr)
+    for counts in map(load_npz, files):  # of each word (column) in each text (row) of a block
+        texts_per_word = np.diff(counts.indptr)
         block_words = len(texts_per_word)  # the vocabulary grows from block to block
         starts = next_places[:block_words]
-        shifts = np.repeat(starts - block.indptr[:-1], texts_per_word)
-        places = np.arange(block.nnz) + shifts
-        block_texts = block.indices + first_text
-        counts = block.data
+        shifts = np.repeat(starts - counts.indptr[:-1], texts_per_word)
+        places = np.arange(counts.nnz) + shifts
+        block_texts = counts.indices + first_text
         texts[places] = block_texts
-        term_weights = counts / (length_norms[block_texts] + counts)
+        term_weights = counts.data / (length_norms[block_texts] + counts.data)
         scores[places] = np.repeat(idf[:block_words], texts_per_word) * term_weights
         next_places[:block_words] += texts_per_word
-        first_text += block.shape[0]
+        first_text += counts.shape[0]
     return {"data": scores, "indices": texts, "indptr": word_starts, "num_docs": len(lengths)}
 
 

@@ -258,6 +258,7 @@ def _screening_error(queries: Floats, documents: Floats, boosts: Doubles | None)
         raise ValueError(f"vectors of length {longest:.3g} are too long to compare in float32")
     if boosts is not None:
         largest_scores = largest_scores * max(boosts.max(), 1 / boosts.min())
+    # A sum of D products has D roundings of 2^-24 at most; twice, and a few of single numbers.
     dimensions = queries.shape[1]
     roundings = 2.1 * dimensions + 24
     bound: Doubles = roundings * 2.0**-24 * largest_scores
@@ -293,7 +294,7 @@ def _product(
     return boosted(scores, boosts[pairs.documents]).astype(np.float32)
 
 
-def _rank_keys(rows: Ids, scores: Floats) -> NDArray[np.uint64]:
+def _sort_keys(rows: Ids, scores: Floats) -> NDArray[np.uint64]:
     """Return integers that sort like the rows, then like the scores from high to low.
 
     The bits of a positive float sort as it does, those of a negative one the other way round.
@@ -326,7 +327,8 @@ class BestDocuments:
         rows = np.concatenate([self.rows, rows])
         ids = np.concatenate([self.ids, ids])
         scores = np.concatenate([self.scores, scores])
-        order = np.argsort(_rank_keys(rows, scores), kind="stable")  # equal ones stay in order
+        # By row, then from high to low; equal ones stay in order.
+        order = np.argsort(_sort_keys(rows, scores), kind="stable")
         rows, ids, scores = rows[order], ids[order], scores[order]
         ranks = _ranks_in_row(rows)
         is_kth = ranks == self._k - 1
@@ -421,12 +423,14 @@ def _candidates_by_numpy(
     is_candidate = scores >= floor[:, None]
     has_many = np.count_nonzero(is_candidate, axis=1) > k  # in few blocks but the first
     if has_many.any():
+        # Those below the k-th best of the block by more than the error are not among the best.
         many_scores = scores[has_many]
         from_end = len(documents) - k
         kth_best = np.partition(many_scores, from_end, axis=1)[:, from_end]
         higher_floor = np.maximum(floor[has_many], kth_best - error[has_many])
         is_candidate[has_many] = many_scores >= higher_floor[:, None]
-    return Pairs(*np.nonzero(is_candidate))
+    query_rows, document_rows = np.nonzero(is_candidate)
+    return Pairs(query_rows, document_rows)
 
 
 def _candidates_by_torch(

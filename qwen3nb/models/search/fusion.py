@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from qwen3nb.models.search.mteb_rows import MtebRows
 
 FUSION = 60
-_DEEPER = 2  # each part searches this much deeper, because fusion can lift lower-ranked documents
+_DEPTH_FACTOR = (
+    2  # each part searches this much deeper, because fusion can lift lower-ranked documents
+)
 
 
 def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
@@ -53,7 +55,7 @@ class Fusion(Searcher):
         self.settings: dict[str, Any] = {
             "model": {"kind": "fusion"},
             "k": FUSION,
-            "depth": _DEEPER,
+            "depth": _DEPTH_FACTOR,
             "of": [part.settings for part in self._parts],
         }
         self._searchers = [as_searcher(part) for part in self._parts]
@@ -85,7 +87,7 @@ class Fusion(Searcher):
         """Return the ``top_k`` best documents per query by the sum of reciprocal ranks."""
         runs = []
         for part, searcher in zip(self._parts, self._searchers, strict=True):
-            run = searcher.search(queries, top_k=_DEEPER * top_k, **options)
+            run = searcher.search(queries, top_k=_DEPTH_FACTOR * top_k, **options)
             for scores in run.values():
                 if not scores:
                     self.nothing[part.label] += 1
