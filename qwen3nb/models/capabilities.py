@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from typing_extensions import TypeIs
 
 from qwen3nb.models.kinds.source import Source
-from qwen3nb.models.types import Stats
+from qwen3nb.models.types import Settings, Stats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +50,7 @@ class LoadedModel(Protocol):
     """A loaded model: it has a name, and an identity that its results depend on."""
 
     label: str  # a name that is safe in file names and tables
-    settings: dict[str, Any]  # everything that its results depend on, as JSON
+    settings: Settings  # everything that its results depend on, as JSON
     source: Source  # where it comes from
 
     @property

@@ -59,6 +59,7 @@ from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.imports import load_library
 
 if TYPE_CHECKING:
+    from mteb.models.model_meta import ModelMeta
     from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
@@ -412,7 +413,7 @@ class Reranker(Identified):
         return self.score_pairs(pairs).log_odds
 
     @property
-    def mteb_model_meta(self) -> Any:
+    def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description, with a name and revision unique to this reranker."""
         return mteb_meta(self, dimension=None, kinds=["cross-encoder"])
 

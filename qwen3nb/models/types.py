@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-Settings = dict[str, Any]  # everything that results depend on, as JSON
+JsonObject: TypeAlias = Mapping[str, Any]  # the content of a file
+Settings: TypeAlias = dict[str, Any]  # everything that results depend on, as JSON
 Vectors: TypeAlias = "NDArray[np.float32]"
 # dtypes a model can run in; ``int8``: linear layers in 8 bits, the rest in float32
 DTYPES = ("float32", "bfloat16", "float16", "int8")
@@ -31,7 +32,7 @@ INSTRUCTION = "Given a web search query, retrieve relevant passages that answer 
 class Identified:
     """A model whose results depend on its ``settings`` alone, which are JSON."""
 
-    settings: dict[str, Any]
+    settings: Settings
 
     @property
     def identity(self) -> str:

@@ -44,6 +44,7 @@ from qwen3nb.utils.progress import tqdm
 from qwen3nb.vectors.cache import EmbeddingCache, text_key
 
 if TYPE_CHECKING:
+    from mteb.models.model_meta import ModelMeta
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -491,7 +492,7 @@ class Encoder(Identified, ABC):
         return SentenceTransformerModelCardData()
 
     @property
-    def mteb_model_meta(self) -> Any:
+    def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description, with a name and revision unique to this encoder."""
         return mteb_meta(
             self, dimension=self.dimension, kinds=["dense"], similarity=self.similarity_name

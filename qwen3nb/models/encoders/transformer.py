@@ -5,8 +5,10 @@ is extracted in memory); causal language models, causal or made bidirectional, w
 without a LoRA adapter; and the encoders of other encoder-decoders such as T5Gemma 2.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.padding import LONGEST, UNPADDED, check_repeatable, depends_on_padding
@@ -18,6 +20,9 @@ from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import SpecError, Vectors, refusing, torch_dtype
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 MAX_LENGTH = 512
 
@@ -73,7 +78,7 @@ class TransformerEncoder(Encoder):
             settings.update(UNPADDED)
         super().__init__(source, options, settings=settings)
 
-    def _load_model(self, source: Source, options: ModelOptions) -> Any:
+    def _load_model(self, source: Source, options: ModelOptions) -> PreTrainedModel:
         """Return the transformer on its device, and set its tokenizer."""
         option_name = f"{source.label}: max_length"
         dtype = torch_dtype(options.dtype)

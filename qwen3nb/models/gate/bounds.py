@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.models.types import CheckpointError
+from qwen3nb.models.types import CheckpointError, JsonObject
 
 _Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
@@ -79,7 +79,7 @@ _FREE = {"id2label", "label2id", "prompts", "task_specific_params"}  # keys chos
 
 
 def check_bounds(
-    fields: Mapping[str, Any], file: Path, *, path: str = "", free: tuple[str, ...] = ()
+    fields: JsonObject, file: Path, *, path: str = "", free: tuple[str, ...] = ()
 ) -> None:
     """Check the content of a JSON file, at every level.
 

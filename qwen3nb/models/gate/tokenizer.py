@@ -7,13 +7,13 @@ were never trained. Malformed files are refused by the libraries themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.bounds import check_bounds
+from qwen3nb.models.types import JsonObject
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -97,7 +97,7 @@ def _has_file(folder: ModelFolder, pattern: str) -> bool:
     return any(folder.path.glob(pattern))
 
 
-def _unread(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _unread(settings: JsonObject) -> tuple[str, ...]:
     """Return the settings that no library reads: auto_map, where the class is a known one."""
     import transformers
 
@@ -107,7 +107,7 @@ def _unread(settings: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def _special_tokens(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _special_tokens(settings: JsonObject) -> dict[str, Any]:
     """Return the special tokens in a tokenizer's settings, by role."""
     tokens = {}
     for role in _ROLES:

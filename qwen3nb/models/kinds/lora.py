@@ -38,7 +38,7 @@ from qwen3nb.models.kinds.source import Fingerprint, Source, StoredSettings, fin
 from qwen3nb.models.kinds.transformer import CausalKind, has_head
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.options import ModelOptions
-from qwen3nb.models.types import INSTRUCTION, SpecError, refusing
+from qwen3nb.models.types import INSTRUCTION, JsonObject, SpecError, refusing
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.schema import field_problem
 
@@ -134,7 +134,7 @@ class _Adapter(CausalKind):
         else:
             self._check_adapter(source, self.check_states(source))
 
-    def check_causal(self, source: Source) -> Any:
+    def check_causal(self, source: Source) -> PreTrainedModel:
         model = super().check_causal(source)
         self._check_adapter(source, model)
         return model
@@ -181,7 +181,7 @@ class _Adapter(CausalKind):
             options = replace(options, append_eos=True)
         return super().load(source, options)
 
-    def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
+    def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> PreTrainedModel:
         if has_head(source.model_folder):
             model = self.causal(source, dtype).base_model
         else:
@@ -190,7 +190,7 @@ class _Adapter(CausalKind):
             model.config.is_causal = False
         return model
 
-    def causal(self, source: Source, dtype: torch.dtype) -> Any:
+    def causal(self, source: Source, dtype: torch.dtype) -> PreTrainedModel:
         return self._merged(source, super().causal(source, _float32())).to(dtype)
 
     def _merged(self, source: Source, model: PreTrainedModel) -> PreTrainedModel:
@@ -293,7 +293,7 @@ def adapter_change(folder: Path | ModelFolder) -> tuple[float, ...]:
 
 
 def _scales(
-    folder: ModelFolder, config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
+    folder: ModelFolder, config: JsonObject, tensors: Mapping[str, torch.Tensor]
 ) -> dict[str, float]:
     """Return what the product of a module's factors is multiplied with: alpha / rank."""
     ranks = {}
@@ -438,7 +438,7 @@ def _lora_options(folder: ModelFolder, modules: Sequence[str]) -> dict[str, Any]
 
 
 def _targets(
-    folder: ModelFolder, config: Mapping[str, Any], modules: Sequence[str]
+    folder: ModelFolder, config: JsonObject, modules: Sequence[str]
 ) -> tuple[str | Sequence[str], bool]:
     """Return the target modules, and whether PEFT ties weights."""
     targets = config.get("target_modules") or []
@@ -534,7 +534,7 @@ def _opened(folder: Path | ModelFolder) -> ModelFolder:
     return ModelFolder(folder)
 
 
-def adapter_config(folder: ModelFolder) -> dict[str, Any]:
+def adapter_config(folder: ModelFolder) -> JsonObject:
     """Return the content of ``adapter_config.json``.
 
     Raises:
@@ -568,7 +568,7 @@ def _check_is_adapter(folder: ModelFolder) -> None:
         raise SpecError(f"{folder}: no {WEIGHTS}{_other_weights(folder)}")
 
 
-def _check_plain(folder: ModelFolder, config: Mapping[str, Any], name: str) -> None:
+def _check_plain(folder: ModelFolder, config: JsonObject, name: str) -> None:
     """Refuse a value of a field that plain LoRA does not have."""
     supported_values = _PLAIN[name]
     value = config.get(name)

@@ -13,9 +13,11 @@ import math
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+
+from qwen3nb.models.types import JsonObject
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +33,7 @@ _WITH_BASE = ("olora", "pissa")
 
 
 def change_of(
-    tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any], scales: Mapping[str, float]
+    tensors: Mapping[str, torch.Tensor], config: JsonObject, scales: Mapping[str, float]
 ) -> tuple[float, ...]:
     """Return the Frobenius norm of an adapter's change, and its projections.
 

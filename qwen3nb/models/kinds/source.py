@@ -25,6 +25,8 @@ from qwen3nb.utils.schema import FileName, choice, read_toml
 
 if TYPE_CHECKING:
     import torch
+    from mteb.models.model_meta import ModelMeta
+    from transformers import PreTrainedModel
 
 Fingerprint: TypeAlias = dict[str, Any]  # what identifies a model's content, as JSON
 Registry: TypeAlias = Mapping[str, Mapping[str, Any]]  # entries by name
@@ -120,7 +122,9 @@ class Kind:
         """Return the pooling, normalisation and maximum length stored with the model."""
         return {}
 
-    def model(self, source: Source, dtype: torch.dtype, *, bidirectional: bool = False) -> Any:
+    def model(
+        self, source: Source, dtype: torch.dtype, *, bidirectional: bool = False
+    ) -> PreTrainedModel:
         """Load the transformer whose states are pooled, without a head.
 
         Raises:
@@ -129,7 +133,7 @@ class Kind:
         """
         raise SpecError(f"{source.label} is of kind {self.name!r}, which is not a transformer")
 
-    def check_causal(self, source: Source) -> Any:
+    def check_causal(self, source: Source) -> PreTrainedModel:
         """Check a causal language model with its output matrix; return it on the meta device."""
         name = source.label
         if source.folder is not None:
@@ -139,7 +143,7 @@ class Kind:
             "language model, with or without a LoRA adapter. `qwen3nb eval` runs dense encoders"
         )
 
-    def causal(self, source: Source, dtype: torch.dtype) -> Any:
+    def causal(self, source: Source, dtype: torch.dtype) -> PreTrainedModel:
         """Load a checked causal language model with its output matrix."""
         raise NotImplementedError
 
@@ -386,7 +390,7 @@ def mteb_meta(
     kinds: list[str],
     similarity: str | None = None,
     parts: Sequence[Any] = (),
-) -> Any:
+) -> ModelMeta:
     """Return MTEB's metadata of a loaded model, or of the ``parts`` of a fusion.
 
     Name and revision come from its identity, because MTEB keys its result cache by them: if two

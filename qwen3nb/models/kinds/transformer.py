@@ -90,7 +90,7 @@ class _Transformer(FolderKind):
             check_direction(model, folder)
         return model
 
-    def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
+    def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> PreTrainedModel:
         """Load the transformer."""
         return _stock(source.model_folder, dtype, bidirectional=bidirectional)
 
@@ -107,7 +107,7 @@ class _Encoder(_Transformer):
             return False
         return not folder.modules or as_exported(folder)
 
-    def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
+    def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> PreTrainedModel:
         from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
         return _stock(source.model_folder, dtype, model_class=Qwen3EncoderModel)
@@ -165,7 +165,7 @@ class _EncoderDecoder(_Transformer):
         model_type = folder.config.get("model_type")
         return head.endswith("EncoderModel") and model_type in ENCODER_DECODERS
 
-    def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
+    def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> PreTrainedModel:
         return _stock(source.model_folder, dtype).get_encoder()
 
 
@@ -182,17 +182,17 @@ class CausalKind(_Transformer):
         check_head(folder)
         return True
 
-    def causal(self, source: Source, dtype: torch.dtype) -> Any:
+    def causal(self, source: Source, dtype: torch.dtype) -> PreTrainedModel:
         """Load the model with its output matrix."""
         from transformers import AutoModelForCausalLM
 
         return _stock(source.model_folder, dtype, model_class=AutoModelForCausalLM)
 
-    def states(self, source: Source, dtype: torch.dtype) -> Any:
+    def states(self, source: Source, dtype: torch.dtype) -> PreTrainedModel:
         """Load the model without an output matrix."""
         return _stock(source.model_folder, dtype)
 
-    def check_states(self, source: Source) -> Any:
+    def check_states(self, source: Source) -> PreTrainedModel:
         """Check the model without an output matrix; return it on the meta device."""
         folder = source.model_folder
         check_opened(folder)
@@ -200,7 +200,7 @@ class CausalKind(_Transformer):
         check_reads_text(model, folder, alone=True)
         return model
 
-    def check_causal(self, source: Source) -> Any:
+    def check_causal(self, source: Source) -> PreTrainedModel:
         """Check the model and its output matrix; return it on the meta device."""
         folder = source.model_folder
         check_opened(folder)

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 
 from transformers import Qwen3Config
 
+from qwen3nb.models.types import JsonObject
+
 _PAD_TOKEN = 151_643  # of Qwen3, by default
 _ROPE_THETA = 1e6
 # Required settings; `qwen3nb.models.gate.bounds` has their bounds.
@@ -84,12 +86,12 @@ class Qwen3EncoderConfig(Qwen3Config):
     @property
     def rope_theta(self) -> float:
         """The base of the rotary positions; transformers keeps it in ``rope_parameters``."""
-        stored: Mapping[str, Any] = getattr(self, "rope_parameters", None) or {}
+        stored: JsonObject = getattr(self, "rope_parameters", None) or {}
         return float(stored.get("rope_theta", _ROPE_THETA))
 
     @rope_theta.setter
     def rope_theta(self, value: float) -> None:
-        stored: Mapping[str, Any] = getattr(self, "rope_parameters", None) or {}
+        stored: JsonObject = getattr(self, "rope_parameters", None) or {}
         self.rope_parameters = {**stored, "rope_theta": value}
 
     @classmethod
@@ -103,7 +105,7 @@ class Qwen3EncoderConfig(Qwen3Config):
 
 
 def encoder_config(
-    fields: dict[str, Any], *, pooling: str = "mean", normalize: bool = True
+    fields: JsonObject, *, pooling: str = "mean", normalize: bool = True
 ) -> Qwen3EncoderConfig:
     """Build the encoder's configuration from that of an encoder-decoder or a Qwen3.
 
@@ -156,7 +158,7 @@ def encoder_config(
     )
 
 
-def _check_known(fields: Mapping[str, Any]) -> None:
+def _check_known(fields: JsonObject) -> None:
     """Refuse an activation or a scaling of positions that no model of transformers has.
 
     The training's own encoder has SiLU and plain positions whatever a known one says, see
@@ -178,11 +180,11 @@ def _check_choice(name: str, value: object, choices: Container[object]) -> None:
         )
 
 
-def _activation(fields: Mapping[str, Any]) -> Any:
+def _activation(fields: JsonObject) -> Any:
     return fields.get("encoder_hidden_act", fields.get("hidden_act", "silu"))
 
 
-def _rope_type(fields: Mapping[str, Any]) -> Any:
+def _rope_type(fields: JsonObject) -> Any:
     """Return the type of scaling of rotary positions; None without any."""
     scaling = fields.get("rope_scaling") or {}
     if isinstance(scaling, dict):
@@ -190,7 +192,7 @@ def _rope_type(fields: Mapping[str, Any]) -> Any:
     return scaling
 
 
-def ignored_settings(fields: dict[str, Any]) -> list[str]:
+def ignored_settings(fields: JsonObject) -> list[str]:
     """Return the settings in ``config.json`` that the encoder stores but does not use.
 
     Its layers are plain: rotary positions without scaling, full attention, SiLU. Other
@@ -214,7 +216,7 @@ def ignored_settings(fields: dict[str, Any]) -> list[str]:
     return [f"config.json sets {setting}" for setting in ignored]
 
 
-def _setting(fields: dict[str, Any], name: str) -> Any:
+def _setting(fields: JsonObject, name: str) -> Any:
     """Return a required setting, in whichever spelling it is stored."""
     value = _stored_setting(fields, name)
     if value is None:
@@ -224,7 +226,7 @@ def _setting(fields: dict[str, Any], name: str) -> Any:
     return value
 
 
-def _stored_setting(config: Mapping[str, Any], name: str) -> Any:
+def _stored_setting(config: JsonObject, name: str) -> Any:
     spellings = (*_SPELLINGS.get(name, ()), f"encoder_{name}", name)
     for spelling in spellings:
         value = config.get(spelling)

@@ -28,7 +28,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import bm25s
 import numpy as np
@@ -49,7 +49,7 @@ from qwen3nb.models.search.words import (
     words_of_languages,
     words_of_texts,
 )
-from qwen3nb.models.types import Stats
+from qwen3nb.models.types import Settings, Stats
 from qwen3nb.utils import atomic_files
 from qwen3nb.utils.hardware import cores
 
@@ -101,7 +101,7 @@ class BM25(Searcher):
     def __init__(self, source: Source, *, cache: bool = True) -> None:
         self.label = source.label
         self.source = source
-        self.settings: dict[str, Any] = {"model": {"kind": "bm25"}, **RECIPE}
+        self.settings: Settings = {"model": {"kind": "bm25"}, **RECIPE}
         self.settings["bm25s"] = bm25s.__version__
         self.settings["PyStemmer"] = Stemmer.version()
         self.stats = Stats()
@@ -201,7 +201,7 @@ class BM25(Searcher):
         self._count(1, started)
         return [float(scores[self._positions[name]]) for name in documents]
 
-    def first_stage(self) -> tuple[str, dict[str, Any]]:
+    def first_stage(self) -> tuple[str, Settings]:
         """Return its name and recipe as the first stage of a reranker."""
         return "bm25", {"kind": "bm25", "recipe": self.settings}
 
@@ -296,7 +296,7 @@ def _best_rows(scores: Floats, rows: Rows, k: int) -> Rows:
 
 
 def kept_index(
-    texts: Callable[[], Iterable[str]], *, words: Words, settings: Mapping[str, Any]
+    texts: Callable[[], Iterable[str]], *, words: Words, settings: Settings
 ) -> bm25s.BM25:
     """Return the index of texts from the cache; made if it is not there, or damaged.
 
@@ -318,7 +318,7 @@ def kept_index(
         return index
 
 
-def _index_key(texts: Iterable[str], words: Words, settings: Mapping[str, Any]) -> str:
+def _index_key(texts: Iterable[str], words: Words, settings: Settings) -> str:
     """Return the digest of all that an index depends on, of which its folder has its name."""
     recipe = dict(settings)
     if words == ENGLISH_WORDS:
@@ -377,7 +377,7 @@ def _is_complete(folder: Path) -> bool:
     return True
 
 
-def build_index(texts: Iterable[str], *, words: Words, settings: Mapping[str, Any]) -> bm25s.BM25:
+def build_index(texts: Iterable[str], *, words: Words, settings: Settings) -> bm25s.BM25:
     """Return the index of texts in memory; see `kept_index`."""
     vocabulary = _Vocabulary(words)
     index = bm25s.BM25(method=settings["method"], k1=settings["k1"], b=settings["b"])

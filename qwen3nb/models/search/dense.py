@@ -27,11 +27,13 @@ from qwen3nb.models.search.searcher import (
     named_hits,
     rankings,
 )
+from qwen3nb.models.types import Settings
 from qwen3nb.vectors.encode_file import encode_blocks
 from qwen3nb.vectors.vector_store import stored_vectors
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models.model_meta import ModelMeta
 
     from qwen3nb.models.search.mteb_rows import MtebRows
 
@@ -88,7 +90,7 @@ class DenseSearch(Searcher):
         self._corpus: MtebRows = ()
 
     @property
-    def mteb_model_meta(self) -> Any:
+    def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description of the encoder."""
         return self._encoder.mteb_model_meta
 
@@ -191,7 +193,7 @@ class DenseSearch(Searcher):
         similarities = encoder.similarity(encoder.encode([query], role="query"), documents)[0]
         return dict(zip(texts.documents, similarities.tolist(), strict=True))
 
-    def first_stage(self) -> tuple[str, dict[str, Any]]:
+    def first_stage(self) -> tuple[str, Settings]:
         """Return its name and recipe as the first stage of a reranker."""
         return self.label, {"kind": "dense", "identity": self._encoder.identity}
 

@@ -18,9 +18,11 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.source import Source, mteb_meta
 from qwen3nb.models.search.dense import as_searcher
 from qwen3nb.models.search.searcher import Run, Searcher
-from qwen3nb.models.types import Stats
+from qwen3nb.models.types import Settings, Stats
 
 if TYPE_CHECKING:
+    from mteb.models.model_meta import ModelMeta
+
     from qwen3nb.models.search.mteb_rows import MtebRows
 
 FUSION = 60
@@ -52,7 +54,7 @@ class Fusion(Searcher):
         self.source = source
         self._parts = list(parts)
         self.nothing: Counter[str] = Counter()  # by part, queries for which it found nothing
-        self.settings: dict[str, Any] = {
+        self.settings: Settings = {
             "model": {"kind": "fusion"},
             "k": FUSION,
             "depth": _DEPTH_FACTOR,
@@ -103,6 +105,6 @@ class Fusion(Searcher):
         return sum(searcher.seconds_per_query(queries) for searcher in self._searchers)
 
     @property
-    def mteb_model_meta(self) -> Any:
+    def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description, with a name and revision unique to this combination."""
         return mteb_meta(self, dimension=None, kinds=["hybrid"], parts=self._parts)

@@ -31,10 +31,12 @@ from qwen3nb.models.batching import check_texts
 from qwen3nb.models.kinds.source import SEARCHER_IN_MEMORY, Source, mteb_meta, safe_label
 from qwen3nb.models.search.exact import BestDocuments, Hits, boosted
 from qwen3nb.models.search.mteb_rows import document_ids, joined_documents, joined_query
-from qwen3nb.models.types import Identified, Stats
+from qwen3nb.models.types import Identified, Settings, Stats
 from qwen3nb.utils.progress import tqdm
 
 if TYPE_CHECKING:
+    from mteb.models.model_meta import ModelMeta
+
     from qwen3nb.models.search.mteb_rows import MtebRows
     from qwen3nb.models.search.words import Words
 
@@ -119,7 +121,7 @@ class Searcher(Identified, ABC):
         found = self.search([{"id": "q", "text": query}], top_k=len(texts.documents))
         return dict(found["q"])
 
-    def first_stage(self) -> tuple[str, dict[str, Any]]:
+    def first_stage(self) -> tuple[str, Settings]:
         """Return its name and recipe as the first stage of a reranker."""
         return self.label, {"kind": "search", "identity": self.identity}
 
@@ -146,7 +148,7 @@ class Searcher(Identified, ABC):
         return True
 
     @property
-    def mteb_model_meta(self) -> Any:
+    def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description; its revision is the identity."""
         return mteb_meta(self, dimension=None, kinds=list(self.mteb_kinds))
 

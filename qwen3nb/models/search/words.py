@@ -28,13 +28,13 @@ References:
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any
 
 from qwen3nb.models.search.mteb_rows import ENGLISH
+from qwen3nb.models.types import JsonObject
 
 STEMMER = "english"
 _LATIN = re.compile(r"\w{2,}")
@@ -250,7 +250,7 @@ def _is_share(part: int, total: int, *, least: float) -> bool:
     return part > 0 and part >= least * total
 
 
-def stated_words(settings: Mapping[str, Any], names: Iterable[str]) -> str:
+def stated_words(settings: JsonObject, names: Iterable[str]) -> str:
     """Return what a record states on words: nothing for English ones, or without BM25.
 
     Args:
@@ -262,7 +262,7 @@ def stated_words(settings: Mapping[str, Any], names: Iterable[str]) -> str:
     return " / ".join(sorted({*names} - {""}))
 
 
-def _reads_words(settings: Mapping[str, Any]) -> bool:
+def _reads_words(settings: JsonObject) -> bool:
     """Return whether a model, or a part of it, is BM25."""
     kind = settings.get("model", {}).get("kind")
     return kind == "bm25" or any(_reads_words(part) for part in settings.get("of", ()))
