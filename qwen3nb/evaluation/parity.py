@@ -806,12 +806,13 @@ def _graph(file: Path, reference: _Reference) -> Callable[[list[str]], Vectors]:
         raise SpecError(f"{file}: needs {error.name}: pip install {error.name}") from None
 
     def vector(text: str) -> Vectors:
-        ids = torch.tensor([ours.row(ours.base, text)], dtype=torch.int64)
-        if not ids.numel():  # zero, as ours is
-            return np.zeros(ours.encoder.width, dtype=np.float32)
-        states = run(ids, torch.ones_like(ids)).float()
-        if states.ndim == 3:
-            states = pool(states, torch.ones(states.shape[:2]), pooling=ours.base.pooling)
+        tokens = torch.tensor([reference.row(reference.base, text)], dtype=torch.int64)
+        if tokens.numel() == 0:  # zero, as ours is
+            return np.zeros(reference.encoder.width, dtype=np.float32)
+        states = states_of(tokens, torch.ones_like(tokens)).float()
+        is_pooled = states.ndim == 2
+        if not is_pooled:
+            states = pool(states, torch.ones(states.shape[:2]), pooling=reference.base.pooling)
         return states[0].numpy()
 
     def encode(texts: list[str]) -> Vectors:

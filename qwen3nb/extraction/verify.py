@@ -357,29 +357,9 @@ def _compare_vectors(
     origin: object,
 ) -> float:
     """Return the largest difference of sentence-transformers' vectors from the pooled states."""
-    from sentence_transformers import SentenceTransformer
-
-    rows: list[Tensor] = []
-    for text_states in states[: len(TEXTS)]:
-        mask = torch.ones(1, len(text_states))
-        rows.append(
-            pool(text_states[None], mask, pooling=options.pooling, normalize=options.normalize)
-        )
-    vectors = torch.cat(rows)
-    with refusing(origin, "sentence-transformers cannot load the export; nothing was written"):
-        model = SentenceTransformer(
-            str(export),
-            device="cpu",
-            model_kwargs={"dtype": torch.float32},
-        )
-    theirs = model.encode(
-        list(TEXTS),
-        prompt="",
-        batch_size=len(TEXTS),
-        convert_to_tensor=True,
-        show_progress_bar=False,
-    )
-    difference = float((theirs.float() - vectors).abs().max())
+    vectors = _pooled(states[: len(TEXTS)], options)
+    library_vectors = _vectors_of_sentence_transformers(export, origin=origin)
+    difference = float((library_vectors.float() - vectors).abs().max())
     bound = MAX_DIFFERENCE
     if not options.normalize:
         bound *= max(1.0, float(vectors.abs().max()))
@@ -398,7 +378,7 @@ def _pooled(states: Sequence[Tensor], options: ExportOptions) -> Tensor:
     for text_states in states:
         mask = torch.ones(1, len(text_states))
         batch = text_states.unsqueeze(0)
-        vectors.append(pool(batch, mask, how=options.pooling, normalize=options.normalize))
+        vectors.append(pool(batch, mask, pooling=options.pooling, normalize=options.normalize))
     return torch.cat(vectors)
 
 

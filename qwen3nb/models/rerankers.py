@@ -326,7 +326,7 @@ class Reranker(Identified):
         self.max_length = max_length
         self.parameters = model.parameters
         self.stats = RerankStats()
-        layout = TEMPLATES[one_of("template", template, TEMPLATES)]
+        layout = TEMPLATES[check_choice("template", template, TEMPLATES)]
         self._pairs = PairTokens(
             model.tokenizer, template=layout, instruction=instruction, max_length=max_length
         )

@@ -428,7 +428,7 @@ def _words_of(task_type: str, types: Mapping[str, dict[str, str]]) -> dict[str, 
         from mteb.abstasks.task_metadata import TaskType
 
         for name in types:
-            one_of("type", name, get_args(TaskType))
+            check_choice("type", name, get_args(TaskType))
     words_by_type = {**stored_types, **types}
     return words_by_type.get(task_type) or words_by_type[_DEFAULT_TYPE]
 

@@ -80,7 +80,7 @@ def pool(states: Tensor, mask: Tensor, *, pooling: str, normalize: bool = False)
     Raises:
         ValueError: an unknown ``pooling``, mismatched shapes, or a row without a real token.
     """
-    rule = POOLINGS[one_of("pooling", pooling, POOLINGS)]
+    rule = POOLINGS[check_choice("pooling", pooling, POOLINGS)]
     if states.ndim != 3 or mask.shape != states.shape[:2]:
         raise ValueError(
             "expected states (B, T, D) and mask (B, T); "
@@ -111,7 +111,7 @@ def pool_segments(
     does not wait for it. ``limits`` (B + 1) are the start of each text and the end of the last;
     texts must not be empty, which is not checked.
     """
-    rule = POOLINGS[one_of("pooling", pooling, POOLINGS)]
+    rule = POOLINGS[check_choice("pooling", pooling, POOLINGS)]
     if rule.only is not None:
         pooled_tokens = rule.only(limits)
         vectors = states[pooled_tokens].float()

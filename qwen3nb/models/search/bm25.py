@@ -309,7 +309,7 @@ def kept_index(
         ValueError: no text has a word.
     """
     folder = paths.cache() / "bm25" / _index_key(texts(), words, settings)
-    with atomic_files.turn(folder, what="indexes"):
+    with atomic_files.exclusive_lock(folder, purpose="indexes"):
         index = _opened(folder)
         if index is None:
             index = build_index(texts(), words=words, settings=settings)

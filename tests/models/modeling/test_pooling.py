@@ -90,8 +90,14 @@ def test_a_text_has_the_same_bits_alone_in_a_batch_and_on_any_number_of_threads(
 
 def test_a_new_pooling_is_one_entry(monkeypatch, make_checkpoint, tmp_path):
     """Its weights are used wherever a pooling is named: in batches, in packed texts, by models."""
-    end = Pooling(lambda rank, length: (rank > length - 2) & (rank > 0), "end", "", "")
-    monkeypatch.setitem(POOLINGS, "last_two", end)
+    handbook = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    entry = re.search(r"```python\n(POOLINGS\[.*?)```", handbook, re.DOTALL).group(1)
+    poolings = dict(POOLINGS)
+    exec(entry, {"POOLINGS": poolings, "Pooling": Pooling})  # noqa: S102 - our own text
+    monkeypatch.setitem(POOLINGS, "last_two", poolings["last_two"])
+    card = {"states": STATES, "mask": torch.ones(1, 3)}
+    exec(POOLINGS["last_two"].code, card)  # noqa: S102 - our own text
+    assert_close(card["vectors"], STATES[:, 1:].mean(1))
     packed = pool_segments(STATES[0], torch.tensor([0, 3]), pooling="last_two")
     assert_close(packed, STATES[:, 1:].mean(1))
     folder = make_checkpoint(tmp_path / "m")
