@@ -247,7 +247,7 @@ class Comparison(Answer):
         """Differences on the sampling units (G,): queries, or clusters of them."""
         matrix = self.matrix(difference)
         first, second = matrix.scores
-        return matrix.units(first - second)
+        return matrix.unit_values(first - second)
 
     def find_verdict(self, difference: PairedDifference) -> Verdict:
         """What a difference shows."""

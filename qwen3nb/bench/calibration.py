@@ -173,7 +173,7 @@ def calibrate(
     for outcome in conditions(simulations, seed):
         if len(outcome.held):
             key = _Key(outcome.method, outcome.kind, outcome.process)
-            shares.append(_share(key, str(outcome.n), outcome.held))
+            shares.append(_measured_share(key, str(outcome.n), outcome.held))
     return shares
 
 
@@ -194,7 +194,7 @@ def _other_questions(
     yield _Question(
         partial(_equivalence_outcomes, simulations), PAIRS, sizes or FEW_SIZES, batches=1, salt=1
     )
-    two_fifths = _batches(0.4 * simulations)
+    two_fifths = _number_of_batches(0.4 * simulations)
     yield _Question(
         _mean_outcomes,
         SCORES,
@@ -212,7 +212,11 @@ def _other_questions(
     )
     noise = {f"noise {deviation:g}": deviation for deviation in (0.1, 0.01)}
     yield _Question(
-        _training_outcomes, noise, SEEDS, batches=_batches(0.2 * simulations), of_seeds=True
+        _training_outcomes,
+        noise,
+        SEEDS,
+        batches=_number_of_batches(0.2 * simulations),
+        of_seeds=True,
     )
     yield _Question(
         _family_outcomes,
@@ -224,7 +228,7 @@ def _other_questions(
     )
 
 
-def _batches(simulations: float) -> int:
+def _number_of_batches(simulations: float) -> int:
     """Return the number of batches with this many simulations, at least one."""
     return math.ceil(round(simulations) / _BATCH) or 1
 
@@ -244,7 +248,7 @@ def _simulate(question: _Question, seed: int) -> list[Share]:
                 entropy = (seed, n)
                 label = f"{n} x {QUERIES}"
             for key, outcomes in _outcomes(question, sample, entropy).items():
-                shares.append(_share(key, label, np.hstack(outcomes)))
+                shares.append(_measured_share(key, label, np.hstack(outcomes)))
     return shares
 
 
@@ -266,7 +270,7 @@ def _outcomes(
     return outcomes
 
 
-def _share(key: _Key, n: str, outcomes: Array) -> Share:
+def _measured_share(key: _Key, n: str, outcomes: Array) -> Share:
     """Return the share of simulations with an outcome, and the range of the nominal share."""
     count = len(outcomes)
     share = float(outcomes.sum() / count)
@@ -311,7 +315,7 @@ def _test_outcomes(
         result = method(better, worse, seed)
         is_interval = result.ndim == 2
         if is_interval:
-            outcomes[sample.key(name, "coverage")] = _contain(result, truth)
+            outcomes[sample.key(name, "coverage")] = _contain_truth(result, truth)
         else:
             p_values_of_equal = method(equal_a, equal_b, seed)
             outcomes[sample.key(name, "false positives")] = p_values_of_equal < ALPHA
@@ -381,7 +385,7 @@ def _coverage(sample: _Sample, ends: Mapping[str, Array]) -> Outcomes:
     outcomes: Outcomes = {}
     for method, ends_of_method in ends.items():
         key = sample.key(INTERVALS[method], "score coverage")
-        outcomes[key] = _contain(ends_of_method, sample.truth)
+        outcomes[key] = _contain_truth(ends_of_method, sample.truth)
     return outcomes
 
 
@@ -406,7 +410,7 @@ def _training_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int
         interference = estimate("simulated", range(seeds), [data], gate=Gate())
         found.append(interference.estimate.interval)
     key = sample.key("TIR over seeds and queries", "coverage")
-    return {key: _contain(interval_ends(found), TRUE_TIR)}
+    return {key: _contain_truth(interval_ends(found), TRUE_TIR)}
 
 
 _PAIRS = list(combinations(range(SYSTEMS), 2))
@@ -424,12 +428,12 @@ def _family_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int])
     scores = sample.draw(generator, (sample.n, SYSTEMS))
     outcomes: Outcomes = {}
     process = f"{sample.process}, complete"
-    for method, is_rejected in _rejected(scores, seed).items():
+    for method, is_rejected in _rejected_pairs(scores, seed).items():
         outcomes[_Key(method, "family-wise error", process)] = is_rejected.any()
     three_standard_errors = sample.truth / np.sqrt(sample.n)
     scores[:, SYSTEMS // 2 :] += three_standard_errors
     process = f"{sample.process}, partial"
-    for method, is_rejected in _rejected(scores, seed).items():
+    for method, is_rejected in _rejected_pairs(scores, seed).items():
         is_error = is_rejected & ~_TRULY_DIFFERENT
         share_of_errors = is_error.sum() / max(1, is_rejected.sum())
         outcomes[_Key(method, "family-wise error", process)] = is_error.any()
@@ -438,7 +442,7 @@ def _family_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int])
     return outcomes
 
 
-def _rejected(scores: Array, seed: Sequence[int]) -> dict[str, Booleans]:
+def _rejected_pairs(scores: Array, seed: Sequence[int]) -> dict[str, Booleans]:
     """Return which pairs of systems are called different, by correction."""
     raw, max_t = resampling.max_t_p_values(scores, _PAIRS, n_resamples=DRAWS, seed=seed)
     ranks = wilcoxon(scores[:, _FIRST], scores[:, _SECOND])
@@ -449,7 +453,7 @@ def _rejected(scores: Array, seed: Sequence[int]) -> dict[str, Booleans]:
     }
 
 
-def _contain(ends: Array, truth: Array | float) -> Booleans:
+def _contain_truth(ends: Array, truth: Array | float) -> Booleans:
     """Whether intervals (count, 2) contain the true value, to rounding."""
     contain: Booleans = (ends[:, 0] - 1e-9 <= truth) & (truth <= ends[:, 1] + 1e-9)
     return contain

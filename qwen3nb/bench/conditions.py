@@ -128,7 +128,7 @@ def _large_cluster(
     methods = {"usual cluster-robust": usual, "Bell and McCaffrey (shown)": bell_mccaffrey}
     for method, values in methods.items():
         ends = intervals.difference_intervals(values, level=LEVEL)
-        yield Outcome(COVERAGE, method, process, count, _contain(ends, 0.0))
+        yield Outcome(COVERAGE, method, process, count, _contain_truth(ends, 0.0))
 
 
 def _cluster_sizes(share: float, count: int) -> NDArray[np.intp]:
@@ -152,8 +152,8 @@ def _prompts(generator: Generator, count: int, simulations: int) -> Iterator[Out
         bootstrap.append(resampling.percentile_interval(probabilities, level=LEVEL))
         newcombe.append(score_interval(probability, count, count))
     process = "P(A > B) = .983"
-    yield Outcome(COVERAGE, "bootstrap", process, count, _contain(bootstrap, _TRUE_P))
-    yield Outcome(COVERAGE, "Newcombe (shown)", process, count, _contain(newcombe, _TRUE_P))
+    yield Outcome(COVERAGE, "bootstrap", process, count, _contain_truth(bootstrap, _TRUE_P))
+    yield Outcome(COVERAGE, "Newcombe (shown)", process, count, _contain_truth(newcombe, _TRUE_P))
 
 
 def _shares_won(first: Array, second: Array) -> Array:
@@ -195,7 +195,7 @@ def _tied_tasks(
     truth = (1 - share) * mean_of_others
     method = "Student's over tasks"
     student = [intervals.student_interval(row, level=LEVEL) for row in differences]
-    yield Outcome(COVERAGE, method, process, count, _contain(student, truth))
+    yield Outcome(COVERAGE, method, process, count, _contain_truth(student, truth))
     shown = [on_tasks_like_these(row) for row in differences]
     yield from _where_shown(method, process, count, shown, truth)
 
@@ -206,7 +206,7 @@ def _where_shown(
     """Coverage of the intervals that pages show, and how often they show one."""
     shown = [interval for interval in found if interval is not None]
     is_shown = [interval is not None for interval in found]
-    yield Outcome(COVERAGE, f"{method}, where shown", process, n, _contain(shown, truth))
+    yield Outcome(COVERAGE, f"{method}, where shown", process, n, _contain_truth(shown, truth))
     yield Outcome("condition shown", method, process, n, np.array(is_shown, dtype=float))
 
 
@@ -257,10 +257,10 @@ def _far_scores(generator: Generator, n: int, simulations: int) -> Outcome:
         ends.append(interval)
     process = "6 % of the scores are far from the others"
     method = "widened Student's, of a score"
-    return Outcome(COVERAGE, method, process, n, _contain(ends, truth))
+    return Outcome(COVERAGE, method, process, n, _contain_truth(ends, truth))
 
 
-def _contain(ends: Sequence[Interval | None], truth: float) -> Array:
+def _contain_truth(ends: Sequence[Interval | None], truth: float) -> Array:
     """Whether intervals contain the true value, to three digits; a missing one does not."""
     contain = []
     for interval in ends:

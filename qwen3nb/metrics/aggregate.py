@@ -169,12 +169,12 @@ def aggregate(
         return outcome
     if not _have_same_queries(scores.queries, parts, samples):
         return outcome
-    if not _correlate(samples, how):
+    if not _are_correlated(samples, how):
         return outcome
     return aggregate_samples(samples, how=how, columns=columns, parts=parts, parallel=True)
 
 
-def _correlate(samples: Sequence[Array], how: str) -> bool:
+def _are_correlated(samples: Sequence[Array], how: str) -> bool:
     """Whether the values of parts with the same queries correlate more than by chance."""
     parts = len(samples)
     queries = len(samples[0])

@@ -75,7 +75,7 @@ def student_interval(values: Array, *, level: float) -> Interval | None:
         return None
     if np.ptp(values) == 0:
         return float(values[0]), float(values[0])
-    half = _quantile(n - 1, level) * float(values.std(ddof=1)) / math.sqrt(n)
+    half = _t_quantile(n - 1, level) * float(values.std(ddof=1)) / math.sqrt(n)
     mean = float(values.mean())
     return mean - half, mean + half
 
@@ -185,7 +185,7 @@ def _side_length(
 
 def _student_length(moments: Moments, sign: float, *, level: float | Array, n: int) -> Array:
     """Return Student's half width, longer on the side of the skewness (Johnson 1978)."""
-    skewness = _ratio(moments.cubes, moments.variances**1.5)
+    skewness = _divide_or_zero(moments.cubes, moments.variances**1.5)
     skewness_error = math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))  # in normal data
     skewness_beyond_error = np.maximum(0.0, sign * skewness - skewness_error)
     t = stdtrit(n - 1, (1 + level) / 2)
@@ -203,7 +203,7 @@ def _missing_length(
     mean_square = moments.variances + sign * moments.to_sides
     deviations_of_side = np.sqrt(np.maximum(0.0, mean_square))
     spread = np.minimum(_sample_deviations(moments, n), deviations_of_side)
-    share_of_way = _ratio(spread, _NARROW_SPREAD * distance)
+    share_of_way = _divide_or_zero(spread, _NARROW_SPREAD * distance)
     narrowness = 1 - np.minimum(1.0, share_of_way) ** 4
     return np.asarray(narrowness * _missing_share(n, level) * distance)
 
@@ -219,7 +219,7 @@ def _missing_share(queries: int, level: float | Array) -> float | Array:
     return 1 - ((1 - level) / 2) ** (1 / queries)
 
 
-def _ratio(numerator: Array, denominator: Array) -> Array:
+def _divide_or_zero(numerator: Array, denominator: Array) -> Array:
     """Divide; 0 where the denominator is 0."""
     zeros = np.zeros_like(numerator)
     return np.divide(numerator, denominator, out=zeros, where=denominator > 0)
@@ -287,7 +287,7 @@ def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | N
         return mean, mean
     ratio = _variance_ratio(variance, variance_of_share, n)
     freedom = max(1, n - len(scores))
-    return _wilson_interval(mean, ratio * _quantile(freedom, level) ** 2 / freedom)
+    return _wilson_interval(mean, ratio * _t_quantile(freedom, level) ** 2 / freedom)
 
 
 def _wilson_interval(share: float, weight: float) -> Interval:
@@ -400,7 +400,7 @@ def _rank_influence(ranks: Array, other: Array) -> Array:
     return np.asarray((means_above - means_above.mean()) * scale)
 
 
-def _quantile(freedom: int, level: float) -> float:
+def _t_quantile(freedom: int, level: float) -> float:
     return float(stdtrit(freedom, (1 + level) / 2))
 
 

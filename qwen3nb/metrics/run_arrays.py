@@ -29,7 +29,9 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
 
     def __getitem__(self, query: str) -> dict[str, float]:
         part = self.part(query)
-        return dict(zip(self._named(self.documents[part]), self.scores[part].tolist(), strict=True))
+        return dict(
+            zip(self._names_of(self.documents[part]), self.scores[part].tolist(), strict=True)
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.queries)
@@ -44,7 +46,7 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
     def _rows(self) -> dict[str, int]:
         return {query: row for row, query in enumerate(self.queries)}
 
-    def _named(self, documents: NDArray[np.int32]) -> list[str]:
+    def _names_of(self, documents: NDArray[np.int32]) -> list[str]:
         return [self.names[position] for position in documents.tolist()]
 
     def part(self, query: str) -> slice:
@@ -58,7 +60,7 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
 
     def listed(self, query: str) -> list[str]:
         """Return the documents of ``query``, in the order of the arrays."""
-        return self._named(self.documents[self.part(query)])
+        return self._names_of(self.documents[self.part(query)])
 
     def ranked(self, query: str, depth: int | None = None) -> list[str]:
         """Return the first ``depth`` documents of ``query``, sorted as by `rank_documents`.
@@ -73,7 +75,7 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
             rounded = scores.astype(np.float32)
         ascending = np.lexsort((documents, rounded))  # by score, then by document
         best_first = ascending[::-1]
-        return self._named(documents[best_first[:depth]])
+        return self._names_of(documents[best_first[:depth]])
 
     def _check_finite(self, documents: NDArray[np.int32], scores: NDArray[np.float64]) -> None:
         is_finite = np.isfinite(scores)
@@ -134,11 +136,11 @@ class RunBuilder:
         self, queries: Sequence[str], documents: Sequence[str], scores: Iterable[float]
     ) -> None:
         """Add query, document and score of each row; queries may come in any order."""
-        self._rows.extend(_numbers(queries, self._queries))
+        self._rows.extend(_number_names(queries, self._queries))
         self._extend(documents, scores)
 
     def _extend(self, documents: Collection[str], scores: Iterable[float]) -> None:
-        self._documents.extend(_numbers(documents, self._names))
+        self._documents.extend(_number_names(documents, self._names))
         self._scores.extend(scores)
 
     def run(self) -> RunArrays:
@@ -169,7 +171,7 @@ class RunBuilder:
         return values[np.argsort(rows, kind="stable")]
 
 
-def _numbers(names: Collection[str], numbers: dict[str, int]) -> Iterator[int]:
+def _number_names(names: Collection[str], numbers: dict[str, int]) -> Iterator[int]:
     """Yield the number of each name; a new name gets the next number."""
     for name in dict.fromkeys(names):
         numbers.setdefault(name, len(numbers))

@@ -301,9 +301,13 @@ class MeanComparison(differences.TaskComparison):
             )
         return records
 
-    def _drawn(self, pairs: Sequence[differences.Pair]) -> tuple[list[float], list[float]]:
-        units = [part.units(part.of(self.columns), centred=False) for part in self.parts]
-        seeds = [draw_seed(self.procedure.seed, part.sampled) for part in self.parts]
+    def _permutation_p_values(
+        self, pairs: Sequence[differences.Pair]
+    ) -> tuple[list[float], list[float]]:
+        units = [
+            part.unit_values(part.scores_of(self.columns), centred=False) for part in self.parts
+        ]
+        seeds = [draw_seed(self.procedure.seed, part.unit_names) for part in self.parts]
         return ranking.mean_p_values(units, seeds, np.array(self.shares), n_resamples=self.draws)
 
     def _differences(self, pairs: Sequence[differences.Pair]) -> list[differences.PairedDifference]:

@@ -323,14 +323,14 @@ def _p_values(
     Scores are rounded relative to the largest one (see `resampling`), or to 1, which makes the
     rounding of scores up to 1 independent of the other systems.
     """
-    scores = matrix.units(matrix.scores, centred=False)
+    scores = matrix.unit_values(matrix.scores, centred=False)
     # What a sampling unit has if all its queries score 1: 1, or more for a cluster.
-    units_of_ones = matrix.units(np.ones(len(matrix.queries)), centred=False)
+    units_of_ones = matrix.unit_values(np.ones(len(matrix.queries)), centred=False)
     return max_t_p_values(
         scores.T,
-        _rows(matrix, pairs).tolist(),
+        _rows_of_pairs(matrix, pairs).tolist(),
         n_resamples=draws,
-        seed=draw_seed(seed, matrix.sampled),
+        seed=draw_seed(seed, matrix.unit_names),
         largest=float(units_of_ones.max()),
     )
 
@@ -346,12 +346,12 @@ def _tested_differences(
     """Return the differences of pairs of systems, with their tests."""
 
     def sizes_and_intervals(block: Array) -> Iterable[tuple[EffectSize, Interval | None]]:
-        ends = intervals.difference_intervals(matrix.units(block), level=LEVEL)
+        ends = intervals.difference_intervals(matrix.unit_values(block), level=LEVEL)
         return zip(effect_sizes(block), ends, strict=True)
 
     means = dict(zip(matrix.systems, matrix.scores.mean(axis=1).tolist(), strict=True))
     unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
-    units = len(matrix.sampled) if matrix.clusters else 0
+    units = len(matrix.unit_names) if matrix.clusters else 0
     described = over_pairs(matrix, pairs, sizes_and_intervals)
     differences = []
     for pair, test, (size, interval) in zip(pairs, tests, described, strict=True):
@@ -381,14 +381,14 @@ def _tested_differences(
     return differences
 
 
-def _rows(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> NDArray[np.intp]:
+def _rows_of_pairs(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> NDArray[np.intp]:
     """The pairs as rows of the matrix: (pairs, 2)."""
     row_of = {system: row for row, system in enumerate(matrix.systems)}
     rows = [(row_of[first], row_of[second]) for first, second in pairs]
     return np.array(rows, dtype=np.intp).reshape(-1, 2)
 
 
-def _systems(pairs: Iterable[Pair]) -> list[str]:
+def _systems_of(pairs: Iterable[Pair]) -> list[str]:
     return list(dict.fromkeys(itertools.chain.from_iterable(pairs)))
 
 
@@ -396,7 +396,7 @@ def over_pairs(
     matrix: ScoreMatrix, pairs: Sequence[Pair], function: Callable[[Array], Iterable[T]]
 ) -> list[T]:
     """Apply ``function``, which gives a value per pair, to blocks of differences (pairs, n)."""
-    first, second = _rows(matrix, pairs).T
+    first, second = _rows_of_pairs(matrix, pairs).T
     block_size = max(1, _MOST_HELD // len(matrix.queries))
 
     def values_of_block(start: int) -> list[T]:  # in its thread, so that few are in memory at once
@@ -417,18 +417,23 @@ def best_first(differences: Iterable[PairedDifference]) -> list[str]:
     Differences in unlike metrics have no mean: their ranks on each task are averaged instead.
     """
     every = list(differences)
+    metrics = {difference.metric for difference in every}
     on_task: dict[tuple[str, str], list[float]] = {}
     for difference in every:
         on_task.setdefault((difference.task, difference.metric), []).append(difference.difference)
-    metrics = {difference.metric for difference in every}
     places: dict[str, list[float]] = {}  # of each system, a place per task; the lowest is best
     for difference in every:
-        place = -difference.difference
-        if len(metrics) > 1:
+        if len(metrics) == 1:
+            place = -difference.difference
+        else:
             others = on_task[difference.task, difference.metric]
             place = sum(other > difference.difference for other in others)
         places.setdefault(difference.first, []).append(place)
-    return sorted(places, key=lambda name: (-len(places[name]), fmean(places[name]), name))
+
+    def most_tasks_first(name: str) -> tuple[int, float, str]:
+        return -len(places[name]), fmean(places[name]), name
+
+    return sorted(places, key=most_tasks_first)
 
 
 @dataclass(frozen=True)
@@ -475,7 +480,7 @@ class TaskComparison:
     @cached_property
     def family(self) -> int:
         """Number of pairs of systems that share a query: the size of the family of tests."""
-        return sum(len(pairs) for pairs in self._by_shared_queries(self._pairs))
+        return sum(len(pairs) for pairs in self._by_shared_queries(self._all_pairs))
 
     @property
     def draws(self) -> int:
@@ -509,13 +514,13 @@ class TaskComparison:
     @property
     def clustered(self) -> str:
         """The number of clusters of the compared queries, in words; empty without clusters."""
-        groups = self._by_shared_queries(self._pairs)
+        groups = self._by_shared_queries(self._all_pairs)
         if not self.clusters or not groups:
             return ""
-        matrix = self.matrix(*_systems(groups[0]))
+        matrix = self.matrix(*_systems_of(groups[0]))
         if not matrix.clusters:
             return ""
-        return f"{len(matrix.sampled)} clusters of {len(matrix.queries)} queries"
+        return f"{len(matrix.unit_names)} clusters of {len(matrix.queries)} queries"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -534,7 +539,7 @@ class TaskComparison:
         return tuple(dict.fromkeys(notes))
 
     @property
-    def _pairs(self) -> list[Pair]:
+    def _all_pairs(self) -> list[Pair]:
         return list(itertools.combinations(self.columns, 2))
 
     @cached_property
@@ -542,11 +547,12 @@ class TaskComparison:
         """P-values of all pairs that share a query, from one set of draws per set of queries."""
         p_values: dict[frozenset[str], float] = {}
         corrected: list[float] = []
-        for pairs in self._by_shared_queries(self._pairs):
-            p_values_of_pairs, corrected = self._drawn(pairs)
+        for pairs in self._by_shared_queries(self._all_pairs):
+            p_values_of_pairs, corrected = self._permutation_p_values(pairs)
             for pair, p_value in zip(pairs, p_values_of_pairs, strict=True):
                 p_values[frozenset(pair)] = p_value
-        if self.correction != MAX_T:  # which is of all pairs only if they share their queries
+        # MaxT stays the correction only if all pairs share their queries, and are a single group.
+        if self.correction != MAX_T:
             corrected = adjust(list(p_values.values()), how=self.correction)
         tests = map(_PairTest, p_values.values(), corrected)
         return dict(zip(p_values, tests, strict=True))
@@ -564,7 +570,7 @@ class TaskComparison:
         """
         if self.procedure.correction != MAX_T:
             return ""
-        groups = self._by_shared_queries(self._pairs)
+        groups = self._by_shared_queries(self._all_pairs)
         if len(groups) > 1:
             return "where models answered different queries"
         if any(self._are_skewed(pairs) for pairs in groups):
@@ -573,43 +579,45 @@ class TaskComparison:
 
     def _are_skewed(self, pairs: Sequence[Pair]) -> bool:
         """Whether differences of pairs that share queries are too skewed for MaxT."""
-        systems = _systems(pairs)
+        systems = _systems_of(pairs)
         queries = shared_queries([self.columns[name].queries for name in systems])
         clusters = {self.clusters.get(query, query) for query in queries}
         if len(clusters) >= MANY_QUERIES:
             return False  # without reading the scores
         matrix = self.matrix(*systems)
-        units = matrix.units(matrix.scores, centred=False)
-        return skewed(units.T, _rows(matrix, pairs).tolist())
+        units = matrix.unit_values(matrix.scores, centred=False)
+        return skewed(units.T, _rows_of_pairs(matrix, pairs).tolist())
 
     @property
     def p_values(self) -> list[float]:
         """Corrected p-values of all pairs that share a query, in the order of their names."""
         return [test.corrected for test in self._tests.values()]
 
-    def _drawn(self, pairs: Sequence[Pair]) -> tuple[list[float], list[float]]:
+    def _permutation_p_values(self, pairs: Sequence[Pair]) -> tuple[list[float], list[float]]:
         """Uncorrected and MaxT p-values of pairs that share queries, from one set of draws."""
-        matrix = self.matrix(*_systems(pairs))
+        matrix = self.matrix(*_systems_of(pairs))
         return _p_values(matrix, pairs, draws=self.draws, seed=self.procedure.seed)
 
     def _by_shared_queries(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
         """Pairs that share queries, grouped by the set of shared queries."""
-        numbers: dict[tuple[str, ...], int] = {}  # of sets of queries, to compare each only once
+        # Sets of queries have numbers, so that two sets are compared once, not once per pair.
+        numbers: dict[tuple[str, ...], int] = {}
 
         def number_of(queries: tuple[str, ...]) -> int:
             return numbers.setdefault(queries, len(numbers))
 
-        own = {name: number_of(column.queries) for name, column in self.columns.items()}
-        shared: dict[tuple[int, int], int] = {}  # the set that two sets share
+        queries_of = {name: column.queries for name, column in self.columns.items()}
+        number_of_system = {name: number_of(queries) for name, queries in queries_of.items()}
+        shared_number: dict[tuple[int, int], int] = {}
         groups: dict[int, list[Pair]] = {}
         for first, second in pairs:
-            both = (own[first], own[second])
-            if both not in shared:
-                columns = (self.columns[first], self.columns[second])
-                shared[both] = number_of(shared_queries([column.queries for column in columns]))
-            groups.setdefault(shared[both], []).append((first, second))
-        no_queries = number_of(())
-        return [group for number, group in groups.items() if number != no_queries]
+            both = (number_of_system[first], number_of_system[second])
+            if both not in shared_number:
+                queries = shared_queries([queries_of[first], queries_of[second]])
+                shared_number[both] = number_of(queries)
+            groups.setdefault(shared_number[both], []).append((first, second))
+        groups.pop(number_of(()), None)  # pairs that share no query
+        return list(groups.values())
 
     def _differences(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
         """Differences of the ``pairs`` that share a query, in order."""
@@ -619,7 +627,7 @@ class TaskComparison:
         by_pair: dict[Pair, PairedDifference] = {}
         for group in self._by_shared_queries(pairs):
             differences = _tested_differences(
-                self.matrix(*_systems(group)),
+                self.matrix(*_systems_of(group)),
                 group,
                 [tests[frozenset(pair)] for pair in group],
                 family=len(tests),

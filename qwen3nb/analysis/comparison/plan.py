@@ -166,7 +166,7 @@ def make_plan(results: Iterable[Result], plan: Plan) -> tuple[Plan, list[Planned
             in the records nor one of MTEB, or a model that is its own baseline.
     """
     records = list(results)
-    plan = _resolved(plan, records)
+    plan = _checked_plan(plan, records)
     names = system_names(records)
     labels = {system_name(record, names): record.model.label for record in records}
     matrices, _ = pair_results(records, metric=plan.metric or None, tasks=plan.tasks, names=names)
@@ -237,21 +237,22 @@ def plan_notes(planned: Iterable[PlannedTask]) -> list[str]:
         if task.source:
             tasks_by_source.setdefault(task.source, set()).add(task.task)
     sentences = [
-        f"Deviation on {_some(tasks)}: {source}." for source, tasks in tasks_by_source.items()
+        f"Deviation on {_first_names(tasks)}: {source}."
+        for source, tasks in tasks_by_source.items()
     ]
     if measured_models:
         sentences.append(
-            f"Measured before this plan: {_some(measured_models)}. "
+            f"Measured before this plan: {_first_names(measured_models)}. "
             "For those records it does not count."
         )
     return sentences
 
 
-def _resolved(plan: Plan, records: Sequence[Result]) -> Plan:
+def _checked_plan(plan: Plan, records: Sequence[Result]) -> Plan:
     """Return the plan with labels in place of specs, after checking models and tasks."""
     labels = {record.model.label for record in records}
-    baseline = _label(plan.baseline, labels)
-    models = [_label(model, labels) for model in plan.models]
+    baseline = _known_label(plan.baseline, labels)
+    models = [_known_label(model, labels) for model in plan.models]
     if baseline in models:
         raise ValueError(f"{baseline} is the baseline; expected other models to compare with it")
     known_tasks = {record.task.key for record in records}
@@ -265,7 +266,7 @@ def _resolved(plan: Plan, records: Sequence[Result]) -> Plan:
     return replace(plan, baseline=baseline, models=tuple(dict.fromkeys(models)))
 
 
-def _label(name: str, labels: set[str]) -> str:
+def _known_label(name: str, labels: set[str]) -> str:
     """Return the label of a model that has records, or that can be evaluated."""
     if name in labels:
         return name
@@ -293,8 +294,8 @@ def _recorded_deviation(
     if not pairs:
         return None
     used = planned_pairs or pairs
-    deviations = [_deviation_of(matrix, first, second) for first, second in used]
-    models = _some({labels[name] for pair in used for name in pair})
+    deviations = [_query_deviation(matrix, first, second) for first, second in used]
+    models = _first_names({labels[name] for pair in used for name in pair})
     queries = f"on {len(matrix.queries):,} queries"
     if planned_pairs:
         return _Deviation(max(deviations), f"records of {models} {queries}")
@@ -302,12 +303,12 @@ def _recorded_deviation(
     return _Deviation(deviation, f"records of other models, {models}, {queries}")
 
 
-def _deviation_of(matrix: ScoreMatrix, first: str, second: str) -> float:
+def _query_deviation(matrix: ScoreMatrix, first: str, second: str) -> float:
     """Return the deviation of a difference between queries.
 
     Of clusters, as independent queries with the same standard error of the mean.
     """
-    units = matrix.units(matrix.column(first) - matrix.column(second))
+    units = matrix.unit_values(matrix.column(first) - matrix.column(second))
     return float(units.std(ddof=1) * math.sqrt(len(matrix.queries) / len(units)))
 
 
@@ -336,7 +337,7 @@ def write_plan(plan: Plan, file: Path | None = None) -> Path:
     Raises:
         DataError: the file exists. Plans are never replaced.
     """
-    text = _text(plan)
+    text = _file_text(plan)
     if file is not None:
         if not _write_once(file, text):
             raise DataError(f"{file} exists, and plans are never replaced; name a new file")
@@ -361,33 +362,33 @@ def _write_once(file: Path, text: str) -> bool:
     return file.read_text(encoding="utf-8") == text
 
 
-def _text(plan: Plan) -> str:
-    values = _values(plan)
+def _file_text(plan: Plan) -> str:
+    values = _filled_fields(plan)
     tables = {name: values.pop(name, {}) for name in _TABLES}
     lines = [
-        f"# The plan of a comparison, made {_minute(plan.made)}. Hypotheses:",
+        f"# The plan of a comparison, made {_minute_text(plan.made)}. Hypotheses:",
         *(f"#   {model} differs from {plan.baseline}" for model in plan.models),
         f"# Pairs tested together on each task: {plan.family}; a difference of the margin is then",
         "# significant with the probability `power`. The digest is of all fields.",
-        *(f"{name} = {_toml(value)}" for name, value in values.items()),
-        f"digest = {_toml(_digest(plan))}",
+        *(f"{name} = {_toml_value(value)}" for name, value in values.items()),
+        f"digest = {_toml_value(_digest(plan))}",
     ]
     for name, table in tables.items():
         lines += ["", f"[{name}] # {_TABLES[name]}"]
-        lines += [f"{_toml(task)} = {_toml(value)}" for task, value in table.items()]
+        lines += [f"{_toml_value(task)} = {_toml_value(value)}" for task, value in table.items()]
     return "\n".join(lines) + "\n"
 
 
-def _values(plan: Plan) -> dict[str, Any]:
+def _filled_fields(plan: Plan) -> dict[str, Any]:
     """Return the fields that are not empty, as in a file."""
     return {name: value for name, value in asdict(plan).items() if value}
 
 
 def _digest(plan: Plan) -> str:
-    return sha256_json(_values(plan))
+    return sha256_json(_filled_fields(plan))
 
 
-def _toml(value: object) -> str:
+def _toml_value(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)  # of text, numbers and lists, the same as in TOML
 
 
@@ -408,10 +409,10 @@ def read_plan(file: Path) -> Plan:
     Raises:
         DataError: not such a file; names the field.
     """
-    return _read(file)[0]
+    return _read_with_objection(file)[0]
 
 
-def _read(file: Path) -> tuple[Plan, str]:
+def _read_with_objection(file: Path) -> tuple[Plan, str]:
     """Return a plan, and why its time shows nothing; empty if it does."""
     content: _PlanFile = read_toml(file, _PlanFile, refusal=DataError)
     plan = Plan(**{name: getattr(content, name) for name in _FIELDS})
@@ -475,7 +476,7 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
     }
     for noun, names in lists.items():
         if names:
-            sentences.append(f"{noun}: {_some(names)}")
+            sentences.append(f"{noun}: {_first_names(names)}")
     return sentences
 
 
@@ -561,7 +562,7 @@ def plan_words(comparison: Comparison, folder: Path | None = None) -> str:
     Of several plans, the last that is older than the measurement applies; others that are about
     the same models and tasks are named.
     """
-    applicable = [_applicable(file, comparison) for file in plan_files(folder)]
+    applicable = [_applicable_plan(file, comparison) for file in plan_files(folder)]
     plans = [plan for plan in applicable if plan is not None]
     if not plans:
         return ""
@@ -592,9 +593,9 @@ def _missing_plans(folder: Path | None) -> list[str]:
     return [f"plan-{number}.toml is missing." for number in missing[:_MOST_NAMED]]
 
 
-def _applicable(file: Path, comparison: Comparison) -> _Applicable | None:
+def _applicable_plan(file: Path, comparison: Comparison) -> _Applicable | None:
     """Return a plan with what it covers; None if it is about other models or tasks."""
-    plan, objection = _read(file)
+    plan, objection = _read_with_objection(file)
     records_on: dict[str, list[Result]] = {}
     for (task, _), record in comparison.records.items():
         if task in plan.tasks and record.model.label in plan.labels:
@@ -623,22 +624,24 @@ def _is_about(plan: Plan, comparison: Comparison) -> bool:
 
 def _why_too_late(plan: Plan, covered: Iterable[Result]) -> str:
     """Say which records are not younger than the plan; empty if all are."""
-    planned = _moment(plan.made)
+    planned = _utc_time(plan.made)
     earlier = set()
     for record in covered:
         if not record.finished or _start_of_measurement(record) <= planned:
             earlier.add(f"{record.model.label} on {record.task.key}")
     if not earlier:
         return ""
-    return f"was made {_minute(plan.made)}, not before the measurement of {_some(earlier)}"
+    return (
+        f"was made {_minute_text(plan.made)}, not before the measurement of {_first_names(earlier)}"
+    )
 
 
 def _start_of_measurement(record: Result) -> datetime:
     """When the measurement of a record began: its end, less the time that it took."""
-    return _moment(record.finished) - timedelta(seconds=record.cost.seconds)
+    return _utc_time(record.finished) - timedelta(seconds=record.cost.seconds)
 
 
-def _moment(text: str) -> datetime:
+def _utc_time(text: str) -> datetime:
     """Return a time of the ISO format; without a time zone, it is UTC."""
     moment = datetime.fromisoformat(text or _FAR_FUTURE)
     if moment.tzinfo is None:
@@ -646,10 +649,10 @@ def _moment(text: str) -> datetime:
     return moment.astimezone(UTC)
 
 
-def _minute(made: str) -> str:
+def _minute_text(made: str) -> str:
     if not made:
         return "at an unknown time"
-    return f"{_moment(made):%Y-%m-%d %H:%M} UTC"
+    return f"{_utc_time(made):%Y-%m-%d %H:%M} UTC"
 
 
 def _agreement_sentence(applicable: _Applicable, comparison: Comparison) -> str:
@@ -657,7 +660,7 @@ def _agreement_sentence(applicable: _Applicable, comparison: Comparison) -> str:
     plan = applicable.plan
     tasks = {record.task.key for record in applicable.covered}
     sources = sorted({plan.sources[task] for task in tasks if task in plan.sources})
-    about_plan = f"made {_minute(plan.made)}, before the measurement"
+    about_plan = f"made {_minute_text(plan.made)}, before the measurement"
     if sources:
         about_plan += f"; its deviation: {'; '.join(sources[:_MOST_NAMED])}"
     name = applicable.file.name
@@ -667,7 +670,7 @@ def _agreement_sentence(applicable: _Applicable, comparison: Comparison) -> str:
     return f"Deviations from {name} ({about_plan}): {'; '.join(differences)}."
 
 
-def _some(names: Iterable[str]) -> str:
+def _first_names(names: Iterable[str]) -> str:
     """Return the first names in a list, and how many more there are."""
     ordered = sorted(names)
     text = ", ".join(ordered[:_MOST_NAMED])

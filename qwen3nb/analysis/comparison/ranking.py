@@ -102,14 +102,14 @@ def rank_systems(
     systems, unranked = common_systems(matrices)
     tasks = [matrix.task for matrix in matrices]
     shares = _shares(matrices, weights)
-    scores = [matrix.of(systems) for matrix in matrices]
+    scores = [matrix.scores_of(systems) for matrix in matrices]
     on_tasks = np.array([_exact_means(scores_on_task) for scores_on_task in scores])
     means = shares @ on_tasks
     on_units = unit_means(on_tasks, shares, units or tasks)
     if not p_values:
-        seeds = [resampling.draw_seed(seed, matrix.sampled) for matrix in matrices]
+        seeds = [resampling.draw_seed(seed, matrix.unit_names) for matrix in matrices]
         units_of_tasks = [
-            matrix.units(scores_on_task, centred=False)
+            matrix.unit_values(scores_on_task, centred=False)
             for matrix, scores_on_task in zip(matrices, scores, strict=True)
         ]
         _, p_values = mean_p_values(units_of_tasks, seeds, shares, n_resamples=n_resamples)
@@ -230,7 +230,7 @@ class _TaskDifference(NamedTuple):
 
 def _task_differences(matrix: ScoreMatrix, block: Array) -> Iterator[_TaskDifference]:
     """Return the mean of each row of differences (pairs, n), and its interval."""
-    units = matrix.units(block)
+    units = matrix.unit_values(block)
     ends = intervals.difference_intervals(units, level=resampling.LEVEL)
     means, means_of_units = block.mean(axis=1).tolist(), units.mean(axis=1).tolist()
     return map(_TaskDifference, means, means_of_units, ends)

@@ -122,19 +122,26 @@ def _fingerprints(scores: Sequence[Score]) -> Iterator[tuple[_Fingerprint, Score
         runs.setdefault(run, []).append(score)
     frequency_of_mean = Counter(_rounded_mean(score) for score in main_scores)
     for scores_of_run in runs.values():
-        means = {}
-        for score in scores_of_run:
-            if score.value and not score.per_query:
-                means[score.task] = score.value
-        if len(means) >= _TASKS:
-            first = scores_of_run[0]
-            tasks = ", ".join(sorted(means))
-            yield _Fingerprint(_family(first), tasks, tuple(sorted(means.items()))), first
+        of_means = _fingerprint_of_means(scores_of_run)
+        if of_means is not None:
+            yield of_means, scores_of_run[0]
         for score in scores_of_run:
             has_unique_mean = frequency_of_mean[_rounded_mean(score)] == 1
             if not has_unique_mean and _is_varied(score):  # only then are its queries read
                 values = tuple(sorted(score.per_query.items()))
                 yield _Fingerprint(_family(score), score.task, values), score
+
+
+def _fingerprint_of_means(scores: Sequence[Score]) -> _Fingerprint | None:
+    """Return the means of a run without scores per query; None if they are too few."""
+    means = {}
+    for score in scores:
+        if score.value and not score.per_query:
+            means[score.task] = score.value
+    if len(means) < _TASKS:
+        return None
+    tasks = ", ".join(sorted(means))
+    return _Fingerprint(_family(scores[0]), tasks, tuple(sorted(means.items())))
 
 
 def _family(score: Score) -> tuple[str, str]:

@@ -51,11 +51,11 @@ class Conflicts:
         """Mean over modules (layers, steps); NaN where not measured."""
         layers = self.layers
         modules = list(dict.fromkeys(name for _, name in self.cosines))
-        table = np.full((len(layers), len(modules), len(self.steps)), np.nan)
-        for (layer, name), values in self.cosines.items():
-            cosines = np.array(values, dtype=np.float64)  # None is NaN
-            table[layers.index(layer), modules.index(name)] = cosines
-        means = np.ma.masked_invalid(table).mean(axis=1)
+        cosines = np.full((len(layers), len(modules), len(self.steps)), np.nan)
+        for (layer, module), values in self.cosines.items():
+            row, column = layers.index(layer), modules.index(module)
+            cosines[row, column] = np.array(values, dtype=np.float64)  # None is NaN
+        means = np.ma.masked_invalid(cosines).mean(axis=1)
         return np.asarray(means.filled(np.nan))
 
 

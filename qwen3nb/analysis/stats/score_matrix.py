@@ -76,11 +76,11 @@ class ScoreMatrix:
     clusters: tuple[str, ...] = ()
 
     @property
-    def sampled(self) -> tuple[str, ...]:
+    def unit_names(self) -> tuple[str, ...]:
         """Names of the sampling units: G clusters, or the queries."""
         return tuple(sorted({*self.clusters})) or self.queries
 
-    def units(self, values: Array, *, centred: bool = True) -> Array:
+    def unit_values(self, values: Array, *, centred: bool = True) -> Array:
         """Convert values of queries (…, n) to values of sampling units (…, G), with the same mean.
 
         Values of clusters are for intervals if ``centred``, else for sign flips (`cluster_values`).
@@ -92,12 +92,13 @@ class ScoreMatrix:
         clusters: tuple[str, ...] = ()
         if self.clusters:
             clusters = tuple(self.clusters[index] for index in members)
-        is_any_shared = len(set(clusters)) < len(clusters)
+        if len(set(clusters)) == len(clusters):  # no two queries share one
+            clusters = ()
         return replace(
             self,
             queries=tuple(self.queries[index] for index in members),
             scores=self.scores[:, list(members)],
-            clusters=clusters if is_any_shared else (),
+            clusters=clusters,
         )
 
     def column(self, system: str) -> Array:
@@ -112,7 +113,7 @@ class ScoreMatrix:
             )
         return np.asarray(self.scores[self.systems.index(system)])
 
-    def of(self, systems: Iterable[str]) -> Array:
+    def scores_of(self, systems: Iterable[str]) -> Array:
         """The scores of some systems (S, n)."""
         names = tuple(systems)
         if names == self.systems:

@@ -8,7 +8,7 @@ t-test over seeds.
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from qwen3nb.analysis.training.interference import clusters_of
 from qwen3nb.metrics.intervals import Interval, student_interval
 from qwen3nb.records.record import is_substitute
 
+BySystem: TypeAlias = dict[str, dict[int | None, Score]]  # of configurations, then by seed
 QUERIES = f"{TEST} over queries"
 SEEDS = "t-test over seeds"
 
@@ -68,7 +69,7 @@ def configuration_differences(
     """Compare all pairs of configurations on every data set that both were evaluated on."""
     differences = []
     for pairs in _pairs_by_data_set(scores):
-        differences.append(_tested(_untested(pairs), pairs, resamples, seed))
+        differences.append(_with_test(_without_test(pairs), pairs, resamples, seed))
     p_values = [each.p_value for each in differences if each.p_value is not None]
     corrected_p_values = iter(adjust(p_values, how=HOLM))
     corrected = []
@@ -90,9 +91,9 @@ def _pairs_by_data_set(scores: Iterable[Score]) -> Iterator[list[_SeedPair]]:
                 yield [_SeedPair(of_first[seed], of_second[seed]) for seed in shared_seeds]
 
 
-def _newest_by_data_set(scores: Iterable[Score]) -> list[dict[str, dict[int | None, Score]]]:
+def _newest_by_data_set(scores: Iterable[Score]) -> list[BySystem]:
     """Return, of each data set and metric, the newest score by configuration and seed."""
-    by_data_set: dict[tuple[str, str, str], dict[str, dict[int | None, Score]]] = {}
+    by_data_set: dict[tuple[str, str, str], BySystem] = {}
     for score in from_oldest(scores):
         if score.main and score.value is not None:
             data_set = (score.kind, score.task, score.metric)
@@ -107,7 +108,7 @@ def _known_first(seed: int | None) -> tuple[bool, int]:
     return seed is None, seed or 0
 
 
-def _untested(pairs: Sequence[_SeedPair]) -> ConfigurationDifference:
+def _without_test(pairs: Sequence[_SeedPair]) -> ConfigurationDifference:
     first, second = pairs[0]
     revisions = [score.revision for pair in pairs for score in pair]
     by_seed = tuple(pair.difference for pair in pairs)
@@ -124,14 +125,14 @@ def _untested(pairs: Sequence[_SeedPair]) -> ConfigurationDifference:
     )
 
 
-def _tested(
+def _with_test(
     untested: ConfigurationDifference, pairs: Sequence[_SeedPair], resamples: int, seed: int
 ) -> ConfigurationDifference:
     """Add the p-value: over queries, on the means over seeds, or a t-test over seeds."""
     scores = [score for pair in pairs for score in pair]
     columns = {f"{score.system} {score.seed}": score.per_query for score in scores}
     if not all(columns.values()):
-        return _tested_over_seeds(untested)
+        return _with_test_over_seeds(untested)
     shared = set.intersection(*map(set, columns.values()))
     unpaired = len(set().union(*columns.values()) - shared)
     untested = replace(untested, test=QUERIES, unpaired=unpaired)
@@ -163,7 +164,7 @@ def _tested(
     )
 
 
-def _tested_over_seeds(untested: ConfigurationDifference) -> ConfigurationDifference:
+def _with_test_over_seeds(untested: ConfigurationDifference) -> ConfigurationDifference:
     differences = np.array(untested.by_seed)
     if len(differences) == 1:
         return replace(untested, undefined="one seed, and no scores per query")

@@ -448,12 +448,13 @@ def _paired_scores(
         metric = f"{_UNNAMED_METRIC} of {name}"
     if not all(score.per_query for score in scores):
         values = np.array([score.value for score in scores], dtype=float)
-        return _DataSet(task, name, first.data_set, metric, DataSetScores(_by_system(values))), ()
+        paired = DataSetScores(_by_system(values))
+        return _DataSet(task, name, first.data_set, metric, paired), ()
     columns = {score.run: score.per_query for score in scores}
     matrix = join(columns, task=f"{task}: {name}", clusters=clusters_of(scores))
     means = matrix.scores.mean(axis=1)
-    units = matrix.units(matrix.scores)
-    by_query = QueryScores(matrix.sampled, np.moveaxis(_by_system(units), -1, 0))
+    units = _by_system(matrix.unit_values(matrix.scores))  # (2, S, n)
+    by_query = QueryScores(matrix.unit_names, np.moveaxis(units, -1, 0))
     paired = DataSetScores(_by_system(means), by_query)
     return _DataSet(task, name, first.data_set, metric, paired), tuple(matrix.notes)
 
