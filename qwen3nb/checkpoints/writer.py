@@ -324,17 +324,18 @@ def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Ou
     precision = torch.float32
     if transfer.piece.dtype == "F64":
         precision = torch.float64
-    mean_of_block = torch.empty(min(_BLOCK, count), dtype=precision)
+    buffer = torch.empty(min(_BLOCK, count), dtype=precision)
     output_digest = hashlib.sha256()
     for start in range(0, count, _BLOCK):
         size = min(_BLOCK, count - start)
         blocks = [reader.read(start, size) for reader in readers]
-        mean = _mean(blocks, mean_of_block[:size], transfer.entries)
+        mean = _mean(blocks, buffer[:size], transfer.entries)
         if not transfer.piece.is_written:
             continue
         transfer.note_values(mean)
         data = _output_bytes(mean, transfer)
-        output.write(data, transfer.offset + start * BYTES_PER_VALUE[transfer.piece.dtype])
+        offset_in_tensor = start * BYTES_PER_VALUE[transfer.piece.dtype]
+        output.write(data, transfer.offset + offset_in_tensor)
         if not transfer.is_copy:
             output_digest.update(data)
     transfer.source_hashes = [reader.digest.hexdigest() for reader in readers]

@@ -42,9 +42,11 @@ def documents_of_themselves(
         document = query  # the one of the same id
         if not query_text or document not in documents:
             continue
-        if not _is_text_after_title(plain_text(documents[document]), query_text):
+        is_itself = _is_text_after_title(plain_text(documents[document]), query_text)
+        if not is_itself:
             continue
-        if document in qrels.get(query, {}):
+        is_judged = document in qrels.get(query, {})
+        if is_judged:
             queries_with_judged_copy.add(query)
         else:
             removed_documents[query] = [document]

@@ -107,7 +107,7 @@ def judgement_counts(
     missing_ids = sorted(judged.difference(documents))
     composed = _composed(documents)
     if not zeros:
-        _refuse_other_forms(missing_ids, set(composed), place=place)
+        _check_unicode_forms(missing_ids, set(composed), place=place)
     if len(missing_ids) > _MOST_MISSING * len(judged):
         raise DataError(
             f"{place}: {len(missing_ids)} of {len(judged)} judged documents are not in the "
@@ -136,7 +136,7 @@ def judgement_counts(
     }
 
 
-def _refuse_other_forms(missing_ids: list[str], forms: set[str], *, place: object) -> None:
+def _check_unicode_forms(missing_ids: list[str], forms: set[str], *, place: object) -> None:
     """Refuse missing documents that are in the corpus in another Unicode form."""
     other_forms = [name for name in missing_ids if not forms.isdisjoint(_composed([name]))]
     if other_forms:
