@@ -30,6 +30,7 @@ LIGHT = [
         "import qwen3nb.analysis.stats.paired_tests, qwen3nb.analysis.inventory.collect\n"
         "import qwen3nb.analysis.training.interference, qwen3nb.answers.candidates\n"
         "import qwen3nb.answers.interference, qwen3nb.answers.leaderboard\n"
+        "import qwen3nb.answers.evaluation\n"  # `qwen3nb eval` ends with its table of scores
         "import qwen3nb.report.render.table",
         HEAVY,
     ),

@@ -27,7 +27,6 @@ import scipy  # loads scipy.stats on first use, which takes a second
 from numpy.typing import ArrayLike, NDArray
 
 from qwen3nb.datasets.pairs import Analogy, WordPair, load_analogies, load_word_pairs
-from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, embedded_task
 from qwen3nb.metrics.aggregate import Aggregate, aggregate, means, numbered
 from qwen3nb.models.encoders.base import Encoder
 
@@ -389,6 +388,8 @@ def _word_vectors(encoder: Encoder, groups: Iterable[Iterable[str]]) -> dict[str
 
 def _cluster_sample(encoder: Encoder) -> Clusters:
     """Cluster the PyDocs sample."""
+    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task  # loads MTEB
+
     task = embedded_task("PyDocsSampleClustering")
     task.load_data()
     rows = task.dataset["test"]
@@ -398,6 +399,8 @@ def _cluster_sample(encoder: Encoder) -> Clusters:
 
 def _classify_sample(encoder: Encoder, *, seed: int) -> LinearProbe:
     """Classify the PyDocs sample."""
+    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task  # loads MTEB
+
     task = embedded_task("PyDocsSampleClassification")
     task.load_data()
     train, test = task.dataset["train"], task.dataset["test"]
@@ -412,6 +415,8 @@ def _classify_sample(encoder: Encoder, *, seed: int) -> LinearProbe:
 
 def author_sentences() -> list[str]:
     """Return the sentences of AuthorSTS, sorted."""
+    from qwen3nb.datasets.pydocs.mteb_tasks import author_sts  # loads MTEB
+
     sentences: set[str] = set()
     for first, second, _ in author_sts():
         sentences.update((first, second))

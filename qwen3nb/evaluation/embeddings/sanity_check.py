@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs
-from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 from qwen3nb.evaluation.embeddings.probes import (
     COLLAPSED_VARIANCE,
     Geometry,
@@ -281,6 +280,8 @@ def _paraphrase(encoder: Encoder) -> Check:
 
 def _sts(encoder: Encoder, vector_of_sentence: Mapping[str, NDArray[np.float32]]) -> list[Check]:
     """Spearman and Pearson correlation; ``known`` has vectors of the author-written sentences."""
+    from qwen3nb.datasets.pydocs.mteb_tasks import author_sts  # loads MTEB
+
     pairs = local_sts_benchmark()
     if pairs is None:
         first_texts, second_texts, gold = zip(*author_sts(), strict=True)

@@ -5,6 +5,7 @@ import pytest
 
 from qwen3nb.answers.checks import Checks
 from qwen3nb.datasets.pydocs.build import load_pydocs
+from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
 from qwen3nb.evaluation.embeddings.probes import Geometry, vector_geometry
 from qwen3nb.evaluation.embeddings.sanity_check import FOX, PARAPHRASE, sanity_check, verdict_of
@@ -71,7 +72,7 @@ def by_name(look):
 def oracle(texts):
     """Vectors of a perfect model: pairs by gold score, functions by name."""
     positions = {}
-    for number, (first, second, gold) in enumerate(intrinsic.author_sts()):
+    for number, (first, second, gold) in enumerate(author_sts()):
         angle = np.arccos(gold / 5)
         positions[first], positions[second] = (2 * number, 0.0), (2 * number, angle)
     sample = load_pydocs().sample(**intrinsic.QUICK)
