@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
+from helpers.beir import write_words
 
 from qwen3nb.cluster import nodes, runs
 from qwen3nb.cluster.nodes import (
@@ -246,15 +247,16 @@ def test_a_node_gets_what_concerns_a_run_and_keeps_its_own_cache(checkout, monke
 def test_a_delivered_record_of_another_model_is_named(home, make_checkpoint, tmp_path, spec):
     model = make_checkpoint(home / "m", seed=1)
     loaded = load_model(spec.format(model), cache=False)
-    evaluate(loaded, tasks="PyDocsSampleRetrieval", output=tmp_path, show_progress=False)
-    assert other_model(tmp_path, [str(model), spec.format(model)]) == ""
-    assert other_model(tmp_path, ["no-model"]) == ""  # the run reports it
+    words = write_words(tmp_path / "words")
+    evaluate(loaded, data=words, output=tmp_path / "results", show_progress=False)
+    assert other_model(tmp_path / "results", [str(model), spec.format(model)]) == ""
+    assert other_model(tmp_path / "results", ["no-model"]) == ""  # the run reports it
     another = make_checkpoint(home / "another", seed=2)
     shutil.rmtree(model)
     shutil.copytree(another, model)
     wanted = spec.format(model) if "{" in spec else "random:16"
-    line = f"the record of PyDocsSampleRetrieval is of another {loaded.label} than here"
-    assert other_model(tmp_path, [wanted]).startswith(line)
+    line = f"the record of words is of another {loaded.label} than here"
+    assert other_model(tmp_path / "results", [wanted]).startswith(line)
 
 
 def refusal(address):
