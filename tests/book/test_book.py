@@ -1,7 +1,7 @@
 """The built book: strict, safe with hostile names, and correct in a browser.
 
-One book is built for all tests here, from records with hostile names, and a run on a model in a
-folder with a hostile name.
+One book is built for all tests here, from records with hostile names, a run on a model in a folder
+with a hostile name, and beside notebooks of other people.
 """
 
 import json
@@ -12,13 +12,16 @@ from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from click.testing import CliRunner
 from helpers.browser import AXE, CUT, OVERLAY, axe, used
 from helpers.checkout import write_checkout
+from helpers.foreign_notebooks import write_foreign
 from helpers.html import HOSTILE
 from helpers.records import make, signed
 
 from qwen3nb.book import build
-from qwen3nb.book.build import BookError, build_book
+from qwen3nb.book.build import BookError
+from qwen3nb.cli.main import main
 from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.utils.secrets import known_secrets
 
@@ -41,12 +44,15 @@ def book(tmp_path_factory, encoder_folder, shared_cache):
         for name, value in PLANTED.items():
             patch.setenv(name, value)
         write_checkout(home)  # tests/cli/test_examples.py runs the lessons
+        write_foreign(home)
         write_records()
         hostile = home / "runs" / "<img src=x onerror=alert(1)> [x](javascript:alert(1)) `$x$"
         shutil.copytree(encoder_folder, hostile)
         parameters = {"checkpoint": str(hostile), "tasks": "AuthorSTS"}
         run = run_notebook("eval", parameters, show_progress=False)
-        html = build_book().parent
+        done = CliRunner().invoke(main, ["book"])
+        assert done.exit_code == 0, done.output
+        html = home / "_build" / "html"
     # Without the templates among the theme's own files.
     files = sorted(file for file in html.rglob("*.html") if "_static" not in file.parts)
     pages = {file: Page(file.read_text(encoding="utf-8")) for file in files}
@@ -137,6 +143,11 @@ def test_every_link_within_the_book_leads_somewhere(book):
             if not target.exists() or (anchor and anchor not in book.pages[target].ids):
                 broken.append((file.name, link))
     assert broken == []
+
+
+def test_notebooks_that_are_none_of_ours_are_named(book):
+    page = book.html / "reference" / "parameters.html"
+    assert "expected a typed parameter" in page.read_text()
 
 
 def test_every_id_is_unique(book):

@@ -1,9 +1,13 @@
-"""Notebooks of other people in a study are named, and stop nothing else."""
+"""Notebooks of other people in a study are named, and stop nothing else.
+
+tests/book/test_book.py builds a book beside them.
+"""
 
 import json
 
 import nbformat
 import pytest
+from helpers.foreign_notebooks import FOREIGN, KERNEL, parameters, whole, write_foreign
 from helpers.notebooks import notebook_of, save
 
 from qwen3nb import paths
@@ -17,72 +21,11 @@ from qwen3nb.execution.parameters import (
     unread_parameters,
 )
 
-KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-R = {"kernelspec": {"name": "ir", "display_name": "R", "language": "R"}}
-JULIA = {"language_info": {"name": "julia"}}
-
-
-def cell(source, **metadata):
-    return {"cell_type": "code", "source": source, "metadata": metadata, "outputs": []}
-
-
-def parameters(source):
-    return cell(source, tags=["parameters"])
-
-
-def whole(*cells, **metadata):
-    content = {"nbformat": 4, "nbformat_minor": 4, "metadata": metadata, "cells": [*cells]}
-    return json.dumps(content)
-
-
-# By name: the text of the file, and the reason on the page; empty for one that is a page's source.
-FOREIGN = {
-    "untyped": (whole(parameters("greeting = 'hello'"), **KERNEL), "expected a typed parameter"),
-    "magic": (whole(parameters("%matplotlib inline\nshare: float = 0.5"), **KERNEL), ""),
-    "shell": (whole(parameters("!pip list \\\n  -v\nx: int = 1\nprint?"), **KERNEL), ""),
-    "help": (whole(parameters("x: int = 1\nx?\n?x"), **KERNEL), ""),
-    "cell-magic": (whole(parameters("%%bash\nx=1"), **KERNEL), "expected a typed parameter"),
-    "assigned": (whole(parameters("x: int = !ls"), **KERNEL), "is not Python"),
-    "R": (whole(parameters("share <- 0.5"), **R), "its parameters are in R"),
-    "julia": (whole(parameters("share = 1//2"), **JULIA), "its parameters are in julia"),
-    "R-alone": (whole(cell("x <- 1"), **R), ""),
-    "format-3": (
-        json.dumps({"nbformat": 3, "metadata": {}, "worksheets": [{"cells": []}]}),
-        "is a notebook of format 3",
-    ),
-    "no-parameters": (whole(cell("1"), **KERNEL), ""),
-    "two": (whole(parameters("x: int = 1"), parameters("y: int = 1")), "expected one cell"),
-    "no-metadata": (json.dumps({"cells": [{"cell_type": "code", "source": "1"}]}), ""),
-    "null-metadata": (
-        json.dumps({"metadata": None, "cells": [{"cell_type": "code", "metadata": None}]}),
-        "",
-    ),
-    "odd-metadata": (whole(cell("1", tags=None), kernelspec=None, qwen3nb=True), ""),
-    "literal": (whole(parameters("x: int = 2 * 3")), "expected a typed parameter"),
-    "mistyped": (whole(parameters("x: int = None")), "expected a typed parameter"),
-    "empty": ("", "is not a notebook"),
-    "conflict": ("<<<<<<< HEAD\n{}", "is not a notebook"),
-    "deep": ("[" * 100_000, "is not a notebook"),
-    "no-cells": ("{}", "it has no cells"),
-    "cells-of-text": ('{"cells": ["a"]}', "a cell is not one"),
-    "html": ("<!doctype html><title>404</title>", "is not a notebook"),
-}
-
 
 @pytest.fixture
 def foreign(checkout):
-    """A study with all of them, never run, and files that are none."""
-    for name, (text, _) in FOREIGN.items():
-        (checkout / "notebooks" / f"z-{name}.ipynb").write_text(text)
-    (checkout / "notebooks" / "z-latin.ipynb").write_bytes("{é}".encode("latin-1"))
-    (checkout / "notebooks" / "z-folder.ipynb").mkdir()
-    (checkout / "notebooks" / "._z-mac.ipynb").write_bytes(b"\x00\x05\x16\x07")
-    (checkout / "notebooks" / "z-gone.ipynb").symlink_to("nowhere.ipynb")
-    text = "---\njupyter:\n  jupytext:\n    text_representation: {}\n---\n# A\n"
-    (checkout / "notebooks" / "z-text.md").write_text(text)
-    (checkout / "notebooks" / "z-percent.py").write_text("# %% [markdown]\n# # A\n# %%\n1\n")
-    (checkout / "notebooks" / "z-helper.py").write_text("def helper():\n    return 1\n")
-    (checkout / "notebooks" / "README.md").write_text("# Notebooks\n\njupytext: no\n")
+    """A study with all of them."""
+    write_foreign(checkout)
     return checkout
 
 
@@ -182,15 +125,6 @@ def test_a_run_says_which_parameter_no_cell_reads(checkout, cli):
     done = cli("run", "mine", "-p", "depth", "9")
     assert done.exit_code == 0
     assert "parameters without effect: depth: no cell reads it" in done.output
-
-
-@pytest.mark.integration
-def test_the_book_builds_beside_them(foreign, cli):
-    pytest.importorskip("jupyter_book", reason="extra book is not installed")
-    done = cli("book")
-    assert done.exit_code == 0, done.output
-    page = foreign / "_build" / "html" / "reference" / "parameters.html"
-    assert "expected a typed parameter" in page.read_text()
 
 
 def test_nbformat_agrees_on_what_is_a_notebook_of_format_4():
