@@ -91,19 +91,18 @@ class Explorer(Answer):
     @property
     def conclusion(self) -> Conclusion:
         """On how many queries the two best models differ much, and who wins them."""
-        first, second = self.models[:2]
-        differences = self.matrix.column(first) - self.matrix.column(second)
-        wins_of_first = int(np.sum(differences > _LARGE_DIFFERENCE))
-        wins_of_second = int(np.sum(differences < -_LARGE_DIFFERENCE))
+        best, next_best = self.models[:2]
+        differences = self.matrix.column(best) - self.matrix.column(next_best)
+        wins = int(np.sum(differences > _LARGE_DIFFERENCE))
+        losses = int(np.sum(differences < -_LARGE_DIFFERENCE))
         largest = np.max(np.abs(differences))
-        (mean,) = paired_differences(self.matrix, pairs=[(first, second)], seed=0)
+        (mean,) = paired_differences(self.matrix, pairs=[(best, next_best)], seed=0)
         task = table.short_task(self.matrix.task)
         return Conclusion(
-            f"On {wins_of_first + wins_of_second} of {mean.n} queries of {task} the two best "
-            f"models differ by more than {_LARGE_DIFFERENCE:g} in {self.matrix.metric}: {first} "
-            f"wins {wins_of_first} of them and {second} {wins_of_second}. The largest difference "
-            f"is {largest:.3f}, the mean over all {mean.n} "
-            f"{difference_text(mean, p_value=False)}.",
+            f"On {wins + losses} of {mean.n} queries of {task} the two best models differ by more "
+            f"than {_LARGE_DIFFERENCE:g} in {self.matrix.metric}: {best} wins {wins} of them and "
+            f"{next_best} {losses}. The largest difference is {largest:.3f}, the mean over all "
+            f"{mean.n} {difference_text(mean, p_value=False)}.",
             data=self.data,
         )
 
@@ -168,7 +167,8 @@ class Explorer(Answer):
         """Return title, grade and ranks of the judged and the top documents of a query."""
         grades = self.texts.grades(query) if self.texts else {}
         rankings = {model: top_documents(self.records[model], query) for model in models}
-        documents = list(dict.fromkeys([*_best_judged(grades)[:_SHOWN], *_first_ranked(rankings)]))
+        best_judged = _best_judged(grades)[:_SHOWN]
+        documents = list(dict.fromkeys([*best_judged, *_first_ranked(rankings)]))
         texts: Mapping[str, DocumentText] = {}
         if self.texts:
             texts = self.texts.documents({query: documents})[query]
@@ -183,8 +183,8 @@ class Explorer(Answer):
 
     def _find_query(self, query: str, models: tuple[str, str]) -> str:
         """Return a query, by default the one on which two models differ most."""
-        first, second = models
-        differences = self.matrix.column(first) - self.matrix.column(second)
+        model, other_model = models
+        differences = self.matrix.column(model) - self.matrix.column(other_model)
         most_different = self.matrix.queries[int(np.argmax(np.abs(differences)))]
         if not query:
             return most_different
@@ -324,8 +324,8 @@ def _best_judged(grades: Mapping[str, int]) -> list[str]:
 def different_queries(matrix: ScoreMatrix, models: Sequence[str], *, most: int) -> list[str]:
     """Return the queries on which models differ most, from every pair in turn."""
     rows_by_pair = []
-    for first, second in itertools.combinations(models, 2):
-        differences = np.abs(matrix.column(first) - matrix.column(second))
+    for model, other_model in itertools.combinations(models, 2):
+        differences = np.abs(matrix.column(model) - matrix.column(other_model))
         rows_by_pair.append(np.argsort(-differences, kind="stable")[:most].tolist())
     # First the largest difference of each pair, then the second largest of each.
     rows: dict[int, None] = {}
@@ -455,9 +455,9 @@ def _offered_models(all_models: Sequence[str], names: Sequence[str]) -> list[str
     """Return the models that are named, else the best; the best first."""
     for name in names:
         check_choice("model", name, all_models)
-    offered_models = [model for model in all_models if model in names]
-    if not names:
-        offered_models = list(all_models[:MOST_MODELS])
+    offered_models = list(all_models)
+    if names:
+        offered_models = [model for model in all_models if model in names]
     if len(offered_models) < 2:
         raise ValueError(f"expected two or more models; got {offered_models[0]!r} alone")
     return offered_models[:MOST_MODELS]

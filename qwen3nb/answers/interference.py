@@ -311,14 +311,14 @@ class Interference(Answer):
         Losses and gradient conflicts are read from the trainings in ``outputs``.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        courses = trainings([], outputs=outputs)
+        all_trainings = trainings([], outputs=outputs)
         text = self.to_markdown()
         figure_files = []
         for figure in (
             configurations_figure(self.scores),
             self.figure(),
-            courses.figure(),
-            courses.conflicts(),
+            all_trainings.figure(),
+            all_trainings.conflicts(),
         ):
             if figure is None:
                 continue

@@ -237,7 +237,8 @@ def findings(
         _finding_on_extraction(comparison, records),
     ):
         if finding is not None:
-            page_of_run = pages.get(finding.page, "")
+            run = finding.page  # so far, the id of a run
+            page_of_run = pages.get(run, "")
             all_findings.append(replace(finding, page=page_of_run))
     return all_findings
 

@@ -628,7 +628,9 @@ def _first_measured(means: Mapping[str, Sequence[BenchmarkMean]]) -> int:
 
 def _means_table(models: _Grid, tier: str, links: Links, *, types: bool = False) -> Table:
     """Return a row per model, a column per mean over a benchmark, or over one of its types."""
-    columns = [column for column in models.columns if _is_of_benchmark(column) != types]
+    columns = [column for column in models.columns if _is_of_benchmark(column)]
+    if types:
+        columns = [column for column in models.columns if not _is_of_benchmark(column)]
     heads = ["model"]
     for column in columns:
         measure = column.over
@@ -640,7 +642,7 @@ def _means_table(models: _Grid, tier: str, links: Links, *, types: bool = False)
         newest_record = newest(models.records[identity].values())
         row: list[Cell | str] = [Cell(name, link=links.get(newest_record.run, ""))]
         for mean in models.means[identity]:
-            if _is_of_benchmark(mean.column) != types:
+            if mean.column in columns:
                 row.append(_mean_cell(mean, newest_record))
         rows.append(row)
     noun = "type of task" if types else "benchmark"
@@ -934,23 +936,27 @@ def rank_table(rankings: Mapping[str, Ranking]) -> Table | None:
     systems: dict[str, None] = {}
     for ranking in rankings.values():
         systems |= dict.fromkeys(standing.system for standing in ranking.standings)
-    rows: dict[str, dict[str, Cell | str]] = {system: {"model": system} for system in systems}
+    rows: dict[str, dict[str, Cell | str]] = {}
+    for system in systems:
+        rows[system] = {"model": system}
+    data = DataUsed()
     widest = max(rankings.values(), key=lambda ranking: ranking.units)
     for title, ranking in rankings.items():
+        data |= ranking.data
         head = _ranking_head(title, ranking)
-        by_system = {standing.system: standing for standing in ranking.standings}
+        standing_by_system = {standing.system: standing for standing in ranking.standings}
         for system, row in rows.items():
-            standing_of = by_system.get(system)
-            row[head] = _rank_cell(standing_of, system, ranking)
+            standing_of_system = standing_by_system.get(system)
+            row[head] = _rank_cell(standing_of_system, system, ranking)
             if ranking is widest:
-                row.update(_cells_over_tasks(standing_of, title, ranking))
+                row.update(_cells_over_tasks(standing_of_system, title, ranking))
     return Table.of(
         rows.values(),
         note=_note_on_ranks(rankings, widest),
         name="ranks",
         caption="Rank of each model with its interval, on each task or type of task. Models that "
         "share a letter in a column are not significantly different.",
-        data=functools.reduce(operator.or_, (ranking.data for ranking in rankings.values())),
+        data=data,
     )
 
 

@@ -22,10 +22,10 @@ class ParityAnswer(Parity, Answer):
     @property
     def conclusion(self) -> Conclusion:
         """Whether it is the same model, why not, and what that changes in a search."""
-        same = "the same as" if self.same else "not the same as"
-        sentence = f"{self.where} is {same} {self.model}"
+        relation = "the same as" if self.same else "not the same as"
+        sentence = f"{self.where} is {relation} {self.model}"
         if self.causes:
-            causes = "; ".join(map(str, self.causes))
+            causes = "; ".join(str(cause) for cause in self.causes)
             sentence = (
                 f"{sentence}: {causes}. With that allowed for, cosines are {self.explained:.6f} or "
                 "more"

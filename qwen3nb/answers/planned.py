@@ -26,40 +26,40 @@ class PlannedComparison(Answer):
     @property
     def conclusion(self) -> Conclusion:
         """How many queries each task needs, and where there are fewer."""
-        known = [task.needed for task in self.tasks if task.needed is not None]
+        needed_queries = [task.needed for task in self.tasks if task.needed is not None]
         margin = f"{self.plan.margin:g}"
-        if not known:
+        if not needed_queries:
             return Conclusion(
                 f"How many queries show a difference of {margin} is not known: no records give "
                 "the spread of the difference."
             )
         text = (
-            f"A difference of {margin} is shown by {max(known):,} queries on every task, with a "
-            f"power of {self.plan.power:g}"
+            f"A difference of {margin} is shown by {max(needed_queries):,} queries on every task, "
+            f"with a power of {self.plan.power:g}"
         )
-        short = [task.task for task in self.tasks if not task.enough]
-        if short:
-            text += f"; too few on {plural(len(short), 'task')}: {', '.join(short)}"
+        small_tasks = [task.task for task in self.tasks if not task.enough]
+        if small_tasks:
+            names = ", ".join(small_tasks)
+            text += f"; too few on {plural(len(small_tasks), 'task')}: {names}"
         return Conclusion(f"{text}.")
 
     def table(self) -> Table:
         """A row per task: the spread, the queries there are, and those that are needed."""
-        rows = [
-            {
+        rows = []
+        for task in self.tasks:
+            row = {
                 "task": task.task,
                 "deviation": task.deviation or "not known: give --deviation",
                 "queries there": task.there or None,
                 f"needed for {self.plan.margin:g}": task.needed,
                 "shown by those there": number(task.detectable, ".3f"),
             }
-            for task in self.tasks
-        ]
-        sentences = [
+            rows.append(row)
+        procedure = (
             f"Pairs on a task: {self.plan.family}, tested together at {self.plan.alpha:g}; "
-            f"power {self.plan.power:g}.",
-            *plan_notes(self.tasks),
-        ]
-        return Table.of(rows, note=" ".join(sentences))
+            f"power {self.plan.power:g}."
+        )
+        return Table.of(rows, note=" ".join([procedure, *plan_notes(self.tasks)]))
 
     def to_frame(self) -> DataFrame:
         """A row per task: queries there are and needed, the spread, the detectable difference."""

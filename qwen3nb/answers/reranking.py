@@ -211,9 +211,10 @@ def rerank_differences(
     """
     if others is None:
         others = []
-        if any(not result.task.clusters for result in results):
+        lacks_clusters = any(not result.task.clusters for result in results)
+        if lacks_clusters:
             others = load_results()
-    searched = [other for other in others if other.task.clusters]
+    records_with_clusters = [record for record in others if record.task.clusters]
     gains = []
     for result in results:
         columns = {
@@ -224,7 +225,7 @@ def rerank_differences(
             columns,
             task=str(result.data.collection),
             metric=METRIC,
-            clusters=clusters_of(result, searched),
+            clusters=clusters_of(result, records_with_clusters),
             seed=seed,
         )
         gains.append(gain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,9 @@ from qwen3nb.utils.format import interval_text
 from qwen3nb.utils.imports import DataFrame
 
 if TYPE_CHECKING:
-    from qwen3nb.bench.encode import EncodeBench
+    from qwen3nb.bench.encode import EncodeBench, EncodeTiming
     from qwen3nb.bench.precision import PrecisionBench, PrecisionTiming
     from qwen3nb.models.encoders.base import Encoder
-
-Timing = Mapping[str, Any]
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,12 +72,14 @@ class Speed(Answer):
             for bench, timing in zip(self.benches, timings, strict=True)
         ]
         difference = max(timing["difference"] for timing in timings)
-        same = "the same" if all(timing["equal"] for timing in timings) else "not the same"
+        relation = "not the same"
+        if all(timing["equal"] for timing in timings):
+            relation = "the same"
         shares = [100 * timing["peak_share"] for timing in timings]
         sentences = [
             "Compared with sentence-transformers at its best batch size, load_encoder is "
             f"{'; '.join(ratios)}.",
-            f"The vectors are {same}, at most {difference:.0e} apart.",
+            f"The vectors are {relation}, at most {difference:.0e} apart.",
             f"It reaches {min(shares):.0f} to {max(shares):.0f} % of what this machine's matrix "
             "products reach alone.",
             f"The times are medians of {self._rounds} rounds on one machine, without intervals: "
@@ -93,13 +93,16 @@ class Speed(Answer):
 
     def table(self) -> Table:
         """A row per model, texts and method; ratios are to the first method of each set."""
-        rows = [_row(bench, timing) for bench in self.benches for timing in bench.timings]
-        setups = [
-            f"{bench.model}, {bench.texts}: {bench.count} texts, {bench.tokens:,} tokens, "
-            f"{bench.rounds} rounds, best batch size of sentence-transformers {bench.batch_size}, "
-            f"{bench.gflop:.3g} GFLOP, matrix peak {bench.peak_gflops:,.0f} GFLOP/s"
-            for bench in self.benches
-        ]
+        rows = []
+        setups = []
+        for bench in self.benches:
+            rows += [_row(bench, timing) for timing in bench.timings]
+            setups.append(
+                f"{bench.model}, {bench.texts}: {bench.count} texts, {bench.tokens:,} tokens, "
+                f"{bench.rounds} rounds, best batch size of sentence-transformers "
+                f"{bench.batch_size}, {bench.gflop:.3g} GFLOP, matrix peak "
+                f"{bench.peak_gflops:,.0f} GFLOP/s"
+            )
         return Table.of(
             rows,
             note="Medians over rounds in which methods alternate, including tokenisation. "
@@ -115,37 +118,37 @@ class Speed(Answer):
         """The speed of each method relative to sentence-transformers; None without timings."""
         if not self.benches:
             return None
-
-        def draw(width: float) -> MplFigure:
-            height = 0.24 * max(len(bench.timings) for bench in self.benches) + 0.8
-            figure, axes, _ = panels(len(self.benches), width, height=height, per_line=2)
-            for axis, bench in zip(axes, self.benches, strict=True):
-                _draw_ratios(axis, bench)
-            return figure
-
-        words = [
-            f"{bench.model}, {bench.texts}, {timing['name']}: {timing['ratio']:.2f} times"
-            for bench in self.benches
-            for timing in bench.timings
-        ]
+        words = []
+        for bench in self.benches:
+            for timing in bench.timings:
+                words.append(
+                    f"{bench.model}, {bench.texts}, {timing['name']}: {timing['ratio']:.2f} times"
+                )
         return Figure(
             name="speed",
-            draw=draw,
+            draw=self._draw,
             caption="Texts per second of each method, relative to sentence-transformers at its "
             f"best batch size (the line at 1): medians of {self._rounds} rounds, without "
             "intervals.",
             alt=f"Bars of relative speed. {'; '.join(words)}.",
         )
 
+    def _draw(self, width: float) -> MplFigure:
+        most_methods = max(len(bench.timings) for bench in self.benches)
+        height = 0.24 * most_methods + 0.8
+        figure, axes, _ = panels(len(self.benches), width, height=height, per_line=2)
+        for axis, bench in zip(axes, self.benches, strict=True):
+            _draw_ratios(axis, bench)
+        return figure
+
     def to_frame(self) -> DataFrame:
         """Return a row per model, texts and method with all that was measured."""
         import pandas as pd
 
-        rows = [
-            {"model": bench.model, "texts": bench.texts, **timing}
-            for bench in self.benches
-            for timing in bench.timings
-        ]
+        rows = []
+        for bench in self.benches:
+            for timing in bench.timings:
+                rows.append({"model": bench.model, "texts": bench.texts, **timing})
         return pd.DataFrame(rows)
 
 
@@ -162,21 +165,18 @@ class Precision(Answer):
         for bench in self.benches:
             for timing in bench.timings:
                 if timing["dtype"] != "float32":
-                    verdict, _ = bench.shown(timing)
-                    equivalent = "is" if verdict == "yes" else "is not shown to be"
-                    sentences.append(
-                        f"{bench.model} in {timing['dtype']} takes "
-                        f"{1 / timing['float32_ratio']:.2f} times as long as in float32, and "
-                        f"{equivalent} equivalent within {bench.margin:g} nDCG@10."
-                    )
+                    sentences.append(_precision_sentence(bench, timing))
         if not sentences:
-            sentences.append("No model was timed in 16 or 8 bits.")
+            return Conclusion("No model was timed in 16 or 8 bits.")
         return Conclusion(" ".join(sentences))
 
     def table(self) -> Table:
         """A row per model and dtype: speed, and the effect on vectors and nDCG@10."""
+        rows = []
+        for bench in self.benches:
+            rows += [_precision_row(bench, timing) for timing in bench.timings]
         return Table.of(
-            [_precision_row(bench, timing) for bench in self.benches for timing in bench.timings],
+            rows,
             note="On the CPU; sentence-transformers has the same dtype, or float32 for int8, and "
             "the peak is that of the dtype. Equivalent to float32 by the 95 % interval.",
             name="precision",
@@ -187,9 +187,9 @@ class Precision(Answer):
         """Return a row per model and dtype with all that was measured."""
         import pandas as pd
 
-        rows = [
-            {"model": bench.model, **timing} for bench in self.benches for timing in bench.timings
-        ]
+        rows = []
+        for bench in self.benches:
+            rows += [{"model": bench.model, **timing} for timing in bench.timings]
         return pd.DataFrame(rows)
 
 
@@ -246,6 +246,16 @@ def precision(
     return Precision(tuple(benches))
 
 
+def _precision_sentence(bench: PrecisionBench, timing: PrecisionTiming) -> str:
+    is_equivalent, _ = bench.shown(timing)
+    verb = "is" if is_equivalent == "yes" else "is not shown to be"
+    time_ratio = 1 / timing["float32_ratio"]
+    return (
+        f"{bench.model} in {timing['dtype']} takes {time_ratio:.2f} times as long as in float32, "
+        f"and {verb} equivalent within {bench.margin:g} nDCG@10."
+    )
+
+
 def _times(ratio: float) -> Cell:
     return Cell(f"{ratio:.2f} ×", value=ratio)
 
@@ -254,9 +264,9 @@ def _share(value: float) -> Cell:
     return Cell(f"{100 * value:.0f} %", value=value)
 
 
-def _row(bench: EncodeBench, timing: Timing) -> dict[str, Any]:
+def _row(bench: EncodeBench, timing: EncodeTiming) -> dict[str, object]:
     """Return a row of the table of speed."""
-    same = "yes" if timing["equal"] else "no"
+    is_equal = "yes" if timing["equal"] else "no"
     return {
         "model": (bench.model, bench.texts),
         "method": timing["name"],
@@ -264,11 +274,11 @@ def _row(bench: EncodeBench, timing: Timing) -> dict[str, Any]:
         "faster": _times(timing["ratio"]),
         "less CPU": _times(timing["cpu_ratio"]),
         "of the peak": _share(timing["peak_share"]),
-        "same vectors": (same, f"by at most {timing['difference']:.0e}"),
+        "same vectors": (is_equal, f"by at most {timing['difference']:.0e}"),
     }
 
 
-def _precision_row(bench: PrecisionBench, timing: PrecisionTiming) -> dict[str, Any]:
+def _precision_row(bench: PrecisionBench, timing: PrecisionTiming) -> dict[str, object]:
     """Return a row of the table of precision."""
     change = ""
     if timing["dtype"] != "float32":

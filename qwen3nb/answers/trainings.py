@@ -237,8 +237,7 @@ class Trainings(Answer):
                 columns = {}
                 for step, column in sorted(by_step.items()):
                     columns[step] = pd.Series(column.scores, index=column.queries)
-                queries_of_all_steps = pd.DataFrame(columns).dropna()
-                return queries_of_all_steps
+                return pd.DataFrame(columns).dropna()  # with the queries of all steps
         return pd.DataFrame()
 
 

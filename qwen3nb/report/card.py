@@ -303,7 +303,7 @@ def front_matter(
     for key in ("license_name", "license_link", "language"):
         if author_facts.get(key):
             data[key] = author_facts[key]
-    datasets = [id for id in author_facts.get("datasets", ()) if HUB_ID.fullmatch(id)]
+    datasets = [path for path in author_facts.get("datasets", ()) if HUB_ID.fullmatch(path)]
     if datasets:
         data.datasets = datasets
     base_model = author_facts.get("base_model") or ""

@@ -97,9 +97,10 @@ class PaperContents:
     @cached_property
     def _records(self) -> list[Result]:
         """The newest selected records, without adapters, which have their own tables."""
-        records = latest(
-            record for record in self.results if self.models or record.training is None
-        )
+        results = self.results
+        if not self.models:  # adapters have tables of their own
+            results = [result for result in results if result.training is None]
+        records = latest(results)
         names = model_names(records)
         for name in self.models:
             check_choice("model with results", name, sorted(names.values()))
@@ -229,7 +230,8 @@ class PaperContents:
             keys = [task.task for task in tasks if task.with_baseline]
             if keys:
                 table = comparison.differences_table(task=keys)
-                caption = f"{kind}: {table.caption[0].lower()}{table.caption[1:]}"
+                first_letter, other_letters = table.caption[:1], table.caption[1:]
+                caption = f"{kind}: {first_letter.lower()}{other_letters}"
                 yield replace(table, name=f"differences-{kind}", caption=caption)
 
 

@@ -149,7 +149,7 @@ def _wrap_text(text: matplotlib.text.Text, room: float) -> float:
     """Break the lines of a text that are wider than ``room``; return the added height in points."""
 
     def is_too_wide(words: str) -> bool:
-        text.set_text(words)
+        text.set_text(words)  # only what is set has a width
         return words != "" and text.get_window_extent().width > room
 
     old_lines = text.get_text().split("\n")
@@ -203,8 +203,8 @@ def page_parts(figure: matplotlib.figure.Figure, page_height: float) -> list[Bbo
     figure.draw_without_rendering()
     if height <= page_height:
         return [Bbox([[0, 0], [width, height]])]
-    bottoms = [*_gaps(figure), 0.0]  # where a part may end
-    next_bottoms = [*bottoms[1:], -math.inf]
+    bottoms = [*_gaps(figure), 0.0]  # where a part may end, from the top down
+    next_bottoms = [*bottoms[1:], -math.inf]  # no part may reach below the figure
     parts = []
     top = height
     for bottom, next_bottom in zip(bottoms, next_bottoms, strict=True):

@@ -139,12 +139,15 @@ def as_cell(value: Any) -> Cell:
     if isinstance(value, Cell):
         return value
     if isinstance(value, tuple):
-        return replace(as_cell(value[0]), detail=value[1])
+        content, detail = value
+        return replace(as_cell(content), detail=detail)
     if isinstance(value, bool):
         return Cell("yes" if value else "no", strong=value)
     if isinstance(value, float | Aggregate):
         return number(value)
-    return Cell("–" if value is None else str(value))
+    if value is None:
+        return Cell("–")
+    return Cell(str(value))
 
 
 def score_text(score: Aggregate, spec: str = ".3f") -> str:
