@@ -311,7 +311,7 @@ def book(folder):
 
     with (
         mock.patch.object(building, "refresh_pages", return_value=[]),
-        mock.patch.object(building.subprocess, "run", built),
+        mock.patch.object(building, "run_program", built),
     ):
         building.build_book()
 
