@@ -397,11 +397,11 @@ def _record_of(value: Any, file: Path) -> Result:
     if isinstance(value, dict):
         schema = value.get("schema")
     fields = value
-    if schema in _UNTYPED:
+    if schema in _UNTYPED:  # older: all details are in one mapping
         fields = {**value, **details_of(value["config"])}
         del fields["config"]
         schema = _UNTYPED[schema]
-    if schema == ONE_FILE:
+    if schema == ONE_FILE:  # without files next to it
         scores = QueryScores.of(value["per_query"])
         return _checked(fields, file, per_query=scores, top=fields.get("top"))
     if schema != SCHEMA:

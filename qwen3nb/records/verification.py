@@ -438,7 +438,7 @@ def _entry_problem(
     was_replaced = raw.get("checksum", "") != digest
     if was_replaced:
         return ""
-    scores = json.loads(json.dumps(scores_of(result)))  # as JSON has them
+    scores = json.loads(json.dumps(scores_of(result)))  # with lists in place of tuples
     if scores != entry:
         return f"it is not what {record} holds"
     return ""

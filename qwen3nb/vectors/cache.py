@@ -169,6 +169,7 @@ class Segment:
             offset=indexed * _ROW.itemsize,
         )
         rows = np.arange(indexed, indexed + len(heads), dtype=np.uint64)
+        # An entry is the first bits of a key, then the number of its row.
         new_entries = np.sort(_first_bits(heads["key"]) | rows)
         if indexed == 0:
             self._entries = new_entries

@@ -189,7 +189,7 @@ def analogies(
     hits: list[float] = []
     if rows:
         unit = _unit_rows(list(vectors.values()))
-        added = unit
+        added = unit  # what b - a + c is computed from
         if not scale:
             added = np.asarray(list(vectors.values()), dtype=np.float64)
         for start in range(0, len(rows), _BLOCK):

@@ -331,7 +331,7 @@ def _merged_by_reader(
     judgements_by_reader: dict[str, Any] = {}
     best_by_reader: dict[str, dict[str, float]] = {}
     for query, grades in judgements.items():
-        reader, _, _ = query.rpartition("_")
+        reader, _, _ = query.rpartition("_")  # of ``7_1``, it is ``7``
         judgements_by_reader[reader] = grades
         best_scores = best_by_reader.setdefault(reader, {})
         for document, score in rankings.get(query, {}).items():

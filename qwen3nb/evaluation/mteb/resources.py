@@ -128,15 +128,15 @@ def _disk_text(size: int, parts: Mapping[str, int]) -> str:
 
 def _vector_bytes(tasks: Sequence[Planned], encoders: Sequence[Encoder], *, fresh: bool) -> int:
     """Return the bytes of vectors to be cached; each data set counts once."""
-    texts = _distinct_texts(tasks)
+    number_of_texts = _distinct_texts(tasks)
     size = 0
     for encoder in encoders:
         if encoder.cache is None:
             continue
-        vectors = texts
+        number_to_store = number_of_texts
         if not fresh:
-            vectors = max(0, texts - len(encoder.cache))
-        size += vectors * bytes_per_vector(encoder.width, half=encoder.cache.half)
+            number_to_store = max(0, number_of_texts - len(encoder.cache))
+        size += number_to_store * bytes_per_vector(encoder.width, half=encoder.cache.half)
     return size
 
 

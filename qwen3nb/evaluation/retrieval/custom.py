@@ -74,14 +74,9 @@ def evaluate_domain(
         options: options of `Run`; and those of `Model`, for specs and entries. Kept qrels have
             grades: binary metrics need `Domain.threshold`, as in ``trec_eval -l 2``.
     """
-    run_options: dict[str, Any] = {}
-    model_options: dict[str, Any] = {}
-    for name, value in options.items():
-        if name in RunOptions.__annotations__:
-            run_options[name] = value
-        else:
-            model_options[name] = value
-    run = Run(**run_options, strict=strict)
+    of_run = {name: options[name] for name in options if name in RunOptions.__annotations__}
+    run = Run(**of_run, strict=strict)
+    model_options = {name: options[name] for name in options if name not in of_run}
     model_options |= {"batch_size": run.batch_size, "show_progress": run.show_progress}
     labels: dict[str, str] = {}  # by identity
 
