@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -79,11 +80,12 @@ class Ablation(Answer):
             return None
         task = task or self.tasks[0]
         effects = self.effects[task]
-        settings = " or ".join(map(str, sorted({effect.settings for effect in effects})))
+        combinations = sorted({effect.settings for effect in effects})
+        numbers = " or ".join(str(number) for number in combinations)
         return Table.of(
-            map(_row, effects),
+            [_row(effect) for effect in effects],
             note=f"Paired over {_sample_size(effects)} queries, each averaged over the "
-            f"combinations of the other options ({settings}); 95 % interval "
+            f"combinations of the other options ({numbers}); 95 % interval "
             f"({interval_words(['paired'])}); p: {_test(effects)}; in bold: significant, p < "
             f"{ALPHA:g} and the interval excludes 0.",
             name=f"{self.kind}-{short_task(task)}-tested",
@@ -97,14 +99,15 @@ class Ablation(Answer):
             return None
         task = task or self.tasks[0]
         effects = self.effects[task]
-        factors = list(dict.fromkeys(effect.factor for effect in effects))
+        factors = dict.fromkeys(effect.factor for effect in effects)
+        colors = dict(zip(factors, cycle(COLORS), strict=False))
         rows = []
         for effect in effects:
             row = ForestRow(
                 f"{effect.factor}: {effect.level}, not {effect.reference}",
                 effect.estimate.difference,
                 effect.estimate.interval,
-                color=COLORS[factors.index(effect.factor) % len(COLORS)],
+                color=colors[effect.factor],
                 clear=effect.significant,
             )
             rows.append(row)
@@ -121,20 +124,25 @@ class Ablation(Answer):
 
     def combinations(self, task: str = "") -> Table:
         """All variants with their scores on one task, best first."""
-        outcomes = self.outcomes[task or self.tasks[0]]
-        ordered = sorted(outcomes, key=lambda outcome: -(outcome.result.main.value or 0.0))
-        first = ordered[0].result
-        name = short_task(first.task.key)
-        intervals = interval_words(outcome.result.main.interval for outcome in ordered)
-        few_queries = few_queries_sentence(outcome.result.main for outcome in ordered)
+        best_first = sorted(
+            self.outcomes[task or self.tasks[0]],
+            key=lambda outcome: -(outcome.result.main.value or 0.0),
+        )
+        scores = [outcome.result.main for outcome in best_first]
+        rows = []
+        for place, outcome in enumerate(best_first):
+            rows.append(_combination_row(outcome, is_best=place == 0))
+        key = best_first[0].result.task.key
+        unit = best_first[0].result.task.unit
+        intervals = interval_words(score.interval for score in scores)
         return Table.of(
-            [_combination_row(outcome, is_best=outcome is ordered[0]) for outcome in ordered],
-            note=f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
-            f"{intervals}.{few_queries} The best value is biased upwards by the selection among "
-            "variants.",
-            name=f"ablation-{name}",
-            caption=f"All {len(ordered)} combinations of options on {name}, best first.",
-            data=DataUsed.of(outcome.result for outcome in ordered),
+            rows,
+            note=f"{key}, n = {scores[0].n} {unit}. Intervals: 95 %, {intervals}."
+            f"{few_queries_sentence(scores)} The best value is biased upwards by the selection "
+            "among variants.",
+            name=f"ablation-{short_task(key)}",
+            caption=f"All {len(rows)} combinations of options on {short_task(key)}, best first.",
+            data=DataUsed.of(outcome.result for outcome in best_first),
         )
 
     def to_frame(self, task: str = "") -> DataFrame:
@@ -198,7 +206,10 @@ def ablation(
         **options,
     )
     outcomes = by_task(results)
-    return Ablation({task: effects(group, seed=seed) for task, group in outcomes.items()}, outcomes)
+    effects_by_task = {}
+    for task, outcomes_on_task in outcomes.items():
+        effects_by_task[task] = effects(outcomes_on_task, seed=seed)
+    return Ablation(effects_by_task, outcomes)
 
 
 def training_components(
@@ -221,8 +232,11 @@ def training_components(
 
     if not folder:
         return Ablation({}, {}, kind="components")
-    outcomes = by_task(ablate_trainings(find_trainings(folder), seed=seed, **options))
-    effects = {task: component_effects(group, seed=seed) for task, group in outcomes.items()}
+    results = ablate_trainings(find_trainings(folder), seed=seed, **options)
+    outcomes = by_task(results)
+    effects = {}
+    for task, outcomes_on_task in outcomes.items():
+        effects[task] = component_effects(outcomes_on_task, seed=seed)
     return Ablation(effects, outcomes, kind="components")
 
 
@@ -244,24 +258,24 @@ def _test(effects: Sequence[Effect]) -> str:
 
 def _sentences(task: str, effects: Sequence[Effect]) -> list[str]:
     """Say which settings have a significant effect on a task, or which effect is the largest."""
-    ordered = sorted(effects, key=lambda effect: -abs(effect.estimate.difference))
-    significant = [effect for effect in ordered if effect.significant]
-    largest = [
+    largest_first = sorted(effects, key=lambda effect: -abs(effect.estimate.difference))
+    significant = [effect for effect in largest_first if effect.significant]
+    described = [
         f"{effect.level} instead of {effect.reference} ({effect.factor}), "
         f"{difference_text(effect.estimate)}"
-        for effect in significant or ordered[:1]
+        for effect in significant or largest_first[:1]
     ]
-    estimate = ordered[0].estimate
+    estimate = largest_first[0].estimate
     sample = f"{estimate.n} queries"
     correction = correction_words(estimate.correction, estimate.family)
     if correction:
-        sample = f"{sample}, {correction}"
+        sample += f", {correction}"
     sentences = [
-        f"On {short_task(task)} ({sample}), {len(significant)} of {len(ordered)} settings have a "
-        f"significant effect; the largest: {'; '.join(largest)}."
+        f"On {short_task(task)} ({sample}), {len(significant)} of {len(effects)} settings have a "
+        f"significant effect; the largest: {'; '.join(described)}."
     ]
-    highest = max(max(effect.estimate.means) for effect in ordered)
-    if highest < _FLOOR:
+    highest_mean = max(max(effect.estimate.means) for effect in effects)
+    if highest_mean < _FLOOR:
         sentences.append(
             f"The model is at the floor: no setting averages {_FLOOR:g} or more, so options can "
             "hardly be told apart here."
@@ -269,7 +283,7 @@ def _sentences(task: str, effects: Sequence[Effect]) -> list[str]:
     return sentences
 
 
-def _row(effect: Effect) -> dict[str, Any]:
+def _row(effect: Effect) -> dict[str, object]:
     """Return a row of the table of effects."""
     p_value = Cell(p_value_text(effect.p_value), strong=effect.significant, value=effect.p_value)
     return {
@@ -280,14 +294,16 @@ def _row(effect: Effect) -> dict[str, Any]:
     }
 
 
-def _combination_row(outcome: VariantResult[Variant], *, is_best: bool) -> dict[str, Any]:
+def _combination_row(outcome: VariantResult[Variant], *, is_best: bool) -> dict[str, object]:
     """Return a row of the table of combinations."""
     variant, result = outcome.variant, outcome.result
-    is_unit = variant.length == "unit"
+    vectors = "kept, dot product"
+    if variant.length == "unit":
+        vectors = "length 1, cosine"
     return {
         "pooling": variant.pooling,
         "weights": variant.weights,
         "around a text": variant.around,
-        "vectors": "length 1, cosine" if is_unit else "kept, dot product",
+        "vectors": vectors,
         result.task.main_metric: number(result.main, strong=is_best),
     }

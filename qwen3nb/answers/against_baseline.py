@@ -16,6 +16,7 @@ from qwen3nb.analysis.comparison.alignment import (
 )
 from qwen3nb.analysis.comparison.benchmark_means import (
     MEAN,
+    BenchmarkMean,
     column_mean,
     counted_tasks,
     ranked_columns,
@@ -93,49 +94,56 @@ def against_baseline(
         return []
     labels = {record.model.label for record in records}
     identities = {record.model.identity for record in records}
-    every = latest([*records, *others])
-    if tier and not {record.task.key for record in records} <= set(TIERS[tier].task_keys):
+    tasks = {record.task.key for record in records}
+    if tier and not tasks <= set(TIERS[tier].task_keys):
         tier = ""  # only some queries, such as a rehearsal
-    compared = compare(every, baseline=records[0].model.label, tier=tier, seed=seed)
+    everything = latest([*records, *others])
+    compared = compare(everything, baseline=records[0].model.label, tier=tier, seed=seed)
     means: list[Result] = []
     if compared.means:
         means = compared.means[0].records(compared.records)
-    of_model = [mean for mean in means if mean.model.identity in identities]
-    scored = [*reversed(of_model or _mean_alone(records, tier)), *records]
-    tasks = {record.task.key for record in scored}
-    candidates = [
-        record
-        for record in (*every, *means)
-        if record.model.label not in labels
-        and record.model.identity not in identities
-        and record.task.key in tasks
-    ]
+    means_of_model = [mean for mean in means if mean.model.identity in identities]
+    if not means_of_model:
+        means_of_model = _mean_alone(records, tier)
+    scored = [*reversed(means_of_model), *records]
+    tasks_scored = {record.task.key for record in scored}
+    candidates = []
+    for record in (*everything, *means):
+        is_own = record.model.label in labels or record.model.identity in identities
+        if record.task.key in tasks_scored and not is_own:
+            candidates.append(record)
     choice = _Choice(candidates, compared, baseline or book_settings().baseline)
     return [_against(record, choice) for record in scored]
 
 
 def _mean_alone(results: Sequence[Result], tier: str) -> list[Result]:
     """Return a record of the mean that represents a tier, for a model without another one."""
-    columns = ranked_columns(tier) if tier else {}
-    for title, column in columns.items():
+    if not tier:
+        return []
+    for title, column in ranked_columns(tier).items():
         mean = column_mean(column, results)
-        if mean.value is None:
-            continue
-        low, high = mean.interval or (None, None)
-        averaged = [record for record in results if record.task.key in column.weights]
-        queries = sum(record.main.n for record in averaged)
-        metric = f"mean {column.measure} of {counted_tasks(column.weights, title)}"
-        score = Aggregate(mean.value, low, high, queries, "mean", (metric,), interval="")
-        return [
-            replace(
-                averaged[0],
-                task=TaskInfo(title, MEAN, metric),
-                metrics={metric: score},
-                per_query={metric: {}},
-                parts=(),
-            )
-        ]
+        if mean.value is not None:
+            return [_mean_record(title, mean, mean.value, results)]
     return []
+
+
+def _mean_record(
+    title: str, mean: BenchmarkMean, value: float, results: Sequence[Result]
+) -> Result:
+    """Return a mean over tasks as a record of its own, without scores per query."""
+    column = mean.column
+    averaged = [record for record in results if record.task.key in column.weights]
+    queries = sum(record.main.n for record in averaged)
+    metric = f"mean {column.measure} of {counted_tasks(column.weights, title)}"
+    low, high = mean.interval or (None, None)
+    score = Aggregate(value, low, high, queries, "mean", (metric,), interval="")
+    return replace(
+        averaged[0],
+        task=TaskInfo(title, MEAN, metric),
+        metrics={metric: score},
+        per_query={metric: {}},
+        parts=(),
+    )
 
 
 def strongest(ordered: Sequence[Result], named: str) -> Result | None:
@@ -146,10 +154,13 @@ def strongest(ordered: Sequence[Result], named: str) -> Result | None:
     """
     if not ordered:
         return None
-    if ordered[0].model.label == named:
-        return ordered[0]
+    first_choice = ordered[0]
+    if first_choice.model.label == named:
+        return first_choice
     references = [record for record in ordered if not is_floor(record)]
-    return max(references, key=lambda record: record.main.value or 0.0, default=ordered[0])
+    if not references:
+        return first_choice
+    return max(references, key=lambda record: record.main.value or 0.0)
 
 
 class _Choice:
@@ -161,40 +172,49 @@ class _Choice:
         self.named = named
         self.order = baselines(candidates, compared.names, named=named)
 
-    def on(self, task: TaskInfo, column: str) -> Result | None:
+    def on(self, task: TaskInfo, metric: str) -> Result | None:
         """Return the record to compare with on a task: named, the best reference, or the floor."""
-        usable = {
-            self.compared.name(other): other
-            for other in self.candidates
-            if (other.task.key, other.task.revision) == (task.key, task.revision)
-            if other.main.value is not None and column in other.per_query
-        }
-        return strongest([usable[name] for name in self.order if name in usable], self.named)
+        usable = {}
+        for record in self.candidates:
+            has_same_data = (record.task.key, record.task.revision) == (task.key, task.revision)
+            has_scores = record.main.value is not None and metric in record.per_query
+            if has_same_data and has_scores:
+                usable[self.compared.name(record)] = record
+        ordered = [usable[name] for name in self.order if name in usable]
+        return strongest(ordered, self.named)
 
     def missing(self, task: TaskInfo) -> tuple[str, ...]:
         """Return the reference models that no record of the task is of, in their order."""
-        ids = reference_models()
-        run = {other.model.spec for other in self.candidates if other.task.key == task.key}
-        run |= {other.model.label for other in self.candidates if other.task.key == task.key}
-        return tuple(name for name, hub_id in ids.items() if not run & {name, hub_id})
+        on_task = [record for record in self.candidates if record.task.key == task.key]
+        evaluated = {record.model.spec for record in on_task}
+        evaluated |= {record.model.label for record in on_task}
+        missing = []
+        for name, hub_id in reference_models().items():
+            if name not in evaluated and hub_id not in evaluated:
+                missing.append(name)
+        return tuple(missing)
 
 
 def _against(result: Result, choice: _Choice) -> AgainstBaseline:
+    """Return the score of a record, with its difference from the baseline of the task."""
     task = result.task
-    column = "cosine" if "gold" in result.per_query else task.main_metric
+    # The correlation of a task is paired by the cosines of its pairs of texts.
+    metric = "cosine" if "gold" in result.per_query else task.main_metric
     score = AgainstBaseline(
-        result.model.label,
-        task.key,
-        str(task.type),
-        task.main_metric,
-        task.unit,
-        result.main,
+        model=result.model.label,
+        task=task.key,
+        type=str(task.type),
+        metric=task.main_metric,
+        unit=task.unit,
+        score=result.main,
         missing=choice.missing(task),
         revision=task.substitute or task.revision,
     )
-    baseline = choice.on(task, column) if column in result.per_query else None
+    baseline = None
+    if metric in result.per_query:
+        baseline = choice.on(task, metric)
     if baseline is None:
-        return replace(score, why=_why_alone(result, column))
+        return replace(score, why=_why_alone(result, metric))
     if result.parts:
         return replace(score, why="its subsets are paired one by one")
     score = replace(score, baseline=baseline.model.label, other=baseline.main.value)
@@ -212,10 +232,10 @@ def _against(result: Result, choice: _Choice) -> AgainstBaseline:
     )
 
 
-def _why_alone(result: Result, column: str) -> str:
+def _why_alone(result: Result, metric: str) -> str:
     """Return why a score has no baseline to compare with."""
     if result.task.unit == "draws":
         return "its draws are not paired"
-    if result.main.how == REPORTED or column not in result.per_query:
+    if result.main.how == REPORTED or metric not in result.per_query:
         return "no scores to pair"
     return NO_REFERENCE

@@ -28,7 +28,7 @@ from qwen3nb.tiers import BENCHMARKS, GROUP_OF, GROUPS
 from qwen3nb.utils.atomic_files import exclusive_lock, write_json
 from qwen3nb.utils.secrets import known_secrets
 
-_ROWS = ("top", "queries", "runs", "qrels")  # parameters of a record with a row per query
+_SETTINGS_BY_QUERY = ("top", "queries", "runs", "qrels")  # of a record, with a row per query
 
 
 @dataclass(frozen=True)
@@ -47,21 +47,20 @@ class Summary:
     data: DataUsed = NO_SCORES  # of the scores
     metrics: tuple[str, ...] = ()  # main metrics of the tasks, sorted
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the summary as a dictionary for JSON."""
-        means = {
-            mean.column.name: {
+        means = {}
+        for mean in self.means:
+            means[mean.column.name] = {
                 "metric": mean.column.measure,
                 "over": mean.column.over,
                 "value": mean.value,
                 "interval": mean.interval,
                 "missing": list(mean.missing),
             }
-            for mean in self.means
-        }
-        value = {**vars(self), "means": means, "substitutes": sorted(self.data.substitutes)}
-        del value["data"]
-        return value
+        fields = dict(vars(self))
+        del fields["data"]
+        return {**fields, "means": means, "substitutes": sorted(self.data.substitutes)}
 
 
 def summarise(
@@ -83,15 +82,17 @@ def summarise(
     names = list(model_names(records).values())
     if len(names) > 1:
         raise ValueError(f"expected results of one model, got {', '.join(sorted(names))}")
-    by_task = {record.task.key: record for record in newest_records(records)[0]}
+    newest, _ = newest_records(records)
+    by_task = {record.task.key: record for record in newest}
     means = _benchmark_means(by_task, requested)
     scores = _scores_by_type(by_task)
     by_type = {}
-    for kind, values in scores.items():
+    for kind, scores_of_type in scores.items():
         if len(_metrics(by_task, kind)) == 1:
-            by_type[kind] = fmean(values)
+            by_type[kind] = fmean(scores_of_type)
     metrics = _metrics(by_task)
-    over_tasks = over_types = None
+    over_tasks = None
+    over_types = None
     if scores and not means and len(metrics) == 1:
         over_tasks = fmean(itertools.chain(*scores.values()))
         over_types = fmean(by_type.values())
@@ -103,7 +104,7 @@ def summarise(
         label=names[0] if names else "",
         means=means,
         by_type=by_type,
-        tasks={kind: len(values) for kind, values in scores.items()},
+        tasks={kind: len(scores_of_type) for kind, scores_of_type in scores.items()},
         over_tasks=over_tasks,
         over_types=over_types,
         missing=missing,
@@ -128,21 +129,30 @@ def _scores_by_type(by_task: Mapping[str, Result]) -> dict[str, list[float]]:
     """Return the main scores of the tasks by type; a group needs all its parts."""
     groups: dict[str, list[Result]] = {}
     for key, record in by_task.items():
-        groups.setdefault(GROUP_OF.get(key, key), []).append(record)
-    scores: dict[str, list[float]] = {}
-    for name, parts in groups.items():
-        values = [benchmark_means.main_score(part) for part in parts]
-        known = [value for value in values if value is not None]
-        if len(known) == len(GROUPS.get(name, parts)):
-            scores.setdefault(str(parts[0].task.type), []).append(fmean(known))
-    return dict(sorted(scores.items()))
+        group = GROUP_OF.get(key, key)
+        groups.setdefault(group, []).append(record)
+    scores_by_type: dict[str, list[float]] = {}
+    for group, records in groups.items():
+        scores = []
+        for record in records:
+            score = benchmark_means.main_score(record)
+            if score is not None:
+                scores.append(score)
+        parts = GROUPS.get(group, [group])
+        if len(scores) == len(parts):
+            kind = str(records[0].task.type)
+            scores_by_type.setdefault(kind, []).append(fmean(scores))
+    return dict(sorted(scores_by_type.items()))
 
 
 def _metrics(records: Mapping[str, Result], kind: str = "") -> tuple[str, ...]:
     """Return the main metrics of tasks, by MTEB's names if it ran them; optionally of a type."""
-    tasks = [record.task for record in records.values() if kind in ("", record.task.type)]
-    names = {task.mteb.metric if task.mteb else task.main_metric for task in tasks}
-    return tuple(sorted(names))
+    metrics = set()
+    for record in records.values():
+        task = record.task
+        if kind in ("", task.type):
+            metrics.add(task.mteb.metric if task.mteb else task.main_metric)
+    return tuple(sorted(metrics))
 
 
 def write_all_results(folder: Path | str | None = None) -> Path:
@@ -153,19 +163,22 @@ def write_all_results(folder: Path | str | None = None) -> Path:
     base = Path(folder).expanduser() if folder else paths.results()
     with exclusive_lock(base / SUMMARY):
         records = list(load_results(base, whole=False))
-        config: dict[str, Any] = {}
-        if records:  # the model of the last evaluation first
+        config: dict[str, object] = {}
+        if records:
             last = newest(records)
+            # The model of the last evaluation comes first; the sort keeps the order of the others.
             records.sort(key=lambda record: record.model.identity != last.model.identity)
-            config = {name: value for name, value in last.config.items() if name not in _ROWS}
-        value = all_results(records, config=config, failures=load_failures(base))
-        return write_json(base / SUMMARY, value)
+            for name, value in last.config.items():
+                if name not in _SETTINGS_BY_QUERY:
+                    config[name] = value
+        summary = all_results(records, config=config, failures=load_failures(base))
+        return write_json(base / SUMMARY, summary)
 
 
 def all_results(
     results: Iterable[Result],
     *,
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     failures: Mapping[str, str],
     requested: Sequence[str] = (),
     when: datetime | None = None,
@@ -177,19 +190,24 @@ def all_results(
     """
     records = list(results)
     names = model_names(records)
-    by_model: dict[str, list[Result]] = {names[record.model.identity]: [] for record in records}
-    for record in newest_records(records)[0]:
-        by_model[names[record.model.identity]].append(record)
+    newest_by_model: dict[str, list[Result]] = {}
+    for record in records:  # in their order
+        newest_by_model[names[record.model.identity]] = []
+    newest, _ = newest_records(records)
+    for record in newest:
+        newest_by_model[names[record.model.identity]].append(record)
     scores, summaries = {}, {}
-    for name, of_model in by_model.items():
+    for name, of_model in newest_by_model.items():
         tasks = [record.task.key for record in of_model]
         summary = summarise(of_model, requested=requested or tasks)
         summaries[name] = replace(summary, label=name).as_dict()
         scores[name] = {record.task.key: scores_of(record) for record in of_model}
-    public, _ = known_secrets().clean({"config": dict(config), "failures": dict(failures)})
+    # What people typed may contain a token.
+    typed = {"config": dict(config), "failures": dict(failures)}
+    public, _ = known_secrets().clean(typed)
     value = {
         "schema": SUMMARY_SCHEMA,
-        "model": next(iter(by_model), ""),
+        "model": next(iter(newest_by_model), ""),
         "model_path": records[0].model.spec if records else "",
         "timestamp": (when or datetime.now(UTC)).isoformat(timespec="seconds"),
         "config": public["config"],

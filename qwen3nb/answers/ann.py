@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
@@ -58,19 +60,16 @@ class ApproximateSearch(Answer):
     def _fastest_index(self) -> str:
         """Name the fastest index with a good recall."""
         suite = self.suite
-        exact = None
-        approximate = []
-        for point in suite.points:
-            if point.family == "flat" and exact is None:
-                exact = point
-            elif _recall(point) >= _GOOD_RECALL:
-                approximate.append(point)
-        if not approximate:
+        exact = next((point for point in suite.points if point.family == "flat"), None)
+        good = [
+            point for point in suite.points if point is not exact and _recall(point) >= _GOOD_RECALL
+        ]
+        if not good:
             return f"no approximate index reaches a recall@{suite.k} of {_GOOD_RECALL:g}."
-        fastest = max(approximate, key=lambda point: point.speeds[0].qps)
-        speed = f"{fastest.speeds[0].qps:,.0f} queries/s"
+        fastest = max(good, key=_queries_per_second)
+        speed = f"{_queries_per_second(fastest):,.0f} queries/s"
         if exact is not None:
-            speed += f", exact search {exact.speeds[0].qps:,.0f}"
+            speed += f", exact search {_queries_per_second(exact):,.0f}"
         loss = _effect_text(self._difference(fastest.ndcg, suite.exact))
         return (
             f"the fastest index with a recall@{suite.k} of {_GOOD_RECALL:g} or more is "
@@ -82,19 +81,20 @@ class ApproximateSearch(Answer):
 
         The fewer queries, the wider the interval, and the more vectors are not shown to.
         """
-        full, *compressed = self.suite.compressed
+        full = self.suite.compressed[0]
         sample = f"n = {self.suite.queries}"
         good = []
-        for vectors in compressed:
+        for vectors in self.suite.compressed[1:]:
             loss = self._difference(vectors.ndcg, full.ndcg)
             if no_worse(loss.interval, _MARGIN):
-                good.append((vectors, loss))
+                good.append(vectors)
         if not good:
             return (
                 f"No smaller vectors are shown to lose less than {_MARGIN:g} in {_METRIC} "
                 f"({sample}); whole ones take {full.size:,} bytes per document."
             )
-        smallest, loss = min(good, key=lambda pair: pair[0].size)
+        smallest = min(good, key=lambda vectors: vectors.size)
+        loss = self._difference(smallest.ndcg, full.ndcg)
         return (
             f"The smallest vectors that are shown to lose less than {_MARGIN:g} in {_METRIC} take "
             f"{smallest.size:,} bytes per document ({smallest.kind} of {smallest.dimension} "
@@ -115,15 +115,19 @@ class ApproximateSearch(Answer):
     def table(self) -> Table:
         """A row per index and setting; those on the frontier at the first thread count are bold."""
         suite = self.suite
-        best = set(frontier([_recall_and_speed(point) for point in suite.points]))
-        calls = min(speed.singles for point in suite.points for speed in point.speeds)
+        best = frontier([_recall_and_speed(point) for point in suite.points])
+        rows = []
+        fewest_calls = suite.points[0].speeds[0].singles
+        for point in suite.points:
+            rows.append(self._row(point, is_best=_recall_and_speed(point) in best))
+            fewest_calls = min(fewest_calls, *(speed.singles for speed in point.speeds))
         threads = plural(suite.points[0].speeds[0].threads, "thread")
         return Table.of(
-            [self._row(point, is_best=_recall_and_speed(point) in best) for point in suite.points],
+            rows,
             note=f"{suite.label} on {suite.task}: {suite.documents:,} documents, "
             f"{suite.queries:,} queries, {suite.dimension} dimensions, {suite.similarity}. Recall "
-            "counts documents at least as near as the k-th true neighbour. Timed after a warm-up, "
-            f"with at least {calls} single queries each; queries/s with all queries in one batch. "
+            "counts documents at least as near as the k-th true neighbour. Timed after a warm-up, with "
+            f"at least {fewest_calls} single queries each; queries/s with all queries in one batch. "
             f"MiB: size of the serialised index. Intervals: 95 %, {interval_words(['widened'])}, "
             f"over queries. Bold: no other index is both faster ({threads}, batch) and better.",
             name="ann",
@@ -132,92 +136,108 @@ class ApproximateSearch(Answer):
             data=self.data,
         )
 
-    def _row(self, point: AnnPoint, *, is_best: bool) -> dict[str, Any]:
+    def _row(self, point: AnnPoint, *, is_best: bool) -> dict[str, object]:
         """Return a row of the table of indexes."""
-        details = point.made if point.made.lower() != point.name else ""
-        if details and point.device != "cpu":
-            details = f"{details}, {point.device}"
-        row: dict[str, Any] = {
-            "index": (point.name, details),
+        row: dict[str, object] = {
+            "index": (point.name, _details(point)),
             f"recall@{self.suite.k}": number(_mean(point.recall), strong=is_best),
         }
-        for speed in point.speeds:
+        for index, speed in enumerate(point.speeds):
             threads = plural(speed.threads, "thread")
             latency = (f"{speed.p50:.3f}", f"{speed.p95:.3f}")
+            # The best indexes are the best with the first number of threads.
+            is_bold = is_best and index == 0
             row[f"single query, ms\n{threads}: median, 95 %"] = latency
-            is_bold = is_best and speed is point.speeds[0]
             row[f"queries/s\n{threads}"] = Cell(f"{speed.qps:,.0f}", strong=is_bold)
-        change = _effect_text(self._difference(point.ndcg, self.suite.exact))
+        mebibytes = point.size / 2**20
+        ndcg = fmean(point.ndcg.values())
+        loss = _effect_text(self._difference(point.ndcg, self.suite.exact))
         row["build s\n1 thread"] = f"{point.build_seconds:.2g}"
-        row["MiB"] = f"{point.size / 2**20:.2f}"
-        row[f"{_METRIC}\nΔ to exact"] = (f"{fmean(point.ndcg.values()):.3f}", change)
+        row["MiB"] = f"{mebibytes:.2f}"
+        row[f"{_METRIC}\nΔ to exact"] = (f"{ndcg:.3f}", loss)
         return row
 
     def figure(self) -> Figure:
         """Recall against queries per second, a panel per number of threads, with the frontier."""
         suite = self.suite
-
-        def draw(width: float) -> MplFigure:
-            count = len(suite.points[0].speeds)
-            is_wide = width > 5
-            # Height for the labels of each row, and for the legend.
-            height = 2.3 + 0.45 / (1 if is_wide else count)
-            figure, axes, _ = panels(
-                count, width, height=height, per_line=count, sharex=True, sharey=True
-            )
-            for index, axis in enumerate(axes):
-                self._draw_panel(axis, index)
-                axis.set_ylabel("queries per second, one batch")
-                axis.label_outer()
-            handles, labels = axes[0].get_legend_handles_labels()
-            columns = 4 if is_wide else 2
-            figure.legend(handles, labels, loc="outside lower center", ncols=columns)
-            return figure
-
-        words = [
-            f"recall {recall:.3f} at {speed:,.0f} queries/s"
-            for recall, speed in frontier([_recall_and_speed(point) for point in suite.points])
+        best = frontier([_recall_and_speed(point) for point in suite.points])
+        points_of_frontier = [
+            f"recall {recall:.3f} at {speed:,.0f} queries/s" for recall, speed in best
         ]
         return Figure(
             name=f"ann-{suite.task}",
-            draw=draw,
+            draw=self._draw,
             caption=f"{suite.label} on {suite.task}, {suite.documents:,} documents: "
             f"recall@{suite.k}, mean over n = {suite.queries:,} queries, against the throughput of "
             "one batch. Up and right is better; for points on the grey line, no other index is "
             f"both faster and better. Pale bars: 95 % intervals ({interval_words(['widened'])}) of "
             "the recall over queries.",
             alt="Recall against queries per second of approximate indexes. Frontier: "
-            f"{'; '.join(words)}.",
+            f"{'; '.join(points_of_frontier)}.",
             data=self.data,
         )
 
+    def _draw(self, width: float) -> MplFigure:
+        """Draw a panel per number of threads, in a row if the figure is wide."""
+        panel_count = len(self.suite.points[0].speeds)
+        is_wide = width > 5
+        rows = 1 if is_wide else panel_count
+        height_of_legend = 0.45 / rows
+        figure, axes, _ = panels(
+            panel_count,
+            width,
+            height=2.3 + height_of_legend,
+            per_line=panel_count,
+            sharex=True,
+            sharey=True,
+        )
+        for panel, axis in enumerate(axes):
+            self._draw_panel(axis, panel)
+            axis.set_ylabel("queries per second, one batch")
+            axis.label_outer()
+        handles, labels = axes[0].get_legend_handles_labels()
+        columns = 4 if is_wide else 2
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+        return figure
+
     def _draw_panel(self, axis: Axes, threads: int) -> None:
         """Draw recall and speed with the number of threads at this index."""
-        suite = self.suite
-        best = frontier([_recall_and_speed(point, threads) for point in suite.points])
-        recalls, speeds = zip(*best, strict=True)
-        # The marker makes a frontier of a single point visible.
-        wide: dict[str, Any] = {"linewidth": 5, "markersize": 9, "markeredgewidth": 0, "alpha": 0.3}
-        axis.plot(recalls, speeds, "o-", color=GREY, label="frontier", **wide)
-        for index, family in enumerate(dict.fromkeys(point.family for point in suite.points)):
-            points = [point for point in suite.points if point.family == family]
-            color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
-            _draw_family(axis, points, threads, color=color, marker=marker)
+        points = self.suite.points
+        best = frontier([_recall_and_speed(point, threads) for point in points])
+        axis.plot(
+            [recall for recall, _ in best],
+            [speed for _, speed in best],
+            "o-",  # the marker makes a frontier of a single point visible
+            color=GREY,
+            label="frontier",
+            linewidth=5,
+            markersize=9,
+            markeredgewidth=0,
+            alpha=0.3,
+        )
+        families = dict.fromkeys(point.family for point in points)
+        styles = zip(cycle(COLORS), cycle(_MARKERS), strict=False)
+        for family, (color, marker) in zip(families, styles, strict=False):
+            of_family = [point for point in points if point.family == family]
+            _draw_family(axis, of_family, threads, color=color, marker=marker)
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter(_speed_label)
-        axis.set_xlabel(f"recall@{suite.k}")
-        axis.set_title(plural(suite.points[0].speeds[threads].threads, "thread"))
+        axis.set_xlabel(f"recall@{self.suite.k}")
+        axis.set_title(plural(points[0].speeds[threads].threads, "thread"))
         grid(axis, which="both")
 
     def compression(self) -> Table:
         """A row per number of dimensions, a column per kind: the loss in nDCG@10."""
-        suite, full = self.suite, self.suite.compressed[0]
-        rows: dict[int, dict[str, Any]] = {}
+        suite = self.suite
+        heads = ["dimensions"]
+        rows: dict[int, dict[str, object]] = {}
         for vectors in suite.compressed:
-            row = rows.setdefault(vectors.dimension, {"dimensions": vectors.dimension})
             bits = plural(8 * vectors.size // vectors.dimension, "bit")
-            row[f"{vectors.kind}\n{bits} per dimension"] = self._loss_cell(vectors, full)
-        heads = list(dict.fromkeys(head for row in rows.values() for head in row))
+            head = f"{vectors.kind}\n{bits} per dimension"
+            if head not in heads:
+                heads.append(head)
+            row = rows.setdefault(vectors.dimension, {"dimensions": vectors.dimension})
+            row[head] = self._loss_cell(vectors)
         return Table.of(
             [[row.get(head) for head in heads] for row in rows.values()],
             heads,
@@ -233,7 +253,9 @@ class ApproximateSearch(Answer):
             data=self.data,
         )
 
-    def _loss_cell(self, vectors: Compressed, full: Compressed) -> Cell:
+    def _loss_cell(self, vectors: Compressed) -> Cell:
+        """Return the difference from the full vectors, which come first."""
+        full = self.suite.compressed[0]
         if vectors is full:
             return Cell(f"{fmean(full.ndcg.values()):.3f}", "itself", strong=True)
         return difference_cell(self._difference(vectors.ndcg, full.ndcg))
@@ -272,10 +294,13 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     [(0.5, 20), (0.9, 10), (1.0, 1)]
     """
     best: list[tuple[float, float]] = []
+    fastest = -math.inf
     for recall, speed in sorted(set(points), reverse=True):
-        if not best or speed > best[-1][1]:
+        if speed > fastest:
             best.append((recall, speed))
-    return best[::-1]
+            fastest = speed
+    best.reverse()
+    return best
 
 
 def _mean(scores: Mapping[str, float]) -> Aggregate:
@@ -287,8 +312,22 @@ def _recall(point: AnnPoint) -> float:
     return fmean(point.recall.values())
 
 
+def _queries_per_second(point: AnnPoint, threads: int = 0) -> float:
+    """Return the throughput with the number of threads at this index."""
+    return point.speeds[threads].qps
+
+
 def _recall_and_speed(point: AnnPoint, threads: int = 0) -> tuple[float, float]:
-    return _recall(point), point.speeds[threads].qps
+    return _recall(point), _queries_per_second(point, threads)
+
+
+def _details(point: AnnPoint) -> str:
+    """Return how an index was made, with its device, unless its name says it."""
+    if point.made.lower() == point.name:
+        return ""
+    if point.made and point.device != "cpu":
+        return f"{point.made}, {point.device}"
+    return point.made
 
 
 def _effect_text(difference: PairedDifference) -> str:
@@ -306,12 +345,14 @@ def _draw_family(
     axis: Axes, points: Sequence[AnnPoint], threads: int, *, color: str, marker: str
 ) -> None:
     """Draw the settings of one kind of index, with the intervals of their recall."""
-    recalls, speeds = zip(*(_recall_and_speed(point, threads) for point in points), strict=True)
+    recalls = [_recall(point) for point in points]
+    speeds = [_queries_per_second(point, threads) for point in points]
     name = points[0].family
     if points[0].parameter:
         name = f"{name} ({points[0].parameter})"
     axis.plot(recalls, speeds, c=color, marker=marker, ms=4.5, lw=1, label=plain(name))
     for point, speed in zip(points, speeds, strict=True):
-        mean = _mean(point.recall)
-        if mean.low is not None and mean.high is not None:
-            axis.plot([mean.low, mean.high], [speed, speed], color=color, lw=1.2, alpha=0.45)
+        mean_recall = _mean(point.recall)
+        ends = [mean_recall.low, mean_recall.high]
+        if None not in ends:
+            axis.plot(ends, [speed, speed], color=color, lw=1.2, alpha=0.45)

@@ -65,38 +65,38 @@ class Calibration(Answer):
     @property
     def conclusion(self) -> Conclusion:
         """Whether the test and the intervals shown on every page hold their level."""
-        by_claim: dict[str, list[Share]] = {claim: [] for claim in _CLAIMS}
+        shares_of_claim: dict[str, list[Share]] = {claim: [] for claim in _CLAIMS}
         for share in self.shares:
-            if (share.kind, share.method) in _METHODS_OF_PAGES and not share.is_over_seeds:
-                is_skewed = share.kind == "false positives" and share.process in _SKEWED
-                by_claim["skewed" if is_skewed else share.kind].append(share)
-        sentences = [_sentence(claim, shares) for claim, shares in by_claim.items() if shares]
+            is_on_pages = (share.kind, share.method) in _METHODS_OF_PAGES
+            if is_on_pages and not share.is_over_seeds:
+                shares_of_claim[_claim_of(share)].append(share)
+        sentences = [
+            _sentence(claim, shares) for claim, shares in shares_of_claim.items() if shares
+        ]
         if not sentences:
-            sentences.append("Nothing was simulated, so nothing is known about the calibration.")
+            return Conclusion("Nothing was simulated, so nothing is known about the calibration.")
         return Conclusion(" ".join(sentences))
 
     @property
     def wilcoxon(self) -> Conclusion:
         """How Wilcoxon's test, with Benjamini and Hochberg's correction, did in simulations."""
         rates = _ErrorRates(self.shares)
-        skewed = [
-            f"{rates.compared('false positives', 'large wins', n)} of samples of {n} queries"
-            for n in ("20", "200")
-        ]
-        power = [
-            f"{rates.compared('power', process, '200')} ({process})"
-            for process in ("normal", "accuracy", "noisy wins", "PyDocs")
-        ]
+        few = rates.beside_permutation_test("false positives", "large wins", "20")
+        many = rates.beside_permutation_test("false positives", "large wins", "200")
+        powers = []
+        for process in ("normal", "accuracy", "noisy wins", "PyDocs"):
+            power = rates.beside_permutation_test("power", process, "200")
+            powers.append(f"{power} ({process})")
         sentences = [
             "Where differences are symmetric, Wilcoxon's p-value is below 0.05 in at most "
             f"{rates.largest('false positives', 'Wilcoxon')} of samples.",
             "Where rare large wins balance many small losses, so that the mean difference is 0, "
-            f"it is in {' and '.join(skewed)}.",
-            f"Of 200 queries, it finds the true difference in {', '.join(power)}.",
+            f"it is in {few} of samples of 20 queries and {many} of samples of 200 queries.",
+            f"Of 200 queries, it finds the true difference in {', '.join(powers)}.",
             "With Benjamini and Hochberg's correction, it finds a false difference in at most "
-            f"{rates.corrected('complete')} of families of 28 pairs of which none differ, and in "
-            f"up to {rates.corrected('partial')} where 16 do; of all that it finds there, up to "
-            f"{rates.largest('false discoveries', 'Wilcoxon, BH')} is false on average.",
+            f"{rates.beside_max_t('complete')} of families of 28 pairs of which none differ, and "
+            f"in up to {rates.beside_max_t('partial')} where 16 do; of all that it finds there, "
+            f"up to {rates.largest('false discoveries', 'Wilcoxon, BH')} is false on average.",
         ]
         return Conclusion(" ".join(sentences))
 
@@ -113,18 +113,22 @@ class Calibration(Answer):
             for share in self.shares
             if share.kind == kind and share.is_over_seeds == is_over_seeds
         ]
-        sizes = sorted({share.n for share in shares}, key=lambda n: int(n.split(" x ")[0]))
-        rows: dict[tuple[str, str], dict[str, Cell]] = {}
-        for share in shares:
-            cell = Cell(f"{share.share:.3f}", share.verdict, strong=share.is_anti_conservative)
-            rows.setdefault((share.method, share.process), {})[share.n] = cell
-        heads = [f"n = {size}" for size in sizes]
+        sizes = sorted({share.n for share in shares}, key=_first_number)
         name = kind.replace(" ", "-")
+        heads = [f"n = {size}" for size in sizes]
         if is_over_seeds:
-            heads = [f"{size}\nseeds x queries" for size in sizes]
             name = f"{name}-over-seeds"
+            heads = [f"{size}\nseeds x queries" for size in sizes]
+        cells: dict[tuple[str, str], dict[str, Cell]] = {}
+        for share in shares:
+            cells_of_method = cells.setdefault((share.method, share.process), {})
+            text = f"{share.share:.3f}"
+            cells_of_method[share.n] = Cell(text, share.verdict, strong=share.is_anti_conservative)
+        rows = []
+        for method_and_process, cell_by_size in cells.items():
+            rows.append([method_and_process, *(cell_by_size.get(size) for size in sizes)])
         return Table.of(
-            [(method, *map(cells.get, sizes)) for method, cells in rows.items()],
+            rows,
             ("method", *heads),
             note=_note(kind, shares),
             empty="Not simulated.",
@@ -138,16 +142,23 @@ class Calibration(Answer):
 
         A row per data-generating process and number of queries.
         """
-        rows: dict[tuple[str, str], dict[str, Cell]] = {}
+        heads = []
+        for name in _FAMILY_HEADS.values():
+            heads += [f"{name}\n{method}" for method in _CORRECTIONS]
+        cells: dict[tuple[str, str], dict[str, Cell]] = {}
         for share in self.shares:
-            process, _, null = share.process.partition(", ")
-            head = _FAMILY_HEADS.get((share.kind, null))
-            if head:
+            # Such as "PyDocs, complete": the null hypothesis of a family is behind the comma.
+            process, _, null_hypothesis = share.process.partition(", ")
+            name = _FAMILY_HEADS.get((share.kind, null_hypothesis), "")
+            if name:
+                cells_of_systems = cells.setdefault((process, f"n = {share.n}"), {})
                 cell = Cell(f"{share.share:.3f}", strong=share.is_anti_conservative)
-                rows.setdefault((process, f"n = {share.n}"), {})[f"{head}\n{share.method}"] = cell
-        heads = [f"{head}\n{method}" for head in _FAMILY_HEADS.values() for method in _CORRECTIONS]
+                cells_of_systems[f"{name}\n{share.method}"] = cell
+        rows = []
+        for systems, cell_by_head in cells.items():
+            rows.append([systems, *(cell_by_head.get(head) for head in heads)])
         return Table.of(
-            [(systems, *map(cells.get, heads)) for systems, cells in rows.items()],
+            rows,
             ("systems", *heads),
             note="None differ, 16 differ: the share of families with a false difference, nominally "
             "at most 0.05; more than chance explains is in bold. Where 16 differ, four systems are "
@@ -172,29 +183,43 @@ def calibration(file: Path | str = "") -> Calibration:
     return Calibration(tuple(read_calibration(file)))
 
 
+def _claim_of(share: Share) -> str:
+    """Return the key in `_CLAIMS` of what a share of a method of pages shows."""
+    if share.kind == "false positives" and share.process in _SKEWED:
+        return "skewed"
+    return share.kind
+
+
+def _first_number(size: str) -> int:
+    """Return the number to sort a size by: 20 of ``20``, and 5 of ``5 x 200``."""
+    return int(size.split(" x ")[0])
+
+
 def _sentence(claim: str, shares: list[Share]) -> str:
     """Return a claim with the worst share, and in how many settings it is too high or low."""
-    worst = max(shares, key=lambda share: share.share)
     if "coverage" in claim:
         worst = min(shares, key=lambda share: share.share)
-    wrong = sum(share.is_anti_conservative for share in shares)
+    else:
+        worst = max(shares, key=lambda share: share.share)
+    anti_conservative = sum(share.is_anti_conservative for share in shares)
     return (
         f"{_CLAIMS[claim]} {100 * worst.share:.1f} % of samples ({worst.process}, n = {worst.n}): "
-        f"anti-conservative in {wrong} of {len(shares)} settings."
+        f"anti-conservative in {anti_conservative} of {len(shares)} settings."
     )
 
 
 def _note(kind: str, shares: list[Share]) -> str:
     """Explain the shares by the first one for which a share is expected."""
-    nominal = [share for share in shares if share.expected]
-    if not nominal:
+    share = next((share for share in shares if share.expected), None)
+    if share is None:
         return ""
-    first = nominal[0]
-    of_effect = "of the minimum detectable effect, " if kind == "power" else ""
+    effect = ""
+    if kind == "power":
+        effect = "of the minimum detectable effect, "
     return (
-        f"The {MEANINGS[kind]}: {of_effect}nominally {first.expected:g}; a share between "
-        f"{first.low:.3f} and {first.high:.3f} is consistent with that "
-        f"({first.simulations:,} simulations, 99 %). Conservative: fewer errors than nominal; "
+        f"The {MEANINGS[kind]}: {effect}nominally {share.expected:g}; a share between "
+        f"{share.low:.3f} and {share.high:.3f} is consistent with that "
+        f"({share.simulations:,} simulations, 99 %). Conservative: fewer errors than nominal; "
         "anti-conservative (in bold): more."
     )
 
@@ -210,21 +235,23 @@ class _ErrorRates:
 
         Without a process, of all that are symmetric.
         """
-        found = []
+        shares = []
         for share in self.shares:
-            is_process = process in share.process if process else share.process not in _SKEWED
-            if (share.kind, share.method) == (kind, method) and is_process and n in ("", share.n):
-                found.append(share.share)
-        return f"{100 * max(found):.1f} %"
+            if (share.kind, share.method) != (kind, method) or n not in ("", share.n):
+                continue
+            is_symmetric = share.process not in _SKEWED
+            if process in share.process if process else is_symmetric:
+                shares.append(share.share)
+        return f"{100 * max(shares):.1f} %"
 
-    def compared(self, kind: str, process: str, n: str) -> str:
+    def beside_permutation_test(self, kind: str, process: str, n: str) -> str:
         """Shares of Wilcoxon's test and of the permutation test."""
-        permutation = self.largest(kind, "permutation test", process, n)
         wilcoxon = self.largest(kind, "Wilcoxon", process, n)
-        return f"{wilcoxon} (permutation test: {permutation})"
+        permutation_test = self.largest(kind, "permutation test", process, n)
+        return f"{wilcoxon} (permutation test: {permutation_test})"
 
-    def corrected(self, null: str) -> str:
+    def beside_max_t(self, null_hypothesis: str) -> str:
         """Family-wise errors with Benjamini and Hochberg's correction, and by MaxT."""
-        max_t = self.largest("family-wise error", "MaxT", null)
-        wilcoxon = self.largest("family-wise error", "Wilcoxon, BH", null)
+        wilcoxon = self.largest("family-wise error", "Wilcoxon, BH", null_hypothesis)
+        max_t = self.largest("family-wise error", "MaxT", null_hypothesis)
         return f"{wilcoxon} (step-down MaxT: {max_t})"

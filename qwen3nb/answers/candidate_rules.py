@@ -7,6 +7,7 @@ matter and the model in use.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from qwen3nb.analysis.comparison.alignment import (
     Names,
@@ -18,11 +19,12 @@ from qwen3nb.analysis.comparison.alignment import (
 from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
     TaskComparison,
+    paired_difference,
     paired_differences,
 )
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
-from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join, shared_queries
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, shared_queries
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.metrics.intervals import Interval, mean_interval
 from qwen3nb.records.record import Result
@@ -69,44 +71,51 @@ def recommend(
 
     With a ``doubt`` that could turn it, there is no verdict.
     """
-    how, each = comparison.procedure, difference
-    significant, large = each.significant(how.alpha), abs(each.difference) > how.margin
-    word = comparison.verdict(each)
+    procedure = comparison.procedure
+    candidate = difference.first
+    is_significant = difference.significant(procedure.alpha)
+    is_large = abs(difference.difference) > procedure.margin
+    verdict = comparison.verdict(difference)
     text = (
-        f"{word}: {each.metric} differs by {each.difference:+.3f} {interval_text(each.interval)} "
-        f"(corrected p {p_value_text(each.corrected, relation=True)}, n = {each.n})"
+        f"{verdict}: {difference.metric} differs by {difference.difference:+.3f} "
+        f"{interval_text(difference.interval)} (corrected p "
+        f"{p_value_text(difference.corrected, relation=True)}, n = {difference.n})"
     )
-    if significant and not large:
-        text += f": significant, but not larger than {how.margin:g}"
-    if large and not significant:
-        text += f": larger than {how.margin:g}, but not significant"
+    if is_significant and not is_large:
+        text += f": significant, but not larger than {procedure.margin:g}"
+    if is_large and not is_significant:
+        text += f": larger than {procedure.margin:g}, but not significant"
     if doubt:
-        return Recommendation(each.first, NO_VERDICT, False, f"{NO_VERDICT}, as {doubt}; {text}")
-    return Recommendation(each.first, word, significant and large, text)
+        return Recommendation(candidate, NO_VERDICT, False, f"{NO_VERDICT}, as {doubt}; {text}")
+    return Recommendation(candidate, verdict, is_significant and is_large, text)
 
 
 def rule(comparison: Comparison, deciding: TaskComparison) -> str:
     """Describe the rule, with its parameters and the family of tests."""
-    how = comparison.procedure
-    return (
+    procedure = comparison.procedure
+    text = (
         f"Rule: a candidate is taken if it is better by {deciding.metric}, by more than "
-        f"{how.margin:g}. Of candidates that cannot be told apart from the best, the cheapest is "
-        f"taken. Better or worse: the corrected p-value is below {how.alpha:g} and the interval "
-        f"excludes 0. Equivalent: the interval is within ±{how.margin:g}. Test: "
-        f"{comparison.test} ({deciding.draws:,} sign flips), "
+        f"{procedure.margin:g}. Of candidates that cannot be told apart from the best, the "
+        "cheapest is taken. Better or worse: the corrected p-value is below "
+        f"{procedure.alpha:g} and the interval excludes 0. Equivalent: the interval is within "
+        f"±{procedure.margin:g}. Test: {comparison.test} ({deciding.draws:,} sign flips), "
         f"{comparison.family(deciding.task)}, by that metric."
-        + (f" Queries of a cluster count together: {of}." if (of := deciding.clustered) else "")
     )
+    clusters = deciding.clustered
+    if clusters:
+        text += f" Queries of a cluster count together: {clusters}."
+    return text
 
 
 def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:
     """Return up to ``most`` queries with the largest differences between two systems."""
-    changes = [
-        QueryChange(matrix.systems[0], query, current, score, score - current)
-        for query, (score, current) in zip(matrix.queries, matrix.scores.T.tolist(), strict=True)
-        if score != current
-    ]
-    return sorted(changes, key=lambda change: (-abs(change.difference), change.query))[:most]
+    candidate = matrix.systems[0]
+    changes = []
+    for query, (score, current) in zip(matrix.queries, matrix.scores.T.tolist(), strict=True):
+        if score != current:
+            changes.append(QueryChange(candidate, query, current, score, score - current))
+    changes.sort(key=lambda change: (-abs(change.difference), change.query))
+    return changes[:most]
 
 
 @dataclass(frozen=True)
@@ -116,20 +125,24 @@ class _Selection:
     current: str  # name or label of the model in use
     task: str  # key or data set; empty for the model's only one
     models: Sequence[str]  # names or labels of candidates; empty for all
-    tested: Sequence[str]  # metrics that a record must have per query
+    metrics: Sequence[str]  # that a record must have per query
     names: Names
 
-    def calls(self, record: Result, *models: str) -> bool:
-        """Whether a record's model has one of these names or labels."""
-        return not self.of(record).isdisjoint(models)
+    def is_current(self, record: Result) -> bool:
+        """Whether a record is of the model in use."""
+        return self.current in self.names_of(record)
 
-    def of(self, record: Result) -> set[str]:
+    def is_wanted(self, record: Result) -> bool:
+        """Whether a record is of the model in use, or of a candidate."""
+        return not self.models or not self.names_of(record).isdisjoint([self.current, *self.models])
+
+    def names_of(self, record: Result) -> set[str]:
         """Return the name and the label of a record's model."""
         return {record.model.label, system_name(record, self.names)}
 
     def missing_metrics(self, record: Result) -> list[str]:
-        """Return the tested metrics that a record lacks."""
-        return [metric for metric in self.tested if metric not in record.per_query]
+        """Return the required metrics that a record lacks."""
+        return [metric for metric in self.metrics if metric not in record.per_query]
 
 
 def select_candidates(
@@ -147,30 +160,30 @@ def select_candidates(
     """
     on_task = _on_task(latest(results), task)
     selection = _Selection(current, task, models, tested, system_names(on_task))
-    used = _model_in_use(on_task, selection)
-    key = used.task.key
-    deciding = tested[0] if tested else used.task.main_metric
-    reason = without_result(used, deciding)
+    in_use = _model_in_use(on_task, selection)
+    key = in_use.task.key
+    deciding_metric = tested[0] if tested else in_use.task.main_metric
+    reason = without_result(in_use, deciding_metric)
     if reason:
         raise NothingFoundError(f"{current}, the model in use, {reason} on {key}: no verdict")
-    others = [record for record in on_task if record.task.key == key and record is not used]
-    _check_models(others, selection, key)
-    if models:
-        others = [record for record in others if selection.calls(record, current, *models)]
-    records, left_out = [used], []
-    for record in others:
-        reason = _why_left_out(record, used, deciding, selection)
+    candidates = [record for record in on_task if record.task.key == key and record is not in_use]
+    _check_models(candidates, selection, key)
+    candidates = [record for record in candidates if selection.is_wanted(record)]
+    records = [in_use]
+    left_out = []
+    for record in candidates:
+        reason = _why_left_out(record, in_use, deciding_metric, selection)
         if reason:
             left_out.append(reason)
         else:
             records.append(record)
-    if len(records) < 2:
-        same_data = [record for record in others if record.task.revision == used.task.revision]
-        found_nothing = any(without_result(record, deciding) for record in same_data)
-        error = NothingFoundError if found_nothing else ValueError
-        raise error(
-            f"no model to compare with {current!r} on {key}: {'; '.join(left_out) or 'no record'}"
-        )
+    if len(records) == 1:
+        text = f"no model to compare with {current!r} on {key}: "
+        text += "; ".join(left_out) or "no record"
+        same_data = [record for record in candidates if _has_same_revision(record, in_use)]
+        if any(without_result(record, deciding_metric) for record in same_data):
+            raise NothingFoundError(text)
+        raise ValueError(text)
     return records, left_out
 
 
@@ -179,8 +192,9 @@ def _on_task(records: Sequence[Result], task: str) -> list[Result]:
     if not task:
         return list(records)
     of_key = [record for record in records if record.task.key == task]
-    of_data = [record for record in records if task in (record.task.dataset, _custom_data(record))]
-    return of_key or of_data
+    if of_key:
+        return of_key
+    return [record for record in records if task in (record.task.dataset, _own_data(record))]
 
 
 def _model_in_use(records: Sequence[Result], selection: _Selection) -> Result:
@@ -189,55 +203,84 @@ def _model_in_use(records: Sequence[Result], selection: _Selection) -> Result:
     Raises:
         ValueError: none has the metrics, or they are of several tasks.
     """
-    own = [
+    usable = [
         record
         for record in records
-        if selection.calls(record, selection.current) and not selection.missing_metrics(record)
+        if selection.is_current(record) and not selection.missing_metrics(record)
     ]
-    if not own:
+    if not usable:
         available = ", ".join(sorted(selection.names.values())) or "no model"
         place = f" on {selection.task!r}" if selection.task else ""
         raise ValueError(
-            f"no record of {selection.current!r} with {' and '.join(selection.tested)} per query"
-            f"{place}; available: {available}"
+            f"no record of {selection.current!r} with {' and '.join(selection.metrics)} per "
+            f"query{place}; available: {available}"
         )
-    if not selection.task:
-        own = [record for record in own if _custom_data(record)] or own
-    if len({(record.task.dataset or record.task.key, record.task.type) for record in own}) > 1:
-        tasks = sorted({record.task.key for record in own})
+    on_own_data = [record for record in usable if _own_data(record)]
+    if on_own_data and not selection.task:
+        usable = on_own_data
+    data = {(_data_set(record), record.task.type) for record in usable}
+    if len(data) > 1:
+        tasks = sorted({record.task.key for record in usable})
         raise ValueError(f"choose a task: {', '.join(tasks)}")
-    return newest(own)
+    return newest(usable)
 
 
-def _check_models(others: Sequence[Result], selection: _Selection, task: str) -> None:
+def _check_models(candidates: Sequence[Result], selection: _Selection, task: str) -> None:
     """Refuse names of candidates that no record has."""
-    available = {selection.current}.union(*(selection.of(record) for record in others))
+    available = {selection.current}
+    for record in candidates:
+        available |= selection.names_of(record)
     for model in selection.models:
         if model not in available:
             names = ", ".join(sorted(available))
             raise ValueError(f"no record of {model!r} on {task}; available: {names}")
 
 
-def _why_left_out(record: Result, used: Result, deciding: str, selection: _Selection) -> str:
+def _why_left_out(
+    record: Result, in_use: Result, deciding_metric: str, selection: _Selection
+) -> str:
     """Return why a record is no candidate; empty if it is one."""
     name = system_name(record, selection.names)
-    if record.task.revision != used.task.revision:
+    if not _has_same_revision(record, in_use):
         return f"{name} was run on another revision of the data"
-    missing = selection.missing_metrics(record)
-    if missing:
-        return f"{name} has no {missing[0]} per query"
-    reason = without_result(record, deciding)
+    missing_metrics = selection.missing_metrics(record)
+    if missing_metrics:
+        return f"{name} has no {missing_metrics[0]} per query"
+    reason = without_result(record, deciding_metric)
     if reason:
         return f"no verdict on {name}, which {reason}"
-    if (record.model.identity, record.seed) == (used.model.identity, used.seed):
+    if (record.model.identity, record.seed) == (in_use.model.identity, in_use.seed):
         return f"{name} is the same model as {selection.current}"
     return ""
 
 
-def _custom_data(result: Result) -> str:
-    """Return the name of a record's custom data set without its prefix; empty for other data."""
+def _has_same_revision(record: Result, in_use: Result) -> bool:
+    return record.task.revision == in_use.task.revision
+
+
+def _own_data(result: Result) -> str:
+    """Return the name of a record's own data set without its prefix; empty for other data."""
     dataset = result.task.dataset or ""
-    return dataset.removeprefix(CUSTOM_DATA) if dataset.startswith(CUSTOM_DATA) else ""
+    if not dataset.startswith(CUSTOM_DATA):
+        return ""
+    return dataset.removeprefix(CUSTOM_DATA)
+
+
+def _data_set(result: Result) -> str:
+    return result.task.dataset or result.task.key
+
+
+def same_data(results: Iterable[Result], records: Sequence[Result]) -> list[Result]:
+    """Return all runs of the models of ``records`` on their data set, in any of its revisions."""
+    record = records[0]
+    labels = {compared.model.label for compared in records}
+    return [
+        result
+        for result in results
+        if result.model.label in labels
+        and result.task.type == record.task.type
+        and _data_set(result) == _data_set(record)
+    ]
 
 
 @dataclass(frozen=True)
@@ -271,20 +314,38 @@ def breakdown(
 
     ``categories`` are by query id; queries without one form their own category.
     """
-    groups: dict[str, list[int]] = {}
-    for index, query in enumerate(matrix.queries):
-        groups.setdefault(categories.get(query, OTHER), []).append(index)
-
-    def row(name: str, members: Sequence[int]) -> CategoryRow:
-        (each,) = paired_differences(matrix.at(members), draws=draws, seed=seed)
-        return CategoryRow(name, each.n, *each.means, each.difference, each.interval, each.p_value)
-
-    rows = [row(name, members) for name, members in sorted(groups.items())]
-    adjusted = adjust([each.p_value for each in rows])
-    rows = [replace(each, p_value=p) for each, p in zip(rows, adjusted, strict=True)]
-    overall = row("all", range(len(matrix.queries)))
+    rows_of_category: dict[str, list[int]] = {}
+    for row, query in enumerate(matrix.queries):
+        category = categories.get(query, OTHER)
+        rows_of_category.setdefault(category, []).append(row)
+    categories_compared = []
+    for category in sorted(rows_of_category):
+        of_category = matrix.at(rows_of_category[category])
+        categories_compared.append(_category_row(category, of_category, draws=draws, seed=seed))
+    adjusted = adjust([row.p_value for row in categories_compared])
+    corrected = [
+        replace(row, p_value=p_value)
+        for row, p_value in zip(categories_compared, adjusted, strict=True)
+    ]
+    every_row = matrix.at(range(len(matrix.queries)))
+    overall = _category_row("all", every_row, draws=draws, seed=seed)
     first, second = matrix.systems
-    return Breakdown(first, second, overall, tuple(rows), matrix.notes)
+    return Breakdown(first, second, overall, tuple(corrected), matrix.notes)
+
+
+def _category_row(category: str, matrix: ScoreMatrix, *, draws: int, seed: int) -> CategoryRow:
+    """Compare two systems on the queries of a matrix; the p-value is not adjusted yet."""
+    (difference,) = paired_differences(matrix, draws=draws, seed=seed)
+    first_mean, second_mean = difference.means
+    return CategoryRow(
+        category=category,
+        n=difference.n,
+        first=first_mean,
+        second=second_mean,
+        difference=difference.difference,
+        interval=difference.interval,
+        p_value=difference.p_value,
+    )
 
 
 @dataclass(frozen=True)
@@ -313,39 +374,78 @@ def trend(
 
     A run is a record; consecutive ones on the same revision of the data are compared by query.
     """
-    runs: dict[str, list[Result]] = {}
+    runs_by_label: dict[str, list[Result]] = {}
     for result in from_oldest(results):
         if metric in result.per_query:
-            runs.setdefault(result.model.label, []).append(result)
+            runs_by_label.setdefault(result.model.label, []).append(result)
     points = []
-    for records in runs.values():
-        if len(records) > 1:
-            for before, result in zip([None, *records], records, strict=False):
-                points.append(_point(before, result, metric, n_resamples, seed))
-    values = iter(adjust([p.p_value for p in points if p.p_value is not None]))
-    return tuple(p if p.p_value is None else replace(p, p_value=next(values)) for p in points)
+    for runs in runs_by_label.values():
+        if len(runs) > 1:
+            points.append(_point(runs[0], metric))
+            for previous, run in pairwise(runs):
+                change = _change(previous, run, metric, draws=n_resamples, seed=seed)
+                points.append(_with_change(_point(run, metric), change))
+    return tuple(_with_corrected_p_values(points))
 
 
-def _point(before: Result | None, result: Result, metric: str, draws: int, seed: int) -> TrendPoint:
-    """Return a run, with its paired difference from the previous one if on the same data."""
-    values = result.scores.sample([metric])[:, 0]
-    point = TrendPoint(
-        label=result.model.label,
-        finished=result.finished,
-        identity=result.model.identity,
-        revision=str(result.task.revision),
-        mean=float(values.mean()),
-        interval=mean_interval(values, level=LEVEL)[1],
-        n=len(values),
+def _with_corrected_p_values(points: Iterable[TrendPoint]) -> list[TrendPoint]:
+    """Correct the p-values of all changes; points without one stay as they are."""
+    changes = []
+    corrected = []
+    for point in points:
+        if point.p_value is not None:
+            changes.append(point.p_value)
+    adjusted = iter(adjust(changes))
+    for point in points:
+        if point.p_value is not None:
+            corrected.append(replace(point, p_value=next(adjusted)))
+        else:
+            corrected.append(point)
+    return corrected
+
+
+def _point(run: Result, metric: str) -> TrendPoint:
+    """Return a run with its mean, not compared with another one."""
+    scores = run.scores.sample([metric])[:, 0]
+    _, interval = mean_interval(scores, level=LEVEL)
+    return TrendPoint(
+        label=run.model.label,
+        finished=run.finished,
+        identity=run.model.identity,
+        revision=str(run.task.revision),
+        mean=float(scores.mean()),
+        interval=interval,
+        n=len(scores),
     )
-    if before is None:
+
+
+def _change(
+    previous: Result, run: Result, metric: str, *, draws: int, seed: int
+) -> PairedDifference | None:
+    """Return the paired difference of a run from the previous one; None on other data."""
+    task = previous.task
+    names = system_names([run, previous])
+    columns, _ = score_columns(task.key, [run, previous], names, metric, str(task.revision))
+    if len(columns) < 2:
+        return None
+    if not shared_queries([column.queries for column in columns.values()]):
+        return None
+    return paired_difference(
+        columns,
+        task=task.key,
+        metric=metric,
+        clusters=run.task.clusters,
+        draws=draws,
+        seed=seed,
+    )
+
+
+def _with_change(point: TrendPoint, change: PairedDifference | None) -> TrendPoint:
+    if change is None:
         return point
-    names, task = system_names([result, before]), before.task
-    columns, _ = score_columns(task.key, [result, before], names, metric, str(task.revision))
-    if len(columns) < 2 or not shared_queries([each.queries for each in columns.values()]):
-        return point
-    matrix = join(columns, task=task.key, metric=metric, clusters=result.task.clusters)
-    (each,) = paired_differences(matrix, draws=draws, seed=seed)
     return replace(
-        point, change=each.difference, change_interval=each.interval, p_value=each.p_value
+        point,
+        change=change.difference,
+        change_interval=change.interval,
+        p_value=change.p_value,
     )

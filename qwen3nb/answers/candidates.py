@@ -5,9 +5,9 @@ Reads the records of `qwen3nb domain`, or of any task with per-query scores of t
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
-from qwen3nb.analysis.comparison.alignment import system_names
+from qwen3nb.analysis.comparison.alignment import system_name, system_names
 from qwen3nb.analysis.comparison.differences import (
     HOLM,
     PairedDifference,
@@ -19,17 +19,19 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS
-from qwen3nb.answers import candidate_rules, doubts
+from qwen3nb.answers import candidate_rules
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.candidate_rules import (
     Breakdown,
+    CategoryRow,
     QueryChange,
     Recommendation,
     TrendPoint,
 )
 from qwen3nb.answers.comparison import Comparison, compare
 from qwen3nb.answers.decision import Decision, decide, evidence, model_costs
-from qwen3nb.answers.doubts import Doubt, Saturation
+from qwen3nb.answers.doubts import Doubts, Saturation, doubts_of, is_worse, judged_share
+from qwen3nb.answers.doubts import saturation as saturation_of
 from qwen3nb.answers.explorer import query_text, top_documents
 from qwen3nb.metrics.retrieval import JUDGED, NOTHING_FOUND, PART_FOUND_NOTHING
 from qwen3nb.records.record import Environment, Result
@@ -39,10 +41,12 @@ from qwen3nb.report.render.table import Cell, Conclusion, Table, number
 from qwen3nb.utils.format import duration_text, escaped, json_text, number_text, p_value_text
 from qwen3nb.utils.imports import DataFrame
 
-_BEST = 5  # documents listed per ranking
+_TOP_DOCUMENTS = 5  # documents listed per ranking
 _ALSO_TESTED = ("MRR@10", "nDCG@10")  # next to a task's main metric
-_FEW = 9  # number of queries up to which coverage is not guaranteed; see `analysis.calibration`
-_ROWS = ("top", "queries")  # settings of a record with a row per query
+_FEW_QUERIES = (
+    9  # number of queries up to which coverage is not guaranteed; see `analysis.calibration`
+)
+_SETTINGS_BY_QUERY = ("top", "queries")  # settings of a record, with a row per query
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,11 +78,16 @@ class Candidates(Answer):
     @cached_property
     def deciding(self) -> TaskComparison:
         """The comparison on the deciding metric."""
-        return self._by(self.tested[0])
+        return self._comparison_by(self._deciding_metric)
 
-    def _by(self, metric: str) -> TaskComparison:
-        (compared,) = (task for task in self.comparison.tasks if task.metric == metric)
-        return compared
+    @property
+    def _deciding_metric(self) -> str:
+        """The metric that decides: the first one that is tested."""
+        return self.tested[0]
+
+    def _comparison_by(self, metric: str) -> TaskComparison:
+        (comparison,) = (task for task in self.comparison.tasks if task.metric == metric)
+        return comparison
 
     @cached_property
     def differences(self) -> tuple[PairedDifference, ...]:
@@ -88,20 +97,19 @@ class Candidates(Answer):
     @cached_property
     def recommendations(self) -> tuple[Recommendation, ...]:
         """The recommendation for each candidate."""
-        return tuple(
-            candidate_rules.recommend(
-                difference,
-                comparison=self.comparison,
-                doubt=self.undecided.get(difference.first, ""),
+        recommendations = []
+        for difference in self.differences:
+            doubt = self.undecided.get(difference.first, "")
+            recommendations.append(
+                candidate_rules.recommend(difference, comparison=self.comparison, doubt=doubt)
             )
-            for difference in self.differences
-        )
+        return tuple(recommendations)
 
     @cached_property
-    def _doubts(self) -> Mapping[str, tuple[Sequence[Doubt], Sequence[Doubt]]]:
+    def _doubts(self) -> Mapping[str, Doubts]:
         """By candidate, why its verdict could turn: nothing found, and unjudged documents."""
         return {
-            difference.first: doubts.doubts_of(difference, self.comparison, self.records)
+            difference.first: doubts_of(difference, self.comparison, self.records)
             for difference in self.differences
         }
 
@@ -110,20 +118,20 @@ class Candidates(Answer):
         """By candidate without a verdict, what could turn it: not found, or without a judgement."""
         reasons = {}
         for difference in self.differences:
-            model = difference.first
-            nothing_found, unjudged = self._doubts[model]
-            if nothing_found:
-                texts = " and ".join(doubt.text for doubt in nothing_found)
-                reasons[model] = f"{texts}, on which the difference rests"
-            elif unjudged and doubts.is_claim(difference, self.comparison):
-                texts = " and ".join(doubt.text for doubt in unjudged)
-                reasons[model] = f"it could turn by {texts}"
+            candidate = difference.first
+            doubts = self._doubts[candidate]
+            verdict = self.comparison.find_verdict(difference)
+            if doubts.nothing_found:
+                causes = " and ".join(doubts.nothing_found)
+                reasons[candidate] = f"{causes}, on which the difference rests"
+            elif doubts.unjudged and verdict is not Verdict.NOT_SHOWN:
+                reasons[candidate] = f"it could turn by {' and '.join(doubts.unjudged)}"
         return reasons
 
     @cached_property
     def saturation(self) -> Saturation | None:
         """Whether the deciding metric is at its ceiling or floor for every model."""
-        return doubts.saturation(self.deciding)
+        return saturation_of(self.deciding)
 
     @cached_property
     def decision(self) -> Decision:
@@ -135,32 +143,46 @@ class Candidates(Answer):
             costs=model_costs(self.records),
             doubts=self.undecided,
         )
-        remarks = [*self._saturation_remarks(), *self._metric_remarks(decision)]
-        remarks += [*self._nothing_found_remarks(), *self._judgement_remarks()]
-        return replace(decision, remarks=tuple(remarks))
+        remarks = (
+            *self._saturation_remarks(),
+            *self._metric_remarks(decision),
+            *self._nothing_found_remarks(),
+            *self._judgement_remarks(),
+        )
+        return replace(decision, remarks=remarks)
 
-    def _saturation_remarks(self) -> Iterator[str]:
+    def _saturation_remarks(self) -> list[str]:
         """Name a deciding metric at its end, and the next one to look at."""
         if self.saturation is None:
-            return
-        yield self.saturation.text
+            return []
+        difference = self._difference_by_another_metric()
+        if difference is None:
+            return [self.saturation.text, "No other metric tells the models apart"]
+        advice = f"Look at {difference.metric} instead: {difference.first}: {evidence(difference)}"
+        return [self.saturation.text, advice]
+
+    def _difference_by_another_metric(self) -> PairedDifference | None:
+        """Return the largest difference by the next metric that tells the models apart."""
         for task in self.comparison.tasks:
-            if task.metric in (self.tested[0], JUDGED) or doubts.saturation(task) is not None:
+            if task.metric in (self._deciding_metric, JUDGED):
+                continue
+            if saturation_of(task) is not None:
                 continue
             largest = max(task.with_baseline, key=lambda difference: abs(difference.difference))
             if not largest.identical:
-                yield f"Look at {task.metric} instead: {largest.first}: {evidence(largest)}"
-                return
-        yield "No other metric tells the models apart"
+                return largest
+        return None
 
     def _metric_remarks(self, decision: Decision) -> Iterator[str]:
         """Name tested metrics that disagree with the decision."""
         for metric in self.tested[1:]:
-            by_model = {pair.first: pair for pair in self._by(metric).with_baseline}
-            if decision.use in by_model:
-                remark = self._disagreement(by_model[decision.use])
+            by_candidate = {}
+            for difference in self._comparison_by(metric).with_baseline:
+                by_candidate[difference.first] = difference
+            if decision.use in by_candidate:
+                remark = self._disagreement(by_candidate[decision.use])
             else:
-                remark = self._better_by_metric(by_model.values())
+                remark = self._better_by_metric(by_candidate.values())
             if remark:
                 yield f"The metrics disagree: {remark}"
 
@@ -192,29 +214,30 @@ class Candidates(Answer):
         for name, record in self.records.items():
             for noun, count in record.task.counts.items():
                 if noun == NOTHING_FOUND:
-                    size = record.metrics[self.tested[0]].n
+                    size = record.metrics[self._deciding_metric].n
                     yield f"{name} found nothing for {count} of {size} queries"
                 elif noun.endswith(PART_FOUND_NOTHING):
                     yield f"{name}: {noun}: {count}"
 
     def _judgement_remarks(self) -> Iterator[str]:
         """Say what the verdicts would be if no document without a judgement were relevant."""
-        turned = [
-            difference
-            for difference in self.differences
-            if difference.first in self.undecided and not self._doubts[difference.first][0]
-        ]
-        if not turned:
+        could_turn = []
+        for difference in self.differences:
+            candidate = difference.first
+            if candidate in self.undecided and not self._doubts[candidate].nothing_found:
+                could_turn.append(difference)
+        if not could_turn:
             return
         shares = []
-        for name in (*(difference.first for difference in turned), self.current):
-            share = doubts.judged_share(self.records[name]) or 0.0
-            shares.append(f"{share:.2f} ({name})")
+        for model in (*(difference.first for difference in could_turn), self.current):
+            share = judged_share(self.records[model]) or 0.0
+            shares.append(f"{share:.2f} ({model})")
         yield f"Judged@10: {', '.join(shares)}"
-        for difference in turned:
+        for difference in could_turn:
+            verdict = self.comparison.verdict(difference)
             yield (
-                f"If what has no judgement is not relevant, {difference.first} is "
-                f"{self.comparison.verdict(difference)}: {evidence(difference)}"
+                f"If what has no judgement is not relevant, {difference.first} is {verdict}: "
+                f"{evidence(difference)}"
             )
         yield (
             "If that is so, evaluate with --complete, or write complete = true under [settings] of "
@@ -252,12 +275,13 @@ class Candidates(Answer):
         procedure = self.comparison.procedure
         breakdowns = []
         for difference in self.differences:
-            matrix = self.deciding.matrix(difference.first, self.current)
-            breakdowns.append(
-                candidate_rules.breakdown(
-                    matrix, categories, draws=procedure.draws, seed=procedure.seed
-                )
+            breakdown = candidate_rules.breakdown(
+                self.deciding.matrix(difference.first, self.current),
+                categories,
+                draws=procedure.draws,
+                seed=procedure.seed,
             )
+            breakdowns.append(breakdown)
         return tuple(breakdowns)
 
     @cached_property
@@ -277,16 +301,16 @@ class Candidates(Answer):
         judgement count as not relevant here, as in the scores.
         """
         reasons = []
-        for difference, advice in zip(self.differences, self.recommendations, strict=True):
-            nothing_found, _ = self._doubts[difference.first]
-            if nothing_found or doubts.is_worse(difference, self.comparison):
-                reasons.append(f"{advice.model}: {advice.text}")
-        newest = {run.label: run for run in self.runs}
-        for run in newest.values():
-            if run.change is not None and self._is_regression(run):
+        for difference, recommendation in zip(self.differences, self.recommendations, strict=True):
+            has_nothing_found = bool(self._doubts[difference.first].nothing_found)
+            if has_nothing_found or is_worse(difference, self.comparison):
+                reasons.append(f"{recommendation.model}: {recommendation.text}")
+        newest_runs = {run.label: run for run in self.runs}  # a later run replaces an earlier one
+        for run in newest_runs.values():
+            if self._is_regression(run):
                 reasons.append(
                     f"{run.label}: its newest run is worse than the previous one "
-                    f"({self.tested[0]} {run.change:+.3f}, corrected p "
+                    f"({self._deciding_metric} {run.change:+.3f}, corrected p "
                     f"{p_value_text(run.p_value, relation=True)}, n = {run.n})"
                 )
         return tuple(reasons)
@@ -301,27 +325,36 @@ class Candidates(Answer):
     @property
     def caution(self) -> str:
         """Caveats on the power of these queries; may be empty."""
-        comparison, procedure = self.comparison, self.comparison.procedure
-        detectable = [0.0]
-        for difference in self.differences:
-            if comparison.find_verdict(difference) in (Verdict.NO_WORSE, Verdict.NOT_SHOWN):
-                detectable.append(comparison.detectable(difference) or 1.0)
-        largest = max(detectable)
+        procedure = self.comparison.procedure
         sentences = []
-        if largest > procedure.margin and self.saturation is None:
+        detectable = self._detectable_where_not_shown()
+        if detectable > procedure.margin and self.saturation is None:
             sentences.append(
-                f"These queries detect only differences of {largest:.3f} or more with a power of "
-                f"0.8; smaller ones above {procedure.margin:g} may be missed; use more queries."
+                f"These queries detect only differences of {detectable:.3f} or more with a power "
+                f"of 0.8; smaller ones above {procedure.margin:g} may be missed; use more queries."
             )
         for difference in self.differences:
-            if difference.significant(procedure.alpha) and comparison.could_turn(difference):
+            is_significant = difference.significant(procedure.alpha)
+            if is_significant and self.comparison.could_turn(difference):
                 sentences.append(
                     f"{difference.first}: rare queries missing in this sample could turn the sign "
                     "of its difference."
                 )
-        if any(difference.n <= _FEW for difference in self.differences):
-            sentences.append(f"Intervals from {_FEW} queries or fewer may be too narrow.")
+        if any(difference.n <= _FEW_QUERIES for difference in self.differences):
+            sentences.append(f"Intervals from {_FEW_QUERIES} queries or fewer may be too narrow.")
         return " ".join(sentences)
+
+    def _detectable_where_not_shown(self) -> float:
+        """Return the largest detectable difference of the candidates that may be better unseen."""
+        largest = 0.0
+        for difference in self.differences:
+            verdict = self.comparison.find_verdict(difference)
+            if verdict in (Verdict.NO_WORSE, Verdict.NOT_SHOWN):
+                detectable = self.comparison.detectable(difference)
+                if detectable is None:
+                    detectable = 1.0  # no difference of scores is larger
+                largest = max(largest, detectable)
+        return largest
 
     def _in_order(self, task: TaskComparison) -> tuple[PairedDifference, ...]:
         """The differences from the model in use by one metric, in the order of the records."""
@@ -349,20 +382,20 @@ class Candidates(Answer):
         return {title: replace(table, data=data) for title, table in tables.items() if table.rows}
 
     def _recommendations(self) -> Table:
-        alpha = self.comparison.procedure.alpha
         judged = {pair.first: self._judged_cell(pair) for pair in self.differences}
-        has_judged = any(judged.values())
+        has_unjudged = any(judged.values())
         rows = []
-        for difference, advice in zip(self.differences, self.recommendations, strict=True):
+        for difference, recommendation in zip(self.differences, self.recommendations, strict=True):
+            verdict = Cell(recommendation.verdict, strong=recommendation.matters)
+            effect = number(difference.difference, "+.3f", interval=difference.interval)
+            alpha = self.comparison.procedure.alpha
             row: dict[str, object] = {
                 f"against {self.current}": difference.first,
-                "verdict": Cell(advice.verdict, strong=advice.matters),
-                f"Δ {difference.metric}": number(
-                    difference.difference, "+.3f", interval=difference.interval
-                ),
+                "verdict": verdict,
+                f"Δ {difference.metric}": effect,
                 "p": p_cell(difference.corrected, difference.interval, alpha=alpha),
             }
-            if has_judged:
+            if has_unjudged:
                 row["judged\nfirst ten"] = judged[difference.first]
             row["queries"] = difference.n
             rows.append(row)
@@ -373,27 +406,28 @@ class Candidates(Answer):
 
     def _judged_cell(self, difference: PairedDifference) -> tuple[str, str] | None:
         """Judged@10 of a candidate and of the model in use; None if all are judged, or unknown."""
-        candidate = doubts.judged_share(self.records[difference.first])
-        current = doubts.judged_share(self.records[difference.second])
-        if candidate is None or current is None or candidate == current == 1:
+        candidate_share = judged_share(self.records[difference.first])
+        current_share = judged_share(self.records[difference.second])
+        if candidate_share is None or current_share is None:
             return None
-        return f"{candidate:.2f}", f"against {current:.2f}"
+        if candidate_share == current_share == 1:
+            return None
+        return f"{candidate_share:.2f}", f"against {current_share:.2f}"
 
     def _models(self) -> Table:
         rows = []
         for name, record in self.records.items():
             prompts = record.model.settings.get("prompts") or {}
-            texts = ", ".join(f"{role}: {text!r}" for role, text in prompts.items())
-            rows.append(
-                {
-                    "model": name,
-                    "loaded from": (record.model.spec, record.model.identity[:8]),
-                    "dimensions": record.dimensions or None,
-                    "judged\nfirst ten": number_text(doubts.judged_share(record)),
-                    "prompts": texts or "none",
-                    "time": times_text(record),
-                }
-            )
+            prompt_texts = [f"{role}: {prompt!r}" for role, prompt in prompts.items()]
+            row = {
+                "model": name,
+                "loaded from": (record.model.spec, record.model.identity[:8]),
+                "dimensions": record.dimensions or None,
+                "judged\nfirst ten": number_text(judged_share(record)),
+                "prompts": ", ".join(prompt_texts) or "none",
+                "time": times_text(record),
+            }
+            rows.append(row)
         return Table.of(
             rows,
             note="Judged: the share of the first ten documents that have a judgement; others count "
@@ -433,72 +467,78 @@ class Candidates(Answer):
         }
 
     def _categories(self) -> Table:
-        alpha = self.comparison.procedure.alpha
-        rows = [
-            {
-                "model": breakdown.first,
-                "category": row.category,
-                "value": (f"{row.first:.3f}", f"against {row.second:.3f}"),
-                "Δ\n95 % interval": number(row.difference, "+.3f", interval=row.interval),
-                "p\ncorrected": p_cell(row.p_value, row.interval, alpha=alpha),
-                "queries": row.n,
-            }
-            for breakdown in self.breakdowns
-            for row in breakdown.rows
-        ]
-        note = f"{self.tested[0]}; p: {NAMES[HOLM]} over the categories of a model."
+        rows = []
+        for breakdown in self.breakdowns:
+            for category in breakdown.rows:
+                rows.append(self._category_row(breakdown.first, category))
+        note = f"{self._deciding_metric}; p: {NAMES[HOLM]} over the categories of a model."
         return Table.of(rows, note=note)
+
+    def _category_row(self, candidate: str, category: CategoryRow) -> dict[str, object]:
+        """Return a candidate on a category of queries; in it, the model in use is the second."""
+        alpha = self.comparison.procedure.alpha
+        return {
+            "model": candidate,
+            "category": category.category,
+            "value": (f"{category.first:.3f}", f"against {category.second:.3f}"),
+            "Δ\n95 % interval": number(category.difference, "+.3f", interval=category.interval),
+            "p\ncorrected": p_cell(category.p_value, category.interval, alpha=alpha),
+            "queries": category.n,
+        }
 
     def _changes(self) -> Table:
         current = self.records[self.current]
-        rows = [
-            (
+        rows = []
+        for change in self.changes:
+            scores = f"{change.score:.3f} against {change.current:.3f}"
+            row = (
                 change.model,
                 query_text(current, change.query),
-                (f"{change.difference:+.3f}", f"{change.score:.3f} against {change.current:.3f}"),
+                (f"{change.difference:+.3f}", scores),
                 _top_text(self.records[change.model], change.query),
                 _top_text(current, change.query),
             )
-            for change in self.changes
-        ]
+            rows.append(row)
         heads = [
             "model",
             "query",
-            f"Δ {self.tested[0]}",
-            f"top {_BEST}\nmodel",
-            f"top {_BEST}\n{self.current}",
+            f"Δ {self._deciding_metric}",
+            f"top {_TOP_DOCUMENTS}\nmodel",
+            f"top {_TOP_DOCUMENTS}\n{self.current}",
         ]
         return Table.of(rows, heads, kind="words")
 
     def _trend(self) -> Table:
-        alpha = self.comparison.procedure.alpha
-        rows = [
-            {
-                "model": run.label,
-                "finished": (run.finished[:19], f"{run.identity[:8]}, data {run.revision[:8]}"),
-                f"{self.tested[0]}\n95 % interval": number(run.mean, interval=run.interval),
-                "change\n95 % interval": number(run.change, "+.3f", interval=run.change_interval),
-                "p\ncorrected": p_cell(run.p_value, run.change_interval, alpha=alpha),
-                "queries": run.n,
-            }
-            for run in self.runs
-        ]
+        rows = [self._run_row(run) for run in self.runs]
         note = (
             f"Each run is paired with the one before on the same data; p: {NAMES[HOLM]} over the "
             "changes."
         )
         return Table.of(rows, note=note)
 
+    def _run_row(self, run: TrendPoint) -> dict[str, object]:
+        alpha = self.comparison.procedure.alpha
+        finished = run.finished[:19]  # 2026-01-31T12:30:00, without fractions and time zone
+        versions = f"{run.identity[:8]}, data {run.revision[:8]}"
+        mean_head = f"{self._deciding_metric}\n95 % interval"
+        return {
+            "model": run.label,
+            "finished": (finished, versions),
+            mean_head: number(run.mean, interval=run.interval),
+            "change\n95 % interval": number(run.change, "+.3f", interval=run.change_interval),
+            "p\ncorrected": p_cell(run.p_value, run.change_interval, alpha=alpha),
+            "queries": run.n,
+        }
+
     def to_markdown(self) -> str:
         """Return the tables under their titles as Markdown, escaped."""
         record = self.records[self.current]
-        size = [f"{count:,} {noun}" for noun, count in record.task.size.items()]
-        dropped = len(record.data.dropped or ())
-        if dropped:
-            size.append(f"{dropped} queries dropped")
-        size.append(f"revision {record.task.revision[:8]}")
+        facts = [f"{count:,} {noun}" for noun, count in record.task.size.items()]
+        if record.data.dropped:
+            facts.append(f"{len(record.data.dropped)} queries dropped")
+        facts.append(f"revision {record.task.revision[:8]}")
+        data = f"{self.task}: {', '.join(facts)}"
         finished = max(record.finished for record in self.records.values())
-        data = f"{self.task}: {', '.join(size)}"
         parts = [
             f"# {escaped(self.decision.title)}",
             escaped(self.headline),
@@ -540,7 +580,7 @@ class Candidates(Answer):
                 "task": self.task,
                 "headline": self.headline,
                 "decision": decision,
-                "decides": self.tested[0],
+                "decides": self._deciding_metric,
                 "alpha": procedure.alpha,
                 "threshold": procedure.margin,
                 "procedure": _exported(procedure),
@@ -558,29 +598,28 @@ class Candidates(Answer):
     def _as_dict(self, difference: PairedDifference) -> dict[str, object]:
         """Return a difference under the keys of the JSON schema."""
         is_tested = difference.metric in self.tested
-        candidate, current = difference.means
-        value: dict[str, object] = {
+        candidate_mean, current_mean = difference.means
+        fields = asdict(difference)
+        for renamed in ("first", "second", "task", "means", "p_value", "corrected"):
+            del fields[renamed]
+        return {
             "model": difference.first,
-            "mean": candidate,
-            "current": current,
+            "mean": candidate_mean,
+            "current": current_mean,
             "p_value": difference.p_value if is_tested else None,
             "adjusted": difference.corrected if is_tested else None,
             "t_p_value": self._t_test(difference),
             "detectable": self.comparison.detectable(difference),
+            **fields,
         }
-        renamed = ("first", "second", "task", "means", "p_value", "corrected")
-        for name, field in asdict(difference).items():
-            if name not in renamed:
-                value[name] = field
-        return value
 
 
 def _top_text(result: Result, query: str) -> str:
     """Return the best documents of a query; distinguishes no hits from rankings not kept."""
-    documents = top_documents(result, query)[:_BEST]
-    if documents:
-        return ", ".join(documents)
-    return "none" if result.top is not None else "not kept"
+    if result.top is None:
+        return "not kept"
+    documents = top_documents(result, query)[:_TOP_DOCUMENTS]
+    return ", ".join(documents) or "none"
 
 
 def times_text(result: Result, *, reused: bool = False) -> str:
@@ -601,11 +640,14 @@ def times_text(result: Result, *, reused: bool = False) -> str:
 def _model(result: Result) -> dict[str, object]:
     """Return a record under the keys of the JSON schema."""
     queries = sorted(next(iter(result.per_query.values())))
+    settings = {
+        name: value for name, value in result.config.items() if name not in _SETTINGS_BY_QUERY
+    }
     return {
         "model": result.model,
         "task": result.task,
         "dimensions": result.dimensions,
-        "settings": {name: value for name, value in result.config.items() if name not in _ROWS},
+        "settings": settings,
         "seed": result.seed,
         "cost": result.cost,
         "seconds_per_query": result.search.seconds_per_query,
@@ -614,14 +656,18 @@ def _model(result: Result) -> dict[str, object]:
         "run": result.run,
         "metrics": {name: asdict(value) for name, value in result.metrics.items()},
         "per_query": dict(result.scores),
-        "top": {query: top_documents(result, query)[:_BEST] for query in queries},
+        "top": {query: top_documents(result, query)[:_TOP_DOCUMENTS] for query in queries},
     }
 
 
 def _exported(procedure: Procedure) -> dict[str, object]:
     """Return the procedure with the names of earlier reports."""
-    fields = asdict(procedure)
-    return {"minimum" if name == "margin" else name: value for name, value in fields.items()}
+    exported = {}
+    for name, value in asdict(procedure).items():
+        if name == "margin":
+            name = "minimum"
+        exported[name] = value
+    return exported
 
 
 def compare_candidates(
@@ -649,36 +695,42 @@ def compare_candidates(
     Raises:
         ValueError: an unknown task or model, or nothing to compare; lists what is available.
     """
-    results = list(results)
-
-    def select(metrics: Sequence[str]) -> tuple[list[Result], list[str]]:
-        return candidate_rules.select_candidates(
-            results, current=current, task=task, models=models, tested=metrics
-        )
-
-    records, left_out = select(tested)
+    every_run = list(results)
+    select = partial(
+        candidate_rules.select_candidates, every_run, current=current, task=task, models=models
+    )
+    records, left_out = select(tested=tested)
     if not tested:
-        main = records[0].task.main_metric
-        records, left_out = select([main])
-        tested = [main]
-        for metric in _ALSO_TESTED:
-            if metric != main and all(metric in record.per_query for record in records):
-                tested.append(metric)
-    used = records[0]
+        main_metric = records[0].task.main_metric
+        records, left_out = select(tested=[main_metric])
+        tested = _tested_by_default(main_metric, records)
+    in_use = records[0]
     comparison = compare(
         records,
-        baseline=system_names(records)[used.model.identity, used.seed],
+        baseline=system_name(in_use, system_names(records)),
         metric=_shared_means(records, tested),
-        tasks=[used.task.key],
+        tasks=[in_use.task.key],
         alpha=alpha,
         margin=margin,
         draws=n_resamples,
         seed=seed,
     )
     runs = candidate_rules.trend(
-        _same_data(results, records), metric=tested[0], n_resamples=n_resamples, seed=seed
+        candidate_rules.same_data(every_run, records),
+        metric=tested[0],
+        n_resamples=n_resamples,
+        seed=seed,
     )
     return Candidates(comparison, tuple(tested), runs, most, tuple(left_out))
+
+
+def _tested_by_default(main_metric: str, records: Sequence[Result]) -> list[str]:
+    """Return the main metric, and those of `_ALSO_TESTED` that every record has per query."""
+    tested = [main_metric]
+    for metric in _ALSO_TESTED:
+        if metric != main_metric and all(metric in record.per_query for record in records):
+            tested.append(metric)
+    return tested
 
 
 def _shared_means(records: Sequence[Result], tested: Sequence[str]) -> list[str]:
@@ -687,23 +739,11 @@ def _shared_means(records: Sequence[Result], tested: Sequence[str]) -> list[str]
     The share of judged documents is among them only if it is tested.
     """
     metrics = []
-    for metric, value in records[0].metrics.items():
-        is_shared = all(metric in record.per_query for record in records)
-        is_quality = metric != JUDGED or metric in tested
-        if value.how == "mean" and is_shared and is_quality:
+    for metric, score in records[0].metrics.items():
+        if score.how != "mean":
+            continue
+        if metric == JUDGED and metric not in tested:
+            continue
+        if all(metric in record.per_query for record in records):
             metrics.append(metric)
     return metrics
-
-
-def _same_data(results: Iterable[Result], records: Sequence[Result]) -> list[Result]:
-    """Return all runs of the compared models on the data set, in any of its revisions."""
-    task = records[0].task
-    data = task.dataset or task.key
-    labels = {record.model.label for record in records}
-    return [
-        result
-        for result in results
-        if result.model.label in labels
-        and result.task.type == task.type
-        and (result.task.dataset or result.task.key) == data
-    ]

@@ -39,6 +39,11 @@ class Changes(Answer):
     data: Unequal
 
     def __bool__(self) -> bool:
+        return self.has_changes
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether any record was added, removed or changed."""
         return bool(self.added or self.removed or self.changed)
 
     def verdict(self, difference: PairedDifference) -> str:
@@ -55,29 +60,23 @@ class Changes(Answer):
     @property
     def conclusion(self) -> Conclusion:
         """How many records changed, and how many of them have other scores."""
-        if not self:
-            return Conclusion(
-                f"From {self.first} to {self.second}: {self.same} records, all the same."
-            )
+        sets = f"From {self.first} to {self.second}"
+        if not self.has_changes:
+            return Conclusion(f"{sets}: {self.same} records, all the same.")
         return Conclusion(
-            f"From {self.first} to {self.second}: {self.counts}; {self.same} are the same, and "
-            f"{len(self.differences)} have other scores."
+            f"{sets}: {self.counts}; {self.same} are the same, and {len(self.differences)} have "
+            "other scores."
         )
 
     def table(self) -> Table:
         """A row per record that is not the same, with the difference of its scores."""
-        rows: list[tuple[str, str]] = []
-        for kind, names in (
-            ("added", self.added),
-            ("removed", self.removed),
-            ("changed", self.changed),
-        ):
-            rows += [(kind, name) for name in names]
+        rows = [("added", record) for record in self.added]
+        rows += [("removed", record) for record in self.removed]
+        rows += [("changed", record) for record in self.changed]
         for difference in self.differences:
-            name = f"{difference.first} on {difference.task}, {difference.metric}"
-            rows.append((self.verdict(difference), f"{name}: {difference}"))
+            rows.append((self.verdict(difference), f"{_measured(difference)}: {difference}"))
         rows += [("not paired", reason) for reason in self.unpaired]
-        for name, (before, after) in self._settings().items():
+        for name, (before, after) in self._versions_and_data().items():
             rows.append((name, _change_text(before, after)))
         return Table.of(
             rows,
@@ -96,7 +95,7 @@ class Changes(Answer):
         rows = [asdict(difference) for difference in self.differences]
         return pd.DataFrame(rows, columns=columns)
 
-    def _settings(self) -> Unequal:
+    def _versions_and_data(self) -> Unequal:
         return {**self.versions, **self.data}
 
     def __repr__(self) -> str:
@@ -105,15 +104,17 @@ class Changes(Answer):
 
     def lines(self) -> Iterator[str]:
         """Yield a line per change, as `qwen3nb diff` prints them."""
-        for sign, names in (("+", self.added), ("-", self.removed), ("~", self.changed)):
-            for name in names:
-                yield f"{sign} {name}"
+        for record in self.added:
+            yield f"+ {record}"
+        for record in self.removed:
+            yield f"- {record}"
+        for record in self.changed:
+            yield f"~ {record}"
         for difference in self.differences:
-            name = f"{difference.first} on {difference.task}, {difference.metric}"
-            yield f"  {name}: {difference} ({self.verdict(difference)})"
+            yield f"  {_measured(difference)}: {difference} ({self.verdict(difference)})"
         for reason in self.unpaired:
             yield f"  {reason}"
-        for name, (before, after) in self._settings().items():
+        for name, (before, after) in self._versions_and_data().items():
             yield f"  {name}: {_change_text(before, after)}"
 
     def to_json(self) -> dict[str, object]:
@@ -125,8 +126,21 @@ class Changes(Answer):
         return {**asdict(self), "differences": differences}
 
 
+def _measured(difference: PairedDifference) -> str:
+    """Name the model, task and metric of a difference."""
+    return f"{difference.first} on {difference.task}, {difference.metric}"
+
+
 def _change_text(before: list[str], after: list[str]) -> str:
     return f"{', '.join(before) or 'none'} -> {', '.join(after) or 'none'}"
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What a record keeps when it is measured again, or its model is trained again."""
+
+    model: tuple[object, ...]  # label, settings and seed
+    task: str
 
 
 def diff(first: str, second: str = NOW) -> Changes:
@@ -139,39 +153,48 @@ def diff(first: str, second: str = NOW) -> Changes:
     Raises:
         ReleaseError: no such release, or a release was modified.
     """
-    before, after = released(first), released(second)
-    old, new = _by_use(before), _by_use(after)
-    both = [use for use in new if use in old]
-    changed = [use for use in both if old[use].checksum != new[use].checksum]
-    by_model: dict[tuple[object, ...], list[tuple[Result, Result]]] = {}
-    for use in changed:
-        by_model.setdefault(use[:-1], []).append((old[use], new[use]))
+    old_records, new_records = released(first), released(second)
+    old = _by_key(old_records)
+    new = _by_key(new_records)
+    in_both = [key for key in new if key in old]
+    changed = [key for key in in_both if old[key].checksum != new[key].checksum]
+    pairs_by_model: dict[tuple[object, ...], list[tuple[Result, Result]]] = {}
+    for key in changed:
+        pairs_by_model.setdefault(key.model, []).append((old[key], new[key]))
     differences: list[PairedDifference] = []
     unpaired: list[str] = []
-    for pairs in by_model.values():
-        of_model, reasons = _differences(pairs, first, second)
-        differences += of_model
+    for pairs in pairs_by_model.values():
+        differences_of_model, reasons = _differences(pairs, first, second)
+        differences += differences_of_model
         unpaired += reasons
-    made_old, made_new = software_and_data(before), software_and_data(after)
-    tasks_of_both = {use[-1] for use in both}
-    data = _unequal(made_old["data"], made_new["data"])
     return Changes(
         first,
         second,
-        added=tuple(_title(new[use]) for use in new if use not in old),
-        removed=tuple(_title(old[use]) for use in old if use not in new),
-        changed=tuple(_title(new[use]) for use in changed),
-        same=len(both) - len(changed),
+        added=tuple(_title(record) for key, record in new.items() if key not in old),
+        removed=tuple(_title(record) for key, record in old.items() if key not in new),
+        changed=tuple(_title(new[key]) for key in changed),
+        same=len(in_both) - len(changed),
         differences=tuple(corrected(differences)),
         unpaired=tuple(unpaired),
-        versions=_unequal(made_old["versions"], made_new["versions"]),
-        data={task: revisions for task, revisions in data.items() if task in tasks_of_both},
+        versions=_changed_versions(old_records, new_records),
+        data=_changed_data(old_records, new_records, tasks={key.task for key in in_both}),
     )
 
 
-def _by_use(records: Iterable[Result]) -> dict[tuple[object, ...], Result]:
+def _changed_versions(old: Iterable[Result], new: Iterable[Result]) -> Unequal:
+    """Return the versions of libraries that are not the same."""
+    return _unequal(software_and_data(old)["versions"], software_and_data(new)["versions"])
+
+
+def _changed_data(old: Iterable[Result], new: Iterable[Result], *, tasks: set[str]) -> Unequal:
+    """Return the revisions of the data of some tasks that are not the same."""
+    revisions = _unequal(software_and_data(old)["data"], software_and_data(new)["data"])
+    return {task: before_and_after for task, before_and_after in revisions.items() if task in tasks}
+
+
+def _by_key(records: Iterable[Result]) -> dict[_Key, Result]:
     """Return the newest records by label, settings and seed of the model, and by task."""
-    return {(*model_use(record), record.task.key): record for record in latest(records)}
+    return {_Key(model_use(record), record.task.key): record for record in latest(records)}
 
 
 def _title(result: Result) -> str:
@@ -183,24 +206,25 @@ def _differences(
     pairs: Iterable[tuple[Result, Result]], first: str, second: str
 ) -> tuple[list[PairedDifference], list[str]]:
     """Return the differences second − first of each pair of records, and notes on unpaired ones."""
+    # Compare the model with its former self, as if they were two models.
     records = []
     for old, new in pairs:
         label = new.model.label
-        records += [_named(old, f"{label} ({first})", first)]
-        records += [_named(new, f"{label} ({second})", second)]
+        records.append(_renamed(old, f"{label} ({first})", first))
+        records.append(_renamed(new, f"{label} ({second})", second))
     comparison = compare(records, baseline=records[0].model.label)
     differences = []
     for task in comparison.every_task:
         for difference in task.with_baseline:
             if not difference.identical:
-                name = difference.first.removesuffix(f" ({second})")
-                differences.append(replace(difference, first=name))
+                label = difference.first.removesuffix(f" ({second})")
+                differences.append(replace(difference, first=label))
     return differences, list(comparison.notes)
 
 
-def _named(record: Result, label: str, side: str) -> Result:
+def _renamed(record: Result, label: str, release: str) -> Result:
     """Return a record whose model has a name and an identity of its own in the comparison."""
-    model = replace(record.model, label=label, identity=sha256_json([side, label]))
+    model = replace(record.model, label=label, identity=sha256_json([release, label]))
     return replace(record, model=model)
 
 

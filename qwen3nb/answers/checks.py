@@ -11,7 +11,7 @@ from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.table import Cell, Conclusion, Table
 from qwen3nb.utils.imports import DataFrame
 
-_MISSED = ("WARNING", "FAILED")
+_NOT_PASSED = ("WARNING", "FAILED")
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,11 +35,12 @@ class Checks(Answer):
     def conclusion(self) -> Conclusion:
         """How many checks the model passes, and which it does not."""
         passed = sum(check.verdict == "PASSED" for check in self)
-        missed = [check for check in self if check.verdict in _MISSED]
-        text = f"{self.sanity.model} passes {passed} of {passed + len(missed)} sanity checks."
+        not_passed = [check for check in self if check.verdict in _NOT_PASSED]
+        judged = passed + len(not_passed)
+        text = f"{self.sanity.model} passes {passed} of {judged} sanity checks."
         reasons = [
             f"{check.verdict}: {check.name}, {check.observed} (expected {check.expected})"
-            for check in missed
+            for check in not_passed
         ]
         if reasons:
             text += f" {'; '.join(reasons)}."
@@ -72,7 +73,7 @@ def _check_row(check: Check) -> dict[str, object]:
         interval = f"[{check.low:.3f}, {check.high:.3f}]"
     return {
         "check": check.name,
-        "verdict": Cell(check.verdict, strong=check.verdict in _MISSED),
+        "verdict": Cell(check.verdict, strong=check.verdict in _NOT_PASSED),
         "observed": (check.observed, interval),
         "expected": (check.expected, check.remark),
         "n": check.n or None,

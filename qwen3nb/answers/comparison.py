@@ -9,20 +9,25 @@ whatever tasks and metrics are shown with it.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from qwen3nb.analysis.comparison import alignment, differences
-from qwen3nb.analysis.comparison.alignment import Names, Note, in_words
+from qwen3nb.analysis.comparison import alignment
+from qwen3nb.analysis.comparison.alignment import Names, Note, in_words, system_name
 from qwen3nb.analysis.comparison.benchmark_means import MeanComparison, mean_comparisons
 from qwen3nb.analysis.comparison.differences import (
+    TEST,
     PairedDifference,
     Procedure,
     TaskComparison,
     Verdict,
     best_first,
+    find_verdict,
+    shown_by_interval,
     skewness_condition,
+    verdict_words,
 )
 from qwen3nb.analysis.comparison.plan import plan_words
 from qwen3nb.analysis.stats import paired_tests
@@ -36,7 +41,6 @@ from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import latest
-from qwen3nb.report.render import table
 from qwen3nb.report.render.differences import (
     SINGLE_QUERY,
     DifferencePanels,
@@ -55,8 +59,12 @@ from qwen3nb.report.render.table import (
     Sections,
     Table,
     TableChoice,
+    effect_text,
+    not_shown,
+    number,
     plural,
     short_task,
+    transposed,
 )
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.book_settings import book_settings
@@ -74,7 +82,6 @@ _MOST_NAMED = 3  # notes below a table, and tasks in a sentence; more are counte
 _MOST_ROWS = 700  # maximum rows in tables for all baselines, to limit the size of a page
 _MOST_COLUMNS = 5  # maximum columns of differences with intervals on a page
 _MOST_COUNTS = 12  # sizes of families listed in a sentence
-_OPEN_VERDICTS = (Verdict.EQUIVALENT, Verdict.NO_WORSE, Verdict.NOT_SHOWN)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,7 +101,7 @@ class Comparison(Answer):
     left_out: tuple[Note, ...] = ()  # records that are not compared
     # name of the system by label of its records
     labels: Mapping[str, str] = field(default_factory=dict)
-    # comparisons on tasks scored by a correlation (see `_as_means`)
+    # comparisons on tasks scored by a correlation (see `_with_scores_per_pair`)
     correlations: tuple[TaskComparison, ...] = ()
     # comparisons on the means of a tier's benchmarks; the first represents the tier
     means: tuple[MeanComparison, ...] = ()
@@ -125,11 +132,11 @@ class Comparison(Answer):
             KeyError: no such model; lists the models.
         """
         name = self.labels.get(model, model)
-        models = sorted({name for _, name in self.records})
+        models = {system for _, system in self.records}
         if name not in models:
-            raise KeyError(f"{model!r} was not compared; models: {', '.join(models)}")
-        every = _with_baseline(self.every_task)
-        return tuple(difference for difference in every if difference.first == name)
+            raise KeyError(f"{model!r} was not compared; models: {', '.join(sorted(models))}")
+        differences = _with_baseline(self.every_task)
+        return tuple(difference for difference in differences if difference.first == name)
 
     def scored(self, task: str) -> list[Result]:
         """The records of a task; for a benchmark's mean, one record per system with this score."""
@@ -160,17 +167,19 @@ class Comparison(Answer):
 
     def data_used(self, *tasks: str) -> DataUsed:
         """The data of some tasks or means of benchmarks; by default of all records."""
-        wanted = set(tasks)
+        if not tasks:
+            return DataUsed.of(self.records.values())
+        with_parts = set(tasks)
         for mean in self.means:
             if mean.task in tasks:
-                wanted.update(part.task for part in mean.parts)
+                with_parts.update(part.task for part in mean.parts)
         return DataUsed.of(
-            record for (key, _), record in self.records.items() if not tasks or key in wanted
+            record for (task, _), record in self.records.items() if task in with_parts
         )
 
     def name(self, result: Result) -> str:
         """Name of the system of a record."""
-        return self.names[result.model.identity, result.seed]
+        return system_name(result, self.names)
 
     def on(self, task: str, metric: str = "") -> TaskComparison | None:
         """The comparison on one task (and metric); None if no system has scores on it."""
@@ -184,7 +193,9 @@ class Comparison(Answer):
         compared = self.on(task)
         if compared is None:
             return None
-        return compared.difference(self.labels.get(first, first), self.labels.get(second, second))
+        first_name = self.labels.get(first, first)
+        second_name = self.labels.get(second, second)
+        return compared.difference(first_name, second_name)
 
     def between(self, first: Result, second: Result) -> PairedDifference | None:
         """First − second on the task of both records; None if they cannot be paired."""
@@ -193,9 +204,10 @@ class Comparison(Answer):
         compared = self.on(first.task.key)
         if compared is None:
             return None
-        minuend = self.names.get((first.model.identity, first.seed), "")
-        subtrahend = self.names.get((second.model.identity, second.seed), "")
-        return compared.difference(minuend, subtrahend)
+        # A model that was not compared has no name here.
+        first_name = self.names.get((first.model.identity, first.seed), "")
+        second_name = self.names.get((second.model.identity, second.seed), "")
+        return compared.difference(first_name, second_name)
 
     def matrix(self, difference: PairedDifference) -> ScoreMatrix:
         """The scores behind a difference, query by query.
@@ -215,14 +227,12 @@ class Comparison(Answer):
         show it.
         """
         units = self._units(difference)
-        # The level of Holm's first step, which holds for every pair; that of MaxT is no lower.
-        tests = max(1, difference.family)
-        if self.procedure.correction == "none":
-            tests = 1
-        by_test = paired_tests.minimum_detectable_effect(
-            units, np.zeros(len(units)), alpha=self.procedure.alpha / tests
-        )
-        by_interval = differences.shown_by_interval(units)
+        level = self.procedure.alpha
+        if self.procedure.correction != "none":
+            # Holm's first step, which holds for every pair; the level of MaxT is no lower.
+            level /= max(1, difference.family)
+        by_test = paired_tests.minimum_detectable_effect(units, np.zeros(len(units)), alpha=level)
+        by_interval = shown_by_interval(units)
         if by_test is None or by_interval is None:
             return None
         return max(by_test, by_interval)
@@ -233,11 +243,11 @@ class Comparison(Answer):
         if margin <= 0:
             return None
         units = self._units(difference)
-        needed = paired_tests.queries_to_show(units, margin=margin)
-        if not needed:
-            return needed
-        # The number of clusters times their mean size.
-        return math.ceil(needed * difference.n / len(units))
+        units_needed = paired_tests.queries_to_show(units, margin=margin)
+        if units_needed is None:
+            return None
+        # A unit is a cluster of queries, or a single one.
+        return math.ceil(units_needed * difference.n / len(units))
 
     def could_turn(self, difference: PairedDifference) -> bool:
         """Whether rare queries that were not sampled could turn the sign of a difference."""
@@ -251,7 +261,7 @@ class Comparison(Answer):
 
     def find_verdict(self, difference: PairedDifference) -> Verdict:
         """What a difference shows."""
-        return differences.find_verdict(
+        return find_verdict(
             difference.difference,
             difference.corrected,
             difference.interval,
@@ -261,22 +271,29 @@ class Comparison(Answer):
 
     def verdict(self, difference: PairedDifference) -> str:
         """Verdict on a difference in words; see `differences.verdict_words`."""
-        found = self.find_verdict(difference)
-        return differences.verdict_words(found, difference.interval, margin=self.procedure.margin)
+        verdict = self.find_verdict(difference)
+        return verdict_words(verdict, difference.interval, margin=self.procedure.margin)
 
     def family(self, task: str = "") -> str:
         """The family over which p-values are corrected, in words."""
-        tasks = list(self.tasks)
-        if task:
-            compared = self.on(task)
-            tasks = [] if compared is None else [compared]
-        families = [compared for compared in tasks if compared.family]
-        sizes = [compared.family for compared in families]
-        names = {compared.task for compared in families}
-        if len(set(sizes)) == 1 and len(names) == 1:
-            pairs = "the one pair" if sizes[0] == 1 else f"all {sizes[0]} pairs"
-            return f"{self.method} over {pairs} of the models compared"
-        return f"{self._over_all_pairs} ({_family_sizes(sizes)})"
+        if not task:
+            return self._family_words(self.tasks)
+        compared = self.on(task)
+        if compared is None:
+            return self._family_words([])
+        return self._family_words([compared])
+
+    def _family_words(self, comparisons: Sequence[TaskComparison]) -> str:
+        """Describe the families of tests on some tasks, by their numbers of pairs."""
+        tested = [compared for compared in comparisons if compared.family > 0]
+        sizes = [compared.family for compared in tested]
+        is_one_family = len({(compared.task, compared.family) for compared in tested}) == 1
+        if not is_one_family:
+            return f"{self._over_all_pairs} ({_family_sizes(sizes)})"
+        pairs = f"all {sizes[0]} pairs"
+        if sizes[0] == 1:
+            pairs = "the one pair"
+        return f"{self.method} over {pairs} of the models compared"
 
     @property
     def _over_all_pairs(self) -> str:
@@ -285,18 +302,18 @@ class Comparison(Answer):
     @property
     def test(self) -> str:
         """The test of differences, in words."""
-        return differences.TEST
+        return TEST
 
     @property
     def method(self) -> str:
         """The correction of p-values, in words."""
         method = NAMES[self.procedure.correction]
-        exceptions = dict.fromkeys(task.not_max_t for task in self.tasks if task.not_max_t)
-        if not exceptions:
+        reasons_for_holm = dict.fromkeys(task.not_max_t for task in self.tasks if task.not_max_t)
+        if not reasons_for_holm:
             return method
-        return f"{method} (Holm, {', or '.join(exceptions)})"
+        return f"{method} (Holm, {', or '.join(reasons_for_holm)})"
 
-    def given(self, task: str) -> str:
+    def mean_note(self, task: str) -> str:
         """A sentence on the intervals of a mean; empty for a task."""
         if not any(mean.task == task for mean in self.means):
             return ""
@@ -308,11 +325,12 @@ class Comparison(Answer):
     def by_type(self) -> dict[str, list[TaskComparison]]:
         """The tasks on which models were compared, by type of task."""
         types = {task: str(record.task.type) for (task, _), record in self.records.items()}
-        tasks: dict[str, list[TaskComparison]] = {}
-        for task in self.every_task:
-            if task.family:
-                tasks.setdefault(types[task.task], []).append(task)
-        return dict(sorted(tasks.items()))
+        comparisons: dict[str, list[TaskComparison]] = {}
+        for compared in self.every_task:
+            if compared.family > 0:
+                kind = types[compared.task]
+                comparisons.setdefault(kind, []).append(compared)
+        return dict(sorted(comparisons.items()))
 
     def to_frame(self) -> DataFrame:
         """The differences from the baseline as a pandas data frame of numbers, one row each."""
@@ -320,15 +338,10 @@ class Comparison(Answer):
 
         rows = []
         for difference in self.differences:
-            value, baseline = difference.means
-            low, high = difference.interval or (None, None)
-            ends = {"value": value, "baseline": baseline, "low": low, "high": high}
-            rows.append(
-                [
-                    ends[column] if column in ends else getattr(difference, column)
-                    for column in _COLUMNS
-                ]
-            )
+            row = asdict(difference)
+            row["value"], row["baseline"] = difference.means
+            row["low"], row["high"] = difference.interval or (None, None)
+            rows.append(row)
         return pd.DataFrame(rows, columns=_COLUMNS)
 
     def __repr__(self) -> str:
@@ -346,8 +359,8 @@ class Comparison(Answer):
 
         First for the mean of a tier, if it has one, then by task; last, deviations from the plan.
         """
-        every = _with_baseline(self.every_task)
-        if not every:
+        differences = _with_baseline(self.every_task)
+        if not differences:
             return Conclusion(
                 "Nothing was compared: no two models have scores on the same queries of these "
                 "tasks."
@@ -355,67 +368,70 @@ class Comparison(Answer):
         sentences = []
         if self.means and self.means[0].with_baseline:
             sentences.append(self._significant_sentence(self.means[0].with_baseline))
-        sentences.append(self._significant_sentence(every))
+        sentences.append(self._significant_sentence(differences))
         alpha = self.procedure.alpha
-        open_ = [difference for difference in every if not difference.significant(alpha)]
-        if open_:
-            sentences.append(self._open_sentence(open_))
-        planned = plan_words(self)
-        if planned:
-            sentences.append(planned)
+        not_significant = [pair for pair in differences if not pair.significant(alpha)]
+        if not_significant:
+            sentences.append(self._not_significant_sentence(not_significant))
+        deviations_from_plan = plan_words(self)
+        if deviations_from_plan:
+            sentences.append(deviations_from_plan)
         return Conclusion(" ".join(sentences), data=self.data_used())
 
-    def _significant_sentence(self, every: Sequence[PairedDifference]) -> str:
+    def _significant_sentence(self, differences: Sequence[PairedDifference]) -> str:
         """State the number of significant differences, their directions, and the largest."""
-        procedure = self.procedure
-        shown = [difference for difference in every if difference.significant(procedure.alpha)]
-        corrected = f"after correction ({self.method} over all pairs of models on each task)"
-        if procedure.correction == "none":
-            corrected = "without a correction"
-        verb = "is" if len(shown) == 1 else "are"
+        significant = [pair for pair in differences if pair.significant(self.procedure.alpha)]
+        verb = "is" if len(significant) == 1 else "are"
+        correction = f"after correction ({self.method} over all pairs of models on each task)"
+        if self.procedure.correction == "none":
+            correction = "without a correction"
         text = (
-            f"{len(shown)} of {plural(len(every), 'difference')} from {baseline_text(every)} on "
-            f"{self._tasks_text(every)} {verb} significant {corrected}"
+            f"{len(significant)} of {plural(len(differences), 'difference')} from "
+            f"{baseline_text(differences)} on {self._tasks_text(differences)} {verb} significant "
+            f"{correction}"
         )
-        if not shown:
-            return f"{text}."
-        better = sum(difference.difference > 0 for difference in shown)
-        text += f": {better} better, {len(shown) - better} worse"
-        small = sum(within(difference.interval, procedure.margin) for difference in shown)
+        if significant:
+            text += f": {self._directions_text(significant)}. {_largest_sentence(significant)}"
+        return f"{text}."
+
+    def _directions_text(self, significant: Sequence[PairedDifference]) -> str:
+        """Count the differences that are better and worse, and those within the margin."""
+        margin = self.procedure.margin
+        better = sum(difference.difference > 0 for difference in significant)
+        text = f"{better} better, {len(significant) - better} worse"
+        small = sum(within(difference.interval, margin) for difference in significant)
         if small:
-            text += f", {small} by less than {procedure.margin:g}, the least that matters"
-        largest = max(shown, key=lambda difference: abs(difference.difference))
-        effect = table.effect_text(largest.difference, largest.interval, absent=f"({SINGLE_QUERY})")
-        return (
-            f"{text}. The largest is {effect} ({largest.metric} of {largest.first} on "
-            f"{short_task(largest.task)})."
-        )
+            text += f", {small} by less than {margin:g}, the least that matters"
+        return text
 
-    def _tasks_text(self, every: Sequence[PairedDifference]) -> str:
+    def _tasks_text(self, differences: Sequence[PairedDifference]) -> str:
         """Name the task of differences, or count their tasks and name those without any."""
-        tasks = {difference.task for difference in every}
+        tasks = {difference.task for difference in differences}
         if len(tasks) == 1:
-            return short_task(every[0].task)
-        others = sorted({task for task, _ in self.records} - tasks)
-        if not others:
+            return short_task(differences[0].task)
+        tasks_without = sorted({task for task, _ in self.records} - tasks)
+        if not tasks_without:
             return f"{len(tasks)} tasks"
-        return f"{len(tasks)} tasks (not on {_some([short_task(task) for task in others])})"
+        names = _first_names([short_task(task) for task in tasks_without])
+        return f"{len(tasks)} tasks (not on {names})"
 
-    def _open_sentence(self, open_: Sequence[PairedDifference]) -> str:
+    def _not_significant_sentence(self, differences: Sequence[PairedDifference]) -> str:
         """State the verdicts on differences that are not significant."""
-        verdicts = Counter(self.find_verdict(difference) for difference in open_)
         margin = f"{self.procedure.margin:g}"
         words = {
             Verdict.EQUIVALENT: f"equivalent (within ±{margin})",
             Verdict.NO_WORSE: f"no worse (above −{margin})",
             Verdict.NOT_SHOWN: "not shown to be either",
         }
-        counts = [f"{verdicts[kind]} {words[kind]}" for kind in words if verdicts[kind]]
+        number_of = Counter(self.find_verdict(difference) for difference in differences)
+        counts = [
+            f"{number_of[verdict]} {words[verdict]}" for verdict in words if number_of[verdict]
+        ]
         text = f"Not significant: {', '.join(counts)}"
-        largest = max(self.detectable(difference) or 0.0 for difference in open_)
-        if largest:
+        detectable = max(self.detectable(difference) or 0.0 for difference in differences)
+        if detectable:
             text += (
-                f"; a difference of {largest:.3f} is detected in 80 % of samples, whichever the "
+                f"; a difference of {detectable:.3f} is detected in 80 % of samples, whichever the "
                 "model"
             )
         return f"{text}."
@@ -429,87 +445,102 @@ class Comparison(Answer):
         tasks = [task for task in self.every_task if task.with_baseline]
         if len(tasks) <= MANY:
             return self._compared_table(self.means or tasks, name="differences")
-        tables = []
+        sections = []
         if self.means:
-            tables.append(("Means", self._compared_table(self.means, name="differences")))
-        for kind, compared in self.by_type().items():
-            title = f"{kind} ({plural(len(compared), 'task')})"
-            tables.append((title, self._compared_table(compared, name=f"differences-{kind}")))
-        return Sections(tuple(tables))
+            sections.append(("Means", self._compared_table(self.means, name="differences")))
+        for kind, tasks_of_type in self.by_type().items():
+            title = f"{kind} ({plural(len(tasks_of_type), 'task')})"
+            compared = self._compared_table(tasks_of_type, name=f"differences-{kind}")
+            sections.append((title, compared))
+        return Sections(tuple(sections))
 
-    def _compared_table(self, tasks: Sequence[TaskComparison], *, name: str) -> Table:
-        columns = [task for task in tasks if task.with_baseline]
-        every = _with_baseline(columns)
-        models = best_first(every)
-        is_wide = len(columns) > _MOST_COLUMNS
-        most = _MOST_COLUMNS if is_wide else MANY
-        heads = ["model"] if columns else []
-        heads += [_column_head(task, columns) for task in columns]
+    def _compared_table(self, comparisons: Sequence[TaskComparison], *, name: str) -> Table:
+        """Return a row per model and a column per task, or the reverse for many tasks."""
+        columns = [compared for compared in comparisons if compared.with_baseline]
+        differences = _with_baseline(columns)
+        models = best_first(differences)
+        is_transposed = len(columns) > _MOST_COLUMNS
+        most_models = _MOST_COLUMNS if is_transposed else MANY
         rows = []
-        for model in models[:most]:
-            row: list[Cell | str] = [model]
-            row += [self._difference_from_baseline(model, task) for task in columns]
-            rows.append(row)
-        note = self._reading_note([task.task for task in columns])
-        compared = Table.of(
+        for model in models[:most_models]:
+            cells = [self._cell(model, compared) for compared in columns]
+            rows.append([model, *cells])
+        heads = []
+        if columns:
+            heads = ["model", *(_column_head(compared, columns) for compared in columns)]
+        tasks = [compared.task for compared in columns]
+        compared_table = Table.of(
             rows,
             heads,
-            note=note + table.not_shown(len(models) - most),
+            note=self._reading_note(tasks) + not_shown(len(models) - most_models),
             name=name,
-            caption=f"Difference of each model from {baseline_text(every)}, with its 95 % "
+            caption=f"Difference of each model from {baseline_text(differences)}, with its 95 % "
             "interval.",
-            data=self.data_used(*(task.task for task in columns)),
+            data=self.data_used(*tasks),
         )
-        return table.transposed(compared, first="task") if is_wide else compared
+        if is_transposed:
+            return transposed(compared_table, first="task")
+        return compared_table
 
-    def _difference_from_baseline(self, model: str, task: TaskComparison) -> Cell:
-        for difference in task.with_baseline:
+    def _cell(self, model: str, compared: TaskComparison) -> Cell:
+        """Return the difference of a model from the baseline on a task."""
+        for difference in compared.with_baseline:
             if difference.first == model:
                 is_significant = difference.significant(self.procedure.alpha)
                 return difference_cell(difference, strong=is_significant)
-        return Cell("baseline" if model == task.baseline else "–")
+        if model == compared.baseline:
+            return Cell("baseline")
+        return Cell("–")
 
     def differences_table(self, *, task: str | Sequence[str] = "", baseline: str = "") -> Table:
         """Every model against the baseline: difference, interval, p, effect size, queries won.
 
         For one, several or all tasks; for one task, optionally with another ``baseline``.
         """
-        tasks = list(task)
         if isinstance(task, str):
             tasks = [task] if task else []
-        shown = self.differences_on(*tasks) if tasks else self.differences
-        if baseline:
-            compared = self.on(*tasks)
-            if compared is not None:
-                shown = compared.against(baseline)
-        named = baseline_text(shown)
-        has_like_these = any(difference.like_these for difference in shown)
+        else:
+            tasks = list(task)
+        differences = self.differences_on(*tasks) if tasks else self.differences
+        compared = self.on(tasks[0]) if tasks else None
+        if baseline and compared is not None:
+            differences = compared.against(baseline)
+        to_baseline = baseline_text(differences)
+        note = self._reading_note(tasks)
+        name = "paired-differences"
+        if len(tasks) == 1:
+            name = f"differences-{tasks[0]}"
+        return Table.of(
+            self._difference_rows(differences, to_baseline),
+            note=f"{note} Below a corrected p-value: the raw one.",
+            empty=note,
+            name=name,
+            caption=f"Paired differences from {to_baseline}, with 95 % intervals and corrected "
+            "p-values.",
+            data=self.data_used(*tasks),
+        )
+
+    def _difference_rows(
+        self, differences: Sequence[PairedDifference], to_baseline: str
+    ) -> list[dict[str, object]]:
+        has_like_these = any(difference.like_these for difference in differences)
         rows = []
-        for difference in shown:
+        for difference in differences:
             delta, corrected = difference_cells(difference, alpha=self.procedure.alpha)
             measured = f"{short_task(difference.task)}, {difference.metric}"
             unpaired = f"{difference.unpaired} unpaired" if difference.unpaired else ""
             row: dict[str, object] = {
                 "model\ntask": (difference.first, measured),
-                f"Δ to {named}\n95 % interval": delta,
+                f"Δ to {to_baseline}\n95 % interval": delta,
             }
             if has_like_these:
-                like_these = interval_text(difference.like_these)
-                row["on tasks like these\n95 % interval"] = like_these
+                row["on tasks like these\n95 % interval"] = interval_text(difference.like_these)
             row["p\ncorrected"] = corrected
             row["d_z"] = number_text(difference.d_z, sign=True, digits=2)
             row["won / tied / lost"] = f"{difference.won} / {difference.tied} / {difference.lost}"
             row["queries"] = (difference.n, unpaired)
             rows.append(row)
-        note = self._reading_note(tasks)
-        return Table.of(
-            rows,
-            note=f"{note} Below a corrected p-value: the raw one.",
-            empty=note,
-            name=f"differences-{tasks[0]}" if len(tasks) == 1 else "paired-differences",
-            caption=f"Paired differences from {named}, with 95 % intervals and corrected p-values.",
-            data=self.data_used(*tasks),
-        )
+        return rows
 
     def baseline_tables(self, *, task: str) -> Table | TableChoice:
         """`differences_table` on a task, with a baseline that can be changed on the page.
@@ -520,79 +551,89 @@ class Comparison(Answer):
         if compared is None or len(compared.columns) < 2:
             return self.differences_table(task=task)
         means = {name: column.scores.mean() for name, column in compared.columns.items()}
-        best = sorted(means, key=lambda name: -means[name])
-        names = list(dict.fromkeys([compared.baseline or best[0], *best]))
+        names = sorted(means, key=lambda name: -means[name])
+        if compared.baseline in names:
+            names.remove(compared.baseline)
+            names.insert(0, compared.baseline)
+        # Each table has a row per model.
+        most_tables = max(1, _MOST_ROWS // len(names))
         tables = {}
-        for name in names[: max(1, _MOST_ROWS // len(names))]:
-            variant = self.differences_table(task=task, baseline=name)
-            caption = variant.caption.replace(in_words(name), "the baseline")
-            tables[name] = replace(variant, caption=caption)
+        for name in names[:most_tables]:
+            table = self.differences_table(task=task, baseline=name)
+            caption = table.caption.replace(in_words(name), "the baseline")
+            tables[name] = replace(table, caption=caption)
         return TableChoice(tables, "Baseline")
 
     def _reading_note(self, tasks: Sequence[str]) -> str:
-        """Describe how differences are tested, and what is not paired."""
-        shown = [task for task in self.every_column if not tasks or task.task in tasks]
-        shown = [task for task in shown if task.with_baseline]
+        """Describe how differences are tested, and what is not paired; of all tasks without any."""
+        columns = self.every_column
+        if tasks:
+            columns = tuple(compared for compared in columns if compared.task in tasks)
+        columns = tuple(compared for compared in columns if compared.with_baseline)
         not_paired = self._not_paired_sentence(tasks)
-        if not shown:
+        if not columns:
             return f"No two models have per-query scores on the same task.{not_paired}"
-        family = self.family(*tasks) if len(tasks) < 2 else self._over_all_pairs
-        draws = max(task.draws for task in shown)
+        family = self._over_all_pairs
+        if len(tasks) < 2:
+            family = self.family(*tasks)
+        draws = max(compared.draws for compared in columns)
         note = (
             f"Paired over queries: 95 % interval ({interval_words(['paired'])}), {self.test} "
-            f"with {draws:,} draws; p corrected by {family}{_skewness_condition(shown)}; in bold "
+            f"with {draws:,} draws; p corrected by {family}{_skewness_condition(columns)}; in bold "
             f"where the difference is significant: corrected p < {self.procedure.alpha:g}, and "
-            f"the interval excludes 0.{_clusters_sentence(shown)}"
+            f"the interval excludes 0.{_clusters_sentence(columns)}"
         )
         if tasks:
-            note += self.given(tasks[0])
+            note += self.mean_note(tasks[0])
         return note + not_paired
 
     def _not_paired_sentence(self, tasks: Sequence[str]) -> str:
         notes = self.notes_on(tasks) if tasks else self.notes
         if not notes:
             return ""
-        listed = "; ".join(notes)
         if len(notes) > _MOST_NAMED:
-            listed = f"{len(notes)} records"
-        return f" Not paired: {listed}."
+            return f" Not paired: {len(notes)} records."
+        return f" Not paired: {'; '.join(notes)}."
 
     def power_table(self) -> Table:
         """Verdicts by task, and the difference that its queries detect of every model.
 
         The detectable difference is the largest over all pairs with the baseline.
         """
-        margin, alpha = self.procedure.margin, self.procedure.alpha
+        margin = self.procedure.margin
         tasks = [task for task in self.every_task if task.with_baseline]
-        named = baseline_text(_with_baseline(tasks))
+        baseline = baseline_text(_with_baseline(tasks))
         return Table.of(
             [self._power_row(task) for task in tasks],
-            note=f"Numbers of models by verdict; differences are from {named}. Equivalent: the "
+            note=f"Numbers of models by verdict; differences are from {baseline}. Equivalent: the "
             f"interval is within ±{margin:g}; no worse: it is above −{margin:g}. Detectable: "
             "the true difference that is significant in 80 % of such samples whichever the model, "
-            f"the largest over the models (by a paired t-test at {alpha:g} over the number of "
-            f"pairs, and by the interval); in bold above {margin:g}: these queries may then miss "
-            "differences that matter.",
+            f"the largest over the models (by a paired t-test at {self.procedure.alpha:g} over the "
+            f"number of pairs, and by the interval); in bold above {margin:g}: these queries may "
+            "then miss differences that matter.",
             empty="Nothing was compared.",
             name="power",
-            caption=f"Verdicts on the differences from {named}, and the difference that these "
+            caption=f"Verdicts on the differences from {baseline}, and the difference that these "
             "queries detect, whichever the model.",
             data=self.data_used(),
         )
 
-    def _power_row(self, task: TaskComparison) -> dict[str, object]:
-        every = task.with_baseline
-        verdicts = Counter(self.find_verdict(difference) for difference in every)
-        detectable = max(self.detectable(difference) or 0.0 for difference in every)
-        needed = max(self.queries_needed(difference) or 0 for difference in every)
+    def _power_row(self, compared: TaskComparison) -> dict[str, object]:
+        """Count the verdicts on a task, and say what its queries detect."""
+        differences = compared.with_baseline
+        number_of = Counter(self.find_verdict(difference) for difference in differences)
+        detectable = max(self.detectable(difference) or 0.0 for difference in differences)
+        needed = max(self.queries_needed(difference) or 0 for difference in differences)
         is_large = detectable > self.procedure.margin
-        row: dict[str, object] = {"task\nmetric": (short_task(task.task), task.metric)}
-        for kinds in ((Verdict.BETTER, Verdict.WORSE), _OPEN_VERDICTS):
-            row[" / ".join(kinds)] = " / ".join(str(verdicts[kind]) for kind in kinds)
-        row["detectable\npower 0.8"] = table.number(detectable or None, strong=is_large)
-        row["queries\nto be equivalent"] = table.number(needed or None, ",d")
-        row["queries"] = max(difference.n for difference in every)
-        return row
+        return {
+            "task\nmetric": (short_task(compared.task), compared.metric),
+            "better / worse": f"{number_of[Verdict.BETTER]} / {number_of[Verdict.WORSE]}",
+            "equivalent / no worse / not shown": f"{number_of[Verdict.EQUIVALENT]} / "
+            f"{number_of[Verdict.NO_WORSE]} / {number_of[Verdict.NOT_SHOWN]}",
+            "detectable\npower 0.8": number(detectable or None, strong=is_large),
+            "queries\nto be equivalent": number(needed or None, ",d"),
+            "queries": max(difference.n for difference in differences),
+        }
 
     def figure(self) -> Figure | None:
         """Forest plots: a panel per task, a row per model with its difference and interval.
@@ -601,36 +642,38 @@ class Comparison(Answer):
         are significant after correction; the grey band contains differences that do not matter.
         None if nothing was compared.
         """
-        every = [task for task in self.means or self.tasks if task.with_baseline]
-        tasks = every[:MANY]
-        if not tasks:
+        columns = [compared for compared in self.means or self.tasks if compared.with_baseline]
+        panels = columns[:MANY]
+        if not panels:
             return None
         alpha, margin = self.procedure.alpha, self.procedure.margin
-        shown = _with_baseline(tasks)
+        differences = _with_baseline(panels)
         best = best_first(self.differences)[:MOST_MODELS]
         in_order = dict.fromkeys(difference.first for difference in self.differences)
         models = [name for name in in_order if name in best]
-        words = [
+        texts = [
             f"{difference.first} on {short_task(difference.task)}: {difference}"
-            for difference in shown
+            for difference in differences
             if difference.first in models
         ]
+        intervals = f"with 95 % intervals ({interval_words(['paired'])})"
         caption = (
-            f"Difference of each model's mean from that of {baseline_text(shown)}, paired over "
-            f"the n queries below each panel, with 95 % intervals ({interval_words(['paired'])}). "
+            f"Difference of each model's mean from that of {baseline_text(differences)}, paired "
+            f"over the n queries below each panel, {intervals}. "
             f"Filled: significantly different by the {self.test}, corrected p < {alpha:g}, "
             f"{self.family()}, and by the interval; open: not significantly different. Shaded: "
             f"differences below {margin:g}."
         )
-        if len(every) > len(tasks):
-            caption += f" {len(every) - len(tasks)} tasks are not shown."
-        count = len({difference.first for difference in shown})
+        if len(columns) > len(panels):
+            caption += f" {len(columns) - len(panels)} tasks are not shown."
+        number_of_models = len({difference.first for difference in differences})
+        caption += not_shown(number_of_models - len(models))
         return Figure(
             name="differences",
-            draw=DifferencePanels(tasks, models, alpha, margin).draw,
-            caption=caption + table.not_shown(count - len(models)),
-            alt=f"Forest plots of differences from {self.baseline}. {'; '.join(words)}.",
-            data=self.data_used(*(task.task for task in tasks)),
+            draw=DifferencePanels(panels, models, alpha, margin).draw,
+            caption=caption,
+            alt=f"Forest plots of differences from {self.baseline}. {'; '.join(texts)}.",
+            data=self.data_used(*(compared.task for compared in panels)),
         )
 
     def pairs_figure(self) -> Figure | None:
@@ -639,41 +682,61 @@ class Comparison(Answer):
         Of more than `MOST_MODELS` models, the baseline and those most above it are shown; p-values
         are corrected over the pairs of all models. None if nothing was compared.
         """
-        tasks = [task for compared in self.by_type().values() for task in compared]
-        if not tasks:
+        columns: list[TaskComparison] = []
+        for tasks_of_type in self.by_type().values():
+            columns += tasks_of_type
+        if not columns:
             return None
-        every = {name for task in tasks for name in task.columns}
-        shown = every
-        if len(every) > MOST_MODELS:
-            above = best_first(_with_baseline(tasks))
-            shown = {self.baseline, *above[: MOST_MODELS - 1]}
-        pairs = [pair for task in tasks for pair in task.among(shown)]
-        alpha, count = self.procedure.alpha, plural(len(tasks), "task")
+        alpha = self.procedure.alpha
+        models = {name for compared in columns for name in compared.columns}
+        models_drawn = self._models_of_pairs(columns, models)
+        pairs = []
+        for compared in columns:
+            pairs += compared.among(models_drawn)
         undecided = sum(not pair.significant(alpha) for pair in pairs)
+        tasks = plural(len(columns), "task")
         caption = (
-            f"Every pair of models: on how many of {count} the row is significantly above the "
+            f"Every pair of models: on how many of {tasks} the row is significantly above the "
             f"column, paired over the queries that both answered ({self.test}, corrected p < "
             f"{alpha:g}, {self._over_all_pairs}, and an interval that excludes 0)."
         )
-        if len(shown) < len(every):
+        if len(models_drawn) < len(models):
             caption += (
-                f" Shown are the baseline and the {len(shown) - 1} models most above it on "
-                f"average; of the {len(every)} models compared, comparison.difference(first, "
+                f" Shown are the baseline and the {len(models_drawn) - 1} models most above it on "
+                f"average; of the {len(models)} models compared, comparison.difference(first, "
                 "second, task=name) in this notebook gives any pair, corrected alike."
             )
         return Figure(
             name="pairs",
-            draw=PairMatrix(pairs, len(tasks), alpha).draw,
+            draw=PairMatrix(pairs, len(columns), alpha).draw,
             caption=caption,
-            alt=f"A matrix of counts of {count}. "
+            alt=f"A matrix of counts of {tasks}. "
             f"{undecided} of {len(pairs)} pairs are not significantly different.",
-            data=self.data_used(*(task.task for task in tasks)),
+            data=self.data_used(*(compared.task for compared in columns)),
         )
 
+    def _models_of_pairs(self, columns: Sequence[TaskComparison], models: set[str]) -> set[str]:
+        """Return all models if they are few, else the baseline and those most above it."""
+        if len(models) <= MOST_MODELS:
+            return models
+        best = best_first(_with_baseline(columns))
+        return {self.baseline, *best[: MOST_MODELS - 1]}
 
-def _with_baseline(tasks: Iterable[TaskComparison]) -> tuple[PairedDifference, ...]:
+
+def _with_baseline(comparisons: Iterable[TaskComparison]) -> tuple[PairedDifference, ...]:
     """Return every system against the baseline, task by task."""
-    return tuple(difference for task in tasks for difference in task.with_baseline)
+    differences: list[PairedDifference] = []
+    for compared in comparisons:
+        differences += compared.with_baseline
+    return tuple(differences)
+
+
+def _largest_sentence(differences: Sequence[PairedDifference]) -> str:
+    """State the largest difference; without the full stop."""
+    largest = max(differences, key=lambda difference: abs(difference.difference))
+    effect = effect_text(largest.difference, largest.interval, absent=f"({SINGLE_QUERY})")
+    measured = f"{largest.metric} of {largest.first} on {short_task(largest.task)}"
+    return f"The largest is {effect} ({measured})"
 
 
 def _family_sizes(sizes: Sequence[int]) -> str:
@@ -686,33 +749,37 @@ def _family_sizes(sizes: Sequence[int]) -> str:
     return f"{smallest} each"
 
 
-def _column_head(task: TaskComparison, columns: Sequence[TaskComparison]) -> str:
+def _column_head(compared: TaskComparison, columns: Sequence[TaskComparison]) -> str:
     """Name a task with its metric and n, and its baseline if others have another one."""
-    queries = max(difference.n for difference in task.with_baseline)
-    text = f"{short_task(task.task)}\n{task.metric}, n = {queries:,}"
-    if len({column.baseline for column in columns}) > 1:
-        text += f", to {in_words(task.baseline)}"
+    queries = max(difference.n for difference in compared.with_baseline)
+    text = f"{short_task(compared.task)}\n{compared.metric}, n = {queries:,}"
+    baselines = {column.baseline for column in columns}
+    if len(baselines) > 1:
+        text += f", to {in_words(compared.baseline)}"
     return Head(text, queries)
 
 
-def _clusters_sentence(tasks: Sequence[TaskComparison]) -> str:
-    clustered = [f"{short_task(task.task)}, {task.clustered}" for task in tasks if task.clustered]
-    if not clustered:
+def _clusters_sentence(comparisons: Sequence[TaskComparison]) -> str:
+    clusters = []
+    for compared in comparisons:
+        if compared.clustered:
+            clusters.append(f"{short_task(compared.task)}, {compared.clustered}")
+    if not clusters:
         return " The records have no clusters: queries are treated as independent."
-    listed = "; ".join(clustered)
-    if len(clustered) > _MOST_NAMED:
-        listed = f"on {plural(len(clustered), 'task')}"
-    return f" Queries of a cluster are treated as dependent: {listed}."
+    text = "; ".join(clusters)
+    if len(clusters) > _MOST_NAMED:
+        text = f"on {plural(len(clusters), 'task')}"
+    return f" Queries of a cluster are treated as dependent: {text}."
 
 
-def _skewness_condition(tasks: Sequence[TaskComparison]) -> str:
+def _skewness_condition(comparisons: Sequence[TaskComparison]) -> str:
     """Say what the correction presumes, where few queries may hide that it does not hold."""
-    families = [task for task in tasks if task.family > 1]
-    sizes = [pair.units or pair.n for pair in _with_baseline(families)]
-    return skewness_condition(min(sizes, default=0))
+    corrected = [compared for compared in comparisons if compared.family > 1]
+    sample_sizes = [pair.units or pair.n for pair in _with_baseline(corrected)]
+    return skewness_condition(min(sample_sizes, default=0))
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     """Name the first few, and count the others."""
     text = ", ".join(names[:_MOST_NAMED])
     if len(names) > _MOST_NAMED:
@@ -762,13 +829,18 @@ def compare(
         TypeError: names of models instead of records; says what to write.
     """
     if isinstance(results, str):
-        listed = ", ".join(map(repr, (results, *models)))
+        names_of_models = ", ".join(map(repr, (results, *models)))
         raise TypeError(
-            f"expected records, got {results!r}; write q.load_results().compare({listed})"
+            f"expected records, got {results!r}; write q.load_results().compare({names_of_models})"
         )
-    check_choice("correction", correction, CORRECTIONS)
-    if minimum is not None:
-        margin = minimum
+    procedure = Procedure(
+        alpha=alpha,
+        margin=margin if minimum is None else minimum,
+        correction=check_choice("correction", correction, CORRECTIONS),
+        draws=draws,
+        seed=seed,
+        clusters=clusters,
+    )
     records = list(results)
     if models:
         records = list(Results(records).filter(model=models))
@@ -776,35 +848,32 @@ def compare(
     keys = _task_keys(everything, tier, tasks)
     on_tasks = [record for record in everything if record.task.key in keys]
     newest, replaced = alignment.newest_records(on_tasks)
-    in_order = sorted(newest, key=lambda record: keys.index(record.task.key))
-    compared = alignment.by_part(in_order)
+    newest.sort(key=lambda record: keys.index(record.task.key))
+    compared = alignment.by_part(newest)
     metrics = [metric] if isinstance(metric, str) else list(metric)
     _check_metrics(compared, metrics)
     names = alignment.system_names(on_tasks)
-    labels: dict[str, str] = {}
-    for record in on_tasks:  # the first of several systems with one label
-        labels.setdefault(record.model.label, names[record.model.identity, record.seed])
+    labels = _names_by_label(on_tasks, names)
     named = _named_baseline(baseline, labels, everything)
-    order = _baseline_order(compared, names, metrics, named)
-    procedure = Procedure(alpha, margin, correction, draws, seed=seed, clusters=clusters)
+    baselines = _baseline_order(compared, names, metrics, named)
     by_mean, by_correlation = [], []
     for task in _tasks_of(compared):
         of_task = [record for record in compared if record.task.key == task]
-        by_metric = [_compare_on(of_task, names, name, order, named, procedure) for name in metrics]
-        if any("gold" in record.per_query for record in of_task):
-            by_correlation += by_metric
+        comparing = _TaskRecords(of_task, names, procedure, baselines, named)
+        comparisons = [comparing.compare_by(name) for name in metrics]
+        if any(_is_correlation(record) for record in of_task):
+            by_correlation += comparisons
         else:
-            by_mean += by_metric
+            by_mean += comparisons
     means: tuple[MeanComparison, ...] = ()
     if tier and not tasks and not any(metrics):
-        means = mean_comparisons(compared, tier, baselines=order, names=names, procedure=procedure)
+        means = mean_comparisons(
+            compared, tier, baselines=baselines, names=names, procedure=procedure
+        )
     return Comparison(
-        baseline=order[0] if order else "",
+        baseline=baselines[0] if baselines else "",
         tasks=tuple(by_mean),
-        records={
-            (record.task.key, names[record.model.identity, record.seed]): record
-            for record in compared
-        },
+        records={(record.task.key, system_name(record, names)): record for record in compared},
         procedure=procedure,
         names=names,
         left_out=tuple(replaced),
@@ -814,11 +883,24 @@ def compare(
     )
 
 
+def _names_by_label(records: Iterable[Result], names: Names) -> dict[str, str]:
+    """Return the name of the system of each label; the first one if a label has several."""
+    labels: dict[str, str] = {}
+    for record in records:
+        labels.setdefault(record.model.label, system_name(record, names))
+    return labels
+
+
+def _is_correlation(result: Result) -> bool:
+    """Whether a record is scored by the correlation of cosines with grades of pairs of texts."""
+    return "gold" in result.per_query
+
+
 def _task_keys(results: Sequence[Result], tier: str, tasks: str | Sequence[str]) -> Sequence[str]:
     """Return the tasks to compare on: those named, those of a tier, or all with a record."""
-    named = split_names(tasks) if isinstance(tasks, str) else list(tasks)
-    if named:
-        return named
+    keys = split_names(tasks) if isinstance(tasks, str) else list(tasks)
+    if keys:
+        return keys
     if tier:
         return TIERS[check_choice("tier", tier, TIERS)].task_keys
     return _tasks_of(results)
@@ -832,7 +914,7 @@ def _check_metrics(results: Sequence[Result], metrics: Iterable[str]) -> None:
     """Refuse metrics that no record has per query; correlations only have the main metric."""
     recorded: set[str] = set()
     for result in results:
-        if "gold" in result.per_query:
+        if _is_correlation(result):
             recorded.add(result.task.main_metric)
         else:
             recorded.update(result.per_query)
@@ -850,98 +932,117 @@ def _named_baseline(baseline: str, labels: Mapping[str, str], everything: Sequen
     """
     names = labels.values()
     if not baseline:
-        of_book = book_settings().baseline
-        is_available = of_book in labels or of_book in names
-        baseline = of_book if is_available else ""
-    if not baseline or baseline in names:
+        baseline = book_settings().baseline
+        if baseline not in labels and baseline not in names:
+            return ""
+    if baseline in names:
         return baseline
     if baseline in labels:
         return labels[baseline]
     available = ", ".join(sorted(labels)) or "no results"
+    text = f"no result of the baseline {baseline!r} on these tasks; available: {available}"
     tasks = {record.task.key for record in everything if record.model.label == baseline}
     tiers = [name for name, tier in TIERS.items() if tasks.intersection(tier.task_keys)]
-    elsewhere = f"; it has records in tier {' and '.join(tiers)}" if tiers else ""
-    raise ValueError(
-        f"no result of the baseline {baseline!r} on these tasks; available: {available}{elsewhere}"
-    )
+    if tiers:
+        text += f"; it has records in tier {' and '.join(tiers)}"
+    raise ValueError(text)
 
 
 def _baseline_order(
     results: Iterable[Result], names: Names, metrics: Sequence[str], named: str
 ) -> list[str]:
     """Return the names of possible baselines, the first choice first."""
-    scored = [result for result in results if _has_scores(result, metrics)]
-    order = dict.fromkeys(alignment.baselines(scored, names))
+    with_scores = [result for result in results if _has_scores(result, metrics)]
+    reference_models = alignment.baselines(with_scores, names)
     if named:
-        order = dict.fromkeys([named, *order])
-    if order:
-        return list(order)
-    tasks = Counter(names[result.model.identity, result.seed] for result in scored)
+        return [named, *(name for name in reference_models if name != named)]
+    if reference_models:
+        return reference_models
+    tasks = Counter(system_name(result, names) for result in with_scores)
     return sorted(tasks, key=lambda name: (-tasks[name], name))
 
 
 def _has_scores(result: Result, metrics: Sequence[str]) -> bool:
-    if "gold" in result.per_query:
+    if _is_correlation(result):
         return True
     return any((metric or result.task.main_metric) in result.per_query for metric in metrics)
 
 
-def _compare_on(
-    records: Sequence[Result],
-    names: Names,
-    metric: str,
-    baselines: Sequence[str],
-    named: str,
-    procedure: Procedure,
-) -> TaskComparison:
-    """Compare on one task, on the data revision of the ``named`` baseline."""
+@dataclass(frozen=True)
+class _TaskRecords:
+    """The records of one task, and what they are compared with."""
 
-    def name_of(record: Result) -> str:
-        return names[record.model.identity, record.seed]
+    records: Sequence[Result]
+    names: Names
+    procedure: Procedure
+    baselines: Sequence[str]  # names of possible baselines, the first choice first
+    named_baseline: str  # the one that was asked for; empty if none was
 
-    ordered = sorted(map(_as_means, records), key=name_of)
-    task = ordered[0].task.key
-    metric = metric or ordered[0].task.main_metric
-    revision = alignment.common_revision(ordered)
-    for record in ordered:
-        if name_of(record) == named:
-            revision = str(record.task.revision)
-            break
-    columns, left_out = alignment.score_columns(task, ordered, names, metric, revision)
-    present = [name for name in baselines if name in columns]
-    baseline = present[0] if present else ""
-    if columns and baselines and baseline != baselines[0]:
-        instead = f"; compared with {baseline}" if baseline else ""
-        left_out.append(f"{task}: no record of {baselines[0]}{instead}")
-    clusters: Mapping[str, str] = {}
-    if procedure.clusters:
-        clusters = alignment.newest_clusters(
-            record for record in ordered if str(record.task.revision) == revision
+    def compare_by(self, metric: str) -> TaskComparison:
+        """Compare by a metric, or by the main one, on the data revision of the named baseline."""
+        records = [_with_scores_per_pair(record) for record in self.records]
+        records.sort(key=self._name)
+        task = records[0].task.key
+        metric = metric or records[0].task.main_metric
+        revision = self._revision(records)
+        columns, left_out = alignment.score_columns(task, records, self.names, metric, revision)
+        baseline = next((name for name in self.baselines if name in columns), "")
+        if columns and self.baselines and baseline != self.baselines[0]:
+            note = f"{task}: no record of {self.baselines[0]}"
+            if baseline:
+                note += f"; compared with {baseline}"
+            left_out.append(note)
+        clusters: Mapping[str, str] = {}
+        if self.procedure.clusters:
+            clusters = alignment.newest_clusters(
+                record for record in records if str(record.task.revision) == revision
+            )
+        return TaskComparison(
+            task, metric, baseline, columns, self.procedure, tuple(left_out), clusters=clusters
         )
-    return TaskComparison(
-        task, metric, baseline, columns, procedure, tuple(left_out), clusters=clusters
-    )
+
+    def _name(self, record: Result) -> str:
+        return system_name(record, self.names)
+
+    def _revision(self, records: Sequence[Result]) -> str:
+        """Return the revision of the data on which models are compared."""
+        for record in records:
+            if self._name(record) == self.named_baseline:
+                return str(record.task.revision)
+        return alignment.common_revision(records)
 
 
-def _as_means(result: Result) -> Result:
+def _with_scores_per_pair(result: Result) -> Result:
     """Return a record scored by a correlation, with scores per pair of texts averaging to it.
 
     The score of a pair is the correlation plus the pair's influence on it. Paired differences are
     then tested as for other metrics; without a correlation, there are no scores.
     """
-    if "gold" not in result.per_query:
+    if not _is_correlation(result):
         return result
-    scores, metric = result.scores, result.task.main_metric
-    rows = sorted_rows(scores.queries)
-    cosines, grades = scores.array("cosine")[rows], scores.array("gold")[rows]
-    is_scored = ~np.isnan([cosines, grades]).any(axis=0)
-    rows, cosines, grades = rows[is_scored], cosines[is_scored], grades[is_scored]
-    if len(rows) < _FEWEST_PAIRS or not np.ptp(cosines) or not np.ptp(grades):
+    scores = result.scores
+    rows = _rows_with_grades(scores)
+    cosines = scores.array("cosine")[rows]
+    grades = scores.array("gold")[rows]
+    is_too_short = len(rows) < _FEWEST_PAIRS
+    if is_too_short or _is_constant(cosines) or _is_constant(grades):
         return replace(result, per_query={})
+    metric = result.task.main_metric
     kind = "pearson" if metric.lower() == "pearson" else "spearman"
     correlation, influence = correlation_influence(cosines, grades, how=kind)
-    per_pair = np.full(len(scores.queries), np.nan)
-    per_pair[rows] = correlation + influence - influence.mean()
-    return replace(
-        result, per_query=QueryScores(scores.queries, {metric: per_pair}, ids=scores.ids)
-    )
+    score_per_pair = np.full(len(scores.queries), np.nan)
+    # The influence is centred, so that the scores average to the correlation.
+    score_per_pair[rows] = correlation + influence - influence.mean()
+    per_query = QueryScores(scores.queries, {metric: score_per_pair}, ids=scores.ids)
+    return replace(result, per_query=per_query)
+
+
+def _rows_with_grades(scores: QueryScores) -> npt.NDArray[np.intp]:
+    """Return the rows of the pairs of texts with a cosine and a grade, sorted by id."""
+    is_scored = ~np.isnan(scores.array("cosine")) & ~np.isnan(scores.array("gold"))
+    rows = sorted_rows(scores.queries)
+    return rows[is_scored[rows]]
+
+
+def _is_constant(values: Array) -> bool:
+    return bool(values.min() == values.max())

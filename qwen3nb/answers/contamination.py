@@ -83,17 +83,18 @@ class ContaminationAnswer(Answer):
             (texts.task, texts.texts, texts.number, f"{texts.share:.1%}", *texts.found.values())
             for texts in self.texts
         ]
-        notes = [self.training.summary()]
+        sentences = [self.training.summary()]
+        # One of so many is looked up, where a task has too many documents.
         sampled = max((texts.sampled for texts in self.texts), default=1)
         if sampled > 1:
-            notes.append(f"One of {sampled} sequences of documents was looked up.")
-        wordless = sum(texts.wordless for texts in self.texts)
-        if wordless:
-            notes.append(f"{wordless:,} texts without a word cannot be found.")
+            sentences.append(f"One of {sampled} sequences of documents was looked up.")
+        without_words = sum(texts.wordless for texts in self.texts)
+        if without_words:
+            sentences.append(f"{without_words:,} texts without a word cannot be found.")
         return Table.of(
             rows,
             ("task", "texts", "number", "found", *KINDS),
-            note=" ".join(notes),
+            note=" ".join(sentences),
             name="contamination",
             caption="Texts of tasks that are in the training data.",
         )
@@ -139,12 +140,12 @@ class ContaminationAnswer(Answer):
             "about": [str(file) for file in training.about],
             "without_text": dict(training.without_text),
         }
-        scores = [
-            dict(zip(_SCORE_COLUMNS, vars(score).values(), strict=True)) for score in self.scores
-        ]
-        return json_text(
-            {"training": files_read, "texts": list(map(asdict, self.texts)), "scores": scores}
-        )
+        scores = []
+        for score in self.scores:
+            values = vars(score).values()
+            scores.append(dict(zip(_SCORE_COLUMNS, values, strict=True)))
+        texts = [asdict(texts_of_task) for texts_of_task in self.texts]
+        return json_text({"training": files_read, "texts": texts, "scores": scores})
 
 
 def contamination(
@@ -169,11 +170,12 @@ def contamination(
     from qwen3nb.evaluation.contamination import look_up, task_texts
     from qwen3nb.evaluation.mteb.select import choose_tasks
 
-    data = find_training_data([Path(file) for file in training])
+    training_data = find_training_data([Path(file) for file in training])
     texts = []
     for task in choose_tasks(tier=tier, tasks=tasks):
         texts += task_texts(task)
-    answer = ContaminationAnswer(tuple(look_up(data, texts)), (), data)
+    matches = look_up(training_data, texts)
+    answer = ContaminationAnswer(tuple(matches), (), training_data)
     return answer.scored(results)
 
 
@@ -181,22 +183,23 @@ def _clean_scores(found: Contamination, records: Sequence[Result]) -> list[Clean
     """Return the scores on a task; none of a clustering, which is scored in draws of rows."""
     from qwen3nb.evaluation.contamination import without
 
-    every = [
-        record
-        for record in records
-        if record.task.key == found.task and record.task.unit != "draws"
+    task = found.task
+    on_task = [
+        record for record in records if record.task.key == task and record.task.unit != "draws"
     ]
-    clean = [without(record, found.hits) for record in every]
-    comparison, clean_comparison = compare(every), compare(clean)
+    clean_records = [without(record, found.hits) for record in on_task]
+    comparison = compare(on_task)
+    clean_comparison = compare(clean_records)
     scores = []
-    for record, clean_record in zip(every, clean, strict=True):
+    for record, clean_record in zip(on_task, clean_records, strict=True):
+        has_scores_per_query = bool(record.main.columns)
         score = CleanScore(
-            found.task,
-            record.model.label,
-            record.main,
-            clean_record.main if record.main.columns else None,
-            _to_baseline(comparison, record, found.task),
-            _to_baseline(clean_comparison, record, found.task),
+            task=task,
+            model=record.model.label,
+            score=record.main,
+            clean=clean_record.main if has_scores_per_query else None,
+            difference=_to_baseline(comparison, record, task),
+            clean_difference=_to_baseline(clean_comparison, record, task),
         )
         scores.append(score)
     return scores

@@ -39,20 +39,24 @@ class Data(Answer):
     @property
     def conclusion(self) -> Conclusion:
         """Whether PyDocs separates models, and leaves room above the best."""
-        scores = {model: score for model, score in self.scores.items() if score.value is not None}
-        if len(scores) < 2:
+        means = {}
+        for model, score in self.scores.items():
+            if score.value is not None:
+                means[model] = score.value
+        if len(means) < 2:
             return Conclusion("Without scores of two models, the difficulty of PyDocs is unknown.")
-        ranked = sorted(scores, key=lambda model: (-(scores[model].value or 0.0), model))
-        best, worst = scores[ranked[0]], scores[ranked[-1]]
+        best_first = sorted(means, key=lambda model: (-means[model], model))
+        best, worst = best_first[0], best_first[-1]
+        best_score, worst_score = self.scores[best], self.scores[worst]
         separates = "is not shown to separate models"
-        if (best.low or 0.0) > (worst.high or 1.0):
+        if _lower_end(best_score) > _upper_end(worst_score):
             separates = "separates good models from bad ones"
-        room = "leaves little room above"
-        if (best.high or 1.0) < _SATURATED:
-            room = "leaves room above"
+        leaves_room = "leaves little room above"
+        if _upper_end(best_score) < _SATURATED:
+            leaves_room = "leaves room above"
         return Conclusion(
-            f"PyDocs {separates}, and {room}: {ranked[0]} scores {score_text(best)} nDCG@10 and "
-            f"{ranked[-1]} {score_text(worst)}, each over {best.n} queries."
+            f"PyDocs {separates}, and {leaves_room}: {best} scores {score_text(best_score)} "
+            f"nDCG@10 and {worst} {score_text(worst_score)}, each over {best_score.n} queries."
         )
 
     def table(self) -> Table:
@@ -73,7 +77,7 @@ class Data(Answer):
         libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
         rows = []
         for name, pydocs in self.pydocs.items():
-            judgements = sum(map(len, pydocs.qrels.values()))
+            judgements = sum(len(documents) for documents in pydocs.qrels.values())
             row = {
                 "set": name,
                 "documents": f"{len(pydocs.entries):,}",
@@ -120,7 +124,17 @@ def data(tier: str = "smoke", *, models: Sequence[str] = ("bm25", "random")) -> 
     from qwen3nb.evaluation.studies.reproduce import pydocs_difficulty
     from qwen3nb.utils.choices import check_choice
 
-    check_choice("tier", tier, TIERS)
-    whole = load_pydocs()
-    sets = {"whole": whole, "sample of tier smoke": pydocs_sample()}
-    return Data(tier, sets, pydocs_difficulty(whole, models))
+    tier = check_choice("tier", tier, TIERS)
+    pydocs = load_pydocs()
+    sets = {"whole": pydocs, "sample of tier smoke": pydocs_sample()}
+    return Data(tier, sets, pydocs_difficulty(pydocs, models))
+
+
+def _lower_end(score: Aggregate) -> float:
+    """Return the lower end of an interval; that of all scores if it is unknown."""
+    return score.low or 0.0
+
+
+def _upper_end(score: Aggregate) -> float:
+    """Return the upper end of an interval; that of all scores if it is unknown."""
+    return score.high or 1.0

@@ -7,7 +7,7 @@ query, then by bytes per vector. Without one, the model in use stays, which so w
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qwen3nb.analysis.comparison.differences import (
     TEST,
@@ -93,36 +93,37 @@ class Decision:
             return f"{self.outcome}, so {self.current} stays in use"
         if self.use == self.current:
             return self.outcome
-        others = ""
+        sentence = evidence(self.best)
         if self.also_better:
             names = ", ".join(self.also_better)
-            others = f"; {names} would be better than {self.current} too"
-        return evidence(self.best) + others
+            sentence += f"; {names} would be better than {self.current} too"
+        return sentence
 
     def _rival_sentences(self) -> list[str]:
         """Say which candidates cannot be told apart, and why this one of them is taken."""
         if not self.rivals:
             return []
-        shown = "; ".join(f"{each.second} ({short_evidence(each)})" for each in self.rivals)
-        costs = "; ".join(f"{name}: {cost.text}" for name, cost in self.costs)
-        why = "They cost about the same, and it has the largest mean"
+        rivals = "; ".join(f"{rival.second} ({short_evidence(rival)})" for rival in self.rivals)
+        costs = "; ".join(f"{model}: {cost.text}" for model, cost in self.costs)
+        reason = "They cost about the same, and it has the largest mean"
         if self.by_cost:
-            why = "It is the cheaper one"
-        return [f"Not told apart from {self.use}: {shown}", f"{why} ({costs})"]
+            reason = "It is the cheaper one"
+        return [f"Not told apart from {self.use}: {rivals}", f"{reason} ({costs})"]
 
 
 def evidence(difference: PairedDifference) -> str:
     """Describe a candidate's difference from the model in use, with interval and test."""
+    candidate_mean, current_mean = difference.means
+    interval = interval_text(difference.interval, absent="(no interval)")
+    test = f"{TEST}, p {p_value_text(difference.corrected, relation=True)}"
     correction = correction_words(
         difference.correction, difference.family, "pairs of the models compared"
     )
-    corrected = f", {correction}" if correction else ""
-    ends = interval_text(difference.interval, absent="(no interval)")
-    first, second = difference.means
+    if correction:
+        test += f", {correction}"
     return (
-        f"{difference.metric} {first:.3f} against {second:.3f}, a difference of "
-        f"{difference.difference:+.3f} {ends} over {difference.n} queries ({TEST}, "
-        f"p {p_value_text(difference.corrected, relation=True)}{corrected})"
+        f"{difference.metric} {candidate_mean:.3f} against {current_mean:.3f}, a difference of "
+        f"{difference.difference:+.3f} {interval} over {difference.n} queries ({test})"
     )
 
 
@@ -139,16 +140,15 @@ def model_costs(records: Mapping[str, Result]) -> dict[str, Cost]:
 
     Seconds per query count only if all were measured on one machine and device.
     """
-    machines = {
-        (record.environment.platform, record.environment.device) for record in records.values()
-    }
-    comparable = len(machines) == 1
+    machines = set()
+    for record in records.values():
+        machines.add((record.environment.platform, record.environment.device))
     costs = {}
-    for name, record in records.items():
+    for model, record in records.items():
         seconds = None
-        if comparable:
+        if len(machines) == 1:
             seconds = record.search.seconds_per_query
-        costs[name] = Cost(seconds, _vector_size(record))
+        costs[model] = Cost(seconds, _vector_size(record))
     return costs
 
 
@@ -159,22 +159,27 @@ def _vector_size(record: Result) -> int | None:
     return 0 if without_vectors else None
 
 
-def cheapest(names: Sequence[str], costs: Mapping[str, Cost]) -> list[str]:
+def cheapest(models: Sequence[str], costs: Mapping[str, Cost]) -> list[str]:
     """Return the cheapest models: the fastest, and of these those of the smallest vectors.
 
     A cost decides only if it is known of all.
     """
-    left = list(names)
-    seconds = [costs[name].seconds for name in left]
-    measured = [value for value in seconds if value is not None]
-    if len(measured) == len(left):
-        limit = _AS_FAST * min(measured)
-        left = [name for name, value in zip(left, measured, strict=True) if value <= limit]
-    sizes = [costs[name].size for name in left]
-    stated = [size for size in sizes if size is not None]
-    if len(stated) == len(left):
-        left = [name for name, size in zip(left, stated, strict=True) if size == min(stated)]
-    return left
+    seconds = {model: costs[model].seconds for model in models}
+    fast = _lowest(seconds, tolerance=_AS_FAST)
+    sizes = {model: costs[model].size for model in fast}
+    return _lowest(sizes)
+
+
+def _lowest(costs: Mapping[str, float | None], *, tolerance: float = 1.0) -> list[str]:
+    """Return the models that cost at most ``tolerance`` times the minimum.
+
+    These are all models if a cost is unknown.
+    """
+    known_costs = [cost for cost in costs.values() if cost is not None]
+    if len(known_costs) < len(costs):
+        return list(costs)
+    limit = tolerance * min(known_costs)
+    return [model for model, cost in costs.items() if cost is not None and cost <= limit]
 
 
 def decide(
@@ -196,40 +201,62 @@ def decide(
         doubts: by candidate, why there is no verdict on it.
         remarks: sentences on what limits the verdict.
     """
-    doubted = doubts or {}
-    by_gain = sorted(differences, key=lambda difference: -difference.difference)
-    decided = [difference for difference in by_gain if difference.first not in doubted]
-    current = by_gain[0].second
-    by_reason: dict[str, list[str]] = {}
-    for model, reason in doubted.items():
-        by_reason.setdefault(reason, []).append(model)
-    undecided = tuple(f"{', '.join(models)}: {reason}" for reason, models in by_reason.items())
-    limits = tuple(remarks)
-    winners = [difference for difference in decided if _is_better(difference, comparison)]
-    if not winners:
-        best = (decided or by_gain)[0]
-        outcome = _why_kept(decided, comparison) if decided else NO_VERDICT
-        return Decision(current, current, best, outcome, undecided=undecided, remarks=limits)
-    leader = winners[0]
-    alike = [leader.first]
-    for winner in winners[1:]:
-        between = task.difference(leader.first, winner.first)
-        if between is None or not between.significant(comparison.procedure.alpha):
-            alike.append(winner.first)
-    cheap = cheapest(alike, costs)
-    choice = cheap[0]
-    compared = (task.difference(choice, name) for name in alike if name != choice)
+    doubt_of = doubts or {}
+    largest_first = sorted(differences, key=lambda difference: -difference.difference)
+    current = largest_first[0].second
+    without_doubt = [gain for gain in largest_first if gain.first not in doubt_of]
+    winners = [gain for gain in without_doubt if _is_better(gain, comparison)]
+    if winners:
+        decision = _take_candidate(winners, task=task, comparison=comparison, costs=costs)
+    elif without_doubt:
+        reason = _why_kept(without_doubt, comparison)
+        decision = Decision(current, current, without_doubt[0], reason)
+    else:
+        decision = Decision(current, current, largest_first[0], NO_VERDICT)
+    return replace(decision, undecided=_undecided(doubt_of), remarks=tuple(remarks))
+
+
+def _undecided(doubts: Mapping[str, str]) -> tuple[str, ...]:
+    """List the candidates without a verdict; those with one reason together."""
+    models: dict[str, list[str]] = {}
+    for model, reason in doubts.items():
+        models.setdefault(reason, []).append(model)
+    return tuple(f"{', '.join(names)}: {reason}" for reason, names in models.items())
+
+
+def _take_candidate(
+    winners: Sequence[PairedDifference],
+    *,
+    task: TaskComparison,
+    comparison: Comparison,
+    costs: Mapping[str, Cost],
+) -> Decision:
+    """Take the cheapest of the candidates that cannot be told apart from the best one.
+
+    ``winners`` are the differences of the better candidates from the model in use, best first.
+    """
+    names = [winner.first for winner in winners]
+    not_told_apart = [names[0]]
+    for name in names[1:]:
+        difference = task.difference(names[0], name)
+        if difference is None or not difference.significant(comparison.procedure.alpha):
+            not_told_apart.append(name)
+    cheap = cheapest(not_told_apart, costs)
+    choice = winners[names.index(cheap[0])]
+    rivals = []
+    for name in not_told_apart:
+        difference = task.difference(choice.first, name)
+        if difference is not None:  # it is None of the choice itself
+            rivals.append(difference)
     return Decision(
+        choice.first,
+        choice.second,
         choice,
-        current,
-        next(winner for winner in winners if winner.first == choice),
         "",
-        rivals=tuple(difference for difference in compared if difference is not None),
-        also_better=tuple(winner.first for winner in winners if winner.first not in alike),
-        costs=tuple((name, costs[name]) for name in alike),
-        by_cost=len(cheap) < len(alike),
-        undecided=undecided,
-        remarks=limits,
+        rivals=tuple(rivals),
+        also_better=tuple(name for name in names if name not in not_told_apart),
+        costs=tuple((name, costs[name]) for name in not_told_apart),
+        by_cost=len(cheap) < len(not_told_apart),
     )
 
 
@@ -239,18 +266,24 @@ def _is_better(difference: PairedDifference, comparison: Comparison) -> bool:
     return difference.significant(procedure.alpha) and difference.difference > procedure.margin
 
 
-def _why_kept(by_gain: Sequence[PairedDifference], comparison: Comparison) -> str:
+def _why_kept(largest_first: Sequence[PairedDifference], comparison: Comparison) -> str:
     """Say why the model in use stays, from the differences of its candidates, best first."""
-    procedure, best = comparison.procedure, by_gain[0]
-    significant = [each for each in by_gain if each.significant(procedure.alpha)]
-    single = len(by_gain) == 1
-    if len(significant) == len(by_gain) and best.difference < 0:
-        outcome = "the candidate is worse" if single else "every candidate is worse"
-    elif best in significant and best.difference > 0:
+    procedure = comparison.procedure
+    best = largest_first[0]
+    is_single = len(largest_first) == 1
+    not_told_apart = [
+        difference.first
+        for difference in largest_first
+        if not difference.significant(procedure.alpha)
+    ]
+    if not not_told_apart and best.difference < 0:
+        outcome = "the candidate is worse" if is_single else "every candidate is worse"
+    elif best.first not in not_told_apart and best.difference > 0:
         outcome = f"no candidate is better by more than {procedure.margin:g}"
     else:
         outcome = "no candidate is shown to be better"
-    which = best.first if single else f"the best, {best.first}"
-    alike = [each.first for each in by_gain if each not in significant]
-    tied = f". Not told apart from {best.second}: {', '.join(alike)}" if alike else ""
-    return f"{outcome}; {which}: {evidence(best)}{tied}"
+    subject = best.first if is_single else f"the best, {best.first}"
+    text = f"{outcome}; {subject}: {evidence(best)}"
+    if not_told_apart:
+        text += f". Not told apart from {best.second}: {', '.join(not_told_apart)}"
+    return text

@@ -25,18 +25,20 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.analysis.stats.score_matrix import shared_queries, system_scores
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.metrics.retrieval import JUDGED, METRICS, UNJUDGED, Measure, relevance
+from qwen3nb.records.details import Judgements
 from qwen3nb.records.record import Result
 
-_NAMED = 3  # documents to judge that are named
+_MOST_NAMED = 3  # documents to judge first; more are counted
+_JUDGED_DOCUMENTS = 10  # first documents of a query whose grades a record has
 _SATURATED = 0.95  # share of queries from which a metric is at its ceiling or floor
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """A cause for which the verdict on a difference could turn, in words."""
+class Doubts:
+    """Why the verdict on a difference could turn, in words: causes with the model they are of."""
 
-    model: str  # whose score may be too low
-    text: str
+    nothing_found: tuple[str, ...]  # without these queries, the verdict is not shown
+    unjudged: tuple[str, ...]  # the verdict is another one if these documents are relevant
 
 
 @dataclass(frozen=True)
@@ -74,76 +76,92 @@ def scores_if_relevant(result: Result, metric: str) -> dict[str, float]:
     name = metric.partition("@")[0]
     if judgements is None or name not in METRICS or name == "Judged":
         return {}
-    measure, scores = Measure(metric), dict(result.per_query.get(metric, {}))
+    measure = Measure(metric)
+    if measure.depth > _JUDGED_DOCUMENTS:
+        return {}
+    scores = dict(result.per_query.get(metric, {}))
     threshold = result.data.relevance_threshold or 1
-    for query, judged in judgements.items():
-        first, ideal = judged["first"], judged["ideal"]
-        if query not in scores or UNJUDGED not in first or measure.depth > 10:
-            continue
-        if not measure.graded:
-            first = [relevance(grade, threshold) for grade in first]
-            ideal = [1 for grade in ideal if grade >= threshold]
-        best = max(ideal)
-        raised = [best if grade == UNJUDGED else grade for grade in first]
-        every = sorted([*ideal, *[best] * first.count(UNJUDGED)], reverse=True)
-        scores[query] = max(scores[query], measure.score(raised, every))
+    for query, grades in judgements.items():
+        if query in scores and UNJUDGED in grades["first"]:
+            raised_score = _score_if_relevant(measure, grades, threshold)
+            scores[query] = max(scores[query], raised_score)
     return scores
+
+
+def _score_if_relevant(measure: Measure, grades: Judgements, threshold: int) -> float:
+    """Return the score of a query if its documents without a judgement had the best grade."""
+    ranking = grades["first"]
+    ideal_ranking = grades["ideal"]
+    if not measure.graded:
+        ranking = [relevance(grade, threshold) for grade in ranking]
+        ideal_ranking = [1 for grade in ideal_ranking if grade >= threshold]
+    best_grade = max(ideal_ranking)
+    raised = []
+    for grade in ranking:
+        if grade == UNJUDGED:
+            raised.append(best_grade)
+        else:
+            raised.append(grade)
+    # The ideal ranking would start with these documents, too.
+    unjudged = ranking.count(UNJUDGED)
+    return measure.score(raised, [best_grade] * unjudged + ideal_ranking)
 
 
 def doubts_of(
     difference: PairedDifference, comparison: Comparison, records: Mapping[str, Result]
-) -> tuple[list[Doubt], list[Doubt]]:
+) -> Doubts:
     """Return what a verdict rests on that was not found, and what is unjudged and could turn it.
 
     ``records`` are by name of the system.
     """
-    empty, unjudged = [], []
+    not_found, unjudged = [], []
     metric = difference.metric
     for model in (difference.first, difference.second):
         record = records[model]
         queries = nothing_found(record, metric)
-        if queries and rests_on(queries, difference, comparison):
-            empty.append(
-                Doubt(model, f"{model} found nothing for {len(queries)} of {difference.n} queries")
-            )
-        scores = scores_if_relevant(record, metric)
-        if scores and turns_with(scores, model, difference, comparison):
-            unjudged.append(Doubt(model, _unjudged_text(model, to_judge(record, metric))))
-    return empty, unjudged
+        if queries and _rests_on(queries, difference, comparison):
+            text = f"{model} found nothing for {len(queries)} of {difference.n} queries"
+            not_found.append(text)
+        raised_scores = scores_if_relevant(record, metric)
+        if raised_scores and _turns_with(raised_scores, model, difference, comparison):
+            unjudged.append(_unjudged_text(model, _documents_to_judge(record, metric)))
+    return Doubts(tuple(not_found), tuple(unjudged))
 
 
-def to_judge(result: Result, metric: str) -> dict[str, str]:
+def _documents_to_judge(result: Result, metric: str) -> dict[str, str]:
     """Return the first document without a judgement of each query whose score it could raise.
 
     The name of a document is empty if the record has no rankings.
     """
-    recorded = result.per_query.get(metric, {})
+    recorded_scores = result.per_query.get(metric, {})
     judgements = result.data.judgements or {}
     rankings = result.top or {}
     documents = {}
-    for query, score in scores_if_relevant(result, metric).items():
-        if score > recorded[query]:
-            rank = judgements[query]["first"].index(UNJUDGED)
-            ranking = rankings.get(query, ())
+    for query, raised_score in scores_if_relevant(result, metric).items():
+        if raised_score == recorded_scores[query]:
+            continue
+        first_unjudged = judgements[query]["first"].index(UNJUDGED)
+        ranking = rankings.get(query, ())
+        if first_unjudged < len(ranking):
+            documents[query] = ranking[first_unjudged]
+        else:
             documents[query] = ""
-            if rank < len(ranking):
-                documents[query] = ranking[rank]
     return documents
 
 
 def _unjudged_text(model: str, documents: Mapping[str, str]) -> str:
-    """Name the documents to judge first."""
-    named = [f"{name} for {query}" for query, name in documents.items() if name]
+    """Name the documents to judge first, which are by query."""
     text = f"documents without a judgement that {model} found for {len(documents)} queries"
-    if named:
-        text += f" (judge first {', '.join(named[:_NAMED])}"
-        if len(named) > _NAMED:
-            text += f" and {len(named) - _NAMED} more"
-        text += ")"
-    return text
+    to_judge = [f"{document} for {query}" for query, document in documents.items() if document]
+    if not to_judge:
+        return text
+    names = ", ".join(to_judge[:_MOST_NAMED])
+    if len(to_judge) > _MOST_NAMED:
+        names += f" and {len(to_judge) - _MOST_NAMED} more"
+    return f"{text} (judge first {names})"
 
 
-def rests_on(
+def _rests_on(
     queries: Collection[str], difference: PairedDifference, comparison: Comparison
 ) -> bool:
     """Return whether a verdict is shown only with queries for which a model found nothing.
@@ -152,28 +170,32 @@ def rests_on(
     other pairs, must show it.
     """
     task = comparison.on(difference.task, difference.metric)
-    side = _side(difference, comparison)
-    if task is None or side == 0:
+    direction = _shown_direction(difference, comparison)
+    if task is None or direction == 0:
         return False
     columns = {}
     for model in (difference.first, difference.second):
         column = task.columns[model]
-        others = tuple(query for query in column.queries if query not in queries)
-        columns[model] = system_scores(others, column.on(others))
+        remaining = tuple(query for query in column.queries if query not in queries)
+        columns[model] = system_scores(remaining, column.on(remaining))
     if not shared_queries([column.queries for column in columns.values()]):
         return True
-    other = replace(task, columns=columns).difference(difference.first, difference.second)
-    if other is None:
+    without_them = replace(task, columns=columns).difference(difference.first, difference.second)
+    if without_them is None:
         return True
     procedure = comparison.procedure
-    shown = significant(other.p_value, other.interval, alpha=procedure.alpha)
-    return not shown or side * other.difference <= procedure.margin
+    if not significant(without_them.p_value, without_them.interval, alpha=procedure.alpha):
+        return True
+    return direction * without_them.difference <= procedure.margin
 
 
-def turns_with(
-    scores: Mapping[str, float], model: str, difference: PairedDifference, comparison: Comparison
+def _turns_with(
+    raised_scores: Mapping[str, float],
+    model: str,
+    difference: PairedDifference,
+    comparison: Comparison,
 ) -> bool:
-    """Return whether the verdict on a difference fails with other scores of a model.
+    """Return whether the verdict on a difference fails with raised scores of one of its models.
 
     Better and worse must stay what they are. A candidate that is no worse may become better, but
     an equivalent one may not.
@@ -182,32 +204,29 @@ def turns_with(
     if task is None:
         return False
     column = task.columns[model]
-    values = np.array(column.scores, dtype=float)
+    scores = np.array(column.scores, dtype=float)
     for row, query in enumerate(column.queries):
-        values[row] = scores.get(query, values[row])
-    columns = {**task.columns, model: system_scores(column.queries, values)}
-    other = replace(task, columns=columns).difference(difference.first, difference.second)
-    if other is None:
+        if query in raised_scores:
+            scores[row] = raised_scores[query]
+    columns = {**task.columns, model: system_scores(column.queries, scores)}
+    raised = replace(task, columns=columns).difference(difference.first, difference.second)
+    if raised is None:
         return False
-    before, after = comparison.find_verdict(difference), comparison.find_verdict(other)
-    if before is Verdict.NO_WORSE:
-        return after in (Verdict.NOT_SHOWN, Verdict.WORSE)
-    if before is Verdict.EQUIVALENT:
-        return after is not Verdict.EQUIVALENT
-    return _side(other, comparison) != _side(difference, comparison)
-
-
-def is_claim(difference: PairedDifference, comparison: Comparison) -> bool:
-    """Return whether the verdict on a difference says more than that none is shown."""
-    return comparison.find_verdict(difference) is not Verdict.NOT_SHOWN
+    verdict = comparison.find_verdict(difference)
+    raised_verdict = comparison.find_verdict(raised)
+    if verdict is Verdict.NO_WORSE:
+        return raised_verdict in (Verdict.NOT_SHOWN, Verdict.WORSE)
+    if verdict is Verdict.EQUIVALENT:
+        return raised_verdict is not Verdict.EQUIVALENT
+    return _shown_direction(raised, comparison) != _shown_direction(difference, comparison)
 
 
 def is_worse(difference: PairedDifference, comparison: Comparison) -> bool:
     """Return whether a candidate is shown to be worse by more than the margin."""
-    return _side(difference, comparison) < 0
+    return _shown_direction(difference, comparison) < 0
 
 
-def _side(difference: PairedDifference, comparison: Comparison) -> int:
+def _shown_direction(difference: PairedDifference, comparison: Comparison) -> int:
     """Return 1 for better by more than the margin, -1 for worse, 0 if neither is shown."""
     procedure = comparison.procedure
     if not difference.significant(procedure.alpha):
@@ -223,8 +242,10 @@ def saturation(task: TaskComparison) -> Saturation | None:
         return None
     matrix = task.matrix(*task.columns)
     n = len(matrix.queries)
-    for end, score in (("ceiling", 1.0), ("floor", 0.0)):
-        queries = int((matrix.scores == score).all(axis=0).sum())
+    for end, extreme_score in (("ceiling", 1.0), ("floor", 0.0)):
+        # The scores are a row per model and a column per query.
+        is_extreme = (matrix.scores == extreme_score).all(axis=0)
+        queries = int(is_extreme.sum())
         if queries >= _SATURATED * n:
             return Saturation(task.metric, end, queries, n)
     return None

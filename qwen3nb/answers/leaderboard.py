@@ -432,7 +432,7 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
         rows,
         xlabel=f"{metric} minus the best model's",
         name="lead",
-        caption=caption + comparison.given(task) + not_shown(len(lead.leads) - len(deficits)),
+        caption=caption + comparison.mean_note(task) + not_shown(len(lead.leads) - len(deficits)),
         columns=1,
         data=comparison.data_used(task),
     )
