@@ -92,8 +92,6 @@ def against_baseline(
     records = list(results)
     if not records:
         return []
-    labels = {record.model.label for record in records}
-    identities = {record.model.identity for record in records}
     tasks = {record.task.key for record in records}
     if tier and not tasks <= set(TIERS[tier].task_keys):
         tier = ""  # only some queries, such as a rehearsal
@@ -102,18 +100,36 @@ def against_baseline(
     means: list[Result] = []
     if compared.means:
         means = compared.means[0].records(compared.records)
-    means_of_model = [mean for mean in means if mean.model.identity in identities]
-    if not means_of_model:
-        means_of_model = _mean_alone(records, tier)
-    scored = [*reversed(means_of_model), *records]
-    tasks_scored = {record.task.key for record in scored}
-    candidates = []
-    for record in (*everything, *means):
-        is_own = record.model.label in labels or record.model.identity in identities
-        if record.task.key in tasks_scored and not is_own:
-            candidates.append(record)
+    scored = [*_means_of_model(records, means, tier), *records]
+    candidates = _records_of_other_models(scored, [*everything, *means])
     choice = _Choice(candidates, compared, baseline or book_settings().baseline)
     return [_against(record, choice) for record in scored]
+
+
+def _means_of_model(records: Sequence[Result], means: Sequence[Result], tier: str) -> list[Result]:
+    """Return the means of the model that ``records`` are of, the last one first."""
+    identities = {record.model.identity for record in records}
+    means_of_model = [mean for mean in means if mean.model.identity in identities]
+    if not means_of_model:
+        return _mean_alone(records, tier)
+    means_of_model.reverse()
+    return means_of_model
+
+
+def _records_of_other_models(
+    records: Sequence[Result], everything: Sequence[Result]
+) -> list[Result]:
+    """Return the records of other models on the tasks of ``records``."""
+    labels = {record.model.label for record in records}
+    identities = {record.model.identity for record in records}
+    tasks = {record.task.key for record in records}
+    return [
+        record
+        for record in everything
+        if record.task.key in tasks
+        and record.model.label not in labels
+        and record.model.identity not in identities
+    ]
 
 
 def _mean_alone(results: Sequence[Result], tier: str) -> list[Result]:
@@ -133,10 +149,17 @@ def _mean_record(
     """Return a mean over tasks as a record of its own, without scores per query."""
     column = mean.column
     averaged = [record for record in results if record.task.key in column.weights]
-    queries = sum(record.main.n for record in averaged)
     metric = f"mean {column.measure} of {counted_tasks(column.weights, title)}"
     low, high = mean.interval or (None, None)
-    score = Aggregate(value, low, high, queries, "mean", (metric,), interval="")
+    score = Aggregate(
+        value,
+        low,
+        high,
+        n=sum(record.main.n for record in averaged),
+        how="mean",
+        columns=(metric,),
+        interval="",
+    )
     return replace(
         averaged[0],
         task=TaskInfo(title, MEAN, metric),

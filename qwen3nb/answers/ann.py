@@ -126,10 +126,11 @@ class ApproximateSearch(Answer):
             rows,
             note=f"{suite.label} on {suite.task}: {suite.documents:,} documents, "
             f"{suite.queries:,} queries, {suite.dimension} dimensions, {suite.similarity}. Recall "
-            "counts documents at least as near as the k-th true neighbour. Timed after a warm-up, with "
-            f"at least {fewest_calls} single queries each; queries/s with all queries in one batch. "
-            f"MiB: size of the serialised index. Intervals: 95 %, {interval_words(['widened'])}, "
-            f"over queries. Bold: no other index is both faster ({threads}, batch) and better.",
+            "counts documents at least as near as the k-th true neighbour. Timed after a warm-up, "
+            f"with at least {fewest_calls} single queries each; queries/s with all queries in one "
+            "batch. MiB: size of the serialised index. Intervals: 95 %, "
+            f"{interval_words(['widened'])}, over queries. Bold: no other index is both "
+            f"faster ({threads}, batch) and better.",
             name="ann",
             caption=f"Every index and setting: recall@{suite.k}, speed, size, and {_METRIC} with "
             f"its paired difference from exact search over n = {suite.queries:,} queries.",

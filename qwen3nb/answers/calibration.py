@@ -237,10 +237,12 @@ class _ErrorRates:
         """
         shares = []
         for share in self.shares:
-            if (share.kind, share.method) != (kind, method) or n not in ("", share.n):
-                continue
-            is_symmetric = share.process not in _SKEWED
-            if process in share.process if process else is_symmetric:
+            if process:
+                is_process = process in share.process
+            else:
+                is_process = share.process not in _SKEWED
+            is_size = n in ("", share.n)
+            if (share.kind, share.method) == (kind, method) and is_process and is_size:
                 shares.append(share.share)
         return f"{100 * max(shares):.1f} %"
 

@@ -169,22 +169,27 @@ def select_candidates(
     candidates = [record for record in on_task if record.task.key == key and record is not in_use]
     _check_models(candidates, selection, key)
     candidates = [record for record in candidates if selection.is_wanted(record)]
-    records = [in_use]
+    compared = []
     left_out = []
     for record in candidates:
         reason = _why_left_out(record, in_use, deciding_metric, selection)
         if reason:
             left_out.append(reason)
         else:
-            records.append(record)
-    if len(records) == 1:
+            compared.append(record)
+    if not compared:
         text = f"no model to compare with {current!r} on {key}: "
         text += "; ".join(left_out) or "no record"
-        same_data = [record for record in candidates if _has_same_revision(record, in_use)]
-        if any(without_result(record, deciding_metric) for record in same_data):
+        if _any_found_nothing(candidates, in_use, deciding_metric):
             raise NothingFoundError(text)
         raise ValueError(text)
-    return records, left_out
+    return [in_use, *compared], left_out
+
+
+def _any_found_nothing(candidates: Sequence[Result], in_use: Result, deciding_metric: str) -> bool:
+    """Return whether a candidate found nothing on the data of the model in use."""
+    same_data = [record for record in candidates if _has_same_revision(record, in_use)]
+    return any(without_result(record, deciding_metric) for record in same_data)
 
 
 def _on_task(records: Sequence[Result], task: str) -> list[Result]:

@@ -958,8 +958,8 @@ def _baseline_order(
         return [named, *(name for name in reference_models if name != named)]
     if reference_models:
         return reference_models
-    tasks = Counter(system_name(result, names) for result in with_scores)
-    return sorted(tasks, key=lambda name: (-tasks[name], name))
+    number_of_tasks = Counter(system_name(result, names) for result in with_scores)
+    return sorted(number_of_tasks, key=lambda name: (-number_of_tasks[name], name))
 
 
 def _has_scores(result: Result, metrics: Sequence[str]) -> bool:
@@ -987,19 +987,30 @@ class _TaskRecords:
         revision = self._revision(records)
         columns, left_out = alignment.score_columns(task, records, self.names, metric, revision)
         baseline = next((name for name in self.baselines if name in columns), "")
-        if columns and self.baselines and baseline != self.baselines[0]:
-            note = f"{task}: no record of {self.baselines[0]}"
-            if baseline:
-                note += f"; compared with {baseline}"
-            left_out.append(note)
+        if columns:
+            left_out += self._baseline_notes(task, baseline)
         clusters: Mapping[str, str] = {}
         if self.procedure.clusters:
-            clusters = alignment.newest_clusters(
-                record for record in records if str(record.task.revision) == revision
-            )
+            same_data = [record for record in records if str(record.task.revision) == revision]
+            clusters = alignment.newest_clusters(same_data)
         return TaskComparison(
-            task, metric, baseline, columns, self.procedure, tuple(left_out), clusters=clusters
+            task=task,
+            metric=metric,
+            baseline=baseline,
+            columns=columns,
+            procedure=self.procedure,
+            left_out=tuple(left_out),
+            clusters=clusters,
         )
+
+    def _baseline_notes(self, task: str, baseline: str) -> list[str]:
+        """Say that this baseline is not the first choice, if it is not."""
+        if not self.baselines or baseline == self.baselines[0]:
+            return []
+        note = f"{task}: no record of {self.baselines[0]}"
+        if baseline:
+            note += f"; compared with {baseline}"
+        return [note]
 
     def _name(self, record: Result) -> str:
         return system_name(record, self.names)

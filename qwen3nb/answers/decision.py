@@ -203,17 +203,20 @@ def decide(
     """
     doubt_of = doubts or {}
     largest_first = sorted(differences, key=lambda difference: -difference.difference)
-    current = largest_first[0].second
     without_doubt = [gain for gain in largest_first if gain.first not in doubt_of]
     winners = [gain for gain in without_doubt if _is_better(gain, comparison)]
     if winners:
         decision = _take_candidate(winners, task=task, comparison=comparison, costs=costs)
     elif without_doubt:
-        reason = _why_kept(without_doubt, comparison)
-        decision = Decision(current, current, without_doubt[0], reason)
+        decision = _keep_current(without_doubt[0], _why_kept(without_doubt, comparison))
     else:
-        decision = Decision(current, current, largest_first[0], NO_VERDICT)
+        decision = _keep_current(largest_first[0], NO_VERDICT)
     return replace(decision, undecided=_undecided(doubt_of), remarks=tuple(remarks))
+
+
+def _keep_current(best: PairedDifference, reason: str) -> Decision:
+    """Keep the model in use; ``best`` is the difference of the best candidate from it."""
+    return Decision(use=best.second, current=best.second, best=best, outcome=reason)
 
 
 def _undecided(doubts: Mapping[str, str]) -> tuple[str, ...]:
@@ -235,26 +238,23 @@ def _take_candidate(
 
     ``winners`` are the differences of the better candidates from the model in use, best first.
     """
-    names = [winner.first for winner in winners]
-    not_told_apart = [names[0]]
-    for name in names[1:]:
-        difference = task.difference(names[0], name)
+    gains = {winner.first: winner for winner in winners}
+    leader = winners[0].first
+    not_told_apart = [leader]
+    for winner in winners[1:]:
+        difference = task.difference(leader, winner.first)
         if difference is None or not difference.significant(comparison.procedure.alpha):
-            not_told_apart.append(name)
+            not_told_apart.append(winner.first)
     cheap = cheapest(not_told_apart, costs)
-    choice = winners[names.index(cheap[0])]
-    rivals = []
-    for name in not_told_apart:
-        difference = task.difference(choice.first, name)
-        if difference is not None:  # it is None of the choice itself
-            rivals.append(difference)
+    choice = cheap[0]
+    rivals = [task.difference(choice, name) for name in not_told_apart if name != choice]
     return Decision(
-        choice.first,
-        choice.second,
-        choice,
-        "",
-        rivals=tuple(rivals),
-        also_better=tuple(name for name in names if name not in not_told_apart),
+        use=choice,
+        current=gains[choice].second,
+        best=gains[choice],
+        outcome="",
+        rivals=tuple(rival for rival in rivals if rival is not None),
+        also_better=tuple(name for name in gains if name not in not_told_apart),
         costs=tuple((name, costs[name]) for name in not_told_apart),
         by_cost=len(cheap) < len(not_told_apart),
     )

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,17 +30,20 @@ from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import new_folder, read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.terminal import say
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 # The encoder that the book and its card are about: the best on the development pairs, the average
 # of the two best checkpoints included. `models.kinds.resolve` calls it "demo".
 MODEL = "contrastive-checkpoint-240"
 _BASELINES = ("bm25", "all-MiniLM-L6-v2", "random", "wordllama")
 _FUSION = "bm25+all-MiniLM-L6-v2"
-# Let glibc keep freed memory, which each step needs again for its logits.
-_KEPT = str(1 << 30)  # bytes
+# Let glibc keep so much freed memory, which each step needs again for its logits.
+_MOST_FREE_MEMORY = str(1 << 30)  # bytes
 _TRAINING = {
     "OMP_NUM_THREADS": "1",
-    "MALLOC_MMAP_THRESHOLD_": _KEPT,
-    "MALLOC_TRIM_THRESHOLD_": _KEPT,
+    "MALLOC_MMAP_THRESHOLD_": _MOST_FREE_MEMORY,
+    "MALLOC_TRIM_THRESHOLD_": _MOST_FREE_MEMORY,
 }
 _DONE = "done.json"
 # How adapters are evaluated; the reranking page reuses the record of one of them.
@@ -64,10 +67,9 @@ def run_demo(*, at_once: int = 0) -> Path:
     started = time.perf_counter()
     demo = paths.runs() / "demo"
     _say("training an encoder-decoder, a language model and adapters, all toys; extracting")
-    _in_parallel()
+    _train_in_parallel()
     _say("evaluating the encoders and the baselines on the smoke tier, and an ablation")
-    jobs = _jobs(demo)
-    outcomes = sweep(jobs, at_once=at_once)
+    outcomes = sweep(_jobs(demo), at_once=at_once)
     # Run alone: other processes would distort the times.
     outcomes += sweep([Job("speed", {})], at_once=1)
     failures = [outcome for outcome in outcomes if outcome.status == "failed"]
@@ -75,8 +77,8 @@ def run_demo(*, at_once: int = 0) -> Path:
         counts = f"{len(failures)} of {len(outcomes)} notebooks failed"
         raise DemoError(f"{counts}\n{failures_text(failures)}")
     _say("running the lessons and the pages that compare; building the book")
-    card = demo / "encoder" / MODEL
-    page = build_book(tier="smoke", model=card, lessons=True, at_once=at_once)
+    model = demo / "encoder" / MODEL
+    page = build_book(tier="smoke", model=model, lessons=True, at_once=at_once)
     _say(f"done in {time.perf_counter() - started:.0f} s")
     return page
 
@@ -87,27 +89,34 @@ def _jobs(demo: Path) -> list[Job]:
     Baselines come before the encoders, whose pages compare with existing records; a fusion comes
     last, when the vectors of its model are cached.
     """
-    from qwen3nb.demo.train_lora import LORA
-
     training = paths.shown(demo / "contrastive")
     encoders = sorted(folder for folder in (demo / "encoder").iterdir() if folder.is_dir())
+    models = [*_BASELINES, *(paths.shown(encoder) for encoder in encoders)]
     jobs = [
         # 16 combinations
         Job("ablation", {"training": training, "append_eos": False, "normalization": False})
     ]
-    for model in (*_BASELINES, *(paths.shown(encoder) for encoder in encoders)):
-        jobs.append(Job("eval", {"checkpoint": model}))
-    jobs.append(Job("eval", {"checkpoint": paths.shown(demo / "decoder"), "pooling": "mean"}))
-    jobs.append(Job("eval", {"checkpoint": _FUSION}))
-    jobs.append(Job("probes", {"checkpoint": "all-MiniLM-L6-v2"}))
-    jobs.append(Job("ann", {"checkpoint": "all-MiniLM-L6-v2"}))
-    jobs.append(Job("extract", {"training": "demo"}))
+    jobs += [Job("eval", {"checkpoint": model}) for model in models]
+    jobs += [
+        Job("eval", {"checkpoint": paths.shown(demo / "decoder"), "pooling": "mean"}),
+        Job("eval", {"checkpoint": _FUSION}),
+        Job("probes", {"checkpoint": "all-MiniLM-L6-v2"}),
+        Job("ann", {"checkpoint": "all-MiniLM-L6-v2"}),
+        Job("extract", {"training": "demo"}),
+    ]
     if paths.mirror() is not None:
         jobs.append(Job("reproduce", {}))
-    joint = demo / "lora" / "outputs" / f"joint_r{LORA.rank}" / f"seed_{RERANKED['seed']}"
-    adapter = paths.shown(joint / "checkpoints" / "final")
+    adapter = paths.shown(_reranking_adapter(demo))
     jobs.append(Job("rerank", {"checkpoint": adapter, **RERANKED}))
     return jobs
+
+
+def _reranking_adapter(demo: Path) -> Path:
+    """Return the folder of the adapter that ranks on the reranking page."""
+    from qwen3nb.demo.train_lora import LORA
+
+    training = demo / "lora" / "outputs" / f"joint_r{LORA.rank}" / f"seed_{RERANKED['seed']}"
+    return training / "checkpoints" / "final"
 
 
 def lesson_training() -> Path:
@@ -115,16 +124,17 @@ def lesson_training() -> Path:
 
     The short training writes the same files within seconds; its scores are meaningless.
     """
-    for training in (str(paths.runs() / "demo" / "contrastive"), "demo"):
+    contrastive = paths.runs() / "demo" / "contrastive"
+    for training in (str(contrastive), "demo"):
         with suppress(SpecError):  # the demo has not been run here
             return find_training(training)
     folder = paths.cache() / "lesson" / "train"
     if not folder.is_dir():
         from qwen3nb.demo.train_ul2 import Ul2Settings, train_seq2seq
 
-        short = Ul2Settings(steps=20, save_every=10, batch=4, vocabulary=1000, hidden=64)
+        settings = Ul2Settings(steps=20, save_every=10, batch=4, vocabulary=1000, hidden=64)
         with new_folder(folder) as work:
-            train_seq2seq(work, short)
+            train_seq2seq(work, settings)
     return folder
 
 
@@ -132,22 +142,26 @@ def _say(what: str) -> None:
     say(f"» {what}", bold=True, err=True)
 
 
-def _in_parallel() -> None:
+def _train_in_parallel() -> None:
     """Run `STEPS` in parallel, each in a process with one thread.
 
     Raises:
         DemoError: a step failed; its error is on the terminal.
     """
-    running = {}
+    processes = {}
     for position, step in enumerate(STEPS):
         # Each step draws its progress bar on its own line.
         environment = {**os.environ, **_TRAINING, "TQDM_POSITION": str(position)}
         command = [sys.executable, "-m", "qwen3nb.demo.pipeline", step]
-        running[step] = start_guarded(command, environment=environment)
+        processes[step] = start_guarded(command, environment=environment)
+    failed = []
     try:
-        failed = [step for step, process in running.items() if process.wait()]
+        for step, process in processes.items():
+            exit_status = process.wait()
+            if exit_status != 0:
+                failed.append(step)
     finally:
-        for process in running.values():
+        for process in processes.values():
             process.terminate()  # no effect unless we were interrupted
     if failed:
         raise DemoError(f"failed steps: {', '.join(failed)}; see the message above")
@@ -168,12 +182,12 @@ def _train_encoders(demo: Path) -> None:
     _once(demo / "train", key, lambda folder: train_seq2seq(folder, UL2))
     pairs = load_training_pairs()
 
-    def contrast(folder: Path) -> None:
+    def train_from_last_checkpoint(folder: Path) -> None:
         start = list_checkpoints(demo / "train")[-1]
         train_contrastive(folder, start, pairs, CONTRASTIVE)
 
-    later = [key, _key(CONTRASTIVE), pairs.identity, pairs.versions]
-    _once(demo / "contrastive", sha256_json(later), contrast)
+    contrastive_key = sha256_json([key, _key(CONTRASTIVE), pairs.identity, pairs.versions])
+    _once(demo / "contrastive", contrastive_key, train_from_last_checkpoint)
 
 
 def make_language_models(demo: Path) -> None:
@@ -185,17 +199,18 @@ def make_language_models(demo: Path) -> None:
     from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
 
     load_training_pairs()  # needed by the other process after a few minutes
-    base, outputs = demo / "lora" / "base", demo / "lora" / "outputs"
-    key = _key(BASE)
-    _once(base, key, lambda folder: train_base(folder, BASE))
-    _once(
-        outputs,
-        sha256_json([key, _key(LORA)]),
-        lambda folder: train_adapters(base, folder, settings=LORA, say=_note),
-    )
+    base = demo / "lora" / "base"
+    adapters = demo / "lora" / "outputs"
+
+    def train_adapters_of_base(folder: Path) -> None:
+        train_adapters(base, folder, settings=LORA, say=_note)
+
+    base_key = _key(BASE)
+    _once(base, base_key, lambda folder: train_base(folder, BASE))
+    _once(adapters, sha256_json([base_key, _key(LORA)]), train_adapters_of_base)
     task = "PyDocsSampleRetrieval"
     evaluate_trained(
-        outputs,
+        adapters,
         [task],
         embedding_tasks=[embedded_task(task)],
         depth=RERANKED["depth"],
@@ -205,11 +220,12 @@ def make_language_models(demo: Path) -> None:
     _once(demo / "decoder", _key(DECODER), lambda folder: train_decoder(folder, DECODER))
 
 
-def _key(settings: Any) -> str:
+def _key(settings: "DataclassInstance") -> str:
     """Return a digest of a training's settings, PyDocs, and the code of all trainings."""
+    trainings = sorted(Path(__file__).parent.glob("t*.py"))
     modeling = Path(paths.__file__).parent / "models" / "modeling"
-    files = [modeling / "qwen3_seq2seq.py", modeling / "tiny_tokenizer.py"]
-    digests = [sha256_file(file) for file in (*sorted(Path(__file__).parent.glob("t*.py")), *files)]
+    files = [*trainings, modeling / "qwen3_seq2seq.py", modeling / "tiny_tokenizer.py"]
+    digests = [sha256_file(file) for file in files]
     return sha256_json([asdict(settings), load_pydocs().identity, digests])
 
 
@@ -238,18 +254,25 @@ def _extract(demo: Path) -> None:
     checkpoints = [demo / "train" / "init", list_checkpoints(demo / "train")[-1]]
     sources = {checkpoint.name: checkpoint for checkpoint in checkpoints}
     contrastive = demo / "contrastive"
-    for checkpoint in (*list_checkpoints(contrastive)[1::2], contrastive / "average"):
+    every_second = list_checkpoints(contrastive)[1::2]
+    for checkpoint in (*every_second, contrastive / "average"):
         sources[f"contrastive-{checkpoint.name}"] = checkpoint
     for name, checkpoint in sources.items():
         folder = demo / "encoder" / name
-        provenance = read_provenance(folder)
-        digest = open_checkpoint(checkpoint).weights.digest
-        if provenance is None or provenance["source"]["digest"] != digest:
+        if not _is_extracted(checkpoint, folder):
             extraction = extract(checkpoint, folder, label=f"demo-{name}")
             _note(
                 f"{paths.shown(folder)}: {extraction.parameters:,} parameters, "
                 f"differs from its source by at most {extraction.max_difference:.1e}"
             )
+
+
+def _is_extracted(checkpoint: Path, folder: Path) -> bool:
+    """Return whether a folder has the encoder of this checkpoint."""
+    provenance = read_provenance(folder)
+    if provenance is None:
+        return False
+    return bool(provenance["source"]["digest"] == open_checkpoint(checkpoint).weights.digest)
 
 
 STEPS: dict[str, Callable[[Path], None]] = {

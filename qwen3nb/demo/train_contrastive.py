@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -63,28 +62,20 @@ def train_contrastive(
     shutil.copytree(start.parent / "tokenizer", folder / "tokenizer", dirs_exist_ok=True)
     tokenizer = Tokenizer.from_file(str(start / "tokenizer.json"))
     development = _spread(pairs.development, settings.development)
-    # Each summary should retrieve its own text.
-    search = TestCollection.from_texts(
-        [pair.summary for pair in development],
-        [pair.text for pair in development],
-        [[index] for index in range(len(development))],
-        name="development",
-    )
-    evaluator = TrainingEvaluator(search, name=METRIC, tokenizer=start)
+    evaluator = TrainingEvaluator(_search_of(development), name=METRIC, tokenizer=start)
     set_seed(settings.seed)
     with quietly():
         model = Qwen3ForSeq2SeqLM.from_pretrained(start)
     trainer = train(
-        _ContrastiveTrainer,
+        partial(_ContrastiveTrainer, settings),
         folder,
         settings,
         name="contrastive",
         callbacks=[evaluator],
-        settings=settings,
         model=model,
-        train_dataset=_tokenized(tokenizer, pairs.train, length=settings.length),
-        eval_dataset=_tokenized(tokenizer, development, length=settings.length),
-        data_collator=partial(_collate, pad=token_id(tokenizer, END)),
+        examples=_tokenized(tokenizer, pairs.train, length=settings.length),
+        held_out=_tokenized(tokenizer, development, length=settings.length),
+        collate=partial(_collate, pad=token_id(tokenizer, END)),
     )
     best = select_checkpoints(folder, best=settings.averaged, metric=METRIC, lower_is_better=False)
     average_checkpoints(best, folder / "average")
@@ -102,6 +93,16 @@ def train_contrastive(
     }
     describe(folder, settings, facts)
     return folder
+
+
+def _search_of(pairs: Sequence[DocstringPair]) -> TestCollection:
+    """Return a search in which each summary should retrieve its own text."""
+    return TestCollection.from_texts(
+        [pair.summary for pair in pairs],
+        [pair.text for pair in pairs],
+        [[index] for index in range(len(pairs))],
+        name="development",
+    )
 
 
 def _tokenized(tokenizer: Tokenizer, pairs: Sequence[DocstringPair], *, length: int) -> list[_Row]:
@@ -138,7 +139,7 @@ class _ContrastiveTrainer(Trainer):
         self.tokens = 0
 
     def compute_loss(
-        self, model: Any, inputs: dict[str, Tensor], *_: object, **__: object
+        self, model: Qwen3ForSeq2SeqLM, inputs: dict[str, Tensor], *_: object, **__: object
     ) -> Tensor:
         """InfoNCE over the batch."""
         queries = _embed(model, inputs, "summary")
@@ -172,18 +173,21 @@ class _ContrastiveTrainer(Trainer):
         return F.cross_entropy(scores, torch.arange(len(scores)))
 
 
-def _embed(model: Any, batch: dict[str, Tensor], side: str) -> Tensor:
+def _embed(model: Qwen3ForSeq2SeqLM, batch: dict[str, Tensor], side: str) -> Tensor:
     """Return unit vectors (B, H): the mean of the encoder's states over the tokens.
 
     Texts of similar length are batched, to reduce padding.
     """
     ids = batch[side]
     mask = batch[f"{side}_mask"]
-    order = mask.sum(dim=1).argsort()
+    by_length = mask.sum(dim=1).argsort()
     sums = []
-    for part in order.split(_TOGETHER):
-        longest = int(mask[part].sum(dim=1).max())
-        part_mask = mask[part, :longest]
-        states = model.encode(ids[part, :longest], part_mask)
-        sums.append((states * part_mask.unsqueeze(-1)).sum(dim=1))
-    return F.normalize(torch.cat(sums)[order.argsort()], dim=-1)
+    for rows in by_length.split(_TOGETHER):
+        longest = int(mask[rows].sum(dim=1).max())
+        mask_of_rows = mask[rows, :longest]
+        states = model.encode(ids[rows, :longest], mask_of_rows)
+        states = states * mask_of_rows.unsqueeze(-1)  # padding becomes 0
+        sums.append(states.sum(dim=1))
+    original_order = by_length.argsort()
+    # As vectors of length 1, the sums are the means.
+    return F.normalize(torch.cat(sums)[original_order], dim=-1)

@@ -25,24 +25,34 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DynamicCache,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from qwen3nb import paths
 from qwen3nb.datasets.pydocs.build import Entry
 from qwen3nb.demo import trainer
-from qwen3nb.demo.train_ul2 import training_texts, unmeasured
+from qwen3nb.demo.train_ul2 import entries_outside_sample, texts_of_tier, training_texts
 from qwen3nb.models.modeling.tiny_tokenizer import END, write_tokenizer
 from qwen3nb.models.rerankers import TEMPLATES, PairTokens, common_start
 from qwen3nb.models.types import INSTRUCTION
 from qwen3nb.utils.atomic_files import read_json, write_json, write_text
 from qwen3nb.utils.progress import tqdm
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 # The losses of each mode.
 _MODES = {
@@ -111,35 +121,44 @@ def _batches(folder: Path, settings: PairSettings, *, seed: int) -> list[Batch]:
     pairs = PairTokens(
         tokenizer, template=_TEMPLATE, instruction=INSTRUCTION, max_length=settings.window
     )
-    others, texts_of_tier = unmeasured()
-    entries = [entry for entry in others if not {entry.summary, entry.text} & texts_of_tier]
+    test_texts = texts_of_tier()
+    entries = []
+    for entry in entries_outside_sample():
+        if entry.summary not in test_texts and entry.text not in test_texts:
+            entries.append(entry)
     generator = np.random.default_rng(seed)
     batches = []
-    for picks in generator.integers(0, len(entries), size=(settings.steps, settings.batch)):
-        chosen = [entries[pick] for pick in picks]
-        batches.append(_batch(tokenizer, pairs, chosen, settings.length))
+    for drawn in generator.integers(0, len(entries), size=(settings.steps, settings.batch)):
+        entries_of_batch = [entries[index] for index in drawn]
+        batches.append(_batch(tokenizer, pairs, entries_of_batch, settings.length))
     return batches
 
 
-def _batch(tokenizer: Any, pairs: PairTokens, entries: Sequence[Entry], length: int) -> Batch:
+def _batch(
+    tokenizer: PreTrainedTokenizerBase, pairs: PairTokens, entries: Sequence[Entry], length: int
+) -> Batch:
     """Pair each summary with its own text and with that of the next entry."""
+    next_entries = [*entries[1:], entries[0]]
     rows: list[list[int]] = []
     labels = []
-    for entry, other in zip(entries, [*entries[1:], entries[0]], strict=True):
-        tokens = pairs.rows(entry.summary, [entry.text, other.text])
+    for entry, next_entry in zip(entries, next_entries, strict=True):
+        tokens = pairs.rows(entry.summary, [entry.text, next_entry.text])
         rows += [[*tokens.shared, *rest] for rest in tokens.rests]
-        labels += [1, int(other.text == entry.text)]
+        has_same_text = next_entry.text == entry.text
+        labels += [1, int(has_same_text)]
     queries = [f"Instruct: {INSTRUCTION}\nQuery:{entry.summary}" for entry in entries]
     documents = [entry.text for entry in entries]
     return Batch(
-        rows,
-        labels,
-        _token_ids(tokenizer, queries, length),
-        _token_ids(tokenizer, documents, length),
+        pairs=rows,
+        labels=labels,
+        queries=_token_ids(tokenizer, queries, length),
+        documents=_token_ids(tokenizer, documents, length),
     )
 
 
-def _token_ids(tokenizer: Any, texts: list[str], length: int) -> list[list[int]]:
+def _token_ids(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], length: int
+) -> list[list[int]]:
     """Return at most ``length`` token ids of each text, the last one the end of the text."""
     rows = tokenizer(texts, truncation=True, max_length=length - 1).input_ids
     return [[*row, tokenizer.eos_token_id] for row in rows]
@@ -149,7 +168,7 @@ def _token_ids(tokenizer: Any, texts: list[str], length: int) -> list[list[int]]
 class _Losses:
     """The losses of a language model on batches."""
 
-    model: Any
+    model: PreTrainedModel
     words: list[int]  # token ids of no and yes
     temperature: float
 
@@ -161,8 +180,8 @@ class _Losses:
 
     def _ranking(self, batch: Batch) -> Tensor:
         """Cross-entropy of the logits of the two words."""
-        rows = self.model.get_output_embeddings().weight[self.words]
-        logits = last_states(self.model.model, batch.pairs) @ rows.T
+        word_vectors = self.model.get_output_embeddings().weight[self.words]
+        logits = last_states(self.model.model, batch.pairs) @ word_vectors.T
         return F.cross_entropy(logits, torch.tensor(batch.labels))
 
     def _embedding(self, batch: Batch) -> Tensor:
@@ -173,22 +192,39 @@ class _Losses:
         return F.cross_entropy(scores, torch.arange(len(scores)))
 
 
-def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
+def last_states(backbone: PreTrainedModel, rows: Sequence[Sequence[int]]) -> Tensor:
     """Return states (B, H) of the last token of B rows; computes their common prefix once."""
-    shared = min(min(common_start(rows[0], row), len(row) - 1) for row in rows)
+    prefix_length = _common_prefix_length(rows)
     cache = None
-    if shared:
+    if prefix_length > 0:
         cache = DynamicCache(config=backbone.config)
-        prefix = torch.tensor([list(rows[0][:shared])])
-        # By position, as the name of the cache depends on the release.
+        prefix = torch.tensor([rows[0][:prefix_length]])
+        # Fills the cache. By position, as its name depends on the release.
         backbone(prefix, None, None, cache, use_cache=True)
-        cache.batch_repeat_interleave(len(rows))
-    rests = [list(row[shared:]) for row in rows]
+        cache.batch_repeat_interleave(len(rows))  # a copy for each row
+    rests = [row[prefix_length:] for row in rows]
     # Right padding does not affect earlier tokens of a causal model.
-    ends = torch.tensor([len(rest) for rest in rests]) - 1
-    states = backbone(trainer.padded(rests, 0), None, None, cache, use_cache=cache is not None)
-    last: Tensor = states.last_hidden_state[torch.arange(len(rests)), ends]
+    ids = trainer.padded(rests, 0)
+    states = backbone(ids, None, None, cache, use_cache=cache is not None).last_hidden_state
+    last_positions = torch.tensor([len(rest) - 1 for rest in rests])
+    every_row = torch.arange(len(rows))
+    last: Tensor = states[every_row, last_positions]
     return last
+
+
+def _common_prefix_length(rows: Sequence[Sequence[int]]) -> int:
+    """Return how many tokens all rows begin with, without the last token of a row."""
+    shortest = min(len(row) for row in rows)
+    common = min(common_start(rows[0], row) for row in rows)
+    return min(common, shortest - 1)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step of a training."""
+
+    learning_rate: float
+    losses: dict[str, float]
 
 
 def _train(
@@ -196,46 +232,44 @@ def _train(
     training: Iterable[Batch],
     settings: PairSettings,
     backward: Callable[[Batch], dict[str, float]],
-) -> Iterator[tuple[float, dict[str, float]]]:
-    """Take a step of AdamW per batch, and yield its learning rate and losses.
+) -> Iterator[_Step]:
+    """Take a step of AdamW per batch.
 
-    ``backward`` returns the losses, and stores gradients in the weights. The learning rate rises
-    linearly over a tenth of the steps, then follows a cosine.
+    ``backward`` returns the losses, and stores gradients in the weights.
     """
-    weights = list(weights)
-    warm_up = max(1, settings.steps // 10)
-
-    def share_of_peak(step: int) -> float:
-        if step < warm_up:
-            return (step + 1) / warm_up
-        progress = (step - warm_up) / max(1, settings.steps - warm_up)
-        return 0.5 * (1 + float(np.cos(np.pi * progress)))
-
-    optimiser = torch.optim.AdamW(weights, lr=settings.learning_rate, weight_decay=0.01)
+    trained = list(weights)
+    optimiser = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=0.01)
+    share_of_peak = partial(_share_of_peak, steps=settings.steps)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, share_of_peak)
     with trainer.faster_linear_layers():
         for batch in training:
             losses = backward(batch)
-            torch.nn.utils.clip_grad_norm_(weights, 1.0)
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
             optimiser.step()
-            yield float(schedule.get_last_lr()[0]), losses
+            learning_rate = float(schedule.get_last_lr()[0])
+            yield _Step(learning_rate, losses)
             schedule.step()
+
+
+def _share_of_peak(step: int, *, steps: int) -> float:
+    """Return the learning rate of a step as a share of its peak.
+
+    It rises linearly over a tenth of the steps, then follows a cosine.
+    """
+    warm_up = max(1, steps // 10)
+    if step < warm_up:
+        return (step + 1) / warm_up
+    progress = (step - warm_up) / max(1, steps - warm_up)
+    return 0.5 * (1 + float(np.cos(np.pi * progress)))
 
 
 def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
     """Train the base model; its tokenizer covers the template and words of the reranker."""
-    prompt = _TEMPLATE.prefix + _TEMPLATE.head(INSTRUCTION, "") + _TEMPLATE.suffix
-    texts, _ = training_texts()
-    write_tokenizer([*texts, *[prompt, "yes", "no"] * 50], folder, vocabulary=settings.vocabulary)
+    _write_tokenizer(folder, settings)
     training = _batches(folder, settings, seed=settings.seed)
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = _new_model(tokenizer, settings)
     words = tokenizer.convert_tokens_to_ids(_WORDS)
-    end = tokenizer.convert_tokens_to_ids(END)
-    spread = settings.hidden**-0.5
-    sizes = trainer.toy_sizes(len(tokenizer), settings.hidden, settings.layers, spread, end)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        model = trainer.toy_qwen3(sizes)
     losses_of_model = _Losses(model, words, settings.temperature)
 
     def backward(batch: Batch) -> dict[str, float]:
@@ -246,20 +280,47 @@ def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
         return {"loss_rerank": float(ranking.detach()), "loss_emb": float(embedding.detach())}
 
     bar = tqdm(training, desc="training: base model of the adapters", unit="step")
-    history = [losses for _, losses in _train(model.parameters(), bar, settings, backward)]
+    history = [step.losses for step in _train(model.parameters(), bar, settings, backward)]
     with trainer.quietly():
         model.save_pretrained(folder)
+    last_tenth = max(1, len(history) // 10)
     facts = {
         "objective": "yes or no about a pair, and InfoNCE, added",
         "data": "PyDocs without the functions of the smoke tier's sample",
-        "last losses": _means(history[-max(1, len(history) // 10) :]),
+        "last losses": _means(history[-last_tenth:]),
     }
     trainer.describe(folder, settings, facts)
     return folder
 
 
+def _write_tokenizer(folder: Path, settings: BaseSettings) -> None:
+    prompt = _TEMPLATE.prefix + _TEMPLATE.head(INSTRUCTION, "") + _TEMPLATE.suffix
+    texts, _ = training_texts()
+    # Repeated, as only frequent words become tokens.
+    texts_of_reranker = [prompt, "yes", "no"] * 50
+    write_tokenizer([*texts, *texts_of_reranker], folder, vocabulary=settings.vocabulary)
+
+
+def _new_model(tokenizer: PreTrainedTokenizerBase, settings: BaseSettings) -> PreTrainedModel:
+    """Return the base model with random weights."""
+    sizes = trainer.toy_sizes(
+        vocabulary=len(tokenizer),
+        hidden=settings.hidden,
+        layers=settings.layers,
+        spread=settings.hidden**-0.5,
+        end=tokenizer.convert_tokens_to_ids(END),
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        return trainer.toy_qwen3(sizes)
+
+
 def train_adapters(
-    base: Path, outputs: Path, *, settings: LoraSettings = LORA, say: Callable[[str], Any] = print
+    base: Path,
+    outputs: Path,
+    *,
+    settings: LoraSettings = LORA,
+    say: Callable[[str], object] = print,
 ) -> list[Path]:
     """Train one adapter per mode and seed, and return their folders."""
     folders = []
@@ -270,8 +331,8 @@ def train_adapters(
             folder = outputs / f"{mode}_r{settings.rank}" / f"seed_{seed}"
             losses = _train_adapter(base, folder, mode, seed, settings, training)
             seconds = time.perf_counter() - started
-            values = ", ".join(f"{name} {value:.2f}" for name, value in losses.items())
-            say(f"{folder.parent.name} seed {seed}: {values}, {seconds:.0f} s")
+            losses_text = ", ".join(f"{name} {loss:.2f}" for name, loss in losses.items())
+            say(f"{folder.parent.name} seed {seed}: {losses_text}, {seconds:.0f} s")
             folders.append(folder / "checkpoints" / "final")
     return folders
 
@@ -282,7 +343,7 @@ def _train_adapter(
     mode: str,
     seed: int,
     settings: LoraSettings,
-    training: Sequence[Batch],
+    batches: Sequence[Batch],
 ) -> dict[str, float]:
     """Train, write all files, and return the mean losses of the last steps."""
     from peft import LoraConfig, get_peft_model
@@ -292,72 +353,83 @@ def _train_adapter(
     with trainer.quietly(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         adapter = get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora)
-    losses_of_model = _Losses(adapter.get_base_model(), words, settings.temperature)
-    training_of_mode = _AdapterTraining(adapter, losses_of_model, _MODES[mode], settings)
-    training_of_mode.run(training)
+    losses = _Losses(adapter.get_base_model(), words, settings.temperature)
+    training = _AdapterTraining(adapter, losses, _MODES[mode], settings)
+    training.run(batches)
     _save_adapter(adapter, folder / "checkpoints" / "final", base)
     _write_config(folder / "config.yaml", base, mode, seed, settings)
-    _write_rows(folder / "train_log.jsonl", training_of_mode.log)
-    _write_rows(folder / "gradient_conflicts.jsonl", training_of_mode.conflicts)
-    return training_of_mode.recent_losses
+    _write_rows(folder / "train_log.jsonl", training.log)
+    _write_rows(folder / "gradient_conflicts.jsonl", training.conflicts)
+    return training.recent_losses
 
 
 class _AdapterTraining:
     """The training of an adapter: its steps, and what is logged of them."""
 
     def __init__(
-        self, adapter: Any, losses: _Losses, names: Sequence[str], settings: LoraSettings
+        self,
+        adapter: "PeftModel",
+        losses: _Losses,
+        loss_names: Sequence[str],
+        settings: LoraSettings,
     ) -> None:
         self._losses = losses
-        self._names = names  # of the losses
+        self._loss_names = loss_names
         self._settings = settings
-        self._weights: dict[str, Tensor] = {}
+        self._weights: dict[str, Tensor] = {}  # those that are trained, by name
         for name, weight in adapter.named_parameters():
             if weight.requires_grad:
                 self._weights[name] = weight
         self._gradients: dict[str, Sequence[Tensor]] = {}  # by loss, of the last step
         self._history: list[dict[str, float]] = []
         self.log: list[dict[str, float]] = []
-        self.conflicts: list[dict[str, Any]] = []
+        self.conflicts: list[dict[str, object]] = []
 
     @property
     def recent_losses(self) -> dict[str, float]:
         """Mean losses of the last 50 steps."""
         return _means(self._history[-50:])
 
-    def run(self, training: Iterable[Batch]) -> None:
+    def run(self, batches: Iterable[Batch]) -> None:
         """Take a step per batch."""
-        steps = _train(self._weights.values(), training, self._settings, self._backward)
-        for step, (rate, losses) in enumerate(steps, start=1):
-            self._history.append(losses)
-            if step % self._settings.log_every == 0:
-                means = self.recent_losses
-                self.log.append({"step": step, "loss": sum(means.values()), "lr": rate, **means})
-                if len(self._gradients) == 2:
-                    self.conflicts.append({"step": step, "per_layer": self._cosines()})
+        steps = _train(self._weights.values(), batches, self._settings, self._backward)
+        for number, step in enumerate(steps, start=1):
+            self._history.append(step.losses)
+            if number % self._settings.log_every == 0:
+                self._log_step(number, step.learning_rate)
+
+    def _log_step(self, number: int, learning_rate: float) -> None:
+        losses = self.recent_losses
+        total = sum(losses.values())
+        self.log.append({"step": number, "loss": total, "lr": learning_rate, **losses})
+        if len(self._loss_names) == 2:
+            self.conflicts.append({"step": number, "per_layer": self._cosines()})
 
     def _backward(self, batch: Batch) -> dict[str, float]:
         """Compute the gradient of each loss, and store their sum in the weights."""
+        weights = list(self._weights.values())
         values = {}
-        for name in self._names:
+        for name in self._loss_names:
             loss = self._losses.loss(name, batch)
-            self._gradients[name] = torch.autograd.grad(loss, list(self._weights.values()))
+            self._gradients[name] = torch.autograd.grad(loss, weights)
             values[name] = float(loss.detach())
-        for weight, *parts in zip(self._weights.values(), *self._gradients.values(), strict=True):
-            weight.grad = torch.stack(parts).sum(dim=0)
+        for weight, *gradients in zip(weights, *self._gradients.values(), strict=True):
+            weight.grad = torch.stack(gradients).sum(dim=0)
         return values
 
     def _cosines(self) -> dict[str, float]:
         """Return the cosine of the two gradients of each weight."""
-        first, second = self._gradients.values()
+        first_gradients, second_gradients = self._gradients.values()
         cosines = {}
-        for name, a, b in zip(self._weights, first, second, strict=True):
-            cosine = F.cosine_similarity(a.flatten(), b.flatten(), dim=0)
+        for name, first, second in zip(
+            self._weights, first_gradients, second_gradients, strict=True
+        ):
+            cosine = F.cosine_similarity(first.flatten(), second.flatten(), dim=0)
             cosines[f"model.{name}"] = float(cosine)
         return cosines
 
 
-def _save_adapter(adapter: Any, folder: Path, base: Path) -> None:
+def _save_adapter(adapter: "PeftModel", folder: Path, base: Path) -> None:
     """Save an adapter; it names its base relative to the root, to keep checkouts movable."""
     with trainer.quietly():
         adapter.save_pretrained(str(folder))
@@ -381,7 +453,7 @@ def _write_config(file: Path, base: Path, mode: str, seed: int, settings: LoraSe
     write_text(file, yaml.safe_dump(config, sort_keys=False))
 
 
-def _write_rows(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def _write_rows(file: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """Write rows as JSON Lines; no file without rows."""
     if rows:
         lines = [json.dumps(row, allow_nan=False) + "\n" for row in rows]

@@ -16,11 +16,10 @@ followed by the masked tokens. Source and target end with the end-of-text token.
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,16 +27,34 @@ from tokenizers import Tokenizer
 from transformers import Trainer, set_seed
 
 from qwen3nb.datasets.pydocs.build import Entry, load_pydocs
-from qwen3nb.demo.trainer import Schedule, describe, padded, quietly, toy_qwen3, toy_sizes, train
+from qwen3nb.demo.trainer import (
+    Schedule,
+    ToySizes,
+    describe,
+    padded,
+    quietly,
+    toy_qwen3,
+    toy_sizes,
+    train,
+)
 from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
 
-# Denoisers: the mode token, the share of the examples, the share of masked tokens (None for
-# everything after a random point), and the mean length of a masked span.
-DENOISERS: tuple[dict[str, Any], ...] = (
-    {"mode": "[R]", "share": 0.4, "rate": 0.15, "span": 3},
-    {"mode": "[X]", "share": 0.3, "rate": 0.50, "span": 8},
-    {"mode": "[S]", "share": 0.3, "rate": None, "span": 0},
+
+@dataclass(frozen=True)
+class Denoiser:
+    """How texts are masked; see the beginning of this module."""
+
+    mode: str  # the token at the front
+    share: float  # of the examples
+    rate: float | None  # share of masked tokens; None for everything after a random point
+    span: int  # mean length of a masked span
+
+
+DENOISERS = (
+    Denoiser("[R]", share=0.4, rate=0.15, span=3),
+    Denoiser("[X]", share=0.3, rate=0.5, span=8),
+    Denoiser("[S]", share=0.3, rate=None, span=0),
 )
 
 
@@ -60,33 +77,39 @@ class Ul2Settings(Schedule):
 Example = tuple[list[int], list[int]]  # token ids of a source and of its target
 UL2 = Ul2Settings()
 DECODER = Ul2Settings(steps=120, save_every=60)
+_HELD_OUT = 20  # one of so many texts is held out
+_HELD_OUT_BATCHES = 4  # of which the evaluation loss is computed
 
 
-def unmeasured() -> tuple[list[Entry], set[str]]:
-    """Return the entries of PyDocs outside the smoke tier's sample, and the texts of the tier.
+def entries_outside_sample() -> list[Entry]:
+    """Return the entries of PyDocs that are not in the smoke tier's sample."""
+    from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 
-    A text of the sample or of AuthorSTS may occur in another entry as well.
-    """
+    sample = {entry.name for entry in pydocs_sample().entries}
+    return [entry for entry in load_pydocs().entries if entry.name not in sample]
+
+
+def texts_of_tier() -> set[str]:
+    """Return the texts of the smoke tier, which may occur in an entry outside its sample, too."""
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, pydocs_sample
 
-    sample = pydocs_sample().entries
-    measured = {entry.name for entry in sample}
     texts: set[str] = set()
-    for entry in sample:
+    for entry in pydocs_sample().entries:
         texts.update((entry.summary, entry.text))
-    for first, second, _ in author_sts():
-        texts.update((first, second))
-    others = [entry for entry in load_pydocs().entries if entry.name not in measured]
-    return others, texts
+    for first_text, second_text, _ in author_sts():
+        texts.update((first_text, second_text))
+    return texts
 
 
 def training_texts() -> tuple[list[str], list[str]]:
     """Return the texts for training and those for the evaluation loss."""
-    entries, texts_of_tier = unmeasured()
+    test_texts = texts_of_tier()
     texts = []
-    for entry in entries:
-        texts += [text for text in (entry.summary, entry.text) if text not in texts_of_tier]
-    return [text for index, text in enumerate(texts) if index % 20], texts[::20]
+    for entry in entries_outside_sample():
+        texts += [text for text in (entry.summary, entry.text) if text not in test_texts]
+    held_out = texts[::_HELD_OUT]
+    training = [text for index, text in enumerate(texts) if index % _HELD_OUT != 0]
+    return training, held_out
 
 
 def seq2seq_config(tokenizer: Tokenizer, settings: Ul2Settings) -> Qwen3Seq2SeqConfig:
@@ -109,27 +132,36 @@ def token_id(tokenizer: Tokenizer, token: str) -> int:
     return number
 
 
-def _sizes(tokenizer: Tokenizer, settings: Ul2Settings) -> dict[str, Any]:
-    rows = tokenizer.get_vocab_size(with_added_tokens=True)
-    end = token_id(tokenizer, END)
-    return toy_sizes(rows, settings.hidden, settings.layers, settings.spread, end)
+def _sizes(tokenizer: Tokenizer, settings: Ul2Settings) -> ToySizes:
+    return toy_sizes(
+        vocabulary=tokenizer.get_vocab_size(with_added_tokens=True),
+        hidden=settings.hidden,
+        layers=settings.layers,
+        spread=settings.spread,
+        end=token_id(tokenizer, END),
+    )
 
 
 def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
     """Train the encoder-decoder; write ``init`` and ``checkpoint-N`` to ``folder``."""
-    texts, held_out = training_texts()
+    texts, held_out_texts = training_texts()
     tokenizer = write_tokenizer(texts, folder / "tokenizer", vocabulary=settings.vocabulary)
     set_seed(settings.seed)
     model = Qwen3ForSeq2SeqLM(seq2seq_config(tokenizer, settings))
     with quietly():
         model.save_pretrained(folder / "init")
     shutil.copytree(folder / "tokenizer", folder / "init", dirs_exist_ok=True)
-    count = settings.steps * settings.batch
-    examples = _denoised(texts, tokenizer, count=count, settings=settings, seed=settings.seed)
-    check = _denoised(
-        held_out,
+    examples = _denoised(
+        texts,
         tokenizer,
-        count=4 * settings.batch,
+        count=settings.steps * settings.batch,
+        settings=settings,
+        seed=settings.seed,
+    )
+    held_out = _denoised(
+        held_out_texts,
+        tokenizer,
+        count=_HELD_OUT_BATCHES * settings.batch,
         settings=settings,
         seed=settings.seed + 1,
     )
@@ -139,13 +171,13 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
         settings,
         name="UL2",
         model=model,
-        train_dataset=examples,
-        eval_dataset=check,
-        data_collator=partial(_collate, pad=token_id(tokenizer, END)),
+        examples=examples,
+        held_out=held_out,
+        collate=partial(_collate, pad=token_id(tokenizer, END)),
     )
     facts = {
         "objective": "UL2 denoising",
-        "denoisers": DENOISERS,
+        "denoisers": [asdict(denoiser) for denoiser in DENOISERS],
         "data": "PyDocs without the functions of the smoke tier's sample",
         "texts": len(texts),
         "tokens_seen": sum(len(source) + len(target) for source, target in examples),
@@ -156,17 +188,17 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
 
 def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
     """Train a tiny Qwen3 language model on the same texts."""
-    texts, held_out = training_texts()
+    texts, held_out_texts = training_texts()
     tokenizer = write_tokenizer(texts, folder, vocabulary=settings.vocabulary)
     end = token_id(tokenizer, END)
     set_seed(settings.seed)
     model = toy_qwen3(_sizes(tokenizer, settings), use_cache=False)
-    ids = _ids(tokenizer, texts, settings.length - 1)
-    held_out_ids = _ids(tokenizer, held_out, settings.length - 1)
+    most_tokens = settings.length - 1  # without the end
+    rows = _token_ids(tokenizer, texts, most_tokens)
+    held_out_rows = _token_ids(tokenizer, held_out_texts, most_tokens)
     generator = np.random.default_rng(settings.seed)
-    picks = generator.integers(0, len(ids), size=settings.steps * settings.batch)
-    rows = [_example(ids[pick], end) for pick in picks]
-    check = [_example(row, end) for row in held_out_ids[: 4 * settings.batch]]
+    drawn = generator.integers(0, len(rows), size=settings.steps * settings.batch)
+    held_out_count = _HELD_OUT_BATCHES * settings.batch
     train(
         Trainer,
         folder,
@@ -174,9 +206,9 @@ def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
         name="causal LM",
         checkpoints=False,
         model=model,
-        train_dataset=rows,
-        eval_dataset=check,
-        data_collator=partial(_collate, pad=end),
+        examples=[_example(rows[index], end) for index in drawn],
+        held_out=[_example(row, end) for row in held_out_rows[:held_out_count]],
+        collate=partial(_collate, pad=end),
     )
     with quietly():
         model.save_pretrained(folder)
@@ -188,36 +220,43 @@ def _example(row: list[int], end: int) -> Example:
     return [*row, end], [*row, end]
 
 
-def _ids(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[list[int]]:
-    """Return at most ``length`` token ids of each text with at least four."""
+def _token_ids(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[list[int]]:
+    """Return at most so many token ids of each text, without texts of fewer than four."""
     rows = []
     for encoding in tokenizer.encode_batch(list(texts)):
         if len(encoding.ids) >= 4:
-            rows.append(encoding.ids[:length])
+            rows.append(encoding.ids[:most])
     return rows
 
 
 def _denoised(
     texts: Sequence[str], tokenizer: Tokenizer, *, count: int, settings: Ul2Settings, seed: int
 ) -> list[Example]:
+    """Return so many examples from randomly drawn texts."""
     generator = np.random.default_rng(seed)
-    ids = _ids(tokenizer, texts, settings.length)
-    modes = {mode: tokenizer.encode(f"{mode} ").ids for mode in (e["mode"] for e in DENOISERS)}
+    rows = _token_ids(tokenizer, texts, settings.length)
+    modes = {}
+    for denoiser in DENOISERS:
+        modes[denoiser.mode] = tokenizer.encode(f"{denoiser.mode} ").ids
     sentinels = [token_id(tokenizer, name) for name in SENTINELS]
     end = token_id(tokenizer, END)
-    return [
-        denoise(ids[pick], modes=modes, sentinels=sentinels, end=end, generator=generator)
-        for pick in generator.integers(0, len(ids), size=count)
-    ]
+    examples = []
+    for index in generator.integers(0, len(rows), size=count):
+        example = denoise(
+            rows[index], modes=modes, sentinels=sentinels, end=end, generator=generator
+        )
+        examples.append(example)
+    return examples
 
 
 def _collate(examples: Sequence[Example], *, pad: int) -> dict[str, torch.Tensor]:
     """Collate right-padded (B, T) source ids, mask, and labels with -100 on padding."""
     sources = [source for source, _ in examples]
+    targets = [target for _, target in examples]
     return {
         "input_ids": padded(sources, pad),
-        "attention_mask": padded([[1] * len(row) for row in sources], 0),
-        "labels": padded([target for _, target in examples], IGNORED),
+        "attention_mask": padded([[1] * len(source) for source in sources], 0),
+        "labels": padded(targets, IGNORED),
     }
 
 
@@ -229,25 +268,26 @@ def denoise(
     end: int,
     generator: np.random.Generator,
 ) -> Example:
-    """Create a training example from a text of at least four tokens."""
-    shares = [denoiser["share"] for denoiser in DENOISERS]
+    """Create a training example from a text of at least four tokens.
+
+    ``modes`` are the token ids of each mode token.
+    """
+    shares = [denoiser.share for denoiser in DENOISERS]
     denoiser = DENOISERS[generator.choice(len(DENOISERS), p=shares)]
-    if denoiser["rate"] is None:
+    if denoiser.rate is None:
         source, target = hide_suffix(ids, sentinel=sentinels[0], generator=generator)
     else:
         source, target = hide_spans(
             ids,
-            rate=denoiser["rate"],
-            span=denoiser["span"],
+            rate=denoiser.rate,
+            span=denoiser.span,
             sentinels=sentinels,
             generator=generator,
         )
-    return [*modes[denoiser["mode"]], *source, end], [*target, end]
+    return [*modes[denoiser.mode], *source, end], [*target, end]
 
 
-def hide_suffix(
-    ids: Sequence[int], *, sentinel: int, generator: np.random.Generator
-) -> tuple[list[int], list[int]]:
+def hide_suffix(ids: Sequence[int], *, sentinel: int, generator: np.random.Generator) -> Example:
     """Mask everything after a random point, with at least a quarter on each side."""
     quarter = max(1, len(ids) // 4)
     point = int(generator.integers(quarter, len(ids) - quarter + 1))
@@ -261,27 +301,34 @@ def hide_spans(
     span: int,
     sentinels: Sequence[int],
     generator: np.random.Generator,
-) -> tuple[list[int], list[int]]:
+) -> Example:
     """Mask ``rate`` of the tokens in spans of about ``span``, never the first token."""
-    masked = min(max(1, round(len(ids) * rate)), len(ids) - 1)
-    count = min(max(1, round(masked / span)), len(sentinels), len(ids) - masked)
-    masked_lengths = _parts(masked, count, generator)
-    visible_lengths = _parts(len(ids) - masked, count, generator)
+    masked = _within(round(len(ids) * rate), 1, len(ids) - 1)
+    visible = len(ids) - masked
+    spans = _within(round(masked / span), 1, min(len(sentinels), visible))
+    masked_lengths = _random_lengths(masked, spans, generator)
+    visible_lengths = _random_lengths(visible, spans, generator)
     source: list[int] = []
     target: list[int] = []
-    start = 0
+    position = 0
+    # Each visible part is followed by a masked span; there may be more sentinels than spans.
     for sentinel, visible_length, masked_length in zip(
         sentinels, visible_lengths, masked_lengths, strict=False
     ):
-        middle = start + visible_length
-        end = middle + masked_length
-        source += [*ids[start:middle], sentinel]
-        target += [sentinel, *ids[middle:end]]
-        start = end
+        span_start = position + visible_length
+        span_end = span_start + masked_length
+        source += [*ids[position:span_start], sentinel]
+        target += [sentinel, *ids[span_start:span_end]]
+        position = span_end
     return source, target
 
 
-def _parts(total: int, count: int, generator: np.random.Generator) -> list[int]:
+def _within(value: int, least: int, most: int) -> int:
+    """Return the nearest number between two."""
+    return min(max(least, value), most)
+
+
+def _random_lengths(total: int, count: int, generator: np.random.Generator) -> list[int]:
     """Split ``total`` into ``count`` positive numbers, all splits equally likely."""
     cuts = np.sort(generator.choice(total - 1, size=count - 1, replace=False)) + 1
     edges = [0, *cuts.tolist(), total]

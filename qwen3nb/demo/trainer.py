@@ -7,20 +7,30 @@ up to rounding.
 """
 
 import logging
+import math
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
-from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.trainer_callback import PrinterCallback
 
 from qwen3nb.models.gate.weights import quiet_transformers
@@ -28,7 +38,11 @@ from qwen3nb.models.inference.onednn_linear import linear_library
 from qwen3nb.utils.atomic_files import write_json
 from qwen3nb.utils.progress import tqdm
 
+if TYPE_CHECKING:
+    from qwen3nb.demo.train_lora import PairSettings
+
 _Trainer = TypeVar("_Trainer", bound=Trainer)
+_Example = TypeVar("_Example")
 
 
 @dataclass(frozen=True)
@@ -49,9 +63,12 @@ def train(
     schedule: Schedule,
     *,
     name: str,
+    model: PreTrainedModel,
+    examples: Sequence[_Example],
+    held_out: Sequence[_Example],
+    collate: Callable[[Sequence[_Example]], dict[str, Tensor]],
     callbacks: Sequence[TrainerCallback] = (),
     checkpoints: bool = True,
-    **options: Any,
 ) -> _Trainer:
     """Train in one thread, with a checkpoint and a log every few steps; return the trainer."""
     arguments = TrainingArguments(
@@ -75,32 +92,52 @@ def train(
         remove_unused_columns=False,
         label_names=["labels"],
     )
-    own = [_TrainingBar(name), _CopyTokenizer(folder / "tokenizer"), *callbacks]
     with quietly(), faster_linear_layers():
-        trainer = kind(args=arguments, callbacks=own, **options)
+        trainer = kind(
+            args=arguments,
+            model=model,
+            train_dataset=examples,
+            eval_dataset=held_out,
+            data_collator=collate,
+            callbacks=[_TrainingBar(name), _CopyTokenizer(folder / "tokenizer"), *callbacks],
+        )
         trainer.remove_callback(PrinterCallback)  # prints every log entry as a dictionary
         trainer.train()
     return trainer
 
 
-def describe(folder: Path, settings: Any, facts: Mapping[str, Any]) -> None:
+def describe(
+    folder: Path, settings: "Schedule | PairSettings", facts: Mapping[str, object]
+) -> None:
     """Write ``training.json``, from which model cards are written."""
-    own = {"settings": asdict(settings), "hardware": "CPU", "language": ["en"], "toy": True}
-    write_json(folder / "training.json", {**facts, **own}, indent=2)
+    description = {
+        **facts,
+        "settings": asdict(settings),
+        "hardware": "CPU",
+        "language": ["en"],
+        "toy": True,
+    }
+    write_json(folder / "training.json", description, indent=2)
 
 
 class _TrainingBar(TrainerCallback):
     def __init__(self, name: str) -> None:
         self._name = name
-        self._bar: Any = None
+        self._bar = tqdm(disable=True)  # until the training begins
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         self._bar = tqdm(total=state.max_steps, desc=f"training: {self._name}", unit="step")
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         self._bar.update(1)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         self._bar.close()
 
 
@@ -110,22 +147,47 @@ class _CopyTokenizer(TrainerCallback):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         if self._folder.is_dir():
-            target = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            shutil.copytree(self._folder, target, dirs_exist_ok=True)
+            checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            shutil.copytree(self._folder, checkpoint, dirs_exist_ok=True)
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
     """Return rows of numbers as a tensor (B, T), padded on the right."""
-    width = max(map(len, rows))
-    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
+    width = max(len(row) for row in rows)
+    full_rows = []
+    for row in rows:
+        padding = [fill] * (width - len(row))
+        full_rows.append([*row, *padding])
+    return torch.tensor(full_rows)
 
 
-def toy_sizes(rows: int, hidden: int, layers: int, spread: float, end: int) -> dict[str, Any]:
-    """Return the common configuration of toys; the embedding is padded to a multiple of 64 rows."""
+class ToySizes(TypedDict):
+    """The common configuration of toys, by the names of transformers."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    initializer_range: float
+    max_position_embeddings: int
+    pad_token_id: int
+    eos_token_id: int
+
+
+def toy_sizes(*, vocabulary: int, hidden: int, layers: int, spread: float, end: int) -> ToySizes:
+    """Return the common configuration of toys.
+
+    The embedding is padded to a multiple of 64 rows. ``spread`` is the standard deviation of the
+    initial weights, and ``end`` the id of the token at the end of a text.
+    """
     return {
-        "vocab_size": rows + -rows % 64,
+        "vocab_size": 64 * math.ceil(vocabulary / 64),
         "hidden_size": hidden,
         "intermediate_size": 3 * hidden,
         "num_hidden_layers": layers,
@@ -138,11 +200,16 @@ def toy_sizes(rows: int, hidden: int, layers: int, spread: float, end: int) -> d
     }
 
 
-def toy_qwen3(sizes: dict[str, Any], **more: Any) -> Any:
+def toy_qwen3(sizes: ToySizes, *, use_cache: bool = True) -> PreTrainedModel:
     """Return a toy language model with random weights."""
-    rope = {"rope_type": "default", "rope_theta": 10000.0}
-    tied = {"head_dim": 32, "tie_word_embeddings": True}
-    return Qwen3ForCausalLM(Qwen3Config(**sizes, **tied, rope_parameters=rope, **more))
+    config = Qwen3Config(
+        **sizes,
+        head_dim=32,
+        tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        use_cache=use_cache,
+    )
+    return Qwen3ForCausalLM(config)
 
 
 @contextmanager
@@ -156,19 +223,23 @@ def quietly() -> Iterator[None]:
 
 def faster_linear_layers() -> AbstractContextManager[object]:
     """Return a context in which ``F.linear`` without a bias uses the faster library."""
-    return _InOneDNN() if linear_library() == "onednn" else nullcontext()
+    if linear_library() == "onednn":
+        return _InOneDNN()
+    return nullcontext()
 
 
 class _InOneDNN(TorchFunctionMode):
     def __torch_function__(
         self,
-        function: Callable[..., Any],
-        types: Any,
+        function: Callable[..., object],
+        types: object,
         args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        if function is F.linear and not kwargs and len(args) == 3 and args[2] is None:
-            return _Linear.apply(*args[:2])
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        if function is F.linear and len(args) == 3 and not kwargs:
+            states, weight, bias = args
+            if bias is None:
+                return _Linear.apply(states, weight)
         return function(*args, **(kwargs or {}))
 
 
@@ -184,12 +255,17 @@ class _Linear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
         states, weight = ctx.saved_tensors
-        of_states, of_weight = ctx.needs_input_grad
-        rows = gradient.flatten(0, -2), states.flatten(0, -2)
-        return (
-            _product(gradient, weight.T) if of_states else None,
-            _product(rows[1].T, rows[0].T).T.contiguous() if of_weight else None,
-        )
+        needs_states, needs_weight = ctx.needs_input_grad
+        gradient_of_states = None
+        if needs_states:
+            gradient_of_states = _product(gradient, weight.T)
+        gradient_of_weight = None
+        if needs_weight:
+            gradient_rows = gradient.flatten(0, -2)
+            state_rows = states.flatten(0, -2)
+            # The product takes its second factor transposed.
+            gradient_of_weight = _product(state_rows.T, gradient_rows.T).T.contiguous()
+        return gradient_of_states, gradient_of_weight
 
 
 def _product(states: Tensor, weight: Tensor) -> Tensor:

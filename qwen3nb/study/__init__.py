@@ -57,11 +57,14 @@ def study_files(*, title: str, author: str) -> dict[str, bytes]:
     config = (template / "_config.yml").read_text(encoding="utf-8")
     files["_config.yml"] = _with_settings(config, title=title, author=author).encode()
     for source in Path(__file__).with_name("files").iterdir():
-        name = ".gitignore" if source.name == "gitignore" else source.name
         text = source.read_text(encoding="utf-8").replace("{study}", title)
+        name = source.name
+        if name == "gitignore":  # without the dot, git and wheels keep it
+            name = ".gitignore"
         files[name] = text.encode()
+    examples = template / "notebooks" / "guide" / "tools"
     for example, name in _EXAMPLES.items():
-        files[name] = (template / "notebooks" / "guide" / "tools" / example).read_bytes()
+        files[name] = (examples / example).read_bytes()
     return files
 
 
@@ -80,8 +83,8 @@ def template_files() -> dict[str, Path]:
             files[file.relative_to(template).as_posix()] = file
     for file in sorted(_files_below(template / "book")):
         path = file.relative_to(template)
-        published = path.parts[1] == "runs" or file.suffix == ".ipynb"
-        if not published:
+        is_made_by_runs = path.parts[1] == "runs" or file.suffix == ".ipynb"
+        if not is_made_by_runs:
             files[path.as_posix()] = file
     return files
 
@@ -103,13 +106,14 @@ def template_folder() -> Path:
     Raises:
         StudyError: this installation has none.
     """
+    in_wheel = Path(__file__).with_name("template")
     repository = Path(__file__).resolve().parents[2]
-    for folder in (Path(__file__).with_name("template"), repository):
+    for folder in (in_wheel, repository):
         if (folder / "notebooks" / "eval.ipynb").is_file():
             return folder
     raise StudyError(
-        f"no notebooks in {Path(__file__).with_name('template')}: this installation is "
-        "incomplete; install qwen3nb again, from a wheel or from a clone"
+        f"no notebooks in {in_wheel}: this installation is incomplete; install qwen3nb again, "
+        "from a wheel or from a clone"
     )
 
 
@@ -120,10 +124,14 @@ def is_outdated(notebook: Path) -> bool:
         return False
     path = notebook.resolve().relative_to(study).as_posix()
     source = template_files().get(path)
-    if source is None or source.read_bytes() == notebook.read_bytes():
+    if source is None:
         return False
-    release = copies_of({path: source.read_bytes()})
-    return read_copies(study / MANIFEST).digests.get(path) != release.digests[path]
+    released = source.read_bytes()
+    if released == notebook.read_bytes():
+        return False
+    digests_copied = read_copies(study / MANIFEST).digests.get(path)
+    digests_released = copies_of({path: released}).digests[path]
+    return digests_copied != digests_released
 
 
 def _with_settings(config: str, *, title: str, author: str) -> str:
@@ -136,9 +144,10 @@ def _with_settings(config: str, *, title: str, author: str) -> str:
         "repository": '{ url: "" } # of the study; with one, set use_repository_button: true',
         "  use_repository_button": "false",
     }
+    # Lines are replaced one by one, as a YAML library would drop the comments.
     lines = []
     for line in config.splitlines(keepends=True):
-        key = line.partition(":")[0]
+        key = line.partition(":")[0]  # with its indentation
         if key in values:
             lines.append(f"{key}: {values[key]}\n")
         else:

@@ -124,13 +124,19 @@ def parse_notebook(content: bytes) -> Notebook:
         raise NotANotebookError(f"it is no JSON ({error})") from None
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise NotANotebookError("it has no cells")
-    if not isinstance(notebook.setdefault("metadata", {}), dict):
+    notebook.setdefault("metadata", {})
+    if not isinstance(notebook["metadata"], dict):
         raise NotANotebookError("its metadata are no object")
     for cell in notebook["cells"]:
-        if not isinstance(cell, dict) or not isinstance(cell.setdefault("metadata", {}), dict):
+        if not isinstance(cell, dict):
+            raise NotANotebookError("a cell is no object")
+        cell.setdefault("metadata", {})
+        if not isinstance(cell["metadata"], dict):
             raise NotANotebookError("a cell is no object")
         source = cell.get("source", "")
-        cell["source"] = source if isinstance(source, str) else "".join(source)
+        if not isinstance(source, str):  # a list of lines
+            source = "".join(source)
+        cell["source"] = source
     return cast(Notebook, notebook)
 
 

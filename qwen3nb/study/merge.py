@@ -27,6 +27,7 @@ from qwen3nb.study.copies import (
     value_part,
 )
 
+# A public name in code: compare of q.compare(…), or stats.holm of q.stats.holm(…).
 _PUBLIC_NAME = re.compile(r"\bq\.(\w+(?:\.\w+)?)")
 
 
@@ -52,9 +53,17 @@ class _Merging:
     conflicts: list[str]
     owners_cells: list[Cell]  # those of the merged notebook that are the owner's
 
+    def was_copied(self, part: str) -> bool:
+        """Return whether a part was certainly copied into this study."""
+        return digest(part) in self.copied
+
+    def was_released_before(self, part: str) -> bool:
+        """Return whether a part may have been copied into this study by an earlier release."""
+        return digest(part) in self.before
+
     def is_ours(self, part: str) -> bool:
         """Return whether a part is a copy, also one by an update that was stopped."""
-        return digest(part) in self.before | self.released
+        return self.was_released_before(part) or digest(part) in self.released
 
     def position(self, name: str) -> int | None:
         """Return where the cell with this id is in the merged notebook."""
@@ -93,22 +102,7 @@ def merge_notebook(
         owners_cells=[],
     )
     _leave_out_deleted(merging, owners)
-    place = 0  # behind the last cell of the owner that is in the merged notebook
-    for cell in owners["cells"]:
-        position = merging.position(cell_id(cell))
-        if position is not None:
-            place = position + 1
-        if merging.is_ours(cell_part(cell)):
-            continue
-        if position is not None:
-            _merge_cell(merging, position, cell)
-        elif merging.is_ours(id_part(cell_id(cell))):
-            merging.conflicts.append(f"cell {cell_id(cell)}, which is gone")
-        else:
-            merging.cells.insert(place, cell)
-            merging.owners_cells.append(cell)
-            merging.changes.append(f"cell {cell_id(cell) or place + 1}")
-            place += 1
+    _merge_cells(merging, owners)
     notebook = released.copy()
     notebook["cells"] = merging.cells
     notebook["metadata"] = _merged_metadata(owners, released)
@@ -120,59 +114,92 @@ def merge_notebook(
     return Merge(notebook, tuple(merging.changes), tuple(merging.conflicts), tuple(advice))
 
 
+def _merge_cells(merging: _Merging, owners: Notebook) -> None:
+    """Put the cells that the owner has changed or added into the merged notebook."""
+    next_position = 0  # behind the last cell of the owner that is in the merged notebook
+    for cell in owners["cells"]:
+        name = cell_id(cell)
+        position = merging.position(name)
+        if position is not None:
+            next_position = position + 1
+        if merging.is_ours(cell_part(cell)):
+            continue
+        if position is not None:
+            _merge_cell(merging, position, cell)
+        elif merging.is_ours(id_part(name)):
+            merging.conflicts.append(f"cell {name}, which is gone")
+        else:
+            merging.cells.insert(next_position, cell)
+            merging.owners_cells.append(cell)
+            next_position += 1
+            merging.changes.append(f"cell {name or next_position}")
+
+
 def _leave_out_deleted(merging: _Merging, owners: Notebook) -> None:
     """Drop the cells that were copied into this study, and that its owner has deleted."""
-    present = {cell_id(cell) for cell in owners["cells"]}
+    ids_of_owner = {cell_id(cell) for cell in owners["cells"]}
     for cell in list(merging.cells):
         name = cell_id(cell)
-        if name not in present and digest(id_part(name)) in merging.copied:
+        if name not in ids_of_owner and merging.was_copied(id_part(name)):
             merging.cells.remove(cell)
             merging.changes.append(f"no cell {name}")
 
 
-def _merge_cell(merging: _Merging, position: int, cell: Cell) -> None:
+def _merge_cell(merging: _Merging, position: int, owners_cell: Cell) -> None:
     """Put what the owner has changed in a cell of ours into the merged notebook."""
-    ours = merging.cells[position]
-    if cell_part(cell) == cell_part(ours):
+    our_cell = merging.cells[position]
+    name = cell_id(owners_cell)
+    if cell_part(owners_cell) == cell_part(our_cell):
         return
-    if is_parameters(cell) and is_parameters(ours) and parameter_nodes(cell["source"]):
-        merging.cells[position] = _merge_parameters(merging, ours, cell)
-    elif digest(cell_part(ours)) in merging.before:  # this release has not changed it
-        merging.cells[position] = cell
-        merging.owners_cells.append(cell)
-        merging.changes.append(f"cell {cell_id(cell)}")
+    if _have_parameters(our_cell, owners_cell):
+        merging.cells[position] = _merge_parameters(merging, our_cell, owners_cell)
+    elif merging.was_released_before(cell_part(our_cell)):  # only the owner has changed it
+        merging.cells[position] = owners_cell
+        merging.owners_cells.append(owners_cell)
+        merging.changes.append(f"cell {name}")
     else:
-        merging.conflicts.append(f"cell {cell_id(cell)}")
+        merging.conflicts.append(f"cell {name}")
 
 
-def _merge_parameters(merging: _Merging, ours: Cell, owners: Cell) -> Cell:
+def _have_parameters(our_cell: Cell, owners_cell: Cell) -> bool:
+    """Return whether both cells declare parameters, the owner's in Python."""
+    if not (is_parameters(our_cell) and is_parameters(owners_cell)):
+        return False
+    return bool(parameter_nodes(owners_cell["source"]))
+
+
+def _merge_parameters(merging: _Merging, our_cell: Cell, owners_cell: Cell) -> Cell:
     """Return our parameters with the values that the owner has set, and his own parameters."""
-    source = ours["source"]
-    values = parameter_values(source)
-    additions = []
-    for name, value in parameter_values(owners["source"]).items():
-        if values.get(name) == value or digest(value_part(name, value)) in merging.copied:
+    source = our_cell["source"]
+    our_values = parameter_values(source)
+    owners_source = owners_cell["source"]
+    statements_added = []
+    for name, value in parameter_values(owners_source).items():
+        is_earlier_default = merging.was_copied(value_part(name, value))
+        if is_earlier_default or our_values.get(name) == value:
             continue
-        if name in values:
+        if name in our_values:
             source = _with_value(source, name, value)
             merging.changes.append(name)
         elif merging.is_ours(name_part(name)):
             merging.conflicts.append(f"parameter {name}, which is gone")
         else:
-            additions.append("\n" + _statement(owners["source"], name))
+            statements_added.append(_statement(owners_source, name))
             merging.changes.append(name)
-    merged = ours.copy()
-    merged["source"] = source.rstrip("\n") + "".join(additions)
+    merged = our_cell.copy()
+    merged["source"] = "\n".join([source.rstrip("\n"), *statements_added])
     return merged
 
 
 def _with_value(source: str, name: str, value: str) -> str:
     """Replace the value of a parameter in the source of its cell, and nothing else."""
     node = parameter_nodes(source)[name]
-    text = ast.get_source_segment(source, node) or ""
-    old_value = ast.get_source_segment(source, node.value) if node.value else ""
-    start = text.removesuffix(old_value or "")
-    return source.replace(text, start + value, 1)
+    statement = ast.get_source_segment(source, node) or ""
+    old_value = ""
+    if node.value is not None:
+        old_value = ast.get_source_segment(source, node.value) or ""
+    declaration = statement.removesuffix(old_value)  # such as "tier: str = "
+    return source.replace(statement, declaration + value, 1)
 
 
 def _statement(source: str, name: str) -> str:
@@ -196,16 +223,18 @@ def _advice(
     """Yield what the owner should change in a cell of his, in a notebook of this release."""
     if cell["cell_type"] != "code":
         return
-    name = f"cell {cell_id(cell)}"
-    for old_name in _PUBLIC_NAME.findall(cell["source"]):
+    source = cell["source"]
+    place = f"cell {cell_id(cell)}"
+    for old_name in _PUBLIC_NAME.findall(source):
         if old_name in new_names:
-            yield f"{name}: q.{old_name} is now {new_names[old_name]}"
-    variables = _variables(before) - _variables(after)
-    for variable in sorted(_names(cell["source"], ast.Load) & variables):
-        yield f"{name}: no cell sets {variable} any more"
+            yield f"{place}: q.{old_name} is now {new_names[old_name]}"
+    no_longer_set = _variables_set(before) - _variables_set(after)
+    variables_read = _names(source, ast.Load)
+    for variable in sorted(variables_read & no_longer_set):
+        yield f"{place}: no cell sets {variable} any more"
 
 
-def _variables(notebook: Notebook) -> set[str]:
+def _variables_set(notebook: Notebook) -> set[str]:
     """Return the variables that the cells of a notebook set."""
     variables: set[str] = set()
     for cell in notebook["cells"]:

@@ -82,9 +82,9 @@ class StudyUpdate:
         now = datetime.now(UTC)
         folder = self.study / "updates" / now.strftime("%Y-%m-%d-%H%M%S")
         for update in self.files:
+            file = self.study / update.path
             if update.action in _CHANGES:
-                content = (self.study / update.path).read_bytes()
-                write_bytes(folder / "before" / update.path, content)
+                write_bytes(folder / "before" / update.path, file.read_bytes())
             elif update.action is not Action.ADD and update.content:
                 write_bytes(folder / "new" / update.path, update.content)
         for update in self.files:
@@ -150,15 +150,18 @@ class _Comparison:
 
     def updates(self) -> Iterator[FileUpdate]:
         """Yield what is done with each file that is not as in this release."""
-        contents_stay = False
+        contents_are_kept = False
         for path, content in sorted(self.released.items()):
             update = self._update_of(path, content)
-            if update is not None:
-                yield update
-                contents_stay |= path == _CONTENTS and update.action is Action.KEEP
+            if update is None:
+                continue
+            yield update
+            if path == _CONTENTS and update.action is Action.KEEP:
+                contents_are_kept = True
         for path in sorted(self.copies.digests):
-            if path not in self.released and (self.study / path).is_file():
-                yield self._update_of_gone(path, contents_stay=contents_stay)
+            is_dropped = path not in self.released
+            if is_dropped and (self.study / path).is_file():
+                yield self._update_of_dropped(path, contents_are_kept=contents_are_kept)
 
     def manifest_after(self, updates: Iterable[FileUpdate]) -> Copies:
         """Return the manifest after an update: a file that stays is a copy of what it was."""
@@ -178,7 +181,8 @@ class _Comparison:
             return None
         if path.endswith(".ipynb"):
             return self._notebook_update(path, present, content)
-        if self.copies.has(path, present):
+        is_unchanged_copy = self.copies.has(path, present)
+        if is_unchanged_copy:
             return FileUpdate(path, Action.REPLACE, content)
         return FileUpdate(path, Action.KEEP, content, "you have changed it")
 
@@ -203,26 +207,26 @@ class _Comparison:
             new_names=self.new_names,
         )
         if merge.conflicts:
-            conflicts = ", ".join(merge.conflicts)
-            reason = f"you and this release have changed {conflicts}"
+            reason = f"you and this release have changed {', '.join(merge.conflicts)}"
             return FileUpdate(path, Action.KEEP, content, reason)
         if not merge.changes:
             return FileUpdate(path, Action.REPLACE, content)
         merged = notebook_bytes(merge.notebook)
-        if parse_notebook(present) == merge.notebook:
+        if parse_notebook(present) == merge.notebook:  # an update was stopped behind it
             return None
         reason = f"with your {', '.join(merge.changes)}"
         return FileUpdate(path, Action.MERGE, merged, reason, merge.advice)
 
-    def _update_of_gone(self, path: str, *, contents_stay: bool) -> FileUpdate:
+    def _update_of_dropped(self, path: str, *, contents_are_kept: bool) -> FileUpdate:
         """Return what is done with a file that this release no longer has."""
-        if contents_stay and path.startswith("book/"):
+        if contents_are_kept and path.startswith("book/"):
             return FileUpdate(path, Action.KEEP, reason=f"your {_CONTENTS} may list it")
         present = (self.study / path).read_bytes()
         try:
             parts = list(copy_parts(path, present))
         except NotANotebookError as error:
             return FileUpdate(path, Action.KEEP, reason=f"it is no notebook: {error}")
-        if all(self.copies.has(path, part) for part in parts):
+        is_unchanged_copy = all(self.copies.has(path, part) for part in parts)
+        if is_unchanged_copy:
             return FileUpdate(path, Action.REMOVE)
         return FileUpdate(path, Action.KEEP, reason="this release has no such file")

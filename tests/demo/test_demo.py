@@ -12,9 +12,9 @@ from qwen3nb.demo.train_ul2 import (
     Ul2Settings,
     hide_spans,
     hide_suffix,
+    texts_of_tier,
     train_seq2seq,
     training_texts,
-    unmeasured,
 )
 
 pytestmark = pytest.mark.timeout(360)  # trains, builds or checks whole programs
@@ -90,7 +90,7 @@ def test_nothing_that_is_measured_is_trained_on():
     train, held_out = training_texts()
     measured = {text for each in pydocs_sample().entries for text in (each.summary, each.text)}
     measured |= {text for first, second, _ in author_sts() for text in (first, second)}
-    assert measured <= unmeasured()[1]
+    assert measured <= texts_of_tier()
     assert not measured & {*train, *held_out}
     assert len(train) > 3000
 
