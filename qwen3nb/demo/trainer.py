@@ -39,7 +39,7 @@ from qwen3nb.utils.atomic_files import write_json
 from qwen3nb.utils.progress import tqdm
 
 if TYPE_CHECKING:
-    from qwen3nb.demo.train_lora import PairSettings
+    from _typeshed import DataclassInstance
 
 _Trainer = TypeVar("_Trainer", bound=Trainer)
 _Example = TypeVar("_Example")
@@ -106,9 +106,7 @@ def train(
     return trainer
 
 
-def describe(
-    folder: Path, settings: "Schedule | PairSettings", facts: Mapping[str, object]
-) -> None:
+def describe(folder: Path, settings: "DataclassInstance", facts: Mapping[str, object]) -> None:
     """Write ``training.json``, from which model cards are written."""
     description = {
         **facts,
