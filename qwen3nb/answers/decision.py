@@ -240,23 +240,23 @@ def _take_candidate(
     """
     gains = {winner.first: winner for winner in winners}
     leader = winners[0].first
-    not_told_apart = [leader]
+    tied_with_leader = [leader]
     for winner in winners[1:]:
         difference = task.difference(leader, winner.first)
         if difference is None or not difference.significant(comparison.procedure.alpha):
-            not_told_apart.append(winner.first)
-    cheap = cheapest(not_told_apart, costs)
+            tied_with_leader.append(winner.first)
+    cheap = cheapest(tied_with_leader, costs)
     choice = cheap[0]
-    rivals = [task.difference(choice, name) for name in not_told_apart if name != choice]
+    rivals = [task.difference(choice, name) for name in tied_with_leader if name != choice]
     return Decision(
         use=choice,
         current=gains[choice].second,
         best=gains[choice],
         outcome="",
         rivals=tuple(rival for rival in rivals if rival is not None),
-        also_better=tuple(name for name in gains if name not in not_told_apart),
-        costs=tuple((name, costs[name]) for name in not_told_apart),
-        by_cost=len(cheap) < len(not_told_apart),
+        also_better=tuple(name for name in gains if name not in tied_with_leader),
+        costs=tuple((name, costs[name]) for name in tied_with_leader),
+        by_cost=len(cheap) < len(tied_with_leader),
     )
 
 
@@ -271,19 +271,19 @@ def _why_kept(largest_first: Sequence[PairedDifference], comparison: Comparison)
     procedure = comparison.procedure
     best = largest_first[0]
     is_single = len(largest_first) == 1
-    not_told_apart = [
+    tied_with_current = [
         difference.first
         for difference in largest_first
         if not difference.significant(procedure.alpha)
     ]
-    if not not_told_apart and best.difference < 0:
+    if not tied_with_current and best.difference < 0:
         outcome = "the candidate is worse" if is_single else "every candidate is worse"
-    elif best.first not in not_told_apart and best.difference > 0:
+    elif best.first not in tied_with_current and best.difference > 0:
         outcome = f"no candidate is better by more than {procedure.margin:g}"
     else:
         outcome = "no candidate is shown to be better"
     subject = best.first if is_single else f"the best, {best.first}"
     text = f"{outcome}; {subject}: {evidence(best)}"
-    if not_told_apart:
-        text += f". Not told apart from {best.second}: {', '.join(not_told_apart)}"
+    if tied_with_current:
+        text += f". Not told apart from {best.second}: {', '.join(tied_with_current)}"
     return text
