@@ -45,7 +45,7 @@ from qwen3nb.vectors.cache import EmbeddingCache, text_key
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
 
 ENCODING = 4  # increase when vectors change for the same model: part of every identity
@@ -240,7 +240,7 @@ class Encoder(Identified, ABC):
         self._count_texts(texts)
         if task_metadata is not None:
             show_progress_bar = None
-        with self._with(batch_size, show_progress_bar):
+        with self._with_settings(batch_size, show_progress_bar):
             vectors = self._encode([prompt + text for text in texts])
         if normalize_embeddings and not self.normalize:
             vectors = truncate_dimensions(vectors, self.dimension)
@@ -268,9 +268,10 @@ class Encoder(Identified, ABC):
                 self.stats.special += 1
 
     @contextmanager
-    def _with(self, batch_size: int | None, show_progress: bool | None) -> Iterator[None]:
+    def _with_settings(self, batch_size: int | None, show_progress: bool | None) -> Iterator[None]:
         """Use another batch size or progress bar within the block; None for the encoder's."""
-        before = (self.batch_size, self.show_progress)
+        old_batch_size = self.batch_size
+        old_show_progress = self.show_progress
         if batch_size is not None:
             self.batch_size = batch_size
         if show_progress is not None:
@@ -278,7 +279,8 @@ class Encoder(Identified, ABC):
         try:
             yield
         finally:
-            self.batch_size, self.show_progress = before
+            self.batch_size = old_batch_size
+            self.show_progress = old_show_progress
 
     def _encode(self, texts: list[str]) -> Vectors:
         check_texts(texts)
@@ -445,11 +447,12 @@ class Encoder(Identified, ABC):
         """Return similarities (N,) of the rows of (N, D) and (N, D)."""
         return (self._comparable(first) * self._comparable(second)).sum(dim=-1)
 
-    def _comparable(self, vectors: Any) -> Tensor:
+    def _comparable(self, vectors: ArrayLike) -> Tensor:
+        """Return vectors as a tensor whose products are similarities."""
         import torch
 
         array = np.asarray(vectors)
-        if array.dtype.kind in "OSU":
+        if array.dtype.kind in "OSU":  # objects, bytes or texts
             raise TypeError(
                 f"expected vectors, got {vectors!r:.60}; write "
                 "encoder.similarity(encoder.encode(queries), encoder.encode(texts))"

@@ -71,12 +71,12 @@ def check_dense(folder: ModelFolder) -> None:
     file = folder.path / SETTINGS
     for key in PYLATE:
         if key in settings:
-            _refuse(f"{file}: {key}", settings[key])
+            _refuse_value(f"{file}: {key}", settings[key])
     if answers_yes_or_no(folder):
         return
     model_type = settings.get("model_type", _DENSE)
     if model_type != _DENSE:
-        _refuse(f"{file}: model_type", model_type, (_DENSE,))
+        _refuse_value(f"{file}: model_type", model_type, (_DENSE,))
     _check_modules(folder)
 
 
@@ -88,14 +88,14 @@ def _check_modules(folder: ModelFolder) -> None:
     file = folder.path / "modules.json"
     for module in modules:
         if module.name not in _MODULES or module.type.startswith("pylate."):
-            _refuse(f"{file}: type", module.type, _MODULES)
+            _refuse_value(f"{file}: type", module.type, _MODULES)
         if module.name == "Transformer":
             _check_task(module)
     names = {module.name for module in modules}
     has_pooling = not names.isdisjoint(("Pooling", *_EMBEDS))
     first_output = modules[0].fields.get("module_output_name")
     if not has_pooling and first_output != "sentence_embedding":
-        _refuse(f"{file}: without Pooling, it", sorted(names))
+        _refuse_value(f"{file}: without Pooling, it", sorted(names))
 
 
 def answers_yes_or_no(folder: ModelFolder) -> bool:
@@ -103,7 +103,7 @@ def answers_yes_or_no(folder: ModelFolder) -> bool:
     if folder.modules:
         return [module.name for module in folder.modules] == ["Transformer", "LogitScore"]
     model_type = folder.object(SETTINGS).get("model_type")
-    return model_type == _PAIRS and _head(folder).endswith("ForCausalLM")
+    return model_type == _PAIRS and _saved_class(folder).endswith("ForCausalLM")
 
 
 def as_exported(folder: ModelFolder) -> bool:
@@ -138,18 +138,18 @@ def check_head(folder: ModelFolder) -> str:
 
     Classes whose outputs are not states of texts are refused.
     """
-    head = _head(folder)
-    if not head or head.endswith(_HEADS):
-        return head
+    class_name = _saved_class(folder)
+    if not class_name or class_name.endswith(_HEADS):
+        return class_name
     file = folder.path / "config.json"
-    if not _in_transformers(head):
+    if not _in_transformers(class_name):
         model_type = folder.config.get("model_type")
         raise CheckpointError(
-            f"{file}: model_type is {model_type!r:.80}, and architectures names {head!r:.80}, "
-            f"which is no class of transformers; expected one whose name ends in "
-            f"{', '.join(_HEADS)}"
+            f"{file}: model_type is {model_type!r:.80}, and architectures names "
+            f"{class_name!r:.80}, which is no class of transformers; expected one whose name ends "
+            f"in {', '.join(_HEADS)}"
         )
-    _refuse(f"{file}: architectures", head, [f"*{ending}" for ending in _HEADS])
+    _refuse_value(f"{file}: architectures", class_name, [f"*{ending}" for ending in _HEADS])
 
 
 def _in_transformers(name: str) -> bool:
@@ -164,21 +164,22 @@ def check_object(model: object) -> None:
     class_name = type(model).__name__
     model_type = getattr(model, "model_type", _DENSE)
     if isinstance(model_type, str) and model_type != _DENSE:
-        _refuse(f"{class_name}: model_type", model_type, (_DENSE,))
+        _refuse_value(f"{class_name}: model_type", model_type, (_DENSE,))
     if isinstance(model, Iterable) and hasattr(model, "encode_query"):
         for module in model:
             module_name = type(module).__name__
             if module_name in ("Asym", "Router"):
-                _refuse(f"{class_name}: module", module_name)
+                _refuse_value(f"{class_name}: module", module_name)
 
 
-def _refuse(place: str, value: object, expected: Iterable[str] = ()) -> NoReturn:
+def _refuse_value(place: str, value: object, expected: Iterable[str] = ()) -> NoReturn:
     message = f"{place} is {value!r:.80}; expected a model with one vector per text"
-    choices = ", ".join(expected)
-    if choices:
-        message += f" (such as {choices})"
+    examples = ", ".join(expected)
+    if examples:
+        message += f" (such as {examples})"
     text = str(value)
-    if text == _PAIRS or text.endswith(("SequenceClassification", "LogitScore")):
+    scores_pairs = text == _PAIRS or text.endswith(("SequenceClassification", "LogitScore"))
+    if scores_pairs:
         message += "; `qwen3nb rerank` runs causal language models that answer yes or no"
     raise CheckpointError(message)
 
@@ -187,17 +188,17 @@ def _check_task(module: SentenceModule) -> None:
     """Refuse a transformer without states of texts, or with different ones for queries."""
     task = module.fields.get("transformer_task", "feature-extraction")
     if task != "feature-extraction":
-        _refuse(f"{module.file}: transformer_task", task, ("feature-extraction",))
+        _refuse_value(f"{module.file}: transformer_task", task, ("feature-extraction",))
     for key in _OF_QUERIES:
         value = module.fields.get(key)
         if value is not None:
-            _refuse(f"{module.file}: {key}", value)
+            _refuse_value(f"{module.file}: {key}", value)
     inputs = module.fields.get("modality_config") or {"text": {}}
     if "text" not in inputs:
-        _refuse(f"{module.file}: modality_config", inputs, ("text",))
+        _refuse_value(f"{module.file}: modality_config", inputs, ("text",))
 
 
-def _head(folder: ModelFolder) -> str:
+def _saved_class(folder: ModelFolder) -> str:
     """Return the class that saved the weights; empty if unknown."""
     names = folder.config.get("architectures")
     if isinstance(names, list) and names:

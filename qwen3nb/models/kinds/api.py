@@ -136,25 +136,23 @@ class ApiEncoder(Encoder):
         _refuse_options(source, options)
         self.endpoint = Endpoint.parse(source.spec)
         self._client = _client(self.endpoint)
-        self._tokens = 0
-        vector = self._first_vector()
-        self.width = vector.shape[1]
-        self.normalize = abs(float(np.linalg.norm(vector)) - 1) < 1e-3
+        self._tokens = 0  # that the server has stated since the last batch
+        first_vectors = self._first_vector()
+        self.width = first_vectors.shape[1]
+        length = float(np.linalg.norm(first_vectors))
+        self.normalize = abs(length - 1) < 1e-3
         if options.normalize is not None:
             self.normalize = options.normalize
         similarity = "dot" if options.normalize is False else "cosine"
-        if not self.endpoint.version:
+        if not self.endpoint.version:  # the model behind it may change
             options = replace(options, cache=False)
-        super().__init__(
-            source,
-            options,
-            settings={
-                "fingerprint": source.revision,
-                "dimension": self.width,
-                "normalize": self.normalize,
-                "similarity": similarity,
-            },
-        )
+        settings = {
+            "fingerprint": source.revision,
+            "dimension": self.width,
+            "normalize": self.normalize,
+            "similarity": similarity,
+        }
+        super().__init__(source, options, settings=settings)
 
     def _first_vector(self) -> Vectors:
         """Return the vector (1, D) of a text, without trying again if the server is not there."""

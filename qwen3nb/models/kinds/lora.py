@@ -598,13 +598,15 @@ def _other_weights(folder: ModelFolder) -> str:
     names = sorted(file.name for file in folder.path.glob("adapter_model*"))
     if not names:
         return ""
-    if any(name.endswith((".bin", ".pt", ".pth")) for name in names):
+    has_pickle = any(name.endswith((".bin", ".pt", ".pth")) for name in names)
+    if has_pickle:
         return (
             f"; {names[0]} is not read, because such a file can run code. Load it with PEFT where "
             "you trust it, and save it again (save_pretrained): PEFT 0.7 and newer write "
             f"{WEIGHTS}"
         )
-    return f", but {', '.join(names)[:100]}; save the adapter again with PEFT, as one {WEIGHTS}"
+    listed_names = ", ".join(names)
+    return f", but {listed_names[:100]}; save the adapter again with PEFT, as one {WEIGHTS}"
 
 
 def _check_vocabulary(folder: ModelFolder, base: ModelFolder) -> None:

@@ -213,11 +213,13 @@ def mistyped_roles(names: Iterable[str]) -> list[str]:
     warnings = []
     for name in names:
         role = name.rpartition("-")[2]  # after a task's name
-        similar = difflib.get_close_matches(role, roles, 1, 0.7)
-        if similar and role not in roles:
+        if role in roles:
+            continue
+        similar_roles = difflib.get_close_matches(role, roles, n=1, cutoff=0.7)
+        if similar_roles:
             warnings.append(
                 f"prompt {name!r} is used only where a program requests it; did you mean "
-                f"{similar[0]!r}?"
+                f"{similar_roles[0]!r}?"
             )
     return warnings
 

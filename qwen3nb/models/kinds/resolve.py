@@ -103,6 +103,7 @@ KINDS: tuple[Kind, ...] = (
     ENCODER_DECODER,
     DECODER,
 )
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # such as a line break
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 DEMO = "demo"
 
@@ -119,7 +120,7 @@ def find_source(spec: str, *, base: str | Path | None = None) -> Source:
             adapter.
     """
     spec = str(spec)
-    if re.search(r"[\x00-\x1f\x7f-\x9f]", spec):  # no record could name it
+    if _CONTROL_CHARACTER.search(spec):  # no record could name it
         raise SpecError(f"{spec!r} has a control character; rename the folder")
     if base:
         return adapter_source(_existing(spec) or Path(spec), base=base)
@@ -136,7 +137,8 @@ def find_source(spec: str, *, base: str | Path | None = None) -> Source:
         return _local(spec, folder)
     if "+" in spec:
         return _fusion(spec)
-    if _HUB_ID.fullmatch(spec) and not spec.startswith(("runs/", "results/")):
+    in_study = spec.startswith(("runs/", "results/"))
+    if _HUB_ID.fullmatch(spec) and not in_study:
         return _on_hub(spec)
     raise _no_model(spec)
 
@@ -212,12 +214,13 @@ def default_model() -> tuple[str, str]:
 def _exports(study: Path) -> list[Path]:
     """Return the folders of a study's exports, at most four levels below it."""
     exports = []
-    for top in sorted(study.iterdir()):
-        if top.name.startswith((".", "_")):
+    for entry in sorted(study.iterdir()):
+        if entry.name.startswith((".", "_")):
             continue
         for depth in range(4):
-            pattern = f"{'*/' * depth}{PROVENANCE}"
-            exports += [file.parent for file in sorted(top.glob(pattern))]
+            pattern = "*/" * depth + PROVENANCE
+            for file in sorted(entry.glob(pattern)):
+                exports.append(file.parent)
     return exports
 
 

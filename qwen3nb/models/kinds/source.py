@@ -283,17 +283,19 @@ def registry() -> Registry:
         SpecError: an invalid ``models.toml``; names the file, the model and the field.
     """
     built_in = _package_registry()
-    root = paths.find_root()
-    if root is None:
+    study = paths.find_root()
+    if study is None:
         return built_in
-    file = root / STUDY_REGISTRY
+    file = study / STUDY_REGISTRY
     if not file.is_file():
         return built_in
-    of_study = _study_registry(file, tuple(file_stamp(file)))
-    repeated = of_study.keys() & {*built_in, "bm25", "random", "demo"}
-    if repeated:
-        raise SpecError(f"{file}: [{min(repeated)}] is a built-in model; choose another name")
-    return {**built_in, **of_study}
+    study_entries = _study_registry(file, tuple(file_stamp(file)))
+    taken_names = {*built_in, "bm25", "random", "demo"}
+    repeated_names = study_entries.keys() & taken_names
+    if repeated_names:
+        name = min(repeated_names)
+        raise SpecError(f"{file}: [{name}] is a built-in model; choose another name")
+    return {**built_in, **study_entries}
 
 
 @functools.cache
@@ -306,11 +308,13 @@ def _package_registry() -> Registry:
 def _study_registry(file: Path, stamp: tuple[object, ...]) -> Registry:
     """Return the checked entries of a study's file; a changed ``stamp`` reads it again."""
     fields = {"": RegistryEntry.__annotations__}
-    entries: dict[str, Any] = read_toml(
+    entries: dict[str, dict[str, Any]] = read_toml(
         file, dict[FileName, RegistryEntry], known=fields, refusal=SpecError
     )
     for name, entry in entries.items():
-        if ("id" in entry) == ("folder" in entry):
+        has_id = "id" in entry
+        has_folder = "folder" in entry
+        if has_id == has_folder:  # both or neither
             raise SpecError(f"{file}: {name}: expected either id, of a model on the hub, or folder")
         entry.setdefault("baseline", False)
     return entries

@@ -69,14 +69,14 @@ def check_room(tokenizer: Any, max_length: int | None, name: str) -> None:
 
     ``name`` is the name of the length in errors; tokenizers of other libraries are not checked.
     """
-    count = getattr(tokenizer, "num_special_tokens_to_add", None)
-    if count is None or max_length is None:
+    count_added_tokens = getattr(tokenizer, "num_special_tokens_to_add", None)
+    if count_added_tokens is None or max_length is None:
         return
-    added = count(False)
-    if max_length <= added:
+    added_tokens = count_added_tokens(False)  # to a single text
+    if max_length <= added_tokens:
         raise SpecError(
             f"{name} is {max_length:,}, which leaves no room for a text: the tokenizer adds "
-            f"{added} tokens to each; expected at least {added + 1}"
+            f"{added_tokens} tokens to each; expected at least {added_tokens + 1}"
         )
 
 
