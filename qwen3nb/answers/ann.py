@@ -354,6 +354,6 @@ def _draw_family(
     axis.plot(recalls, speeds, c=color, marker=marker, ms=4.5, lw=1, label=plain(name))
     for point, speed in zip(points, speeds, strict=True):
         mean_recall = _mean(point.recall)
-        ends = [mean_recall.low, mean_recall.high]
-        if None not in ends:
-            axis.plot(ends, [speed, speed], color=color, lw=1.2, alpha=0.45)
+        low, high = mean_recall.low, mean_recall.high
+        if low is not None and high is not None:
+            axis.plot([low, high], [speed, speed], color=color, lw=1.2, alpha=0.45)
