@@ -42,6 +42,7 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(5000)  # the default, 700, means a pass for every few rows of a table
         gc.enable()
 
 
