@@ -46,6 +46,14 @@ def pytest_collection():
         gc.enable()
 
 
+def pytest_xdist_auto_num_workers():
+    """One more than cores: tests of programs, kernels and clusters mostly wait for these."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None  # xdist reads it
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (cores or 1) + 1
+
+
 def pytest_collection_modifyitems(items):
     """Workers start with the files of integration tests, so that none is left alone with one."""
     if IN_PARALLEL:
