@@ -305,7 +305,7 @@ def test_a_restarted_node_that_evaluates_another_folder_delivers_nothing(
     both, tmp_path, checkout, make_checkpoint, capsys, monkeypatch
 ):
     """Versions, code and folders are as here when it is asked, before and after."""
-    home, there, tasks = both.folder / "home", tmp_path / "there", "PyDocsSampleRetrieval"
+    home, there, tasks = both.folder / "home", tmp_path / "there", "AuthorSTS"
     for seed, name in enumerate(("m1", "m2")):
         shutil.copytree(make_checkpoint(home / name, seed=seed), there / name)
     monkeypatch.setenv("HOME", str(home))
