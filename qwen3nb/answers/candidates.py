@@ -17,7 +17,7 @@ from qwen3nb.analysis.comparison.differences import (
     significant,
 )
 from qwen3nb.analysis.stats.multiple_testing import NAMES
-from qwen3nb.analysis.stats.paired_tests import t_test
+from qwen3nb.analysis.stats.paired_tests import FURTHER_TESTS
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.answers import candidate_rules
 from qwen3nb.answers.answer import Answer
@@ -361,12 +361,16 @@ class Candidates(Answer):
         order = list(self.records)
         return tuple(sorted(task.with_baseline, key=lambda pair: order.index(pair.first)))
 
-    def _t_test(self, difference: PairedDifference) -> float | None:
-        """The p-value of the paired t-test, not corrected; None without a spread or if untested."""
+    def _further_p_values(self, difference: PairedDifference) -> dict[str, float | None]:
+        """The p-values of `FURTHER_TESTS`, not corrected; None without a spread or if untested."""
         if difference.metric not in self.tested:
-            return None
+            return dict.fromkeys(FURTHER_TESTS)
         matrix = self.comparison.matrix(difference)
-        return t_test(*matrix.scores, cluster=matrix.clusters or None).p_value
+        clusters = matrix.clusters or None
+        p_values = {}
+        for name, test in FURTHER_TESTS.items():
+            p_values[name] = test(*matrix.scores, cluster=clusters).p_value
+        return p_values
 
     def tables(self) -> dict[str, Table]:
         """Return the tables by title, in the order of the report; empty ones are left out."""
@@ -442,8 +446,8 @@ class Candidates(Answer):
             rows += [self._difference_row(difference) for difference in self._in_order(task)]
         note = (
             f"p: {self.comparison.test}, {self.comparison.family(self.task)}; below it "
-            "the raw p-value. t-test: paired, not corrected. Detectable: the smallest difference "
-            "that these queries show in 80 % of samples, by test and interval."
+            f"the raw p-value. {', '.join(FURTHER_TESTS)}: paired, not corrected. Detectable: the "
+            "smallest difference that these queries show in 80 % of samples, by test and interval."
         )
         for reason in (*self.left_out, *self.comparison.notes):
             note += f" {reason}."
@@ -454,13 +458,17 @@ class Candidates(Answer):
         candidate, current = difference.means
         is_tested = difference.metric in self.tested
         counts = f"{difference.won} / {difference.tied} / {difference.lost}"
+        further_cells = {
+            f"{name}\np": number_text(p_value, digits=4)
+            for name, p_value in self._further_p_values(difference).items()
+        }
         return {
             "metric": difference.metric,
             "model": difference.first,
             "value": (f"{candidate:.3f}", f"against {current:.3f}"),
             "Δ\n95 % interval": delta,
             "p\ncorrected": corrected if is_tested else None,
-            "t-test\np": number_text(self._t_test(difference), digits=4),
+            **further_cells,
             "d_z": number_text(difference.d_z, sign=True, digits=2),
             "won / tied / lost": (counts, f"n = {difference.n}"),
             "detectable\npower 0.8": number_text(self.comparison.detectable(difference)),
@@ -602,13 +610,15 @@ class Candidates(Answer):
         fields = asdict(difference)
         for renamed in ("first", "second", "task", "means", "p_value", "corrected"):
             del fields[renamed]
+        further_p_values = self._further_p_values(difference)
         return {
             "model": difference.first,
             "mean": candidate_mean,
             "current": current_mean,
             "p_value": difference.p_value if is_tested else None,
             "adjusted": difference.corrected if is_tested else None,
-            "t_p_value": self._t_test(difference),
+            "t_p_value": further_p_values["t-test"],
+            "further_p_values": further_p_values,
             "detectable": self.comparison.detectable(difference),
             **fields,
         }

@@ -197,6 +197,11 @@ def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> T
     return TestResult(statistic, float(p_value), n)
 
 
+# Tests that `qwen3nb compare` shows beside the one that decides, uncorrected. By their names in its
+# tables; a new one takes the same arguments as `t_test`.
+FURTHER_TESTS = {"t-test": t_test}
+
+
 def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:
     """Cohen's d_z and the numbers of queries won, tied and lost by a.
 

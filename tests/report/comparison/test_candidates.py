@@ -4,8 +4,12 @@ import json
 import re
 
 import pytest
+import scipy.stats
+from helpers import REPOSITORY
 from helpers.records import BASE, amend, make, noisy, own, state
 
+from qwen3nb.analysis.stats import paired_tests
+from qwen3nb.answers import candidates
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.comparison import compare
 from qwen3nb.cli.commands.records import REGRESSION
@@ -65,6 +69,24 @@ def test_what_is_taken_is_shown_to_be_better_and_where_it_is_worse_is_said():
     assert [each.verdict for each in report.recommendations] == ["better", "no worse"]
     assert report.headline.startswith("Take solid instead of now: ")
     assert "The metrics disagree: it is worse by nDCG@10 0.050 against 0.199" in report.headline
+
+
+def test_the_further_test_of_the_handbook_is_a_column_and_in_the_report(monkeypatch):
+    handbook = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    text = re.search(r"```python\n(def sign_test.*?)```", handbook, re.DOTALL).group(1)
+    tests = dict(paired_tests.FURTHER_TESTS)
+    monkeypatch.setattr(candidates, "FURTHER_TESTS", tests)
+    exec(text, {**vars(paired_tests), "FURTHER_TESTS": tests})  # noqa: S102 - our own text
+    report = compare_candidates([own("now", 0.4), own("new", 0.41, seed=1)], current="now")
+    (difference,) = report.differences
+    p_value = scipy.stats.binomtest(difference.won, difference.won + difference.lost).pvalue
+    table = report.tables()["Differences"]
+    column = table.columns.index("sign test\np")
+    assert table.rows[0][column].text == f"{p_value:.4f}"
+    assert "t-test, sign test: paired, not corrected." in table.note
+    written = json.loads(report.to_json())["comparison"]["differences"][0]
+    assert written["further_p_values"]["sign test"] == pytest.approx(p_value)
+    assert written["further_p_values"]["t-test"] == written["t_p_value"]
 
 
 def test_few_queries_say_what_they_cannot_show():
