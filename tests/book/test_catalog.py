@@ -24,6 +24,7 @@ from qwen3nb.book.catalog import (
     read_catalog,
 )
 from qwen3nb.records.record import RunCost
+from qwen3nb.records.results import Results
 
 HANDBOOK = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
 MINE = {"part": "Results", "question": "Which is cheapest?", "place": 15, "needs": "records"}
@@ -129,6 +130,8 @@ def test_the_page_of_the_handbook_is_a_notebook_and_an_answer(study, monkeypatch
     notebook.metadata |= json.loads(f"{{{block(chr(34) + 'qwen3nb', 'json')}}}")
     save(notebook, "throughput")
 
+    empty = answers.Throughput(Results([]))
+    assert "No record" in empty._repr_html_()
     for label, speed in (("slow", 10.0), ("fast", 250.4), ("reused", None)):
         make(label, cost=RunCost(1.0, 3, 3, texts_per_second=speed)).save()
     values = {}
