@@ -215,7 +215,7 @@ def _model_fields(folder: Path, provenance: JsonObject, author_facts: JsonObject
 
 
 def _is_bibtex(citation: str) -> bool:
-    """Whether a citation is BibTeX that can stand in a block of code, which "```" would end."""
+    """Whether a citation is BibTeX that can stand in a block of code: none of it ends the block."""
     return citation.lstrip().startswith("@") and "```" not in citation
 
 

@@ -46,6 +46,7 @@ from qwen3nb.answers.one_model import (
     results_table,
     suite_table,
 )
+from qwen3nb.answers.own_data import own_data
 from qwen3nb.answers.prompts import Prompts
 from qwen3nb.answers.reproduction import Reproductions
 from qwen3nb.answers.reranking import cases_table, reranking
@@ -71,7 +72,7 @@ LINE = "other data than MTEB's"
 WITH_SCORES = set(
     """
     Ablation ApproximateSearch Candidates Comparison Evaluation Explorer Interference Leaderboard
-    Prompts Reproductions Reranking Trainings
+    OwnData Prompts Reproductions Reranking Trainings
     """.split()  # noqa: SIM905 - a list of words reads better as lines
 )
 WITHOUT_SCORES = set(
@@ -188,10 +189,18 @@ def views(revision):
     candidates = compare_candidates(
         results, current="m-checkpoint-1", task=RETRIEVAL, tested=["nDCG@10"], n_resamples=100
     )
+    mine = [record for record in two_models(revision) if record.task.key == RETRIEVAL]
+    for record in mine:
+        amend(record, "task", dataset="domain-notes")
+    own_answer = own_data(mine)
     report = ModelReport(
         "m-checkpoint-1", "x", q.Results(results), (RETRIEVAL, RERANKING), "smoke", {}, {}
     )
     made = {
+        "own_data.conclusion": own_answer.conclusion,
+        "own_data.table": own_answer.table(),
+        "own_data.scores_table": own_answer.scores_table(),
+        "own_data.reasons_table": own_answer.reasons_table(),
         "leaderboard": q.leaderboard(results, comparison=comparison).table(),
         "leaderboard of benchmarks": q.leaderboard(full, tier="full").table(),
         "task_tables": q.leaderboard(full, tier="full").task_tables(),
