@@ -80,6 +80,7 @@ class Ablation(Answer):
             return None
         task = task or self.tasks[0]
         effects = self.effects[task]
+        # How many combinations of the other options are averaged: mostly the same number.
         combinations = sorted({effect.settings for effect in effects})
         numbers = " or ".join(str(number) for number in combinations)
         return Table.of(
@@ -100,6 +101,7 @@ class Ablation(Answer):
         task = task or self.tasks[0]
         effects = self.effects[task]
         factors = dict.fromkeys(effect.factor for effect in effects)
+        # The settings of an option share a color.
         colors = dict(zip(factors, cycle(COLORS), strict=False))
         rows = []
         for effect in effects:
@@ -108,7 +110,7 @@ class Ablation(Answer):
                 effect.estimate.difference,
                 effect.estimate.interval,
                 color=colors[effect.factor],
-                clear=effect.significant,
+                clear=effect.significant,  # a filled mark
             )
             rows.append(row)
         return forest_figure(
@@ -126,6 +128,7 @@ class Ablation(Answer):
         """All variants with their scores on one task, best first."""
         best_first = sorted(
             self.outcomes[task or self.tasks[0]],
+            # A variant without a score comes last.
             key=lambda outcome: -(outcome.result.main.value or 0.0),
         )
         scores = [outcome.result.main for outcome in best_first]
@@ -260,6 +263,7 @@ def _sentences(task: str, effects: Sequence[Effect]) -> list[str]:
     """Say which settings have a significant effect on a task, or which effect is the largest."""
     largest_first = sorted(effects, key=lambda effect: -abs(effect.estimate.difference))
     significant = [effect for effect in largest_first if effect.significant]
+    # Without a significant effect, only the largest one is described.
     described = [
         f"{effect.level} instead of {effect.reference} ({effect.factor}), "
         f"{difference_text(effect.estimate)}"

@@ -96,10 +96,11 @@ def against_baseline(
     if tier and not tasks <= set(TIERS[tier].task_keys):
         tier = ""  # only some queries, such as a rehearsal
     everything = latest([*records, *others])
+    # All models are compared, so that p-values are corrected as on every other page.
     compared = compare(everything, baseline=records[0].model.label, tier=tier, seed=seed)
     means: list[Result] = []
     if compared.means:
-        means = compared.means[0].records(compared.records)
+        means = compared.means[0].records(compared.records)  # the first represents the tier
     scored = [*_means_of_model(records, means, tier), *records]
     candidates = _records_of_other_models(scored, [*everything, *means])
     choice = _Choice(candidates, compared, baseline or book_settings().baseline)
@@ -120,6 +121,7 @@ def _records_of_other_models(
     records: Sequence[Result], everything: Sequence[Result]
 ) -> list[Result]:
     """Return the records of other models on the tasks of ``records``."""
+    # A model may have been evaluated under several labels, or trained again under one.
     labels = {record.model.label for record in records}
     identities = {record.model.identity for record in records}
     tasks = {record.task.key for record in records}
@@ -160,6 +162,7 @@ def _mean_record(
         columns=(metric,),
         interval="",
     )
+    # The record of one of the tasks gives the model.
     return replace(
         averaged[0],
         task=TaskInfo(title, MEAN, metric),
@@ -180,6 +183,7 @@ def strongest(ordered: Sequence[Result], named: str) -> Result | None:
     first_choice = ordered[0]
     if first_choice.model.label == named:
         return first_choice
+    # The floor, random vectors, is only a baseline without a reference model.
     references = [record for record in ordered if not is_floor(record)]
     if not references:
         return first_choice
@@ -209,6 +213,7 @@ class _Choice:
     def missing(self, task: TaskInfo) -> tuple[str, ...]:
         """Return the reference models that no record of the task is of, in their order."""
         on_task = [record for record in self.candidates if record.task.key == task.key]
+        # A reference model was loaded by its name or its id on the Hub, or has it as label.
         evaluated = {record.model.spec for record in on_task}
         evaluated |= {record.model.label for record in on_task}
         missing = []

@@ -59,7 +59,7 @@ class Summary:
                 "missing": list(mean.missing),
             }
         fields = dict(vars(self))
-        del fields["data"]
+        del fields["data"]  # of which only the substitutes are listed
         return {**fields, "means": means, "substitutes": sorted(self.data.substitutes)}
 
 
@@ -129,6 +129,7 @@ def _scores_by_type(by_task: Mapping[str, Result]) -> dict[str, list[float]]:
     """Return the main scores of the tasks by type; a group needs all its parts."""
     groups: dict[str, list[Result]] = {}
     for key, record in by_task.items():
+        # Such as CQADupStack of one of its forums; most tasks are a group of one.
         group = GROUP_OF.get(key, key)
         groups.setdefault(group, []).append(record)
     scores_by_type: dict[str, list[float]] = {}
@@ -139,7 +140,7 @@ def _scores_by_type(by_task: Mapping[str, Result]) -> dict[str, list[float]]:
             if score is not None:
                 scores.append(score)
         parts = GROUPS.get(group, [group])
-        if len(scores) == len(parts):
+        if len(scores) == len(parts):  # none is missing
             kind = str(records[0].task.type)
             scores_by_type.setdefault(kind, []).append(fmean(scores))
     return dict(sorted(scores_by_type.items()))
@@ -191,7 +192,7 @@ def all_results(
     records = list(results)
     names = model_names(records)
     newest_by_model: dict[str, list[Result]] = {}
-    for record in records:  # in their order
+    for record in records:  # sets the order of the models
         newest_by_model[names[record.model.identity]] = []
     newest, _ = newest_records(records)
     for record in newest:

@@ -60,6 +60,7 @@ class ApproximateSearch(Answer):
     def _fastest_index(self) -> str:
         """Name the fastest index with a good recall."""
         suite = self.suite
+        # A flat index compares with every vector: exact search.
         exact = next((point for point in suite.points if point.family == "flat"), None)
         good = [
             point for point in suite.points if point is not exact and _recall(point) >= _GOOD_RECALL
@@ -81,7 +82,7 @@ class ApproximateSearch(Answer):
 
         The fewer queries, the wider the interval, and the more vectors are not shown to.
         """
-        full = self.suite.compressed[0]
+        full = self.suite.compressed[0]  # the uncompressed vectors
         sample = f"n = {self.suite.queries}"
         good = []
         for vectors in self.suite.compressed[1:]:
@@ -117,6 +118,7 @@ class ApproximateSearch(Answer):
         suite = self.suite
         best = frontier([_recall_and_speed(point) for point in suite.points])
         rows = []
+        # Queries were timed one by one (singles), and all in one batch.
         fewest_calls = suite.points[0].speeds[0].singles
         for point in suite.points:
             rows.append(self._row(point, is_best=_recall_and_speed(point) in best))
@@ -183,6 +185,7 @@ class ApproximateSearch(Answer):
         panel_count = len(self.suite.points[0].speeds)
         is_wide = width > 5
         rows = 1 if is_wide else panel_count
+        # The legend, 0.45 inches high, is shared by the rows of panels, each 2.3 inches.
         height_of_legend = 0.45 / rows
         figure, axes, _ = panels(
             panel_count,
@@ -233,6 +236,7 @@ class ApproximateSearch(Answer):
         heads = ["dimensions"]
         rows: dict[int, dict[str, object]] = {}
         for vectors in suite.compressed:
+            # A size is in bytes.
             bits = plural(8 * vectors.size // vectors.dimension, "bit")
             head = f"{vectors.kind}\n{bits} per dimension"
             if head not in heads:
@@ -296,6 +300,7 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     """
     best: list[tuple[float, float]] = []
     fastest = -math.inf
+    # From the best recall down, only a faster point is not dominated.
     for recall, speed in sorted(set(points), reverse=True):
         if speed > fastest:
             best.append((recall, speed))
@@ -353,6 +358,7 @@ def _draw_family(
         name = f"{name} ({points[0].parameter})"
     axis.plot(recalls, speeds, c=color, marker=marker, ms=4.5, lw=1, label=plain(name))
     for point, speed in zip(points, speeds, strict=True):
+        # A horizontal bar: the interval of the recall.
         mean_recall = _mean(point.recall)
         low, high = mean_recall.low, mean_recall.high
         if low is not None and high is not None:

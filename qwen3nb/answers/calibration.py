@@ -197,6 +197,7 @@ def _first_number(size: str) -> int:
 
 def _sentence(claim: str, shares: list[Share]) -> str:
     """Return a claim with the worst share, and in how many settings it is too high or low."""
+    # A coverage is worst where it is lowest, an error rate where it is highest.
     if "coverage" in claim:
         worst = min(shares, key=lambda share: share.share)
     else:
@@ -238,7 +239,7 @@ class _ErrorRates:
         shares = []
         for share in self.shares:
             if process:
-                is_process = process in share.process
+                is_process = process in share.process  # "complete" in "PyDocs, complete"
             else:
                 is_process = share.process not in _SKEWED
             is_size = n in ("", share.n)

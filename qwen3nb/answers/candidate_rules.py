@@ -111,6 +111,7 @@ def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:
     """Return up to ``most`` queries with the largest differences between two systems."""
     candidate = matrix.systems[0]
     changes = []
+    # The scores (2, n) become a pair of numbers per query.
     for query, (score, current) in zip(matrix.queries, matrix.scores.T.tolist(), strict=True):
         if score != current:
             changes.append(QueryChange(candidate, query, current, score, score - current))
@@ -166,6 +167,7 @@ def select_candidates(
     reason = without_result(in_use, deciding_metric)
     if reason:
         raise NothingFoundError(f"{current}, the model in use, {reason} on {key}: no verdict")
+    # Unknown names are refused before anything is left out.
     candidates = [record for record in on_task if record.task.key == key and record is not in_use]
     _check_models(candidates, selection, key)
     candidates = [record for record in candidates if selection.is_wanted(record)]
@@ -180,6 +182,7 @@ def select_candidates(
     if not compared:
         text = f"no model to compare with {current!r} on {key}: "
         text += "; ".join(left_out) or "no record"
+        # Callers show that nothing was found as an answer, and any other reason as an error.
         if _any_found_nothing(candidates, in_use, deciding_metric):
             raise NothingFoundError(text)
         raise ValueError(text)
@@ -220,9 +223,11 @@ def _model_in_use(records: Sequence[Result], selection: _Selection) -> Result:
             f"no record of {selection.current!r} with {' and '.join(selection.metrics)} per "
             f"query{place}; available: {available}"
         )
+    # Own data come first, unless a task is named.
     on_own_data = [record for record in usable if _own_data(record)]
     if on_own_data and not selection.task:
         usable = on_own_data
+    # Versions of one data set are the same data; the newest record is used.
     data = {(_data_set(record), record.task.type) for record in usable}
     if len(data) > 1:
         tasks = sorted({record.task.key for record in usable})
@@ -277,6 +282,7 @@ def _data_set(result: Result) -> str:
 
 def same_data(results: Iterable[Result], records: Sequence[Result]) -> list[Result]:
     """Return all runs of the models of ``records`` on their data set, in any of its revisions."""
+    # All records are of one task.
     record = records[0]
     labels = {compared.model.label for compared in records}
     return [
@@ -327,6 +333,7 @@ def breakdown(
     for category in sorted(rows_of_category):
         of_category = matrix.at(rows_of_category[category])
         categories_compared.append(_category_row(category, of_category, draws=draws, seed=seed))
+    # Holm's correction over the categories; all queries together are no further test.
     adjusted = adjust([row.p_value for row in categories_compared])
     corrected = [
         replace(row, p_value=p_value)
@@ -340,6 +347,7 @@ def breakdown(
 
 def _category_row(category: str, matrix: ScoreMatrix, *, draws: int, seed: int) -> CategoryRow:
     """Compare two systems on the queries of a matrix; the p-value is not adjusted yet."""
+    # Two systems make a single pair.
     (difference,) = paired_differences(matrix, draws=draws, seed=seed)
     first_mean, second_mean = difference.means
     return CategoryRow(
@@ -398,6 +406,7 @@ def _with_corrected_p_values(points: Iterable[TrendPoint]) -> list[TrendPoint]:
     changes = []
     corrected = []
     for point in points:
+        # The first run of a model has no change, and so no p-value.
         if point.p_value is not None:
             changes.append(point.p_value)
     adjusted = iter(adjust(changes))
@@ -411,7 +420,7 @@ def _with_corrected_p_values(points: Iterable[TrendPoint]) -> list[TrendPoint]:
 
 def _point(run: Result, metric: str) -> TrendPoint:
     """Return a run with its mean, not compared with another one."""
-    scores = run.scores.sample([metric])[:, 0]
+    scores = run.scores.sample([metric])[:, 0]  # the only column of (n, 1)
     _, interval = mean_interval(scores, level=LEVEL)
     return TrendPoint(
         label=run.model.label,
@@ -431,6 +440,7 @@ def _change(
     task = previous.task
     names = system_names([run, previous])
     columns, _ = score_columns(task.key, [run, previous], names, metric, str(task.revision))
+    # The data have changed: one run has no scores on the revision of the other.
     if len(columns) < 2:
         return None
     if not shared_queries([column.queries for column in columns.values()]):

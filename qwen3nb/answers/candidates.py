@@ -124,6 +124,7 @@ class Candidates(Answer):
             if doubts.nothing_found:
                 causes = " and ".join(doubts.nothing_found)
                 reasons[candidate] = f"{causes}, on which the difference rests"
+            # A difference that shows nothing has no verdict to turn.
             elif doubts.unjudged and verdict is not Verdict.NOT_SHOWN:
                 reasons[candidate] = f"it could turn by {' and '.join(doubts.unjudged)}"
         return reasons
@@ -175,7 +176,7 @@ class Candidates(Answer):
 
     def _metric_remarks(self, decision: Decision) -> Iterator[str]:
         """Name tested metrics that disagree with the decision."""
-        for metric in self.tested[1:]:
+        for metric in self.tested[1:]:  # the first one decides
             by_candidate = {}
             for difference in self._comparison_by(metric).with_baseline:
                 by_candidate[difference.first] = difference
@@ -224,6 +225,7 @@ class Candidates(Answer):
         could_turn = []
         for difference in self.differences:
             candidate = difference.first
+            # Of the two doubts, only the one by documents without a judgement.
             if candidate in self.undecided and not self._doubts[candidate].nothing_found:
                 could_turn.append(difference)
         if not could_turn:
@@ -302,6 +304,7 @@ class Candidates(Answer):
         """
         reasons = []
         for difference, recommendation in zip(self.differences, self.recommendations, strict=True):
+            # A candidate that found nothing has no verdict, but fails a gate.
             has_nothing_found = bool(self._doubts[difference.first].nothing_found)
             if has_nothing_found or is_worse(difference, self.comparison):
                 reasons.append(f"{recommendation.model}: {recommendation.text}")
@@ -328,6 +331,7 @@ class Candidates(Answer):
         procedure = self.comparison.procedure
         sentences = []
         detectable = self._detectable_where_not_shown()
+        # A saturated metric has its own remark: more queries would not help.
         if detectable > procedure.margin and self.saturation is None:
             sentences.append(
                 f"These queries detect only differences of {detectable:.3f} or more with a power "
@@ -369,6 +373,7 @@ class Candidates(Answer):
         clusters = matrix.clusters or None
         p_values = {}
         for name, test in FURTHER_TESTS.items():
+            # The scores (2, n) are those of the candidate and of the model in use.
             p_values[name] = test(*matrix.scores, cluster=clusters).p_value
         return p_values
 
@@ -386,6 +391,7 @@ class Candidates(Answer):
         return {title: replace(table, data=data) for title, table in tables.items() if table.rows}
 
     def _recommendations(self) -> Table:
+        # By candidate; None where all documents are judged, or it is unknown.
         judged = {pair.first: self._judged_cell(pair) for pair in self.differences}
         has_unjudged = any(judged.values())
         rows = []
@@ -541,6 +547,7 @@ class Candidates(Answer):
     def to_markdown(self) -> str:
         """Return the tables under their titles as Markdown, escaped."""
         record = self.records[self.current]
+        # Such as "120 queries".
         facts = [f"{count:,} {noun}" for noun, count in record.task.size.items()]
         if record.data.dropped:
             facts.append(f"{len(record.data.dropped)} queries dropped")
@@ -608,6 +615,7 @@ class Candidates(Answer):
         is_tested = difference.metric in self.tested
         candidate_mean, current_mean = difference.means
         fields = asdict(difference)
+        # These have other keys below, or none.
         for renamed in ("first", "second", "task", "means", "p_value", "corrected"):
             del fields[renamed]
         further_p_values = self._further_p_values(difference)
@@ -649,7 +657,7 @@ def times_text(result: Result, *, reused: bool = False) -> str:
 
 def _model(result: Result) -> dict[str, object]:
     """Return a record under the keys of the JSON schema."""
-    queries = sorted(next(iter(result.per_query.values())))
+    queries = sorted(next(iter(result.per_query.values())))  # the same by every metric
     settings = {
         name: value for name, value in result.config.items() if name not in _SETTINGS_BY_QUERY
     }
@@ -709,9 +717,11 @@ def compare_candidates(
     select = partial(
         candidate_rules.select_candidates, every_run, current=current, task=task, models=models
     )
+    # Which metrics are tested by default depends on the task of the model in use.
     records, left_out = select(tested=tested)
     if not tested:
         main_metric = records[0].task.main_metric
+        # Candidates without that metric are left out now.
         records, left_out = select(tested=[main_metric])
         tested = _tested_by_default(main_metric, records)
     in_use = records[0]
@@ -750,9 +760,9 @@ def _shared_means(records: Sequence[Result], tested: Sequence[str]) -> list[str]
     """
     metrics = []
     for metric, score in records[0].metrics.items():
-        if score.how != "mean":
+        if score.how != "mean":  # such as a correlation
             continue
-        if metric == JUDGED and metric not in tested:
+        if metric == JUDGED and metric not in tested:  # says nothing of the model's quality
             continue
         if all(metric in record.per_query for record in records):
             metrics.append(metric)

@@ -159,6 +159,7 @@ def diff(first: str, second: str = NOW) -> Changes:
     in_both = [key for key in new if key in old]
     changed = [key for key in in_both if old[key].checksum != new[key].checksum]
     pairs_by_model: dict[tuple[object, ...], list[tuple[Result, Result]]] = {}
+    # A model is a label with settings and a seed; each is compared with its former self.
     for key in changed:
         pairs_by_model.setdefault(key.model, []).append((old[key], new[key]))
     differences: list[PairedDifference] = []
@@ -216,7 +217,7 @@ def _differences(
     differences = []
     for task in comparison.every_task:
         for difference in task.with_baseline:
-            if not difference.identical:
+            if not difference.identical:  # only another time or machine
                 label = difference.first.removesuffix(f" ({second})")
                 differences.append(replace(difference, first=label))
     return differences, list(comparison.notes)

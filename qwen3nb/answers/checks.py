@@ -36,7 +36,7 @@ class Checks(Answer):
         """How many checks the model passes, and which it does not."""
         passed = sum(check.verdict == "PASSED" for check in self)
         not_passed = [check for check in self if check.verdict in _NOT_PASSED]
-        judged = passed + len(not_passed)
+        judged = passed + len(not_passed)  # others inform, or are not applicable
         text = f"{self.sanity.model} passes {passed} of {judged} sanity checks."
         reasons = [
             f"{check.verdict}: {check.name}, {check.observed} (expected {check.expected})"

@@ -170,6 +170,7 @@ class Comparison(Answer):
         if not tasks:
             return DataUsed.of(self.records.values())
         with_parts = set(tasks)
+        # A mean rests on the tasks of its benchmark.
         for mean in self.means:
             if mean.task in tasks:
                 with_parts.update(part.task for part in mean.parts)
@@ -226,11 +227,13 @@ class Comparison(Answer):
         Both a paired t-test, at the level of the pair's corrected test, and the interval have to
         show it.
         """
+        # A number per query, or per cluster of queries: first - second.
         units = self._units(difference)
         level = self.procedure.alpha
         if self.procedure.correction != "none":
             # Holm's first step, which holds for every pair; the level of MaxT is no lower.
             level /= max(1, difference.family)
+        # The units are differences already, so they are tested against zeros.
         by_test = paired_tests.minimum_detectable_effect(units, np.zeros(len(units)), alpha=level)
         by_interval = shown_by_interval(units)
         if by_test is None or by_interval is None:
@@ -285,8 +288,10 @@ class Comparison(Answer):
 
     def _family_words(self, comparisons: Sequence[TaskComparison]) -> str:
         """Describe the families of tests on some tasks, by their numbers of pairs."""
+        # The size of a family is its number of pairs; without one, nothing was tested.
         tested = [compared for compared in comparisons if compared.family > 0]
         sizes = [compared.family for compared in tested]
+        # Several metrics of one task are described once, if they have as many pairs.
         is_one_family = len({(compared.task, compared.family) for compared in tested}) == 1
         if not is_one_family:
             return f"{self._over_all_pairs} ({_family_sizes(sizes)})"
@@ -340,6 +345,7 @@ class Comparison(Answer):
         for difference in self.differences:
             row = asdict(difference)
             row["value"], row["baseline"] = difference.means
+            # None for a single query.
             row["low"], row["high"] = difference.interval or (None, None)
             rows.append(row)
         return pd.DataFrame(rows, columns=_COLUMNS)
@@ -366,7 +372,7 @@ class Comparison(Answer):
                 "tasks."
             )
         sentences = []
-        if self.means and self.means[0].with_baseline:
+        if self.means and self.means[0].with_baseline:  # the first one represents the tier
             sentences.append(self._significant_sentence(self.means[0].with_baseline))
         sentences.append(self._significant_sentence(differences))
         alpha = self.procedure.alpha
@@ -427,6 +433,7 @@ class Comparison(Answer):
         counts = [
             f"{number_of[verdict]} {words[verdict]}" for verdict in words if number_of[verdict]
         ]
+        # Such as: 3 equivalent (within ±0.05), 2 not shown to be either.
         text = f"Not significant: {', '.join(counts)}"
         detectable = max(self.detectable(difference) or 0.0 for difference in differences)
         if detectable:
@@ -460,6 +467,7 @@ class Comparison(Answer):
         differences = _with_baseline(columns)
         models = best_first(differences)
         is_transposed = len(columns) > _MOST_COLUMNS
+        # A transposed table has a column per model, and a row per task.
         most_models = _MOST_COLUMNS if is_transposed else MANY
         rows = []
         for model in models[:most_models]:
@@ -505,6 +513,7 @@ class Comparison(Answer):
         compared = self.on(tasks[0]) if tasks else None
         if baseline and compared is not None:
             differences = compared.against(baseline)
+        # Such as: bm25, or bm25 (on 2 tasks: wordllama).
         to_baseline = baseline_text(differences)
         note = self._reading_note(tasks)
         name = "paired-differences"
@@ -552,14 +561,16 @@ class Comparison(Answer):
             return self.differences_table(task=task)
         means = {name: column.scores.mean() for name, column in compared.columns.items()}
         names = sorted(means, key=lambda name: -means[name])
+        # The first table is shown until a reader chooses another baseline.
         if compared.baseline in names:
             names.remove(compared.baseline)
             names.insert(0, compared.baseline)
-        # Each table has a row per model.
+        # Each table has a row per model: the more models, the fewer tables.
         most_tables = max(1, _MOST_ROWS // len(names))
         tables = {}
         for name in names[:most_tables]:
             table = self.differences_table(task=task, baseline=name)
+            # All tables share one caption, so it does not name the baseline.
             caption = table.caption.replace(in_words(name), "the baseline")
             tables[name] = replace(table, caption=caption)
         return TableChoice(tables, "Baseline")
@@ -574,6 +585,7 @@ class Comparison(Answer):
         if not columns:
             return f"No two models have per-query scores on the same task.{not_paired}"
         family = self._over_all_pairs
+        # Of one task, or of all, the numbers of pairs are stated.
         if len(tasks) < 2:
             family = self.family(*tasks)
         draws = max(compared.draws for compared in columns)
@@ -621,6 +633,7 @@ class Comparison(Answer):
     def _power_row(self, compared: TaskComparison) -> dict[str, object]:
         """Count the verdicts on a task, and say what its queries detect."""
         differences = compared.with_baseline
+        # None, for what cannot be computed, counts as 0, and 0 is not shown.
         number_of = Counter(self.find_verdict(difference) for difference in differences)
         detectable = max(self.detectable(difference) or 0.0 for difference in differences)
         needed = max(self.queries_needed(difference) or 0 for difference in differences)
@@ -919,7 +932,7 @@ def _check_metrics(results: Sequence[Result], metrics: Iterable[str]) -> None:
         else:
             recorded.update(result.per_query)
     for metric in metrics:
-        if metric and metric not in recorded:
+        if metric and metric not in recorded:  # empty for the main metric of each task
             available = ", ".join(sorted(recorded)) or "no results"
             raise ValueError(f"no result has {metric!r} per query; available: {available}")
 
@@ -933,8 +946,10 @@ def _named_baseline(baseline: str, labels: Mapping[str, str], everything: Sequen
     names = labels.values()
     if not baseline:
         baseline = book_settings().baseline
+        # A baseline that nobody asked for here may be missing.
         if baseline not in labels and baseline not in names:
             return ""
+    # It is given by the name of a system, or by the label of a model.
     if baseline in names:
         return baseline
     if baseline in labels:
@@ -958,6 +973,7 @@ def _baseline_order(
         return [named, *(name for name in reference_models if name != named)]
     if reference_models:
         return reference_models
+    # Without a reference model, the model with most tasks, then by name.
     number_of_tasks = Counter(system_name(result, names) for result in with_scores)
     return sorted(number_of_tasks, key=lambda name: (-number_of_tasks[name], name))
 
@@ -986,6 +1002,7 @@ class _TaskRecords:
         metric = metric or records[0].task.main_metric
         revision = self._revision(records)
         columns, left_out = alignment.score_columns(task, records, self.names, metric, revision)
+        # The first choice among those with scores on this task.
         baseline = next((name for name in self.baselines if name in columns), "")
         if columns:
             left_out += self._baseline_notes(task, baseline)
@@ -1035,6 +1052,7 @@ def _with_scores_per_pair(result: Result) -> Result:
     rows = _rows_with_grades(scores)
     cosines = scores.array("cosine")[rows]
     grades = scores.array("gold")[rows]
+    # The correlation with a constant is undefined.
     is_too_short = len(rows) < _FEWEST_PAIRS
     if is_too_short or _is_constant(cosines) or _is_constant(grades):
         return replace(result, per_query={})

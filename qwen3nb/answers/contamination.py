@@ -84,7 +84,7 @@ class ContaminationAnswer(Answer):
             for texts in self.texts
         ]
         sentences = [self.training.summary()]
-        # One of so many is looked up, where a task has too many documents.
+        # 4 if one of four sequences of words is looked up, as there are too many.
         sampled = max((texts.sampled for texts in self.texts), default=1)
         if sampled > 1:
             sentences.append(f"One of {sampled} sequences of documents was looked up.")
@@ -142,6 +142,7 @@ class ContaminationAnswer(Answer):
         }
         scores = []
         for score in self.scores:
+            # The fields of a score are in the order of the columns.
             values = vars(score).values()
             scores.append(dict(zip(_SCORE_COLUMNS, values, strict=True)))
         texts = [asdict(texts_of_task) for texts_of_task in self.texts]
@@ -184,6 +185,7 @@ def _clean_scores(found: Contamination, records: Sequence[Result]) -> list[Clean
     from qwen3nb.evaluation.contamination import without
 
     task = found.task
+    # A clustering is scored in random draws, which have no queries to leave out.
     on_task = [
         record for record in records if record.task.key == task and record.task.unit != "draws"
     ]

@@ -73,6 +73,7 @@ class Data(Answer):
 
     def pydocs_table(self) -> Table:
         """Sizes and identity of PyDocs and its sample."""
+        # All sets are built from the same libraries.
         versions = next(iter(self.pydocs.values())).versions
         libraries = ", ".join(f"{name} {version}" for name, version in versions.items())
         rows = []

@@ -92,7 +92,7 @@ class Decision:
         if self.outcome == NO_VERDICT:
             return f"{self.outcome}, so {self.current} stays in use"
         if self.use == self.current:
-            return self.outcome
+            return self.outcome  # why it stays
         sentence = evidence(self.best)
         if self.also_better:
             names = ", ".join(self.also_better)
@@ -103,6 +103,7 @@ class Decision:
         """Say which candidates cannot be told apart, and why this one of them is taken."""
         if not self.rivals:
             return []
+        # A rival is the second of its difference: model taken - rival.
         rivals = "; ".join(f"{rival.second} ({short_evidence(rival)})" for rival in self.rivals)
         costs = "; ".join(f"{model}: {cost.text}" for model, cost in self.costs)
         reason = "They cost about the same, and it has the largest mean"
@@ -146,6 +147,7 @@ def model_costs(records: Mapping[str, Result]) -> dict[str, Cost]:
     costs = {}
     for model, record in records.items():
         seconds = None
+        # Times of different machines cannot be compared.
         if len(machines) == 1:
             seconds = record.search.seconds_per_query
         costs[model] = Cost(seconds, _vector_size(record))
@@ -201,6 +203,7 @@ def decide(
         doubts: by candidate, why there is no verdict on it.
         remarks: sentences on what limits the verdict.
     """
+    # Of each difference, the first is the candidate, the second the model in use.
     doubt_of = doubts or {}
     largest_first = sorted(differences, key=lambda difference: -difference.difference)
     without_doubt = [gain for gain in largest_first if gain.first not in doubt_of]
@@ -209,7 +212,7 @@ def decide(
         decision = _take_candidate(winners, task=task, comparison=comparison, costs=costs)
     elif without_doubt:
         decision = _keep_current(without_doubt[0], _why_kept(without_doubt, comparison))
-    else:
+    else:  # each candidate is in doubt
         decision = _keep_current(largest_first[0], NO_VERDICT)
     return replace(decision, undecided=_undecided(doubt_of), remarks=tuple(remarks))
 
@@ -243,6 +246,7 @@ def _take_candidate(
     tied_with_leader = [leader]
     for winner in winners[1:]:
         difference = task.difference(leader, winner.first)
+        # Candidates without shared queries cannot be told apart, either.
         if difference is None or not difference.significant(comparison.procedure.alpha):
             tied_with_leader.append(winner.first)
     cheap = cheapest(tied_with_leader, costs)
@@ -256,6 +260,7 @@ def _take_candidate(
         rivals=tuple(rival for rival in rivals if rival is not None),
         also_better=tuple(name for name in gains if name not in tied_with_leader),
         costs=tuple((name, costs[name]) for name in tied_with_leader),
+        # Costs have decided if they left out some of those tied.
         by_cost=len(cheap) < len(tied_with_leader),
     )
 

@@ -73,17 +73,19 @@ def scores_if_relevant(result: Result, metric: str) -> dict[str, float]:
     counts more documents than it has.
     """
     judgements = result.data.judgements
-    name = metric.partition("@")[0]
+    name = metric.partition("@")[0]  # nDCG of nDCG@10
+    # Judged@10 says how much is judged, not how good it is.
     if judgements is None or name not in METRICS or name == "Judged":
         return {}
     measure = Measure(metric)
     if measure.depth > _JUDGED_DOCUMENTS:
         return {}
     scores = dict(result.per_query.get(metric, {}))
-    threshold = result.data.relevance_threshold or 1
+    threshold = result.data.relevance_threshold or 1  # lowest grade of a relevant document
     for query, grades in judgements.items():
         if query in scores and UNJUDGED in grades["first"]:
             raised_score = _score_if_relevant(measure, grades, threshold)
+            # More relevant documents raise the ideal, too, which can lower a score.
             scores[query] = max(scores[query], raised_score)
     return scores
 
@@ -92,6 +94,7 @@ def _score_if_relevant(measure: Measure, grades: Judgements, threshold: int) -> 
     """Return the score of a query if its documents without a judgement had the best grade."""
     ranking = grades["first"]
     ideal_ranking = grades["ideal"]
+    # Measures without grades only tell relevant (1) from not relevant (0).
     if not measure.graded:
         ranking = [relevance(grade, threshold) for grade in ranking]
         ideal_ranking = [1 for grade in ideal_ranking if grade >= threshold]
@@ -138,11 +141,12 @@ def _documents_to_judge(result: Result, metric: str) -> dict[str, str]:
     rankings = result.top or {}
     documents = {}
     for query, raised_score in scores_if_relevant(result, metric).items():
+        # To judge the documents of this query cannot raise its score.
         if raised_score == recorded_scores[query]:
             continue
         first_unjudged = judgements[query]["first"].index(UNJUDGED)
         ranking = rankings.get(query, ())
-        if first_unjudged < len(ranking):
+        if first_unjudged < len(ranking):  # a record may lack rankings
             documents[query] = ranking[first_unjudged]
         else:
             documents[query] = ""
@@ -171,6 +175,7 @@ def _rests_on(
     """
     task = comparison.on(difference.task, difference.metric)
     direction = _shown_direction(difference, comparison)
+    # Only better and worse can rest on a few queries.
     if task is None or direction == 0:
         return False
     columns = {}
@@ -178,6 +183,7 @@ def _rests_on(
         column = task.columns[model]
         remaining = tuple(query for query in column.queries if query not in queries)
         columns[model] = system_scores(remaining, column.on(remaining))
+    # No query is left for which both found something.
     if not shared_queries([column.queries for column in columns.values()]):
         return True
     without_them = replace(task, columns=columns).difference(difference.first, difference.second)
@@ -186,6 +192,7 @@ def _rests_on(
     procedure = comparison.procedure
     if not significant(without_them.p_value, without_them.interval, alpha=procedure.alpha):
         return True
+    # The difference must exceed the margin in the same direction as before.
     return direction * without_them.difference <= procedure.margin
 
 
@@ -204,7 +211,7 @@ def _turns_with(
     if task is None:
         return False
     column = task.columns[model]
-    scores = np.array(column.scores, dtype=float)
+    scores = np.array(column.scores, dtype=float)  # a copy, to be changed
     for row, query in enumerate(column.queries):
         if query in raised_scores:
             scores[row] = raised_scores[query]
@@ -214,10 +221,12 @@ def _turns_with(
         return False
     verdict = comparison.find_verdict(difference)
     raised_verdict = comparison.find_verdict(raised)
+    # A candidate that is no worse may turn out better or equivalent.
     if verdict is Verdict.NO_WORSE:
         return raised_verdict in (Verdict.NOT_SHOWN, Verdict.WORSE)
     if verdict is Verdict.EQUIVALENT:
         return raised_verdict is not Verdict.EQUIVALENT
+    # Better and worse must stay what they are.
     return _shown_direction(raised, comparison) != _shown_direction(difference, comparison)
 
 

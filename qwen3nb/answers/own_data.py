@@ -102,6 +102,7 @@ class OwnData(Answer):
         """The scores of each model, the model in use first; None without records."""
         if not self.records:
             return None
+        # Without duplicates, in the order of the records.
         metrics = dict.fromkeys(name for record in self.records for name in record.metrics)
         rows = []
         for record in self.records:
@@ -146,6 +147,7 @@ class OwnData(Answer):
             {
                 "query": query_text(self.records[0], document.query),
                 "document": document.name,
+                # Sorted by the number of models.
                 "found by": Cell(", ".join(document.models), value=len(document.models)),
                 "best place": document.place,
             }
@@ -194,10 +196,12 @@ def unjudged_documents(records: Iterable[Result]) -> list[UnjudgedDocument]:
     Those that most models rank come first, then those with the best place. Records without
     rankings or judgements have none.
     """
+    # By query and document, the place in the ranking of each model.
     places: dict[tuple[str, str], dict[str, int]] = {}
     for record in records:
         for query, judgements in (record.data.judgements or {}).items():
             ranking = (record.top or {}).get(query, [])
+            # Only the first ten documents have a grade.
             graded = zip(ranking, judgements["first"], strict=False)
             for place, (document, grade) in enumerate(graded, start=1):
                 if grade == UNJUDGED:
@@ -207,6 +211,7 @@ def unjudged_documents(records: Iterable[Result]) -> list[UnjudgedDocument]:
         UnjudgedDocument(query, document, tuple(by_model), min(by_model.values()))
         for (query, document), by_model in places.items()
     ]
+    # Those that most models rank come first, then those with the best place.
     return sorted(
         documents, key=lambda found: (-len(found.models), found.place, found.query, found.name)
     )
@@ -272,6 +277,7 @@ def own_data(
     except NothingFoundError as error:
         return OwnData(name, ordered, None, f"No verdict: {error}.")
     except ValueError:
+        # With other models, the error says what is wrong; alone, a model has no candidate.
         if others:
             raise
         advice = "Evaluate another model with `qwen3nb domain` to compare the two."
