@@ -93,7 +93,7 @@ def _jobs(demo: Path) -> list[Job]:
     encoders = sorted(folder for folder in (demo / "encoder").iterdir() if folder.is_dir())
     models = [*_BASELINES, *(paths.shown(encoder) for encoder in encoders)]
     jobs = [
-        # 16 combinations
+        # The longest one, of 16 combinations of options.
         Job("ablation", {"training": training, "append_eos": False, "normalization": False})
     ]
     jobs += [Job("eval", {"checkpoint": model}) for model in models]
@@ -126,7 +126,8 @@ def lesson_training() -> Path:
     """
     contrastive = paths.runs() / "demo" / "contrastive"
     for training in (str(contrastive), "demo"):
-        with suppress(SpecError):  # the demo has not been run here
+        # A SpecError: the demo has not been run here.
+        with suppress(SpecError):
             return find_training(training)
     folder = paths.cache() / "lesson" / "train"
     if not folder.is_dir():
@@ -179,6 +180,7 @@ def _train_encoders(demo: Path) -> None:
     from qwen3nb.demo.train_ul2 import UL2, train_seq2seq
 
     key = _key(UL2)
+    # Skipped if it was done with the same settings, data and code: the same key.
     _once(demo / "train", key, lambda folder: train_seq2seq(folder, UL2))
     pairs = load_training_pairs()
 
@@ -198,7 +200,8 @@ def make_language_models(demo: Path) -> None:
     from qwen3nb.demo.train_ul2 import DECODER, train_decoder
     from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
 
-    load_training_pairs()  # needed by the other process after a few minutes
+    # Collects the pairs into the cache, where the other process needs them in a few minutes.
+    load_training_pairs()
     base = demo / "lora" / "base"
     adapters = demo / "lora" / "outputs"
 
@@ -206,6 +209,7 @@ def make_language_models(demo: Path) -> None:
         train_adapters(base, folder, settings=LORA, say=_note)
 
     base_key = _key(BASE)
+    # Skipped if it was done with the same settings, data and code: the same key.
     _once(base, base_key, lambda folder: train_base(folder, BASE))
     _once(adapters, sha256_json([base_key, _key(LORA)]), train_adapters_of_base)
     task = "PyDocsSampleRetrieval"
@@ -254,7 +258,7 @@ def _extract(demo: Path) -> None:
     checkpoints = [demo / "train" / "init", list_checkpoints(demo / "train")[-1]]
     sources = {checkpoint.name: checkpoint for checkpoint in checkpoints}
     contrastive = demo / "contrastive"
-    every_second = list_checkpoints(contrastive)[1::2]
+    every_second = list_checkpoints(contrastive)[1::2]  # the last one included
     for checkpoint in (*every_second, contrastive / "average"):
         sources[f"contrastive-{checkpoint.name}"] = checkpoint
     for name, checkpoint in sources.items():

@@ -33,7 +33,7 @@ def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
         StudyError: the folder is not empty, or this installation has no notebooks.
     """
     folder = folder.expanduser().resolve()
-    if not may_replace(folder, mark=""):
+    if not may_replace(folder, mark=""):  # no file marks a folder as one to overwrite
         raise StudyError(
             f"{folder} exists and is not empty: give the name of a new folder; "
             "`qwen3nb new --update` renews a study"
@@ -62,6 +62,7 @@ def study_files(*, title: str, author: str) -> dict[str, bytes]:
         if name == "gitignore":  # without the dot, git and wheels keep it
             name = ".gitignore"
         files[name] = text.encode()
+    # The examples of the guide are those of a new study.
     examples = template / "notebooks" / "guide" / "tools"
     for example, name in _EXAMPLES.items():
         files[name] = (examples / example).read_bytes()
@@ -79,10 +80,11 @@ def template_files() -> dict[str, Path]:
     template = template_folder()
     files = {}
     for file in sorted(_files_below(template / "notebooks")):
-        if file.name != "ruff.toml":
+        if file.name != "ruff.toml":  # settings of the linter for our notebooks
             files[file.relative_to(template).as_posix()] = file
     for file in sorted(_files_below(template / "book")):
         path = file.relative_to(template)
+        # Below book/runs/, or a notebook that was run.
         is_made_by_runs = path.parts[1] == "runs" or file.suffix == ".ipynb"
         if not is_made_by_runs:
             files[path.as_posix()] = file
@@ -107,7 +109,7 @@ def template_folder() -> Path:
         StudyError: this installation has none.
     """
     in_wheel = Path(__file__).with_name("template")
-    repository = Path(__file__).resolve().parents[2]
+    repository = Path(__file__).resolve().parents[2]  # above qwen3nb/study/__init__.py
     for folder in (in_wheel, repository):
         if (folder / "notebooks" / "eval.ipynb").is_file():
             return folder
@@ -129,6 +131,7 @@ def is_outdated(notebook: Path) -> bool:
     released = source.read_bytes()
     if released == notebook.read_bytes():
         return False
+    # The owner may have changed it: what was copied is compared, not what is there.
     digests_copied = read_copies(study / MANIFEST).digests.get(path)
     digests_released = copies_of({path: released}).digests[path]
     return digests_copied != digests_released

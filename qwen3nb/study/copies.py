@@ -204,6 +204,7 @@ def parameter_nodes(source: str) -> dict[str, ast.AnnAssign]:
         return {}
     nodes = {}
     for node in statements:
+        # Such as: tier: str = "smoke".
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             nodes[node.target.id] = node
     return nodes

@@ -93,6 +93,7 @@ def merge_notebook(
         new_names: what to write instead of names of earlier versions, without ``q.``.
     """
     merging = _Merging(
+        # Digests of parts: cells, their ids, and parameters.
         before=before.digests.get(path, frozenset()),
         copied=manifest.digests.get(path, frozenset()),
         released=frozenset(digest(part) for part in notebook_parts(released)),
@@ -122,13 +123,13 @@ def _merge_cells(merging: _Merging, owners: Notebook) -> None:
         position = merging.position(name)
         if position is not None:
             next_position = position + 1
-        if merging.is_ours(cell_part(cell)):
+        if merging.is_ours(cell_part(cell)):  # a copy: the cell of this release replaces it
             continue
-        if position is not None:
+        if position is not None:  # changed by the owner
             _merge_cell(merging, position, cell)
-        elif merging.is_ours(id_part(name)):
+        elif merging.is_ours(id_part(name)):  # changed, but this release has no such cell
             merging.conflicts.append(f"cell {name}, which is gone")
-        else:
+        else:  # added by the owner
             merging.cells.insert(next_position, cell)
             merging.owners_cells.append(cell)
             next_position += 1
@@ -149,7 +150,7 @@ def _merge_cell(merging: _Merging, position: int, owners_cell: Cell) -> None:
     """Put what the owner has changed in a cell of ours into the merged notebook."""
     our_cell = merging.cells[position]
     name = cell_id(owners_cell)
-    if cell_part(owners_cell) == cell_part(our_cell):
+    if cell_part(owners_cell) == cell_part(our_cell):  # type, tags and source
         return
     if _have_parameters(our_cell, owners_cell):
         merging.cells[position] = _merge_parameters(merging, our_cell, owners_cell)
@@ -157,7 +158,7 @@ def _merge_cell(merging: _Merging, position: int, owners_cell: Cell) -> None:
         merging.cells[position] = owners_cell
         merging.owners_cells.append(owners_cell)
         merging.changes.append(f"cell {name}")
-    else:
+    else:  # this release has changed it, too
         merging.conflicts.append(f"cell {name}")
 
 
@@ -176,14 +177,14 @@ def _merge_parameters(merging: _Merging, our_cell: Cell, owners_cell: Cell) -> C
     statements_added = []
     for name, value in parameter_values(owners_source).items():
         is_earlier_default = merging.was_copied(value_part(name, value))
-        if is_earlier_default or our_values.get(name) == value:
+        if is_earlier_default or our_values.get(name) == value:  # not set by the owner
             continue
         if name in our_values:
             source = _with_value(source, name, value)
             merging.changes.append(name)
-        elif merging.is_ours(name_part(name)):
+        elif merging.is_ours(name_part(name)):  # set, but this release has no such parameter
             merging.conflicts.append(f"parameter {name}, which is gone")
-        else:
+        else:  # a parameter of the owner's own
             statements_added.append(_statement(owners_source, name))
             merging.changes.append(name)
     merged = our_cell.copy()
@@ -251,6 +252,7 @@ def _names(source: str, context: type[ast.expr_context]) -> set[str]:
         return set()
     names = set()
     for node in ast.walk(tree):
+        # The context of a name is Load where it is read, and Store where it is set.
         if isinstance(node, ast.Name) and isinstance(node.ctx, context):
             names.add(node.id)
     return names

@@ -83,9 +83,9 @@ class StudyUpdate:
         folder = self.study / "updates" / now.strftime("%Y-%m-%d-%H%M%S")
         for update in self.files:
             file = self.study / update.path
-            if update.action in _CHANGES:
+            if update.action in _CHANGES:  # what the study has
                 write_bytes(folder / "before" / update.path, file.read_bytes())
-            elif update.action is not Action.ADD and update.content:
+            elif update.action is not Action.ADD and update.content:  # what it does not get
                 write_bytes(folder / "new" / update.path, update.content)
         for update in self.files:
             file = self.study / update.path
@@ -110,6 +110,7 @@ def plan_update(study: Path, *, new_names: Mapping[str, str] | None = None) -> S
     if not is_study(study):
         raise StudyError(f"{study} is no study: it lacks _config.yml, book/_toc.yml or notebooks/")
     sources = template_files()
+    # In a clone, the files to copy are those of the study itself.
     if sources[_CONTENTS] == study / _CONTENTS:
         raise StudyError(f"{study} is a clone of the repository: `git pull` updates it")
     released = {path: source.read_bytes() for path, source in sources.items()}
@@ -156,6 +157,7 @@ class _Comparison:
             if update is None:
                 continue
             yield update
+            # A table of contents that is kept may list files that this release has dropped.
             if path == _CONTENTS and update.action is Action.KEEP:
                 contents_are_kept = True
         for path in sorted(self.copies.digests):
@@ -209,10 +211,11 @@ class _Comparison:
         if merge.conflicts:
             reason = f"you and this release have changed {', '.join(merge.conflicts)}"
             return FileUpdate(path, Action.KEEP, content, reason)
-        if not merge.changes:
+        if not merge.changes:  # of the owner
             return FileUpdate(path, Action.REPLACE, content)
         merged = notebook_bytes(merge.notebook)
-        if parse_notebook(present) == merge.notebook:  # an update was stopped behind it
+        # An update that was stopped has already written this file.
+        if parse_notebook(present) == merge.notebook:
             return None
         reason = f"with your {', '.join(merge.changes)}"
         return FileUpdate(path, Action.MERGE, merged, reason, merge.advice)
@@ -223,6 +226,7 @@ class _Comparison:
             return FileUpdate(path, Action.KEEP, reason=f"your {_CONTENTS} may list it")
         present = (self.study / path).read_bytes()
         try:
+            # The cells of a notebook without their outputs; of another file, its content.
             parts = list(copy_parts(path, present))
         except NotANotebookError as error:
             return FileUpdate(path, Action.KEEP, reason=f"it is no notebook: {error}")
