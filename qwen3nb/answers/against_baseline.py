@@ -102,8 +102,11 @@ def against_baseline(
     if compared.means:
         means = compared.means[0].records(compared.records)  # the first represents the tier
     scored = [*_means_of_model(records, means, tier), *records]
-    candidates = _records_of_other_models(scored, [*everything, *means])
-    choice = _Choice(candidates, compared, baseline or book_settings().baseline)
+    choice = _BaselineChoice(
+        candidates=_records_of_other_models(scored, [*everything, *means]),
+        compared=compared,
+        named=baseline or book_settings().baseline,
+    )
     return [_against(record, choice) for record in scored]
 
 
@@ -190,7 +193,7 @@ def strongest(ordered: Sequence[Result], named: str) -> Result | None:
     return max(references, key=lambda record: record.main.value or 0.0)
 
 
-class _Choice:
+class _BaselineChoice:
     """The choice of a baseline on each task."""
 
     def __init__(self, candidates: Sequence[Result], compared: Comparison, named: str) -> None:
@@ -223,7 +226,7 @@ class _Choice:
         return tuple(missing)
 
 
-def _against(result: Result, choice: _Choice) -> AgainstBaseline:
+def _against(result: Result, choice: _BaselineChoice) -> AgainstBaseline:
     """Return the score of a record, with its difference from the baseline of the task."""
     task = result.task
     # The correlation of a task is paired by the cosines of its pairs of texts.

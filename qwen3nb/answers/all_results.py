@@ -198,11 +198,11 @@ def all_results(
     for record in newest:
         newest_by_model[names[record.model.identity]].append(record)
     scores, summaries = {}, {}
-    for name, of_model in newest_by_model.items():
-        tasks = [record.task.key for record in of_model]
-        summary = summarise(of_model, requested=requested or tasks)
+    for name, records_of_model in newest_by_model.items():
+        tasks = [record.task.key for record in records_of_model]
+        summary = summarise(records_of_model, requested=requested or tasks)
         summaries[name] = replace(summary, label=name).as_dict()
-        scores[name] = {record.task.key: scores_of(record) for record in of_model}
+        scores[name] = {record.task.key: scores_of(record) for record in records_of_model}
     # What people typed may contain a token.
     typed = {"config": dict(config), "failures": dict(failures)}
     public, _ = known_secrets().clean(typed)

@@ -119,17 +119,18 @@ class ApproximateSearch(Answer):
         best = frontier([_recall_and_speed(point) for point in suite.points])
         rows = []
         # Queries were timed one by one (singles), and all in one batch.
-        fewest_calls = suite.points[0].speeds[0].singles
+        numbers_of_singles = []
         for point in suite.points:
             rows.append(self._row(point, is_best=_recall_and_speed(point) in best))
-            fewest_calls = min(fewest_calls, *(speed.singles for speed in point.speeds))
+            numbers_of_singles += [speed.singles for speed in point.speeds]
+        fewest_timed = min(numbers_of_singles)
         threads = plural(suite.points[0].speeds[0].threads, "thread")
         return Table.of(
             rows,
             note=f"{suite.label} on {suite.task}: {suite.documents:,} documents, "
             f"{suite.queries:,} queries, {suite.dimension} dimensions, {suite.similarity}. Recall "
             "counts documents at least as near as the k-th true neighbour. Timed after a warm-up, "
-            f"with at least {fewest_calls} single queries each; queries/s with all queries in one "
+            f"with at least {fewest_timed} single queries each; queries/s with all queries in one "
             "batch. MiB: size of the serialised index. Intervals: 95 %, "
             f"{interval_words(['widened'])}, over queries. Bold: no other index is both "
             f"faster ({threads}, batch) and better.",
@@ -204,10 +205,10 @@ class ApproximateSearch(Answer):
         figure.legend(handles, labels, loc="outside lower center", ncols=columns)
         return figure
 
-    def _draw_panel(self, axis: Axes, threads: int) -> None:
+    def _draw_panel(self, axis: Axes, thread_index: int) -> None:
         """Draw recall and speed with the number of threads at this index."""
         points = self.suite.points
-        best = frontier([_recall_and_speed(point, threads) for point in points])
+        best = frontier([_recall_and_speed(point, thread_index) for point in points])
         axis.plot(
             [recall for recall, _ in best],
             [speed for _, speed in best],
@@ -223,11 +224,11 @@ class ApproximateSearch(Answer):
         styles = zip(cycle(COLORS), cycle(_MARKERS), strict=False)
         for family, (color, marker) in zip(families, styles, strict=False):
             of_family = [point for point in points if point.family == family]
-            _draw_family(axis, of_family, threads, color=color, marker=marker)
+            _draw_family(axis, of_family, thread_index, color=color, marker=marker)
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter(_speed_label)
         axis.set_xlabel(f"recall@{self.suite.k}")
-        axis.set_title(plural(points[0].speeds[threads].threads, "thread"))
+        axis.set_title(plural(points[0].speeds[thread_index].threads, "thread"))
         grid(axis, which="both")
 
     def compression(self) -> Table:
@@ -318,13 +319,13 @@ def _recall(point: AnnPoint) -> float:
     return fmean(point.recall.values())
 
 
-def _queries_per_second(point: AnnPoint, threads: int = 0) -> float:
+def _queries_per_second(point: AnnPoint, thread_index: int = 0) -> float:
     """Return the throughput with the number of threads at this index."""
-    return point.speeds[threads].qps
+    return point.speeds[thread_index].qps
 
 
-def _recall_and_speed(point: AnnPoint, threads: int = 0) -> tuple[float, float]:
-    return _recall(point), _queries_per_second(point, threads)
+def _recall_and_speed(point: AnnPoint, thread_index: int = 0) -> tuple[float, float]:
+    return _recall(point), _queries_per_second(point, thread_index)
 
 
 def _details(point: AnnPoint) -> str:
@@ -348,11 +349,11 @@ def _speed_label(value: float, _: float) -> str:
 
 
 def _draw_family(
-    axis: Axes, points: Sequence[AnnPoint], threads: int, *, color: str, marker: str
+    axis: Axes, points: Sequence[AnnPoint], thread_index: int, *, color: str, marker: str
 ) -> None:
     """Draw the settings of one kind of index, with the intervals of their recall."""
     recalls = [_recall(point) for point in points]
-    speeds = [_queries_per_second(point, threads) for point in points]
+    speeds = [_queries_per_second(point, thread_index) for point in points]
     name = points[0].family
     if points[0].parameter:
         name = f"{name} ({points[0].parameter})"

@@ -54,6 +54,13 @@ _FAMILY_HEADS = {
     ("false discoveries", "partial"): "false",
 }
 _CORRECTIONS = ("MaxT", "Holm", "Wilcoxon, BH")
+_FAMILIES_NOTE = (
+    "None differ, 16 differ: the share of families with a false difference, nominally "
+    "at most 0.05; more than chance explains is in bold. Where 16 differ, four systems are "
+    "better than the others by three standard errors, on every query by as much, which "
+    "breaks ties and favours ranks. Power: the share of the 16 found. False: the mean "
+    "share of those found that is false. BH: Benjamini and Hochberg."
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,11 +88,11 @@ class Calibration(Answer):
     def wilcoxon(self) -> Conclusion:
         """How Wilcoxon's test, with Benjamini and Hochberg's correction, did in simulations."""
         rates = _ErrorRates(self.shares)
-        few = rates.beside_permutation_test("false positives", "large wins", "20")
-        many = rates.beside_permutation_test("false positives", "large wins", "200")
+        few = rates.beside_permutation_test("false positives", process="large wins", n="20")
+        many = rates.beside_permutation_test("false positives", process="large wins", n="200")
         powers = []
         for process in ("normal", "accuracy", "noisy wins", "PyDocs"):
-            power = rates.beside_permutation_test("power", process, "200")
+            power = rates.beside_permutation_test("power", process=process, n="200")
             powers.append(f"{power} ({process})")
         sentences = [
             "Where differences are symmetric, Wilcoxon's p-value is below 0.05 in at most "
@@ -119,13 +126,14 @@ class Calibration(Answer):
         if is_over_seeds:
             name = f"{name}-over-seeds"
             heads = [f"{size}\nseeds x queries" for size in sizes]
-        cells: dict[tuple[str, str], dict[str, Cell]] = {}
+        # A row per method and process, a column per size.
+        cells_by_row: dict[tuple[str, str], dict[str, Cell]] = {}
         for share in shares:
-            cells_of_method = cells.setdefault((share.method, share.process), {})
+            cell_by_size = cells_by_row.setdefault((share.method, share.process), {})
             text = f"{share.share:.3f}"
-            cells_of_method[share.n] = Cell(text, share.verdict, strong=share.is_anti_conservative)
+            cell_by_size[share.n] = Cell(text, share.verdict, strong=share.is_anti_conservative)
         rows = []
-        for method_and_process, cell_by_size in cells.items():
+        for method_and_process, cell_by_size in cells_by_row.items():
             rows.append([method_and_process, *(cell_by_size.get(size) for size in sizes)])
         return Table.of(
             rows,
@@ -145,26 +153,23 @@ class Calibration(Answer):
         heads = []
         for name in _FAMILY_HEADS.values():
             heads += [f"{name}\n{method}" for method in _CORRECTIONS]
-        cells: dict[tuple[str, str], dict[str, Cell]] = {}
+        # A row per process and number of queries, a column per head.
+        cells_by_row: dict[tuple[str, str], dict[str, Cell]] = {}
         for share in self.shares:
             # Such as "PyDocs, complete": the null hypothesis of a family is behind the comma.
             process, _, null_hypothesis = share.process.partition(", ")
             name = _FAMILY_HEADS.get((share.kind, null_hypothesis), "")
             if name:
-                cells_of_systems = cells.setdefault((process, f"n = {share.n}"), {})
+                cell_by_head = cells_by_row.setdefault((process, f"n = {share.n}"), {})
                 cell = Cell(f"{share.share:.3f}", strong=share.is_anti_conservative)
-                cells_of_systems[f"{name}\n{share.method}"] = cell
+                cell_by_head[f"{name}\n{share.method}"] = cell
         rows = []
-        for systems, cell_by_head in cells.items():
+        for systems, cell_by_head in cells_by_row.items():
             rows.append([systems, *(cell_by_head.get(head) for head in heads)])
         return Table.of(
             rows,
             ("systems", *heads),
-            note="None differ, 16 differ: the share of families with a false difference, nominally "
-            "at most 0.05; more than chance explains is in bold. Where 16 differ, four systems are "
-            "better than the others by three standard errors, on every query by as much, which "
-            "breaks ties and favours ranks. Power: the share of the 16 found. False: the mean "
-            "share of those found that is false. BH: Benjamini and Hochberg.",
+            note=_FAMILIES_NOTE,
             empty="Not simulated.",
             name="families",
             caption="Simulated: errors and power of tests of all 28 pairs of eight systems, by "
@@ -211,16 +216,17 @@ def _sentence(claim: str, shares: list[Share]) -> str:
 
 def _note(kind: str, shares: list[Share]) -> str:
     """Explain the shares by the first one for which a share is expected."""
-    share = next((share for share in shares if share.expected), None)
-    if share is None:
+    # Without an exact method, such as for power at a given difference, no share is expected.
+    example = next((share for share in shares if share.expected), None)
+    if example is None:
         return ""
     effect = ""
     if kind == "power":
         effect = "of the minimum detectable effect, "
     return (
-        f"The {MEANINGS[kind]}: {effect}nominally {share.expected:g}; a share between "
-        f"{share.low:.3f} and {share.high:.3f} is consistent with that "
-        f"({share.simulations:,} simulations, 99 %). Conservative: fewer errors than nominal; "
+        f"The {MEANINGS[kind]}: {effect}nominally {example.expected:g}; a share between "
+        f"{example.low:.3f} and {example.high:.3f} is consistent with that "
+        f"({example.simulations:,} simulations, 99 %). Conservative: fewer errors than nominal; "
         "anti-conservative (in bold): more."
     )
 
@@ -239,11 +245,11 @@ class _ErrorRates:
         shares = []
         for share in self.shares:
             if process:
-                is_process = process in share.process  # "complete" in "PyDocs, complete"
+                has_process = process in share.process  # "complete" in "PyDocs, complete"
             else:
-                is_process = share.process not in _SKEWED
-            is_size = n in ("", share.n)
-            if (share.kind, share.method) == (kind, method) and is_process and is_size:
+                has_process = share.process not in _SKEWED
+            has_size = n in ("", share.n)
+            if (share.kind, share.method) == (kind, method) and has_process and has_size:
                 shares.append(share.share)
         return f"{100 * max(shares):.1f} %"
 

@@ -86,8 +86,9 @@ def recommend(
     if is_large and not is_significant:
         text += f": larger than {procedure.margin:g}, but not significant"
     if doubt:
-        return Recommendation(candidate, NO_VERDICT, False, f"{NO_VERDICT}, as {doubt}; {text}")
-    return Recommendation(candidate, verdict, is_significant and is_large, text)
+        reason = f"{NO_VERDICT}, as {doubt}; {text}"
+        return Recommendation(candidate, NO_VERDICT, matters=False, text=reason)
+    return Recommendation(candidate, verdict, matters=is_significant and is_large, text=text)
 
 
 def rule(comparison: Comparison, deciding: TaskComparison) -> str:
@@ -114,7 +115,14 @@ def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:
     # The scores (2, n) become a pair of numbers per query.
     for query, (score, current) in zip(matrix.queries, matrix.scores.T.tolist(), strict=True):
         if score != current:
-            changes.append(QueryChange(candidate, query, current, score, score - current))
+            change = QueryChange(
+                model=candidate,
+                query=query,
+                current=current,
+                score=score,
+                difference=score - current,
+            )
+            changes.append(change)
     changes.sort(key=lambda change: (-abs(change.difference), change.query))
     return changes[:most]
 
@@ -160,7 +168,9 @@ def select_candidates(
     query. Arguments and errors are those of `compare_candidates`.
     """
     on_task = _on_task(latest(results), task)
-    selection = _Selection(current, task, models, tested, system_names(on_task))
+    selection = _Selection(
+        current=current, task=task, models=models, metrics=tested, names=system_names(on_task)
+    )
     in_use = _model_in_use(on_task, selection)
     key = in_use.task.key
     deciding_metric = tested[0] if tested else in_use.task.main_metric
@@ -339,8 +349,8 @@ def breakdown(
         replace(row, p_value=p_value)
         for row, p_value in zip(categories_compared, adjusted, strict=True)
     ]
-    every_row = matrix.at(range(len(matrix.queries)))
-    overall = _category_row("all", every_row, draws=draws, seed=seed)
+    all_queries = matrix.at(range(len(matrix.queries)))
+    overall = _category_row("all", all_queries, draws=draws, seed=seed)
     first, second = matrix.systems
     return Breakdown(first, second, overall, tuple(corrected), matrix.notes)
 
@@ -393,11 +403,12 @@ def trend(
             runs_by_label.setdefault(result.model.label, []).append(result)
     points = []
     for runs in runs_by_label.values():
-        if len(runs) > 1:
-            points.append(_point(runs[0], metric))
-            for previous, run in pairwise(runs):
-                change = _change(previous, run, metric, draws=n_resamples, seed=seed)
-                points.append(_with_change(_point(run, metric), change))
+        if len(runs) < 2:  # a single run is no trend
+            continue
+        points.append(_point(runs[0], metric))
+        for previous, run in pairwise(runs):
+            change = _change(previous, run, metric, draws=n_resamples, seed=seed)
+            points.append(_with_change(_point(run, metric), change))
     return tuple(_with_corrected_p_values(points))
 
 

@@ -741,7 +741,13 @@ def compare_candidates(
         n_resamples=n_resamples,
         seed=seed,
     )
-    return Candidates(comparison, tuple(tested), runs, most, tuple(left_out))
+    return Candidates(
+        comparison=comparison,
+        tested=tuple(tested),
+        runs=runs,
+        most=most,
+        left_out=tuple(left_out),
+    )
 
 
 def _tested_by_default(main_metric: str, records: Sequence[Result]) -> list[str]:

@@ -509,28 +509,32 @@ class Comparison(Answer):
             tasks = [task] if task else []
         else:
             tasks = list(task)
-        differences = self.differences_on(*tasks) if tasks else self.differences
-        compared = self.on(tasks[0]) if tasks else None
-        if baseline and compared is not None:
+        if tasks:
+            differences = self.differences_on(*tasks)
+            compared = self.on(tasks[0])
+        else:
+            differences = self.differences
+            compared = None
+        if baseline and compared is not None:  # another baseline, on one task
             differences = compared.against(baseline)
         # Such as: bm25, or bm25 (on 2 tasks: wordllama).
-        to_baseline = baseline_text(differences)
+        baseline_words = baseline_text(differences)
         note = self._reading_note(tasks)
         name = "paired-differences"
         if len(tasks) == 1:
             name = f"differences-{tasks[0]}"
         return Table.of(
-            self._difference_rows(differences, to_baseline),
+            self._difference_rows(differences, baseline_words),
             note=f"{note} Below a corrected p-value: the raw one.",
             empty=note,
             name=name,
-            caption=f"Paired differences from {to_baseline}, with 95 % intervals and corrected "
+            caption=f"Paired differences from {baseline_words}, with 95 % intervals and corrected "
             "p-values.",
             data=self.data_used(*tasks),
         )
 
     def _difference_rows(
-        self, differences: Sequence[PairedDifference], to_baseline: str
+        self, differences: Sequence[PairedDifference], baseline_words: str
     ) -> list[dict[str, object]]:
         has_like_these = any(difference.like_these for difference in differences)
         rows = []
@@ -540,7 +544,7 @@ class Comparison(Answer):
             unpaired = f"{difference.unpaired} unpaired" if difference.unpaired else ""
             row: dict[str, object] = {
                 "model\ntask": (difference.first, measured),
-                f"Δ to {to_baseline}\n95 % interval": delta,
+                f"Δ to {baseline_words}\n95 % interval": delta,
             }
             if has_like_these:
                 row["on tasks like these\n95 % interval"] = interval_text(difference.like_these)
@@ -872,7 +876,9 @@ def compare(
     by_mean, by_correlation = [], []
     for task in _tasks_of(compared):
         of_task = [record for record in compared if record.task.key == task]
-        comparing = _TaskRecords(of_task, names, procedure, baselines, named)
+        comparing = _TaskRecords(
+            of_task, names, procedure, baselines=baselines, named_baseline=named
+        )
         comparisons = [comparing.compare_by(name) for name in metrics]
         if any(_is_correlation(record) for record in of_task):
             by_correlation += comparisons
@@ -1053,8 +1059,8 @@ def _with_scores_per_pair(result: Result) -> Result:
     cosines = scores.array("cosine")[rows]
     grades = scores.array("gold")[rows]
     # The correlation with a constant is undefined.
-    is_too_short = len(rows) < _FEWEST_PAIRS
-    if is_too_short or _is_constant(cosines) or _is_constant(grades):
+    are_too_few = len(rows) < _FEWEST_PAIRS
+    if are_too_few or _is_constant(cosines) or _is_constant(grades):
         return replace(result, per_query={})
     metric = result.task.main_metric
     kind = "pearson" if metric.lower() == "pearson" else "spearman"

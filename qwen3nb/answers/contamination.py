@@ -176,7 +176,7 @@ def contamination(
     for task in choose_tasks(tier=tier, tasks=tasks):
         texts += task_texts(task)
     matches = look_up(training_data, texts)
-    answer = ContaminationAnswer(tuple(matches), (), training_data)
+    answer = ContaminationAnswer(texts=tuple(matches), scores=(), training=training_data)
     return answer.scored(results)
 
 

@@ -241,7 +241,7 @@ def _take_candidate(
 
     ``winners`` are the differences of the better candidates from the model in use, best first.
     """
-    gains = {winner.first: winner for winner in winners}
+    gain_by_candidate = {winner.first: winner for winner in winners}
     leader = winners[0].first
     tied_with_leader = [leader]
     for winner in winners[1:]:
@@ -254,11 +254,11 @@ def _take_candidate(
     rivals = [task.difference(choice, name) for name in tied_with_leader if name != choice]
     return Decision(
         use=choice,
-        current=gains[choice].second,
-        best=gains[choice],
+        current=gain_by_candidate[choice].second,
+        best=gain_by_candidate[choice],
         outcome="",
         rivals=tuple(rival for rival in rivals if rival is not None),
-        also_better=tuple(name for name in gains if name not in tied_with_leader),
+        also_better=tuple(name for name in gain_by_candidate if name not in tied_with_leader),
         costs=tuple((name, costs[name]) for name in tied_with_leader),
         # Costs have decided if they left out some of those tied.
         by_cost=len(cheap) < len(tied_with_leader),
@@ -281,9 +281,11 @@ def _why_kept(largest_first: Sequence[PairedDifference], comparison: Comparison)
         for difference in largest_first
         if not difference.significant(procedure.alpha)
     ]
-    if not tied_with_current and best.difference < 0:
+    is_each_worse = not tied_with_current and best.difference < 0
+    is_best_better = best.first not in tied_with_current and best.difference > 0
+    if is_each_worse:
         outcome = "the candidate is worse" if is_single else "every candidate is worse"
-    elif best.first not in tied_with_current and best.difference > 0:
+    elif is_best_better:  # but not by more than the margin, or it would be taken
         outcome = f"no candidate is better by more than {procedure.margin:g}"
     else:
         outcome = "no candidate is shown to be better"

@@ -99,15 +99,10 @@ def _score_if_relevant(measure: Measure, grades: Judgements, threshold: int) -> 
         ranking = [relevance(grade, threshold) for grade in ranking]
         ideal_ranking = [1 for grade in ideal_ranking if grade >= threshold]
     best_grade = max(ideal_ranking)
-    raised = []
-    for grade in ranking:
-        if grade == UNJUDGED:
-            raised.append(best_grade)
-        else:
-            raised.append(grade)
+    raised_ranking = [best_grade if grade == UNJUDGED else grade for grade in ranking]
     # The ideal ranking would start with these documents, too.
-    unjudged = ranking.count(UNJUDGED)
-    return measure.score(raised, [best_grade] * unjudged + ideal_ranking)
+    raised_grades = [best_grade] * ranking.count(UNJUDGED)
+    return measure.score(raised_ranking, raised_grades + ideal_ranking)
 
 
 def doubts_of(
@@ -122,13 +117,13 @@ def doubts_of(
     for model in (difference.first, difference.second):
         record = records[model]
         queries = nothing_found(record, metric)
-        if queries and _rests_on(queries, difference, comparison):
+        if queries and _verdict_rests_on(queries, difference, comparison):
             text = f"{model} found nothing for {len(queries)} of {difference.n} queries"
             not_found.append(text)
         raised_scores = scores_if_relevant(record, metric)
-        if raised_scores and _turns_with(raised_scores, model, difference, comparison):
+        if raised_scores and _verdict_turns_with(raised_scores, model, difference, comparison):
             unjudged.append(_unjudged_text(model, _documents_to_judge(record, metric)))
-    return Doubts(tuple(not_found), tuple(unjudged))
+    return Doubts(nothing_found=tuple(not_found), unjudged=tuple(unjudged))
 
 
 def _documents_to_judge(result: Result, metric: str) -> dict[str, str]:
@@ -144,10 +139,11 @@ def _documents_to_judge(result: Result, metric: str) -> dict[str, str]:
         # To judge the documents of this query cannot raise its score.
         if raised_score == recorded_scores[query]:
             continue
-        first_unjudged = judgements[query]["first"].index(UNJUDGED)
+        # Of its first document without a judgement.
+        position = judgements[query]["first"].index(UNJUDGED)
         ranking = rankings.get(query, ())
-        if first_unjudged < len(ranking):  # a record may lack rankings
-            documents[query] = ranking[first_unjudged]
+        if position < len(ranking):  # a record may lack rankings
+            documents[query] = ranking[position]
         else:
             documents[query] = ""
     return documents
@@ -165,7 +161,7 @@ def _unjudged_text(model: str, documents: Mapping[str, str]) -> str:
     return f"{text} (judge first {names})"
 
 
-def _rests_on(
+def _verdict_rests_on(
     queries: Collection[str], difference: PairedDifference, comparison: Comparison
 ) -> bool:
     """Return whether a verdict is shown only with queries for which a model found nothing.
@@ -186,7 +182,8 @@ def _rests_on(
     # No query is left for which both found something.
     if not shared_queries([column.queries for column in columns.values()]):
         return True
-    without_them = replace(task, columns=columns).difference(difference.first, difference.second)
+    task_without_them = replace(task, columns=columns)
+    without_them = task_without_them.difference(difference.first, difference.second)
     if without_them is None:
         return True
     procedure = comparison.procedure
@@ -196,7 +193,7 @@ def _rests_on(
     return direction * without_them.difference <= procedure.margin
 
 
-def _turns_with(
+def _verdict_turns_with(
     raised_scores: Mapping[str, float],
     model: str,
     difference: PairedDifference,
@@ -216,7 +213,8 @@ def _turns_with(
         if query in raised_scores:
             scores[row] = raised_scores[query]
     columns = {**task.columns, model: system_scores(column.queries, scores)}
-    raised = replace(task, columns=columns).difference(difference.first, difference.second)
+    with_raised_scores = replace(task, columns=columns)
+    raised = with_raised_scores.difference(difference.first, difference.second)
     if raised is None:
         return False
     verdict = comparison.find_verdict(difference)

@@ -50,14 +50,16 @@ class OwnData(Answer):
         """Say in a sentence what the decision rests on."""
         best = decision.best
         if decision.outcome == NO_VERDICT:
+            candidates = plural(len(self.records) - 1, "candidate")  # without the model in use
             return (
                 f"Documents that nobody has judged, or found, could turn the verdict on "
-                f"{len(decision.undecided)} of {plural(len(self.records) - 1, 'candidate')}."
+                f"{len(decision.undecided)} of {candidates}."
             )
-        candidate, current = best.means
+        candidate, current = best.first, best.second
+        candidate_mean, current_mean = best.means
         scores = (
-            f"{best.first} has {best.metric} {candidate:.3f}, {best.second} {current:.3f}, over "
-            f"{best.n} queries"
+            f"{candidate} has {best.metric} {candidate_mean:.3f}, {current} {current_mean:.3f}, "
+            f"over {best.n} queries"
         )
         if decision.use == decision.current:
             return f"No candidate is shown to be better by more than the margin: {scores}."
@@ -205,12 +207,12 @@ def unjudged_documents(records: Iterable[Result]) -> list[UnjudgedDocument]:
             graded = zip(ranking, judgements["first"], strict=False)
             for place, (document, grade) in enumerate(graded, start=1):
                 if grade == UNJUDGED:
-                    by_model = places.setdefault((query, document), {})
-                    by_model[record.model.label] = place
-    documents = [
-        UnjudgedDocument(query, document, tuple(by_model), min(by_model.values()))
-        for (query, document), by_model in places.items()
-    ]
+                    place_by_model = places.setdefault((query, document), {})
+                    place_by_model[record.model.label] = place
+    documents = []
+    for (query, document), place_by_model in places.items():
+        best_place = min(place_by_model.values())
+        documents.append(UnjudgedDocument(query, document, tuple(place_by_model), best_place))
     # Those that most models rank come first, then those with the best place.
     return sorted(
         documents, key=lambda found: (-len(found.models), found.place, found.query, found.name)
@@ -260,7 +262,8 @@ def own_data(
     every = list(results)
     names = collections(every)
     if not names and not name:
-        return OwnData("", (), None, "No own data yet: `qwen3nb domain` evaluates models on them.")
+        advice = "No own data yet: `qwen3nb domain` evaluates models on them."
+        return OwnData(name="", records=(), candidates=None, reason=advice)
     if not name and len(names) > 1:
         raise ValueError(f"choose one of the collections: {', '.join(names)}")
     name = check_choice("collection", name or names[0], names)
@@ -275,13 +278,13 @@ def own_data(
     try:
         compared = compare_candidates(of_data, current=current, task=task, seed=seed)
     except NothingFoundError as error:
-        return OwnData(name, ordered, None, f"No verdict: {error}.")
+        return OwnData(name, ordered, candidates=None, reason=f"No verdict: {error}.")
     except ValueError:
         # With other models, the error says what is wrong; alone, a model has no candidate.
         if others:
             raise
         advice = "Evaluate another model with `qwen3nb domain` to compare the two."
-        return OwnData(name, ordered, None, advice)
+        return OwnData(name, ordered, candidates=None, reason=advice)
     return OwnData(name, ordered, compared)
 
 
