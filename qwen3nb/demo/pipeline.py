@@ -179,7 +179,7 @@ def _train_encoders(demo: Path) -> None:
     from qwen3nb.demo.train_contrastive import CONTRASTIVE, train_contrastive
     from qwen3nb.demo.train_ul2 import UL2, train_seq2seq
 
-    key = _key(UL2)
+    key = _training_key(UL2)
     # Skipped if it was done with the same settings, data and code: the same key.
     _once(demo / "train", key, lambda folder: train_seq2seq(folder, UL2))
     pairs = load_training_pairs()
@@ -188,7 +188,7 @@ def _train_encoders(demo: Path) -> None:
         start = list_checkpoints(demo / "train")[-1]
         train_contrastive(folder, start, pairs, CONTRASTIVE)
 
-    contrastive_key = sha256_json([key, _key(CONTRASTIVE), pairs.identity, pairs.versions])
+    contrastive_key = sha256_json([key, _training_key(CONTRASTIVE), pairs.identity, pairs.versions])
     _once(demo / "contrastive", contrastive_key, train_from_last_checkpoint)
 
 
@@ -208,10 +208,10 @@ def make_language_models(demo: Path) -> None:
     def train_adapters_of_base(folder: Path) -> None:
         train_adapters(base, folder, settings=LORA, say=_note)
 
-    base_key = _key(BASE)
+    base_key = _training_key(BASE)
     # Skipped if it was done with the same settings, data and code: the same key.
     _once(base, base_key, lambda folder: train_base(folder, BASE))
-    _once(adapters, sha256_json([base_key, _key(LORA)]), train_adapters_of_base)
+    _once(adapters, sha256_json([base_key, _training_key(LORA)]), train_adapters_of_base)
     task = "PyDocsSampleRetrieval"
     evaluate_trained(
         adapters,
@@ -221,10 +221,10 @@ def make_language_models(demo: Path) -> None:
         max_length=RERANKED["max_length"],
         show_progress=False,
     )
-    _once(demo / "decoder", _key(DECODER), lambda folder: train_decoder(folder, DECODER))
+    _once(demo / "decoder", _training_key(DECODER), lambda folder: train_decoder(folder, DECODER))
 
 
-def _key(settings: "DataclassInstance") -> str:
+def _training_key(settings: "DataclassInstance") -> str:
     """Return a digest of a training's settings, PyDocs, and the code of all trainings."""
     trainings = sorted(Path(__file__).parent.glob("t*.py"))
     modeling = Path(paths.__file__).parent / "models" / "modeling"

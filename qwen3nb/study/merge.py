@@ -152,7 +152,7 @@ def _merge_cell(merging: _Merging, position: int, owners_cell: Cell) -> None:
     name = cell_id(owners_cell)
     if cell_part(owners_cell) == cell_part(our_cell):  # type, tags and source
         return
-    if _have_parameters(our_cell, owners_cell):
+    if _both_have_parameters(our_cell, owners_cell):
         merging.cells[position] = _merge_parameters(merging, our_cell, owners_cell)
     elif merging.was_released_before(cell_part(our_cell)):  # only the owner has changed it
         merging.cells[position] = owners_cell
@@ -162,7 +162,7 @@ def _merge_cell(merging: _Merging, position: int, owners_cell: Cell) -> None:
         merging.conflicts.append(f"cell {name}")
 
 
-def _have_parameters(our_cell: Cell, owners_cell: Cell) -> bool:
+def _both_have_parameters(our_cell: Cell, owners_cell: Cell) -> bool:
     """Return whether both cells declare parameters, the owner's in Python."""
     if not (is_parameters(our_cell) and is_parameters(owners_cell)):
         return False

@@ -186,22 +186,24 @@ class _Comparison:
         is_unchanged_copy = self.copies.has(path, present)
         if is_unchanged_copy:
             return FileUpdate(path, Action.REPLACE, content)
-        return FileUpdate(path, Action.KEEP, content, "you have changed it")
+        return FileUpdate(path, Action.KEEP, content, reason="you have changed it")
 
     def _addition(self, path: str, content: bytes) -> FileUpdate:
         """Add a file that the study lacks; a notebook only if its owner has not deleted it."""
         if path.endswith(".ipynb") and path in self.copied_before.digests:
-            return FileUpdate(path, Action.LEAVE_OUT, content, "your study does not have it")
+            reason = "your study does not have it"
+            return FileUpdate(path, Action.LEAVE_OUT, content, reason=reason)
         return FileUpdate(path, Action.ADD, content)
 
     def _notebook_update(self, path: str, present: bytes, content: bytes) -> FileUpdate | None:
         """Return what is done with a notebook of this release."""
         try:
-            owners = parse_notebook(present)
+            owners_notebook = parse_notebook(present)
         except NotANotebookError as error:
-            return FileUpdate(path, Action.KEEP, content, f"it is no notebook: {error}")
+            reason = f"it is no notebook: {error}"
+            return FileUpdate(path, Action.KEEP, content, reason=reason)
         merge = merge_notebook(
-            owners,
+            owners_notebook,
             parse_notebook(content),
             path=path,
             before=self.copied_before,
@@ -210,7 +212,7 @@ class _Comparison:
         )
         if merge.conflicts:
             reason = f"you and this release have changed {', '.join(merge.conflicts)}"
-            return FileUpdate(path, Action.KEEP, content, reason)
+            return FileUpdate(path, Action.KEEP, content, reason=reason)
         if not merge.changes:  # of the owner
             return FileUpdate(path, Action.REPLACE, content)
         merged = notebook_bytes(merge.notebook)
@@ -218,7 +220,7 @@ class _Comparison:
         if parse_notebook(present) == merge.notebook:
             return None
         reason = f"with your {', '.join(merge.changes)}"
-        return FileUpdate(path, Action.MERGE, merged, reason, merge.advice)
+        return FileUpdate(path, Action.MERGE, merged, reason=reason, advice=merge.advice)
 
     def _update_of_dropped(self, path: str, *, contents_are_kept: bool) -> FileUpdate:
         """Return what is done with a file that this release no longer has."""
