@@ -165,6 +165,7 @@ class _ContrastiveTrainer(Trainer):
         self.model.train()
         metrics = {"eval_loss": sum(losses) / len(losses)}
         self.log(metrics)
+        # As Trainer.evaluate does: callbacks add their metrics.
         self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
@@ -182,7 +183,7 @@ def _embed(model: Qwen3ForSeq2SeqLM, batch: dict[str, Tensor], side: str) -> Ten
     mask = batch[f"{side}_mask"]
     by_length = mask.sum(dim=1).argsort()
     sums = []
-    for rows in by_length.split(_TOGETHER):
+    for rows in by_length.split(_TOGETHER):  # indices of texts of similar length
         longest = int(mask[rows].sum(dim=1).max())
         mask_of_rows = mask[rows, :longest]
         states = model.encode(ids[rows, :longest], mask_of_rows)

@@ -128,6 +128,7 @@ def _batches(folder: Path, settings: PairSettings, *, seed: int) -> list[Batch]:
             entries.append(entry)
     generator = np.random.default_rng(seed)
     batches = []
+    # A row of indices per step.
     for drawn in generator.integers(0, len(entries), size=(settings.steps, settings.batch)):
         entries_of_batch = [entries[index] for index in drawn]
         batches.append(_batch(tokenizer, pairs, entries_of_batch, settings.length))
@@ -138,11 +139,13 @@ def _batch(
     tokenizer: PreTrainedTokenizerBase, pairs: PairTokens, entries: Sequence[Entry], length: int
 ) -> Batch:
     """Pair each summary with its own text and with that of the next entry."""
+    # The next text is a wrong answer to a summary; the last entry gets the first text.
     next_entries = [*entries[1:], entries[0]]
     rows: list[list[int]] = []
     labels = []
     for entry, next_entry in zip(entries, next_entries, strict=True):
         tokens = pairs.rows(entry.summary, [entry.text, next_entry.text])
+        # Both pairs begin with the same tokens: the template and the summary.
         rows += [[*tokens.shared, *rest] for rest in tokens.rests]
         has_same_text = next_entry.text == entry.text
         labels += [1, int(has_same_text)]
@@ -208,7 +211,7 @@ def last_states(backbone: PreTrainedModel, rows: Sequence[Sequence[int]]) -> Ten
     states = backbone(ids, None, None, cache, use_cache=cache is not None).last_hidden_state
     last_positions = torch.tensor([len(rest) - 1 for rest in rests])
     every_row = torch.arange(len(rows))
-    last: Tensor = states[every_row, last_positions]
+    last: Tensor = states[every_row, last_positions]  # (B, H) of (B, T, H)
     return last
 
 
@@ -307,7 +310,7 @@ def _new_model(tokenizer: PreTrainedTokenizerBase, settings: BaseSettings) -> Pr
         vocabulary=len(tokenizer),
         hidden=settings.hidden,
         layers=settings.layers,
-        spread=settings.hidden**-0.5,
+        spread=settings.hidden**-0.5,  # rows of the embedding start with length 1
         end=tokenizer.convert_tokens_to_ids(END),
     )
     with torch.random.fork_rng(devices=[]):
@@ -411,6 +414,7 @@ class _AdapterTraining:
         values = {}
         for name in self._loss_names:
             loss = self._losses.loss(name, batch)
+            # Kept apart from the weights, to compare the gradients of two losses.
             self._gradients[name] = torch.autograd.grad(loss, weights)
             values[name] = float(loss.detach())
         for weight, *gradients in zip(weights, *self._gradients.values(), strict=True):
@@ -419,7 +423,7 @@ class _AdapterTraining:
 
     def _cosines(self) -> dict[str, float]:
         """Return the cosine of the two gradients of each weight."""
-        first_gradients, second_gradients = self._gradients.values()
+        first_gradients, second_gradients = self._gradients.values()  # of the two losses
         cosines = {}
         for name, first, second in zip(
             self._weights, first_gradients, second_gradients, strict=True

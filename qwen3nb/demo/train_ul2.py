@@ -237,7 +237,7 @@ def _denoised(
     rows = _token_ids(tokenizer, texts, settings.length)
     modes = {}
     for denoiser in DENOISERS:
-        modes[denoiser.mode] = tokenizer.encode(f"{denoiser.mode} ").ids
+        modes[denoiser.mode] = tokenizer.encode(f"{denoiser.mode} ").ids  # such as of "[R] "
     sentinels = [token_id(tokenizer, name) for name in SENTINELS]
     end = token_id(tokenizer, END)
     examples = []
@@ -274,6 +274,7 @@ def denoise(
     """
     shares = [denoiser.share for denoiser in DENOISERS]
     denoiser = DENOISERS[generator.choice(len(DENOISERS), p=shares)]
+    # [S] hides everything after a random point, [R] and [X] hide spans.
     if denoiser.rate is None:
         source, target = hide_suffix(ids, sentinel=sentinels[0], generator=generator)
     else:
@@ -303,6 +304,7 @@ def hide_spans(
     generator: np.random.Generator,
 ) -> Example:
     """Mask ``rate`` of the tokens in spans of about ``span``, never the first token."""
+    # At least one token is masked, and one is visible.
     masked = _within(round(len(ids) * rate), 1, len(ids) - 1)
     visible = len(ids) - masked
     spans = _within(round(masked / span), 1, min(len(sentinels), visible))

@@ -185,12 +185,12 @@ def toy_sizes(*, vocabulary: int, hidden: int, layers: int, spread: float, end: 
     initial weights, and ``end`` the id of the token at the end of a text.
     """
     return {
-        "vocab_size": 64 * math.ceil(vocabulary / 64),
+        "vocab_size": 64 * math.ceil(vocabulary / 64),  # padded to a multiple of 64
         "hidden_size": hidden,
-        "intermediate_size": 3 * hidden,
+        "intermediate_size": 3 * hidden,  # as in Qwen3-0.6B
         "num_hidden_layers": layers,
         "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        "num_key_value_heads": 2,  # each shared by two attention heads
         "initializer_range": spread,
         "max_position_embeddings": 512,
         "pad_token_id": end,
@@ -252,6 +252,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        # Of y = x @ W.T, with the gradient g of y: g @ W for x, and g.T @ x for W.
         states, weight = ctx.saved_tensors
         needs_states, needs_weight = ctx.needs_input_grad
         gradient_of_states = None
