@@ -142,6 +142,7 @@ class ApproximateSearch(Answer):
 
     def _row(self, point: AnnPoint, *, is_best: bool) -> dict[str, object]:
         """Return a row of the table of indexes."""
+        # A pair is a cell with a second line.
         row: dict[str, object] = {
             "index": (point.name, _details(point)),
             f"recall@{self.suite.k}": number(_mean(point.recall), strong=is_best),

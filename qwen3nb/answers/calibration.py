@@ -88,6 +88,7 @@ class Calibration(Answer):
     def wilcoxon(self) -> Conclusion:
         """How Wilcoxon's test, with Benjamini and Hochberg's correction, did in simulations."""
         rates = _ErrorRates(self.shares)
+        # Each text has the share of Wilcoxon's test, and in brackets that of ours.
         few = rates.beside_permutation_test("false positives", process="large wins", n="20")
         many = rates.beside_permutation_test("false positives", process="large wins", n="200")
         powers = []
@@ -159,7 +160,7 @@ class Calibration(Answer):
             # Such as "PyDocs, complete": the null hypothesis of a family is behind the comma.
             process, _, null_hypothesis = share.process.partition(", ")
             name = _FAMILY_HEADS.get((share.kind, null_hypothesis), "")
-            if name:
+            if name:  # of a column
                 cell_by_head = cells_by_row.setdefault((process, f"n = {share.n}"), {})
                 cell = Cell(f"{share.share:.3f}", strong=share.is_anti_conservative)
                 cell_by_head[f"{name}\n{share.method}"] = cell
@@ -247,7 +248,7 @@ class _ErrorRates:
             if process:
                 has_process = process in share.process  # "complete" in "PyDocs, complete"
             else:
-                has_process = share.process not in _SKEWED
+                has_process = share.process not in _SKEWED  # symmetric
             has_size = n in ("", share.n)
             if (share.kind, share.method) == (kind, method) and has_process and has_size:
                 shares.append(share.share)

@@ -177,8 +177,8 @@ def select_candidates(
     reason = without_result(in_use, deciding_metric)
     if reason:
         raise NothingFoundError(f"{current}, the model in use, {reason} on {key}: no verdict")
-    # Unknown names are refused before anything is left out.
     candidates = [record for record in on_task if record.task.key == key and record is not in_use]
+    # Raises if a name is unknown, before candidates that are not wanted are dropped.
     _check_models(candidates, selection, key)
     candidates = [record for record in candidates if selection.is_wanted(record)]
     compared = []

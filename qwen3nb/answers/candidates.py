@@ -353,6 +353,7 @@ class Candidates(Answer):
         largest = 0.0
         for difference in self.differences:
             verdict = self.comparison.find_verdict(difference)
+            # Such a candidate may be better, but not shown to be.
             if verdict in (Verdict.NO_WORSE, Verdict.NOT_SHOWN):
                 detectable = self.comparison.detectable(difference)
                 if detectable is None:
@@ -468,6 +469,7 @@ class Candidates(Answer):
             f"{name}\np": number_text(p_value, digits=4)
             for name, p_value in self._further_p_values(difference).items()
         }
+        # A pair is a cell with a second line.
         return {
             "metric": difference.metric,
             "model": difference.first,
@@ -491,6 +493,7 @@ class Candidates(Answer):
     def _category_row(self, candidate: str, category: CategoryRow) -> dict[str, object]:
         """Return a candidate on a category of queries; in it, the model in use is the second."""
         alpha = self.comparison.procedure.alpha
+        # A pair is a cell with a second line.
         return {
             "model": candidate,
             "category": category.category,
@@ -505,6 +508,7 @@ class Candidates(Answer):
         rows = []
         for change in self.changes:
             scores = f"{change.score:.3f} against {change.current:.3f}"
+            # A pair is a cell with a second line.
             row = (
                 change.model,
                 query_text(current, change.query),
@@ -535,6 +539,7 @@ class Candidates(Answer):
         finished = run.finished[:19]  # 2026-01-31T12:30:00, without fractions and time zone
         versions = f"{run.identity[:8]}, data {run.revision[:8]}"
         mean_head = f"{self._deciding_metric}\n95 % interval"
+        # A pair is a cell with a second line.
         return {
             "model": run.label,
             "finished": (finished, versions),

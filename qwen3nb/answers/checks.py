@@ -71,6 +71,7 @@ def _check_row(check: Check) -> dict[str, object]:
     interval = ""
     if check.low is not None:
         interval = f"[{check.low:.3f}, {check.high:.3f}]"
+    # A pair is a cell with a second line.
     return {
         "check": check.name,
         "verdict": Cell(check.verdict, strong=check.verdict in _NOT_PASSED),

@@ -450,7 +450,7 @@ class Comparison(Answer):
         transposed. Many tasks follow in folded tables by type.
         """
         tasks = [task for task in self.every_task if task.with_baseline]
-        if len(tasks) <= MANY:
+        if len(tasks) <= MANY:  # few enough for one table
             return self._compared_table(self.means or tasks, name="differences")
         sections = []
         if self.means:
@@ -536,12 +536,14 @@ class Comparison(Answer):
     def _difference_rows(
         self, differences: Sequence[PairedDifference], baseline_words: str
     ) -> list[dict[str, object]]:
+        # Only a mean over tasks has an interval over tasks like these.
         has_like_these = any(difference.like_these for difference in differences)
         rows = []
         for difference in differences:
             delta, corrected = difference_cells(difference, alpha=self.procedure.alpha)
             measured = f"{short_task(difference.task)}, {difference.metric}"
             unpaired = f"{difference.unpaired} unpaired" if difference.unpaired else ""
+            # A pair is a cell with a second line.
             row: dict[str, object] = {
                 "model\ntask": (difference.first, measured),
                 f"Δ to {baseline_words}\n95 % interval": delta,
@@ -975,7 +977,7 @@ def _baseline_order(
     """Return the names of possible baselines, the first choice first."""
     with_scores = [result for result in results if _has_scores(result, metrics)]
     reference_models = alignment.baselines(with_scores, names)
-    if named:
+    if named:  # asked for
         return [named, *(name for name in reference_models if name != named)]
     if reference_models:
         return reference_models
@@ -1058,7 +1060,7 @@ def _with_scores_per_pair(result: Result) -> Result:
     rows = _rows_with_grades(scores)
     cosines = scores.array("cosine")[rows]
     grades = scores.array("gold")[rows]
-    # The correlation with a constant is undefined.
+    # Few pairs have no interval, and the correlation with a constant is undefined.
     are_too_few = len(rows) < _FEWEST_PAIRS
     if are_too_few or _is_constant(cosines) or _is_constant(grades):
         return replace(result, per_query={})

@@ -79,6 +79,7 @@ class ContaminationAnswer(Answer):
         """A row per task and kind of text: how many were found, and by what."""
         from qwen3nb.evaluation.contamination import KINDS
 
+        # Last, the number of texts found of each kind.
         rows = [
             (texts.task, texts.texts, texts.number, f"{texts.share:.1%}", *texts.found.values())
             for texts in self.texts

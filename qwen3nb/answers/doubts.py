@@ -136,7 +136,7 @@ def _documents_to_judge(result: Result, metric: str) -> dict[str, str]:
     rankings = result.top or {}
     documents = {}
     for query, raised_score in scores_if_relevant(result, metric).items():
-        # To judge the documents of this query cannot raise its score.
+        # Judging the documents of this query could not raise its score.
         if raised_score == recorded_scores[query]:
             continue
         # Of its first document without a judgement.
@@ -246,7 +246,7 @@ def _shown_direction(difference: PairedDifference, comparison: Comparison) -> in
 def saturation(task: TaskComparison) -> Saturation | None:
     """Return that a metric is at its ceiling or floor for all models; None if it is not."""
     if not shared_queries([column.queries for column in task.columns.values()]):
-        return None
+        return None  # no query that all models answered
     matrix = task.matrix(*task.columns)
     n = len(matrix.queries)
     for end, extreme_score in (("ceiling", 1.0), ("floor", 0.0)):

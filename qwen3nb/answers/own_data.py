@@ -48,7 +48,7 @@ class OwnData(Answer):
 
     def _evidence(self, decision: Decision) -> str:
         """Say in a sentence what the decision rests on."""
-        best = decision.best
+        best = decision.best  # the difference that decides
         if decision.outcome == NO_VERDICT:
             candidates = plural(len(self.records) - 1, "candidate")  # without the model in use
             return (
@@ -149,7 +149,7 @@ class OwnData(Answer):
             {
                 "query": query_text(self.records[0], document.query),
                 "document": document.name,
-                # Sorted by the number of models.
+                # The column is sorted by the number of models.
                 "found by": Cell(", ".join(document.models), value=len(document.models)),
                 "best place": document.place,
             }
@@ -277,7 +277,7 @@ def own_data(
     task = records[0].task.key
     try:
         compared = compare_candidates(of_data, current=current, task=task, seed=seed)
-    except NothingFoundError as error:
+    except NothingFoundError as error:  # a ValueError, so it is caught first
         return OwnData(name, ordered, candidates=None, reason=f"No verdict: {error}.")
     except ValueError:
         # With other models, the error says what is wrong; alone, a model has no candidate.

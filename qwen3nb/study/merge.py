@@ -133,7 +133,7 @@ def _merge_cells(merging: _Merging, owners: Notebook) -> None:
             merging.cells.insert(next_position, cell)
             merging.owners_cells.append(cell)
             next_position += 1
-            merging.changes.append(f"cell {name or next_position}")
+            merging.changes.append(f"cell {name or next_position}")  # an old format has no ids
 
 
 def _leave_out_deleted(merging: _Merging, owners: Notebook) -> None:

@@ -85,7 +85,7 @@ class StudyUpdate:
             file = self.study / update.path
             if update.action in _CHANGES:  # what the study has
                 write_bytes(folder / "before" / update.path, file.read_bytes())
-            elif update.action is not Action.ADD and update.content:  # what it does not get
+            elif update.action is not Action.ADD and update.content:  # not taken
                 write_bytes(folder / "new" / update.path, update.content)
         for update in self.files:
             file = self.study / update.path
