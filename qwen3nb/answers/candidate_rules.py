@@ -414,13 +414,13 @@ def trend(
 
 def _with_corrected_p_values(points: Iterable[TrendPoint]) -> list[TrendPoint]:
     """Correct the p-values of all changes; points without one stay as they are."""
-    changes = []
+    p_values = []
     corrected = []
     for point in points:
         # The first run of a model has no change, and so no p-value.
         if point.p_value is not None:
-            changes.append(point.p_value)
-    adjusted = iter(adjust(changes))
+            p_values.append(point.p_value)
+    adjusted = iter(adjust(p_values))
     for point in points:
         if point.p_value is not None:
             corrected.append(replace(point, p_value=next(adjusted)))

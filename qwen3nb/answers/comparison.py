@@ -145,8 +145,8 @@ class Comparison(Answer):
                 return mean.records(self.records)
         return [
             record
-            for (name, _), record in self.records.items()
-            if name == task and record.main.value is not None
+            for (task_of_record, _), record in self.records.items()
+            if task_of_record == task and record.main.value is not None
         ]
 
     @property

@@ -249,8 +249,8 @@ def _take_candidate(
         # Candidates without shared queries cannot be told apart, either.
         if difference is None or not difference.significant(comparison.procedure.alpha):
             tied_with_leader.append(winner.first)
-    cheap = cheapest(tied_with_leader, costs)
-    choice = cheap[0]
+    cheapest_of_tied = cheapest(tied_with_leader, costs)
+    choice = cheapest_of_tied[0]
     rivals = [task.difference(choice, name) for name in tied_with_leader if name != choice]
     return Decision(
         use=choice,
@@ -261,7 +261,7 @@ def _take_candidate(
         also_better=tuple(name for name in gain_by_candidate if name not in tied_with_leader),
         costs=tuple((name, costs[name]) for name in tied_with_leader),
         # Costs have decided if they left out some of those tied.
-        by_cost=len(cheap) < len(tied_with_leader),
+        by_cost=len(cheapest_of_tied) < len(tied_with_leader),
     )
 
 

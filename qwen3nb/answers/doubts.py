@@ -101,8 +101,8 @@ def _score_if_relevant(measure: Measure, grades: Judgements, threshold: int) -> 
     best_grade = max(ideal_ranking)
     raised_ranking = [best_grade if grade == UNJUDGED else grade for grade in ranking]
     # The ideal ranking would start with these documents, too.
-    raised_grades = [best_grade] * ranking.count(UNJUDGED)
-    return measure.score(raised_ranking, raised_grades + ideal_ranking)
+    grades_of_unjudged = [best_grade] * ranking.count(UNJUDGED)
+    return measure.score(raised_ranking, grades_of_unjudged + ideal_ranking)
 
 
 def doubts_of(

@@ -267,8 +267,8 @@ def own_data(
     if not name and len(names) > 1:
         raise ValueError(f"choose one of the collections: {', '.join(names)}")
     name = check_choice("collection", name or names[0], names)
-    of_data = [record for record in every if collection_name(record) == name]
-    records = _on_newest_revision(of_data)
+    of_collection = [record for record in every if collection_name(record) == name]
+    records = _on_newest_revision(of_collection)
     labels = [record.model.label for record in records]
     current = check_choice("model in use", current or labels[0], labels)
     in_use = [record for record in records if record.model.label == current]
@@ -276,7 +276,7 @@ def own_data(
     ordered = (*in_use, *others)
     task = records[0].task.key
     try:
-        compared = compare_candidates(of_data, current=current, task=task, seed=seed)
+        compared = compare_candidates(of_collection, current=current, task=task, seed=seed)
     except NothingFoundError as error:  # a ValueError, so it is caught first
         return OwnData(name, ordered, candidates=None, reason=f"No verdict: {error}.")
     except ValueError:
