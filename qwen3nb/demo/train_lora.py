@@ -246,7 +246,7 @@ def _train(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, share_of_peak)
     with trainer.faster_linear_layers():
         for batch in training:
-            losses = backward(batch)
+            losses = backward(batch)  # stores the gradients in the weights
             torch.nn.utils.clip_grad_norm_(trained, 1.0)
             optimiser.step()
             learning_rate = float(schedule.get_last_lr()[0])
@@ -351,8 +351,10 @@ def _train_adapter(
     """Train, write all files, and return the mean losses of the last steps."""
     from peft import LoraConfig, get_peft_model
 
+    # Ids of no and yes, whose logits rank a pair.
     words = AutoTokenizer.from_pretrained(base).convert_tokens_to_ids(_WORDS)
     lora = LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules=_TARGETS)
+    # The caller's random numbers are not affected by the seed.
     with trainer.quietly(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         adapter = get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora)

@@ -285,6 +285,7 @@ def denoise(
             sentinels=sentinels,
             generator=generator,
         )
+    # The model reads the mode and what is visible, and writes what is hidden.
     return [*modes[denoiser.mode], *source, end], [*target, end]
 
 
@@ -307,9 +308,9 @@ def hide_spans(
     # At least one token is masked, and one is visible.
     masked = _within(round(len(ids) * rate), 1, len(ids) - 1)
     visible = len(ids) - masked
-    spans = _within(round(masked / span), 1, min(len(sentinels), visible))
-    masked_lengths = _random_lengths(masked, spans, generator)
-    visible_lengths = _random_lengths(visible, spans, generator)
+    span_count = _within(round(masked / span), 1, min(len(sentinels), visible))
+    masked_lengths = _random_lengths(masked, span_count, generator)
+    visible_lengths = _random_lengths(visible, span_count, generator)
     source: list[int] = []
     target: list[int] = []
     position = 0
